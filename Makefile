@@ -23,7 +23,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-fast dist deploy-lint quickstart format lint typecheck typecheck-ui layers check ui-vendor ui-shots test-ui tests test test-fast test-lowest test-long test-kv-all simulate simulate-gc fuzz bench-kv bench-committed bench-engine bench-api bench-s3 bench-memory bench-gc bench-import bench-migrate bench-commands bench-compare proto lock clean
+.PHONY: help install install-fast dist deploy-lint quickstart format lint typecheck typecheck-ui layers check ui-vendor ui-shots test-ui tests test test-fast test-lowest test-long test-kv-all simulate simulate-gc fuzz bench-kv bench-committed bench-engine bench-api bench-s3 bench-memory bench-gc bench-import bench-migrate bench-commands bench-cli bench-compare proto lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
@@ -144,7 +144,7 @@ test-long: install .airflow/.installed ## the same tests with more seeds and rou
 	LAKEBED_TEST_LONG=1 HYPOTHESIS_PROFILE=deep pytest $(PARALLEL) --timeout 3600
 
 # Begins with the programs that are missing, and fails if there are any. Nothing is skipped.
-test-kv-all: install ## the tests of databases that come by Maven and Go: MariaDB, Cassandra, HBase, MongoDB, Bigtable
+test-kv-all: install ## the tests of databases that are not in make test: MariaDB, Cassandra, HBase, MongoDB, Bigtable, GCS, Cosmos DB
 	$(BIN)/python -m lakebed.testing.servers.fetch_databases
 	pytest $(PARALLEL) -q -m kv_all --durations 10 --timeout 900 tests/conformance tests/system
 
@@ -205,6 +205,9 @@ bench-migrate: install ## how fast ranges of lakeFS are read
 bench-commands: install ## rates of small requests into docs/performance.md
 	$(BIN)/python -m benchmarks.performance_page
 
+bench-cli: install ## how long commands take to start; fails where it is too long
+	$(BIN)/python -m benchmarks.commands
+
 BASE ?= HEAD
 bench-compare: install ## how many times as fast as the commit BASE, operation by operation; fails where a bar is missed
 	$(BIN)/python -m benchmarks.compare --base $(BASE)
@@ -223,7 +226,7 @@ lock: | $(filter .uv/bin/uv,$(UV)) ## resolve the lock files again (UPGRADE=1: t
 		--all-extras --group dev --output-file requirements/dev.txt pyproject.toml
 	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \
 		--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \
-		--constraint requirements/dev.txt --extra azure --extra dynamodb --extra gcs --extra mysql --extra otel \
+		--constraint requirements/dev.txt --extra azure --extra cosmos --extra dynamodb --extra gcs --extra mysql --extra otel \
 		--extra postgres --extra rocksdb --extra s3 --extra server --extra testing --extra valkey --group fast --output-file requirements/fast.txt pyproject.toml
 	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \
 		--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \

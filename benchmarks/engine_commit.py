@@ -21,7 +21,7 @@ from lakebed.runtime import ThreadRuntime
 AT_MOST_1_3_TIMES = 1 / 1.3
 AT_MOST_1_5_TIMES = 1 / 1.5
 CHANGES = 10
-MEAN_RANGE = 50_000
+MEAN_RANGE = 10_000
 SCAN = "SELECT key, value FROM entries WHERE partition = ? ORDER BY key"
 
 

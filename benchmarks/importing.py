@@ -36,7 +36,7 @@ OBJECTS: Final = 10_000_000
 MEMORY_BYTES: Final = 600_000_000
 SPARK_OBJECTS_MIN: Final = 1_000_000
 """Below that, Spark would be measured at nothing but starting tasks."""
-_FLOOR_ROWS: Final = 50_000
+_FLOOR_ROWS: Final = 10_000
 REPOSITORY: Final = RepositoryID("lake")
 MAIN: Final = BranchID("main")
 

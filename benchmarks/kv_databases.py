@@ -21,8 +21,12 @@ import pymysql
 import valkey
 from azure.core import MatchConditions
 from azure.core.exceptions import ResourceModifiedError
+from azure.cosmos import CosmosClient
 from azure.storage.blob import BlobServiceClient
 from botocore.config import Config
+from google.auth.credentials import AnonymousCredentials
+from google.cloud import storage
+from requests.adapters import HTTPAdapter
 from rocksdict import Options, Rdict, WriteOptions
 
 from benchmarks.kv_fetched_databases import (
@@ -45,12 +49,12 @@ from benchmarks.kv_postgresql import (
 )
 from benchmarks.report import Row
 from lakebed.kv import Store, Version, open_store
-from lakebed.kv.drivers.azure_blob import _encode, _stored
 from lakebed.kv.drivers.etcd.driver import EtcdStore
 from lakebed.kv.drivers.mysql import statements
 from lakebed.kv.drivers.mysql.link import parse_url
 from lakebed.kv.drivers.valkey import scripts
 from lakebed.kv.drivers.valkey.driver import _names
+from lakebed.kv.objects import object_name, stored
 from lakebed.kv.wrappers.fenced import Cell
 from lakebed.runtime import ThreadRuntime
 from lakebed.testing.servers import ServerMissingError
@@ -65,7 +69,15 @@ from lakebed.testing.servers.databases import (
     valkey_url,
 )
 from lakebed.testing.servers.fetch_databases import fetched
-from lakebed.testing.servers.more_databases import mariadb_server, mariadb_url
+from lakebed.testing.servers.more_databases import (
+    GCS_BUCKET,
+    cosmos_server,
+    cosmos_url,
+    gcs_server,
+    gcs_url,
+    mariadb_server,
+    mariadb_url,
+)
 from lakebed.testing.servers.object_stores import AZURE_ACCOUNT, AZURE_ACCOUNT_KEY
 
 BAR = 0.6
@@ -241,19 +253,16 @@ def _azure_blob() -> Opened:
         container = service.get_container_client("lakebed")
         etags: dict[bytes, str] = {}
 
-        def name(key: bytes) -> str:
-            return f"{_encode(PARTITION)}.{_encode(key)}"
-
         def get(thread: int, number: int) -> None:
-            blob = container.get_blob_client(name(_key(thread, number)))
+            blob = container.get_blob_client(object_name(PARTITION, _key(thread, number)))
             assert blob.get_blob_properties().metadata
 
         def set_if(thread: int, number: int) -> None:
             key, new = _key(thread, number), Version(os.urandom(16))
-            blob = container.get_blob_client(name(key))
+            blob = container.get_blob_client(object_name(PARTITION, key))
             # The other side wrote it last, in the first call of each round for a key.
             etag = etags.pop(key, None) or blob.get_blob_properties().etag
-            metadata, body = _stored(Cell(new, new, VALUE))
+            metadata, body = stored(Cell(new, new, VALUE))
             try:
                 written = blob.upload_blob(
                     body,
@@ -266,6 +275,76 @@ def _azure_blob() -> Opened:
                 return  # the client sent it twice: an answer was late
             versions[key] = new
             etags[key] = written["etag"]
+
+        yield store, versions, (get, set_if)
+
+
+@contextmanager
+def _gcs() -> Opened:
+    with gcs_server(durable=False) as server, open_store(gcs_url(server.port)) as store:
+        versions = _fill(store)
+        client = storage.Client(
+            "none",
+            credentials=AnonymousCredentials(),
+            client_options={"api_endpoint": f"http://127.0.0.1:{server.port}"},
+        )
+        # As many connections as there are threads; it has ten otherwise.
+        client._http.mount("http://", HTTPAdapter(pool_maxsize=THREADS))  # noqa: SLF001
+        bucket = client.bucket(GCS_BUCKET)
+        written: dict[bytes, tuple[Version, int]] = {}
+
+        def get(thread: int, number: int) -> None:
+            blob = bucket.get_blob(object_name(PARTITION, _key(thread, number)))
+            assert blob is not None
+            assert blob.metadata
+
+        def set_if(thread: int, number: int) -> None:
+            key, new = _key(thread, number), Version(os.urandom(16))
+            blob = bucket.blob(object_name(PARTITION, key))
+            last, generation = written.get(key, (None, 0))
+            if last != versions[key]:  # the other side wrote it
+                blob.reload()
+                generation = blob.generation
+            blob.metadata, body = stored(Cell(new, new, VALUE))
+            blob.upload_from_string(body, if_generation_match=generation)
+            versions[key] = new
+            written[key] = new, blob.generation
+
+        yield store, versions, (get, set_if)
+        client.close()
+
+
+@contextmanager
+def _cosmos() -> Opened:
+    with (
+        patch.dict(os.environ, {"AZURE_COSMOS_KEY": "a2V5"}),
+        cosmos_server() as server,
+        open_store(cosmos_url(server.port)) as store,
+    ):
+        versions = _fill(store)
+        client = CosmosClient(
+            f"http://127.0.0.1:{server.port}", "a2V5", enable_endpoint_discovery=False
+        )
+        container = client.get_database_client("lakebed").get_container_client("kv")
+        written: dict[bytes, tuple[Version, str]] = {}
+
+        def get(thread: int, number: int) -> None:
+            assert container.read_item(_key(thread, number).hex(), PARTITION.hex())["v"]
+
+        def set_if(thread: int, number: int) -> None:
+            key, new = _key(thread, number), Version(os.urandom(16))
+            last, etag = written.get(key, (None, ""))
+            if last != versions[key]:  # the other side wrote it
+                etag = container.read_item(key.hex(), PARTITION.hex())["_etag"]
+            item = {"id": key.hex(), "p": PARTITION.hex(), "w": new.hex(), "s": new.hex()}
+            reply = container.replace_item(
+                key.hex(),
+                item | {"v": b64encode(VALUE).decode()},
+                etag=etag,
+                match_condition=MatchConditions.IfNotModified,
+            )
+            versions[key] = new
+            written[key] = new, reply["_etag"]
 
         yield store, versions, (get, set_if)
 
@@ -298,5 +377,7 @@ _FETCHED = [
     ("hbase", "hbase", open_hbase, 20),
     ("bigtable", "bigtable", open_bigtable, 40),
     ("mongodb", "mongodb", open_mongodb, 60),
+    ("gs", "gcs", _gcs, 4),
+    ("cosmos", "cosmos", _cosmos, 4),
 ]
 """Name, the server that `make test-kv-all` fetches, how it is opened, and calls of a round."""

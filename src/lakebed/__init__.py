@@ -6,7 +6,6 @@ next to nothing.
 """
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
 from lakebed.errors import LakebedError
@@ -29,7 +28,8 @@ if TYPE_CHECKING:
     from lakebed.library.refs import Branch, Reference, Repository, Tag
     from lakebed.library.values import Change, Commit, CommonPrefix, ObjectInfo, RepositoryInfo
 
-__version__ = version("lakebed")
+__version__ = "0.1.0.dev0"
+"""As in pyproject.toml: to read it from the installed package takes as long as a small command."""
 
 __all__ = [
     "Branch",

@@ -7,6 +7,7 @@ import pytest
 
 from lakebed import cli
 from lakebed.cli import running
+from lakebed.cli.commands.fs.progress import Report
 from tests.client.scripted import Answer, Request, answer_json, scripted_server
 
 Run = Callable[..., tuple[int, str, str]]
@@ -77,6 +78,17 @@ def test_a_storage_without_such_addresses_is_said_to_be(run: Run) -> None:
             "",
             "lakebed: the storage behind lakefs://r/main/a has no addresses of this kind\n",
         )
+
+
+def test_who_interrupts_learns_what_was_done(capsys: pytest.CaptureFixture[str]) -> None:
+    report = Report("uploaded", goes_on=True)
+    report.add("a", 1500, None)
+    report.add("b", None, None)
+    with pytest.raises(KeyboardInterrupt), report.told_if_interrupted():
+        raise KeyboardInterrupt
+    assert capsys.readouterr().err == (
+        "1 object(s), 1.5 kB were uploaded before the end; the same command goes on from there\n"
+    )
 
 
 class Copying:

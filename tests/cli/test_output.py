@@ -33,7 +33,7 @@ def test_nothing_moves_the_cursor(text: str) -> None:
 def test_a_list_is_one_document(
     capsys: pytest.CaptureFixture[str], items: list[dict[str, Any]]
 ) -> None:
-    Output(as_json=True).lines(iter(items), str)
+    Output(as_json=True).lines(iter(items), str, [])
     assert json.loads(capsys.readouterr().out) == items
     Output(as_json=True).table(iter(items), [])
     assert json.loads(capsys.readouterr().out) == items
@@ -45,7 +45,7 @@ def test_a_list_is_written_as_it_arrives(capsys: pytest.CaptureFixture[str]) -> 
         assert '{"id": 1}' in capsys.readouterr().out
         yield {"id": 2}
 
-    Output(as_json=True).lines(items(), str)
+    Output(as_json=True).lines(items(), str, [])
 
 
 def test_in_a_pipe_a_table_is_lines_with_tabs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,6 +72,16 @@ def test_a_record_shows_its_fields(
         "mtime": 60,
     }
     Output(as_json=False).record(record)
+    assert capsys.readouterr().out.splitlines() == [
+        "id\tx",
+        "creation_date\t1970-01-01 00:00:00+00:00",
+        "metadata\tk=v, l=\\n",
+        "parents\tp q",
+        "mtime\t1970-01-01 00:01:00+00:00",
+    ]
+    with monkeypatch.context() as patch:
+        patch.setattr("sys.stdout.isatty", lambda: True)
+        Output(as_json=False).record(record)
     assert capsys.readouterr().out.splitlines() == [
         "Id:            x",
         "Creation date: 1970-01-01 00:00:00+00:00",

@@ -129,7 +129,9 @@ def test_a_bug_is_one_line_too(inside: Inside) -> None:
     with scripted_server(lambda _: answer_json({"user": 5})) as endpoint:
         code, _, said = inside("identity", "--endpoint", endpoint)
     assert code == 1
-    assert said.startswith("lakebed: a bug in lakebed, please report it: TypeError at output.py:")
+    assert said.startswith(
+        "lakebed: a bug in lakebed, please report it: AttributeError at output.py:"
+    )
     assert said.count("\n") == 1
 
 

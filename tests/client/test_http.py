@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakebed.client.errors import InvalidName, Refused, UnexpectedAnswer, Unreachable
-from lakebed.client.http import Client, _joined
+from lakebed.client.http import Client, _joined, checks_certificates
 from lakebed.client.settings import ClientSettings
 from tests.client.scripted import Answer, Request, answer_json, scripted_client
 
@@ -155,3 +155,39 @@ def test_requests_are_logged_without_secrets(caplog: pytest.LogCaptureFixture) -
     with scripted_client(lambda _: answer_json({})) as client:
         client.call("POST", "repositories", query={"token": "hush"}, body={"secret": "hush"})
     assert caplog.messages == ["POST /api/v1/repositories: 200"]
+
+
+def test_traffic_is_logged_for_who_asks_for_it_and_without_secrets(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    presigned = {"physical_address": "https://s3/b?X-Amz-Signature=hush", "session_token": "hush"}
+    answer = answer_json(presigned, Set_Cookie="hush", Content_Type="application/json")
+    caplog.set_level(logging.DEBUG, "lakebed.client.traffic")
+    with scripted_client(lambda _: answer) as client:
+        client.call(
+            "POST", "a", query={"token": "hush", "prefix": "p"}, body={"keys": [{"Secret": "hush"}]}
+        )
+        with client.stream_url("GET", f"{client.endpoint}/o?X-Amz-Signature=hush"):
+            pass
+    said = "\n".join(caplog.messages)
+    assert "hush" not in said
+    assert "/api/v1/a?token=********&prefix=p" in said
+    assert '> {"keys": [{"Secret": "********"}]}' in said
+    assert '< {"physical_address": "https://s3/b?********", "session_token": "********"}' in said
+    assert said.count("> authorization: ********") == 1, "the storage gets no credentials"
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "is_checked"),
+    [
+        ("http://h", False),
+        ("HTTP://h", False),
+        ("https://h", True),
+        ("HTTPS://h", True),
+        ("Https://h:1/", True),
+    ],
+)
+def test_certificates_are_checked_wherever_there_are_some(
+    endpoint: str, *, is_checked: bool
+) -> None:
+    assert checks_certificates(endpoint) == is_checked

@@ -147,6 +147,7 @@ def good(operation: str, sample: Sample) -> Good:
     query = {
         "hardResetBranch": {"ref": "main"},
         "giveBackGarbageCollectionLease": {"holder": "a0"},
+        "searchObjects": {"text": "a"},
     }.get(operation, {})
     branch = {"hardResetBranch": "dev", "revertBranch": "main", "cherryPick": "main"}
     path = {"branch": branch[operation]} if operation in branch else {}

@@ -22,3 +22,11 @@ def azure_key() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("AZURE_STORAGE_KEY", AZURE_ACCOUNT_KEY)
         yield
+
+
+@pytest.fixture(scope="module")
+def cosmos_key() -> Iterator[None]:
+    """A key of an account, where the driver looks for it; the local Cosmos DB takes any."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("AZURE_COSMOS_KEY", "bGFrZWJlZA==")
+        yield

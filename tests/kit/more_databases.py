@@ -1,12 +1,15 @@
 """The databases of `make test-kv-all`, as the tests of failing databases take them."""
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
 from lakebed.kv import Store
 from lakebed.kv.drivers.bigtable import BigtableCells
 from lakebed.kv.drivers.cassandra import CassandraCells
+from lakebed.kv.drivers.cosmos import CosmosCells
+from lakebed.kv.drivers.gcs import GCSCells
 from lakebed.kv.drivers.hbase import HBaseCells
 from lakebed.kv.drivers.mongodb import MongoDBCells
 from lakebed.kv.drivers.mysql import MySQLStore
@@ -21,6 +24,10 @@ from lakebed.testing.servers.java_databases import (
 from lakebed.testing.servers.more_databases import (
     bigtable_server,
     bigtable_url,
+    cosmos_server,
+    cosmos_url,
+    gcs_server,
+    gcs_url,
     mariadb_server,
     mariadb_url,
     mongodb_server,
@@ -37,16 +44,19 @@ def leave_lost_connections(store: Store) -> None:
     store._fence = lambda _: None  # type: ignore[attr-defined] # MySQL's
 
 
-def open_cassandra(url: str, runtime: Runtime, reply_seconds: float) -> Store:
-    return FencedStore(CassandraCells(url, runtime, reply_seconds=reply_seconds), runtime)
-
-
 OpenCells = Callable[..., Cells]
 
 
 def fenced(cells: OpenCells) -> Callable[[str, Runtime, float], Store]:
     def open_fenced(url: str, runtime: Runtime, reply_seconds: float) -> Store:
         return FencedStore(cells(url, reply_seconds=reply_seconds), runtime)
+
+    return open_fenced
+
+
+def fenced_with_a_clock(cells: OpenCells) -> Callable[[str, Runtime, float], Store]:
+    def open_fenced(url: str, runtime: Runtime, reply_seconds: float) -> Store:
+        return FencedStore(cells(url, runtime, reply_seconds=reply_seconds), runtime)
 
     return open_fenced
 
@@ -77,10 +87,25 @@ MORE_DATABASES = [
             durable=False,
         ),
         Database(
+            "gcs",
+            partial(gcs_server, durable=True),
+            gcs_url,
+            fenced_with_a_clock(GCSCells),
+            take_out_the_fence,
+        ),
+        Database(
+            "cosmos",
+            cosmos_server,
+            cosmos_url,
+            fenced_with_a_clock(CosmosCells),
+            take_out_the_fence,
+            durable=False,
+        ),
+        Database(
             "cassandra",
             cassandra_server,
             cassandra_url,
-            open_cassandra,
+            fenced_with_a_clock(CassandraCells),
             take_out_the_fence,
         ),
         Database("hbase", hbase_server, hbase_url, fenced(HBaseCells), take_out_the_fence),

@@ -8,12 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakebed.kv import ForeignStore, InvalidArgument, open_store
-from lakebed.kv.drivers.azure_blob import (
-    TOMBSTONE_SECONDS,
-    AzureBlobCells,
-    _decode,
-    _encode,
-)
+from lakebed.kv.drivers.azure_blob import AzureBlobCells
+from lakebed.kv.objects import TOMBSTONE_SECONDS, decode, encode
 from lakebed.kv.wrappers.fenced import FencedStore
 from lakebed.testing.servers.databases import DatabaseServer, azurite_server, azurite_url
 from lakebed.testing.servers.object_stores import AZURE_ACCOUNT, AZURE_ACCOUNT_KEY
@@ -22,8 +18,8 @@ from tests.kit.lake import TurnableClock
 
 @given(st.lists(st.binary(max_size=9)))
 def test_names_are_in_the_order_of_what_they_stand_for(texts: list[bytes]) -> None:
-    names = [_encode(text) for text in texts]
-    assert [_decode(name) for name in sorted(names)] == sorted(texts)
+    names = [encode(text) for text in texts]
+    assert [decode(name) for name in sorted(names)] == sorted(texts)
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ QUERIES = {
     "id": "unknown",
     "bare": "false",
     "holder": "a0",
+    "text": "object",
 }
 STATEMENT = {"effect": "allow", "resource": "*", "action": ["fs:ReadObject"]}
 BODIES: dict[str, Any] = {

@@ -280,6 +280,30 @@ def test_a_request_that_waits_for_a_hook_leaves_its_slot_to_others(receiver: Rec
         assert answers[0].status_code == 201, answers[0].text
 
 
+def test_a_run_that_goes_on_is_listed_for_those_who_ask(world: Server, receiver: Receiver) -> None:
+    put_action(world, f"{receiver.url}/gate", "pre-commit")
+    receiver.gate.clear()
+    waiting = threading.Thread(target=lambda: commit(world))
+    waiting.start()
+    try:
+        eventually(lambda: receiver.bodies)
+        assert world.call("GET", RUNS).json["results"] == []
+        running = {"running": "true"}
+        (run,) = world.call("GET", RUNS, params=running).json["results"]
+        assert (run["status"], "end_time" in run) == ("running", False)
+        one = f"{RUNS}/{run['run_id']}"
+        assert world.call("GET", one).status_code == 404
+        assert world.call("GET", one, params=running).json == run
+        assert world.call("GET", f"{one}/hooks").status_code == 404
+        (hook,) = world.call("GET", f"{one}/hooks", params=running).json["results"]
+        assert (hook["status"], "end_time" in hook) == ("running", False)
+        assert world.call("GET", f"{one}/hooks/{hook['hook_run_id']}/output").status_code == 200
+    finally:
+        receiver.gate.set()
+        waiting.join()
+    assert world.call("GET", one).json["status"] == "completed"
+
+
 def test_the_background_process_removes_runs_that_were_kept_for_long(
     world: Server, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -75,6 +75,23 @@ def test_a_query_with_a_nul_is_refused(world: Server, query: str) -> None:
     assert "NUL" in answer.json["message"]
 
 
+def test_objects_are_found_by_a_part_of_their_paths(world: Server) -> None:
+    for path in ("sought/Deep/one.csv", "sought/two.CSV", "sought/three.txt"):
+        world.put(path)
+    where = f"{AT_MAIN}/search"
+    first = world.call("GET", where, params={"prefix": "sought/", "text": ".csv", "amount": 1}).json
+    (found,) = first["results"]
+    assert (found["path"], found["path_type"]) == ("sought/Deep/one.csv", "object")
+    assert (found["size_bytes"], "metadata" in found) == (4, False)
+    after = {"after": first["pagination"]["next_offset"]}
+    rest = world.call("GET", where, params={"prefix": "sought/", "text": ".csv", **after}).json
+    assert [each["path"] for each in rest["results"]] == ["sought/two.CSV"]
+    assert rest["pagination"]["has_more"] is False
+    for text in ("", "x" * 1025):
+        assert world.call("GET", where, params={"text": text}).status_code == 400
+    assert world.call("GET", where).status_code == 400
+
+
 def test_an_object_beside_a_folder_of_its_name(world: Server) -> None:
     world.put("twin", b"object")
     world.put("twin/inside", b"inside")

@@ -9,7 +9,9 @@ import falcon
 import falcon.testing
 import pytest
 
+from lakebed.hooks.settings import HooksSettings
 from lakebed.server.api.operations import ROUTES
+from lakebed.server.settings import ReclaimSettings, ServerSettings
 from lakebed.server.ui import pages
 from lakebed.server.ui.assets import PREFIX, load_assets
 
@@ -37,7 +39,7 @@ class Links(HTMLParser):
 @pytest.fixture(scope="module")
 def client() -> falcon.testing.TestClient:
     app = falcon.App()
-    home = pages._Home(ROUTES)
+    home = pages._Home(pages.features_of(ROUTES, ServerSettings()))
     app.add_route("/", home)
     app.add_route(f"{PREFIX}/{{digest}}/{{name:path}}", pages._File())
     return falcon.testing.TestClient(app)
@@ -144,7 +146,9 @@ def test_the_vendored_file_is_what_its_checksum_says() -> None:
 def test_pages_of_what_is_not_there_are_not_offered(client: falcon.testing.TestClient) -> None:
     text, _ = document(client)
     (found,) = re.findall('name="lakebed-features" content="([^"]*)"', text)
-    there = {route.operation for route in ROUTES if route.status != 501}
-    wanted = {name for name, operation in pages._FEATURES.items() if operation in there}
-    assert set(found.split()) == wanted
-    assert "import" in wanted
+    assert set(found.split()) == {"actions", "gc-runs", "import", "pulls", "retention"}
+    less = [route for route in ROUTES if route.operation != "importStart"]
+    settings = ServerSettings(
+        hooks=HooksSettings(enabled=False), reclaim=ReclaimSettings(enabled=True)
+    )
+    assert pages.features_of(less, settings) == {"gc-runs", "pulls", "reclaim", "retention"}

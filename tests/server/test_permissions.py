@@ -139,6 +139,29 @@ def test_with_just_the_permission_it_goes_through(
         assert world.call(method, path, pair=pair, **kwargs).status_code == 401
 
 
+def test_users_can_ask_what_they_may(world: Server) -> None:
+    pair = newcomer(world)
+    of_main, of_dev = (f"arn:lakefs:fs:::repository/{REPOSITORY}/branch/{b}" for b in ("main", "d"))
+    allow(
+        world,
+        [
+            Statement(effect=Effect.ALLOW, actions=("fs:*",), resource=of_main),
+            Statement(effect=Effect.DENY, actions=("fs:DeleteBranch",), resource="*"),
+        ],
+    )
+    asked = [
+        f"fs:CreateCommit {of_main}",
+        f"fs:DeleteBranch {of_main}",
+        f"fs:CreateCommit {of_dev}",
+    ]
+    answer = world.call("GET", "/user", params={"may": asked}, params_csv=False, pair=pair)
+    assert (answer.json["user"]["id"], answer.json["denied"]) == ("newcomer", asked[1:])
+    assert "denied" not in world.call("GET", "/user", pair=pair).json
+    for wrong in (["fs:CreateCommit"], asked[:1] * 51):
+        refused = world.call("GET", "/user", params={"may": wrong}, params_csv=False, pair=pair)
+        assert refused.status_code == 400
+
+
 def test_who_is_not_signed_in_gets_nowhere(world: Server) -> None:
     for route in ROUTES:
         if route.needs is Access.ANYONE:

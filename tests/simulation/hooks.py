@@ -120,6 +120,7 @@ class Hooking:
             new_caller=lambda _event: NoCalls(),
             while_waiting=nullcontext,
             run_hook=self.run_hook,
+            stores_early=False,  # nobody watches; it would only make histories longer
         )
 
     def process(self, name: str) -> "HookedProcess":

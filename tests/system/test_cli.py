@@ -64,7 +64,7 @@ def test_from_nothing_to_a_merged_branch(
     assert run("fs", "upload", "-s", str(source), f"{main}/data/lakes.csv") == (
         f"Uploaded {source} to {main}/data/lakes.csv (23 B)\n"
     )
-    assert run("diff", main) == "+ added     data/lakes.csv\n"
+    assert run("diff", main) == "added\tdata/lakes.csv\n"
     committed = run.json("commit", main, "-m", "Lakes", "--meta", "by=ada", "--meta", "n=a=b")
     assert committed["metadata"] == {"by": "ada", "n": "a=b"}
     assert run("diff", main) == ""
@@ -73,9 +73,9 @@ def test_from_nothing_to_a_merged_branch(
     source.write_text("name,depth\nBaikal,1642\nTanganyika,1470\n")
     run("fs", "upload", "-s", str(source), f"{dev}/data/lakes.csv")
     run("commit", dev, "-m", "One more")
-    assert run("diff", main, dev) == "~ changed   data/lakes.csv\n"
+    assert run("diff", main, dev) == "changed\tdata/lakes.csv\n"
     assert run("diff", dev, main) == ""
-    assert run("diff", dev, main, "--two-way") == "~ changed   data/lakes.csv\n"
+    assert run("diff", dev, main, "--two-way") == "changed\tdata/lakes.csv\n"
     assert "Tanganyika" not in run("fs", "cat", f"{main}/data/lakes.csv")
 
     merged = run.json("merge", dev, main, "-m", "Merge dev")
@@ -100,6 +100,9 @@ def test_repositories(
 
     run("repo", "metadata", "set", repo, "owner=ada", "team=lakes")
     run("repo", "metadata", "delete", repo, "team")
+    assert run.error("repo", "metadata", "delete", repo, "team", "owner") == (
+        f"{repo} has no metadata team: nothing was changed"
+    )
     assert run.json("repo", "metadata", "get", repo) == {"owner": "ada"}
 
     assert "(409)" in run.error("repo", "create", repo, namespace)
@@ -138,12 +141,16 @@ def test_resets(run: CommandLine, repo: str, files: Files) -> None:
     def staged() -> list[str]:
         return [item["path"] for item in run.json("diff", main)]
 
+    nothing = f"there are no uncommitted changes %s on {main}"
+    assert run.error("branch", "reset", main, "--object", "on") == nothing % "of on"
+    assert run.error("branch", "reset", main, "--prefix", "three") == nothing % "below three"
     run("branch", "reset", main, "--object", "one")
     assert staged() == ["folder/four", "folder/three", "two"]
     run("branch", "reset", main, "--prefix", "folder/")
     assert staged() == ["two"]
     run("branch", "reset", main, "-y")
     assert staged() == []
+    assert run.error("branch", "reset", main) == nothing % "of all objects"
 
 
 def test_reverts_and_cherry_picks(run: CommandLine, repo: str, files: Files) -> None:
@@ -152,7 +159,9 @@ def test_reverts_and_cherry_picks(run: CommandLine, repo: str, files: Files) -> 
     files.commit("Add one")
     files.put("two")
     two = files.commit("Add two")
-    assert run("branch", "revert", main, two) == f"Reverted {two} on {main}\n"
+    said = run("branch", "revert", main, two)
+    head = run.json("branch", "show", main)["commit_id"]
+    assert said == f"Reverted {two} on {main}: {head}\n"
     assert [item["path"] for item in run.json("fs", "ls", main)] == ["one"]
 
     run("branch", "create", dev, "-s", f"{main}~2")
@@ -164,8 +173,11 @@ def test_reverts_and_cherry_picks(run: CommandLine, repo: str, files: Files) -> 
     run("merge", dev, main)
     merge = run.json("show", "commit", main)
     assert len(merge["parents"]) == 2
-    assert f"Merge:     {' '.join(merge['parents'])}\n" in run("show", "commit", main)
-    assert "(409)" in run.error("branch", "revert", main, merge["id"])
+    assert f"parents\t{' '.join(merge['parents'])}\n" in run("show", "commit", main)
+    assert run.error("branch", "revert", main, merge["id"]) == (
+        f"{merge['id']} is a merge: pass -m 1 to go back to its first parent, or the number of"
+        " another one"
+    )
     run("branch", "revert", main, f"{repo}/{merge['id']}", "-m", "1")
     assert [item["path"] for item in run.json("fs", "ls", main)] == ["one"]
 
@@ -365,7 +377,7 @@ def test_a_wrong_policy_document_is_named(
 
 def test_identity_and_doctor(run: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run.json("identity")["id"] == "admin"
-    assert run("identity").startswith("Id: ")
+    assert run("identity").startswith("id\tadmin\n")
     findings = run.json("doctor")
     assert [(item["check"], item["ok"]) for item in findings] == [
         ("settings", True),

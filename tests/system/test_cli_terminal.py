@@ -112,6 +112,10 @@ def test_a_transfer_shows_how_it_gets_on(run: CommandLine, repo: str, tmp_path: 
         code, shown = on_terminal(run, "fs", *arguments)
         assert code == 0
         assert "ing lakefs://" in shown
+        if "download" in arguments:
+            assert "2.0/2.0 MB" in shown
+            assert "1/1 files" in shown
+            assert "ETA" in shown
     code, shown = on_terminal(run, "fs", "rm", "-r", f"{repo}/main", "--json")
     assert "ing lakefs://" not in shown
 

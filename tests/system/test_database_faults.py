@@ -113,7 +113,9 @@ def _patience() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def server(database: Database, aws_credentials: None, azure_key: None) -> Iterator[DatabaseServer]:
+def server(
+    database: Database, aws_credentials: None, azure_key: None, cosmos_key: None
+) -> Iterator[DatabaseServer]:
     with database.run() as server:
         database.open_patient(server).close()  # what is made at first takes its time
         yield server

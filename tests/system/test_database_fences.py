@@ -5,11 +5,13 @@ from typing import NoReturn
 from uuid import uuid4
 
 import pytest
+from valkey import Valkey
+from valkey.connection import Connection
 
 from lakebed.kv import StoreUnavailable
 from lakebed.kv.drivers.etcd import EtcdStore, driver
 from lakebed.kv.drivers.etcd.gateway import encode
-from lakebed.kv.drivers.valkey import ValkeyStore
+from lakebed.kv.drivers.valkey import ValkeyStore, link
 from lakebed.kv.drivers.valkey.link import Patience
 from lakebed.kv.registry import compose
 from lakebed.runtime import ThreadRuntime
@@ -87,3 +89,28 @@ def test_valkey_refuses_a_write_that_comes_after_its_deadline(valkey: DatabaseSe
             with pytest.raises(StoreUnavailable, match="after its deadline"):
                 write(tardy, partition, version)
             assert list(store.scan(partition)) == before
+
+
+def test_a_busy_connection_to_valkey_is_used_without_more_system_calls(
+    valkey: DatabaseServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link, "FRESH_SECONDS", 600.0)
+    monkeypatch.setattr(Connection, "can_read", lambda *_: pytest.fail("it was asked"))
+    with ValkeyStore(valkey_url(valkey.port), ThreadRuntime()) as store:
+        version = store.set(b"p", b"key", b"value")
+        assert store.get(b"p", b"key").predicate == version
+        ((connection, _),) = store._pool._idle
+        # With a time-out of Python's own, each step would begin with a question to the kernel.
+        assert connection._sock.gettimeout() is None
+
+
+def test_an_idle_connection_that_valkey_closed_is_replaced(
+    valkey: DatabaseServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link, "FRESH_SECONDS", 0.0)
+    with ValkeyStore(valkey_url(valkey.port), ThreadRuntime()) as store:
+        version = store.set(b"p", b"idle", b"value")
+        with Valkey(port=valkey.port) as client:
+            client.client_kill_filter(_type="normal", skipme=True)
+        store.set_if(b"p", b"idle", b"new", version)
+        assert store.get(b"p", b"idle").value == b"new"

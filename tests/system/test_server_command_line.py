@@ -132,6 +132,31 @@ def test_run_takes_flags_over_the_file_and_says_when_it_is_ready(servers: Server
     assert process.wait(timeout=PATIENCE_SECONDS) == 0
 
 
+def test_a_new_server_waits_for_its_first_administrator(servers: Servers) -> None:
+    port = free_port()
+    endpoint = f"http://127.0.0.1:{port}"
+    process = servers.launch(
+        servers.settings(), "-m", "lakebed", "run", "--port", str(port), "--workers", "1",
+        "--config",
+    )  # fmt: skip
+    ready, waits = until_line(process, f" setup --endpoint {endpoint}")
+    assert ready == f"lakebed is ready at {endpoint}"
+    assert waits.startswith("It has no users yet, and waits for: ")
+    made = invoke("setup", "--endpoint", endpoint, "--user-name", "ada", "--json")
+    keys = json.loads(made.stdout)
+    known = {
+        "LAKEBED_ENDPOINT": endpoint,
+        "LAKEBED_ACCESS_KEY_ID": keys["access_key_id"],
+        "LAKEBED_SECRET_ACCESS_KEY": keys["secret_access_key"],
+    }
+    assert invoke("identity", **known).stdout.startswith("id\tada\n")
+    again = invoke("setup", "--endpoint", endpoint)
+    assert (again.exit_code, again.stdout) == (1, "")
+    assert again.stderr == f"lakebed: {endpoint} has an administrator: nothing was changed\n"
+    process.terminate()
+    assert process.wait(timeout=PATIENCE_SECONDS) == 0
+
+
 def test_run_names_every_problem_of_the_settings(tmp_path: Path) -> None:
     file = tmp_path / "lakebed.yaml"
     file.write_text("listen: {prot: 1}\nprocesses: {workers: many}")
@@ -198,7 +223,7 @@ def database(tmp_path: Path) -> str:
 def test_a_pass_of_the_cleaner_says_what_has_to_wait(database: str) -> None:
     shown = invoke("cleaner", "run", "--database", database)
     assert shown.exit_code == 0
-    assert "tokens waiting       │     1" in shown.stdout
+    assert "tokens waiting\t1\n" in shown.stdout
     assert "1 have to wait, until" in shown.stdout
     counts = json.loads(invoke("cleaner", "run", "--json", "--database", database).stdout)
     assert (counts["ran"], counts["tokens_waiting"], counts["keys_deleted"]) == (True, 1, 0)

@@ -9,6 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import feather
 
+from lakebed.gc.job import Job, Options
+from lakebed.gc.on_arrow import ArrowExecutor
+from lakebed.gc.server import Server
+from lakebed.gc.storage import open_storage
+from lakebed.runtime import ThreadRuntime
+
 REPOSITORY: Final = "lakes"
 BRANCH: Final = "measurements"
 
@@ -82,6 +88,17 @@ def fill(api: httpx.Client, namespace: str) -> dict[str, str]:
         "pull": pulls[0],
         "conflicting_pull": pulls[1],
     }
+
+
+def collect(endpoint: str, pair: tuple[str, str]) -> None:
+    """Make a run of garbage collection, and a dry one."""
+    server = Server(endpoint, REPOSITORY, access_key_id=pair[0], secret_access_key=pair[1])
+    try:
+        storage = open_storage(server)
+        for options in (Options(), Options(dry_run=True)):
+            Job(ArrowExecutor(storage, ThreadRuntime()), server, storage).run(options)
+    finally:
+        server.close()
 
 
 class _Lake:

@@ -22,6 +22,7 @@ export function PAGES({ repository, branch, commit, run, pull, conflicting_pull 
     ["create", "/repositories", (page) => page.getByRole("button", { name: "Create repository" }).first().click()],
     ["objects", at("objects?ref=main")],
     ["folder", at("objects?ref=main&path=by-continent/")],
+    ["search", at("objects?ref=main&search=csv")],
     ["picker", at("objects?ref=main"), async (page) => {
       await page.getByRole("button", { name: "Ref: main" }).click();
       await page.locator(".picker .list button").first().waitFor();
@@ -30,6 +31,7 @@ export function PAGES({ repository, branch, commit, run, pull, conflicting_pull 
     ["object", at("object?ref=main&path=lakes.parquet")],
     ["markdown", at("object?ref=main&path=README.md")],
     ["changes", at(`changes?ref=${branch}`)],
+    ["commit-form", at(`changes?ref=${branch}`), (page) => page.getByRole("button", { name: "Commit", exact: true }).click()],
     ["commits", at("commits?ref=main")],
     ["commit", at(`commits/${commit}`)],
     ["branches", at("branches")],
@@ -46,7 +48,9 @@ export function PAGES({ repository, branch, commit, run, pull, conflicting_pull 
     ["run", at(`actions/${run}`)],
     ["import", at("import")],
     ["garbage", at("settings/retention")],
+    ["rules", at("settings/retention"), (page) => page.getByRole("button", { name: "Edit rules" }).click()],
     ["settings", at("settings")],
+    ["keyboard", at("settings"), (page) => page.keyboard.press("?")],
     ["credentials", "/auth/credentials"],
     ["users", "/auth/users"],
     ["user", "/auth/users/admin"],
@@ -56,5 +60,7 @@ export function PAGES({ repository, branch, commit, run, pull, conflicting_pull 
     ["policy", "/auth/policies/FSFullAccess"],
     ["about", "/about"],
     ["missing", "/nowhere"],
+    ["login", "/auth/login"],
+    ["set-up", "/setup"],
   ];
 }

@@ -8,15 +8,27 @@ const field = (page, label) => page.getByLabel(label, { exact: true });
 const says = (page, text) => page.getByText(text).first().waitFor();
 const dialog = (page) => page.getByRole("dialog");
 
+/** What axe finds serious on a page as it is now. */
+async function faultsOf(page, axe, name, options = {}) {
+  await page.evaluate(axe);
+  const { violations } = await page.evaluate((given) => window.axe.run(document, given), { resultTypes: ["violations"], ...options });
+  return violations
+    .filter((each) => ["serious", "critical"].includes(each.impact))
+    .map((each) => `${name}: ${each.id}: ${each.nodes.map((node) => `${node.target} ${node.any[0]?.message ?? ""}`).slice(0, 3).join("; ")}`);
+}
+
 /** A new server: its first administrator, and keys that are shown once. */
-export async function setUp({ page, lake }) {
+export async function setUp({ page, lake, axe }) {
   await page.goto(lake.endpoint);
   await page.waitForURL(/\/setup$/);
+  await field(page, "Name of the administrator").waitFor();
+  assert.deepEqual(await faultsOf(page, axe, "set-up"), []);
   await field(page, "Name of the administrator").fill("");
   assert(await button(page, "Set up").isDisabled());
   await field(page, "Name of the administrator").fill("admin");
   await button(page, "Set up").click();
   await says(page, "Keep these keys");
+  assert.deepEqual(await faultsOf(page, axe, "keys"), []);
   const [, key, secret] = (await page.locator("pre").innerText()).match(/access_key_id: (\S+)\s+secret_access_key: (\S+)/);
   assert(await button(page, "Go on").isDisabled());
   await page.getByLabel("I have stored them").check();
@@ -75,7 +87,7 @@ export async function repositories({ page, lake }) {
   await page.getByRole("link", { name: "lakes.parquet" }).waitFor();
 }
 
-export async function objects({ page, at }) {
+export async function objects({ page, context, at, lake }) {
   await page.goto(at("objects?ref=main"));
   await page.getByRole("link", { name: "by-continent/" }).click();
   await page.getByRole("link", { name: "africa.csv" }).waitFor();
@@ -99,6 +111,28 @@ export async function objects({ page, at }) {
   await page.getByRole("button", { name: "Actions for plain.txt" }).click();
   const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name: "Download" }).click()]);
   assert.equal(download.suggestedFilename(), "plain.txt");
+  await context.grantPermissions(["clipboard-read", "clipboard-write"]);
+  const copied = async (name) => {
+    await page.evaluate(() => navigator.clipboard.writeText(""));
+    await page.getByRole("button", { name: "Actions for plain.txt" }).click();
+    await button(page, name).click();
+    for (let tries = 0; tries < 600; tries += 1) {
+      const text = await page.evaluate(() => navigator.clipboard.readText());
+      if (text) return text;
+      await page.waitForTimeout(50);
+    }
+    throw new Error(`${name} copied nothing`);
+  };
+  await page.keyboard.press("Escape");
+  assert.equal(await copied("Copy path"), `lakefs://${lake.repository}/main/uploaded/plain.txt`);
+  const signed = await fetch(await copied("Copy presigned URL")); // by somebody without keys
+  assert.equal(await signed.text(), "hello");
+  await page.getByRole("button", { name: "Actions for plain.txt" }).click();
+  await button(page, "Use it from…").click();
+  for (const name of ["lakectl", "boto3", "pandas", "DuckDB", "Spark"]) {
+    await page.getByRole("tab", { name, exact: true }).click();
+    await dialog(page).getByText("uploaded/plain.txt").waitFor();
+  }
   await page.goto(at("objects?ref=main"));
   await page.getByRole("button", { name: "Actions for uploaded/" }).click();
   await page.getByRole("button", { name: "Delete" }).click();
@@ -110,6 +144,57 @@ export async function objects({ page, at }) {
   await settled(page);
   await page.getByRole("button", { name: "Upload" }).click();
   await says(page, "Only branches take uploads");
+  await page.keyboard.press("Escape");
+  await page.getByRole("button", { name: "Ref: v1" }).click();
+  await page.locator(".picker").getByText("Recent").waitFor();
+}
+
+/** Search on the server: in all folders below, by a link that can be kept. */
+export async function search({ page, at }) {
+  await page.goto(at("objects?ref=main"));
+  await page.getByLabel("Filter this folder").fill("africa");
+  await says(page, "Press Enter to search in all folders below");
+  await page.keyboard.press("Enter");
+  await page.waitForURL(/search=africa/);
+  await page.getByRole("link", { name: "by-continent/africa.csv" }).waitFor();
+  await says(page, "1 found");
+  await page.reload();
+  await page.getByRole("link", { name: "by-continent/africa.csv" }).click();
+  await page.waitForURL(/\/object\?/);
+  await page.goBack();
+  await page.getByRole("link", { name: "by-continent/africa.csv" }).waitFor();
+  await button(page, "Back to the folder").click();
+  await page.getByRole("link", { name: "lakes.parquet" }).waitFor();
+  await page.getByLabel("Filter this folder").fill("ocean");
+  await button(page, "Search in all folders below").click();
+  await says(page, "No path has “ocean” in it");
+  await page.goto(at("objects?ref=main&path=by-continent/&search=LAKES"));
+  await says(page, "No path below by-continent/ has “LAKES” in it");
+}
+
+/** Files and folders are dropped on the list, as from the desktop. */
+export async function dropping({ page, context, at, lake }) {
+  await page.goto(at("objects?ref=draft&path=dropped/"));
+  await says(page, "This folder is empty");
+  const box = await page.locator(".drop").boundingBox();
+  const desktop = await context.newCDPSession(page);
+  const drag = (type) => desktop.send("Input.dispatchDragEvent", { type, x: box.x + 80, y: box.y + 80, data: { items: [], files: lake.droppable, dragOperationsMask: 1 } });
+  for (const type of ["dragEnter", "dragOver"]) await drag(type);
+  await page.locator(".drop.over").waitFor();
+  await drag("drop");
+  await page.getByRole("link", { name: "levels.csv" }).waitFor();
+  await page.getByRole("link", { name: "survey/" }).click();
+  await page.getByRole("link", { name: "first.txt" }).waitFor();
+  await page.getByRole("link", { name: "deep/" }).click();
+  await page.getByRole("link", { name: "second.txt" }).click();
+  await says(page, "two");
+  // A tag takes nothing, and says so.
+  await page.goto(at("objects?ref=v1"));
+  await settled(page);
+  await page.getByRole("button", { name: "Upload" }).click();
+  await says(page, "Only branches take uploads");
+  for (const type of ["dragEnter", "dragOver", "drop"]) await drag(type);
+  await page.getByRole("status").getByText("Only branches take uploads").waitFor();
 }
 
 export async function previews({ page, at }) {
@@ -118,6 +203,10 @@ export async function previews({ page, at }) {
     for (const text of texts) await page.getByLabel("Preview").getByText(text).first().waitFor();
   };
   await show("lakes.parquet", "Tanganyika", "7 rows", "358 … 32900");
+  // Numbers are to the right, so that digits stand below each other.
+  const sides = await page.locator(".preview tbody tr:first-child td").evaluateAll((cells) => cells.map((cell) => [/^[\d.]+$/.test(cell.textContent), getComputedStyle(cell).textAlign]));
+  assert(sides.some(([isNumber]) => isNumber) && sides.some(([isNumber]) => !isNumber), String(sides));
+  for (const [isNumber, side] of sides) assert.equal(side === "right", isNumber, String(sides));
   await show("stations.csv", "Station 12", "40 rows");
   await show("events.jsonl", "drought", "120 rows");
   await button(page, "Next").click();
@@ -135,7 +224,12 @@ export async function previews({ page, at }) {
 }
 
 export async function changes({ page, at }) {
+  await page.goto(at("objects?ref=draft"));
+  await page.getByLabel("Files to upload").setInputFiles([{ name: "mistake.txt", mimeType: "text/plain", buffer: Buffer.from("x") }]);
+  await page.getByRole("link", { name: "mistake.txt" }).waitFor();
   await page.goto(at("changes?ref=draft"));
+  await button(page, "Discard the change of mistake.txt").click();
+  await page.getByRole("link", { name: "mistake.txt" }).waitFor({ state: "detached" });
   await page.getByText("new.txt").waitFor();
   await button(page, "Commit").click();
   await says(page, "Say what the commit changes");
@@ -163,7 +257,13 @@ export async function history({ page, at, lake }) {
   await page.getByLabel("Message, author or id").fill("depths");
   await page.getByRole("link", { name: "Add seven lakes" }).waitFor({ state: "detached" });
   await page.getByLabel("Message, author or id").fill("nobody wrote this");
-  await says(page, "No loaded commit has");
+  await says(page, "No commit has");
+  // Those that are not loaded yet are looked at too.
+  await page.route(/\/commits\?/, (route) => route.continue({ url: route.request().url().replace("amount=100", "amount=2") }));
+  await page.reload();
+  await page.getByLabel("Message, author or id").fill("seven lakes");
+  await page.getByRole("link", { name: "Add seven lakes" }).waitFor();
+  await page.unroute(/\/commits\?/);
   await page.goto(at(`commits/${lake.commit}`));
   await button(page, "Compare rows").click();
   await says(page, "3 rows added");
@@ -177,11 +277,20 @@ export async function history({ page, at, lake }) {
   await field(page, "Name of the branch").fill("main");
   await button(page, "Create branch").click();
   await says(page, "already exists");
-  await page.keyboard.press("Escape");
-  await button(page, "Revert").click();
-  await field(page, "On branch").fill("no-such-branch");
-  await dialog(page).getByRole("button", { name: "Revert" }).click();
-  await dialog(page).getByRole("alert").waitFor();
+  await field(page, "Name of the branch").fill("from-a-commit");
+  await button(page, "Create branch").click();
+  await page.waitForURL(/ref=from-a-commit/);
+  for (const [name, message] of [["Revert", "Revert"], ["Cherry-pick", "Three new stations"]]) {
+    await page.goto(at(`commits/${lake.commit}`));
+    await button(page, name).click();
+    await field(page, "On branch").fill("no-such-branch");
+    await dialog(page).getByRole("button", { name }).click();
+    await dialog(page).getByRole("alert").waitFor();
+    await field(page, "On branch").fill("from-a-commit");
+    await dialog(page).getByRole("button", { name }).click();
+    await page.waitForURL(/commits\?ref=from-a-commit/);
+    await page.locator(".log li").first().getByText(message).waitFor();
+  }
 }
 
 export async function branchesAndTags({ page, at }) {
@@ -201,6 +310,13 @@ export async function branchesAndTags({ page, at }) {
   await page.getByLabel("Files to upload").setInputFiles([{ name: "x.txt", mimeType: "text/plain", buffer: Buffer.from("x") }]);
   await says(page, "Cannot write to protected branch");
   await page.goto(at("branches"));
+  await button(page, "Create branch").click();
+  await field(page, "Name").fill("short-lived");
+  await button(page, "Create").click();
+  await page.getByRole("button", { name: "Actions for short-lived" }).click();
+  await button(page, "Delete").click();
+  await dialog(page).getByRole("button", { name: "Delete" }).click();
+  await page.getByRole("link", { name: "short-lived" }).waitFor({ state: "detached" });
   await page.getByRole("button", { name: "Actions for main" }).click();
   await says(page, "The default branch cannot be deleted");
   await page.goto(at("tags"));
@@ -208,6 +324,9 @@ export async function branchesAndTags({ page, at }) {
   await field(page, "Name").fill("v1");
   await button(page, "Create").click();
   await says(page, "Tag already exists");
+  await field(page, "Name").fill("not a name");
+  await button(page, "Create").click();
+  await dialog(page).getByRole("alert").getByText("not a name").waitFor();
   await field(page, "Name").fill("v2");
   await button(page, "Create").click();
   await page.getByRole("link", { name: "v2" }).waitFor();
@@ -268,6 +387,71 @@ export async function actions({ page, at }) {
   await field(page, "Message").fill("A level below again");
   await dialog(page).getByRole("button", { name: "Commit" }).click();
   await dialog(page).getByText("a level is below the bed").waitFor();
+  // What is turned off says so.
+  await page.route(at("actions"), async (route) => {
+    const answer = await route.fetch();
+    await route.fulfill({ response: answer, body: (await answer.text()).replace('content="actions ', 'content="') });
+  });
+  await page.goto(at("actions"));
+  await says(page, "Actions are turned off on this server");
+}
+
+/** Somebody commits; somebody else watches what the hook prints, while it goes on. */
+export async function watching({ page, context, at }) {
+  await page.goto(at("changes?ref=watched"));
+  await button(page, "Commit").click();
+  await field(page, "Message").fill("Wait for the gate");
+  await dialog(page).getByRole("button", { name: "Commit" }).click();
+  await dialog(page).getByRole("button", { name: "Working…" }).waitFor();
+  const other = await context.newPage();
+  await other.goto(at("actions"));
+  await other.getByText("running", { exact: true }).waitFor();
+  await other.getByRole("link", { name: "pre-commit" }).first().click();
+  await other.getByText("waiting for the gate").waitFor();
+  await other.getByText("running", { exact: true }).first().waitFor();
+  const third = await context.newPage();
+  await third.goto(at("objects?ref=gate"));
+  await third.getByLabel("Files to upload").setInputFiles([{ name: "gate.txt", mimeType: "text/plain", buffer: Buffer.from("open") }]);
+  await third.getByRole("link", { name: "gate.txt" }).waitFor();
+  await other.getByText("the gate is open").waitFor();
+  await other.getByText("running", { exact: true }).first().waitFor({ state: "detached" });
+  await other.getByText("completed", { exact: true }).first().waitFor();
+  await says(page, "Nothing is uncommitted");
+  await page.goto(at("changes?ref=gate"));
+  await page.getByRole("link", { name: "gate.txt" }).waitFor();
+  await button(page, "Discard all").click();
+  await dialog(page).getByRole("button", { name: "Discard all" }).click();
+  await says(page, "Nothing is uncommitted");
+}
+
+/** Garbage collection: the figures of a run, what is due, and rules that are set and taken away. */
+export async function garbage({ page, at }) {
+  await page.goto(at("settings/retention"));
+  await says(page, "As of the run that began");
+  await page.getByRole("row", { name: /done/ }).first().waitFor();
+  await says(page, "all commits are kept");
+  await button(page, "Edit rules").click();
+  const save = dialog(page).getByRole("button", { name: "Save" });
+  await field(page, "Keep commits for (days)").fill("0");
+  await says(page, "Give a number of days");
+  assert(await save.isDisabled());
+  await field(page, "Keep commits for (days)").fill("30");
+  await field(page, "Other numbers for some branches").fill("main");
+  await says(page, "“main” is not a branch and a number of days");
+  assert(await save.isDisabled());
+  await field(page, "Other numbers for some branches").fill("main 90\nmain 60");
+  await save.click();
+  await dialog(page).getByRole("alert").waitFor();
+  await field(page, "Other numbers for some branches").fill("main 90\nexp-* 7");
+  await save.click();
+  await says(page, "90 days");
+  await page.reload();
+  await says(page, "7 days");
+  await button(page, "Which commits are due?").click();
+  await says(page, "would mark 0 and expire 0");
+  await button(page, "Edit rules").click();
+  await button(page, "Remove all rules").click();
+  await says(page, "all commits are kept");
 }
 
 export async function settings({ page, at, lake }) {
@@ -306,6 +490,21 @@ export async function imports({ page, at, lake }) {
   await page.getByText("done", { exact: true }).waitFor();
   await page.getByRole("link", { name: "Objects on main" }).click();
   await page.getByRole("link", { name: "imported/" }).waitFor();
+  // The page hears late that an import is over: it is cancelled, or it was over before, and that is said.
+  await page.route(/\/import\?id=/, async (route) => {
+    if (route.request().method() !== "GET") return route.continue();
+    const answer = await route.fetch();
+    return route.fulfill({ response: answer, json: { ...(await answer.json()), completed: false, commit: undefined } });
+  });
+  await page.goto(at("import"));
+  await field(page, "Where it is").fill(lake.importable);
+  await field(page, "Destination").fill("imported-again/");
+  await field(page, "Message of the commit").fill("Once more");
+  await button(page, "Import").click();
+  await page.getByText("running", { exact: true }).waitFor();
+  await page.getByRole("progressbar", { name: "Import" }).waitFor();
+  await button(page, "Cancel").click();
+  await page.getByRole("alert").or(page.getByText("Canceled", { exact: true })).first().waitFor();
 }
 
 export async function administration({ page, lake }) {
@@ -322,10 +521,20 @@ export async function administration({ page, lake }) {
   await says(page, "never again");
   await page.keyboard.press("Escape");
   await page.getByRole("button", { name: /^Delete AKIA/ }).waitFor();
-  await page.locator("section", { hasText: "Policies" }).last().getByRole("button", { name: "Add" }).click();
+  await page.getByRole("region", { name: "Policies", exact: true }).getByRole("button", { name: "Add" }).click();
   await dialog(page).locator("select").selectOption("FSReadAll");
   await dialog(page).getByRole("button", { name: "Add" }).click();
-  await page.getByRole("link", { name: "FSReadAll" }).waitFor();
+  await page.getByRole("link", { name: "FSReadAll" }).first().waitFor();
+  const inEffect = page.getByLabel("Policies in effect");
+  await inEffect.getByRole("link", { name: "FSReadAll" }).waitFor();
+  await page.getByRole("region", { name: "Groups", exact: true }).getByRole("button", { name: "Add" }).click();
+  await dialog(page).locator("select").selectOption("Viewers");
+  await dialog(page).getByRole("button", { name: "Add" }).click();
+  await inEffect.getByRole("link", { name: "AuthManageOwnCredentials" }).waitFor();
+  for (const part of ["groups", "policies", "policies/effective", "credentials"]) {
+    await page.goto(`${lake.endpoint}/auth/users/reader-of-pages/${part}`); // as lakeFS's pages are called
+    await says(page, "Keys of reader-of-pages");
+  }
   await page.goto(`${lake.endpoint}/auth/policies`);
   await button(page, "Create policy").click();
   await field(page, "Name").fill("from-the-page");
@@ -337,7 +546,13 @@ export async function administration({ page, lake }) {
   await field(page, "Statements").fill('[{"effect": "deny", "action": ["fs:DeleteObject"], "resource": "*"}]');
   await button(page, "Create").click();
   await page.waitForURL(/policies\/from-the-page/);
-  await page.goto(`${lake.endpoint}/auth/groups/Admins`);
+  await page.goto(`${lake.endpoint}/auth/groups`);
+  await button(page, "Create group").click();
+  await says(page, "Give it a name");
+  await field(page, "Name").fill("Admins");
+  await button(page, "Create").click();
+  await says(page, "Already exists");
+  await page.goto(`${lake.endpoint}/auth/groups/Admins/members`);
   await page.getByRole("link", { name: "admin", exact: true }).waitFor();
   await page.goto(`${lake.endpoint}/auth/credentials`);
   await says(page, "Keys of admin");
@@ -345,7 +560,7 @@ export async function administration({ page, lake }) {
   await page.getByText("ready", { exact: true }).waitFor();
 }
 
-/** Somebody who may only read is told so, and by which permission. */
+/** Somebody who may only read is told so, by the buttons where it is known, and by which permission. */
 export async function readerIsRefused({ page, context, at, lake }) {
   await context.clearCookies();
   await page.goto(`${lake.endpoint}/auth/login`);
@@ -353,12 +568,30 @@ export async function readerIsRefused({ page, context, at, lake }) {
   await field(page, "Secret access key").fill(lake.reader.secret);
   await button(page, "Log in").click();
   await page.waitForURL(/\/repositories/);
-  await page.goto(at(`changes?ref=${lake.branch}`));
-  await button(page, "Commit").click();
-  await field(page, "Message").fill("I may not");
-  await dialog(page).getByRole("button", { name: "Commit" }).click();
+  const refused = async (address, name, permission) => {
+    await page.goto(address);
+    const found = page.getByRole("button", { name, exact: true, disabled: true }).and(page.locator(`[title*="it takes ${permission}"]`));
+    await found.first().waitFor();
+  };
+  await refused(at(`changes?ref=${lake.branch}`), "Commit", "fs:CreateCommit");
+  await refused(at(`changes?ref=${lake.branch}`), "Discard all", "fs:RevertBranch");
+  await refused(at(`compare?ref=main&compare=${lake.branch}`), "Merge", "fs:CreateCommit");
+  await refused(at("object?ref=main&path=README.md"), "Delete", "fs:DeleteObject");
+  await refused(at("settings"), "Save", "fs:UpdateRepository");
+  await refused(at("settings"), "Delete", "fs:DeleteRepository");
+  await refused(at("settings/retention"), "Edit rules", "retention:SetGarbageCollectionRules");
+  await refused(`${lake.endpoint}/auth/credentials`, "Create keys", "auth:CreateCredentials");
+  await page.goto(at("import"));
+  await says(page, "You may not: it takes fs:CreateCommit");
+  // Whether a name that is still to be chosen is allowed, the server says when it is asked.
+  await page.goto(at("branches"));
+  await button(page, "Create branch").click();
+  await field(page, "Name").fill("mine");
+  await button(page, "Create").click();
   await says(page, "You may not do this");
-  await says(page, "fs:CreateCommit");
+  await says(page, "fs:CreateBranch");
+  await page.goto(at(`pulls/${lake.pull}`));
+  await says(page, "pr:ReadPullRequest");
   await page.goto(`${lake.endpoint}/auth/users`);
   await says(page, "auth:ListUsers");
 }
@@ -399,22 +632,15 @@ export async function firstPaint({ page, at }) {
 export async function everyPage({ page, lake, axe }) {
   const faults = [];
   const wide = [];
-  const look = async (name, options) => {
-    await page.evaluate(axe);
-    const result = await page.evaluate((given) => window.axe.run(document, given), options);
-    for (const each of result.violations)
-      if (["serious", "critical"].includes(each.impact))
-        faults.push(`${name}: ${each.id}: ${each.nodes.map((node) => `${node.target} ${node.any[0]?.message ?? ""}`).slice(0, 3).join("; ")}`);
-  };
   for (const [name, address, act] of PAGES(lake)) {
     await page.emulateMedia({ colorScheme: "light" });
     await page.setViewportSize({ width: 1280, height: 800 });
     await page.goto(lake.endpoint + address);
     await settled(page);
     if (act) await act(page);
-    await look(name, { resultTypes: ["violations"] });
+    faults.push(...(await faultsOf(page, axe, name)));
     await page.emulateMedia({ colorScheme: "dark" });
-    await look(`${name}, dark`, { resultTypes: ["violations"], runOnly: ["color-contrast"] });
+    faults.push(...(await faultsOf(page, axe, `${name}, dark`, { runOnly: ["color-contrast"] })));
     await page.setViewportSize({ width: 390, height: 800 });
     const width = await page.evaluate(() => document.documentElement.scrollWidth);
     if (width > 390) wide.push(`${name}: ${width} px`);

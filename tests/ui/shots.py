@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 
 from lakebed.testing.servers.lakebed import lakebed_server
-from tests.ui.lake import fill
+from tests.ui.lake import collect, fill
 
 
 def main(folder: str) -> None:
@@ -24,6 +24,7 @@ def main(folder: str) -> None:
         keys = server.access_key_id, server.secret_access_key
         with httpx.Client(base_url=f"{server.endpoint}/api/v1", auth=keys, timeout=60) as api:
             lake = fill(api, server.namespace)
+        collect(server.endpoint, keys)
         lake |= {"endpoint": server.endpoint, "key": keys[0], "secret": keys[1]}
         subprocess.run(
             [node, str(Path(__file__).with_name("shots.mjs"))],

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from lakebed.testing.servers.lakebed import end, launch, settings_in, wait_until_ready
-from tests.ui.lake import fill
+from tests.ui.lake import collect, fill
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ui")]
 
@@ -22,6 +22,27 @@ _PIXEL: Final = bytes.fromhex(
     "1f15c4890000000d49444154789c6360f8cf50000004020181"
     "c3a1d8d20000000049454e44ae426082"
 )
+
+_GATE: Final = b"""\
+name: gate
+on:
+  pre-commit:
+hooks:
+  - id: wait
+    type: lua
+    properties:
+      script: |
+        local lakefs, time = require("lakefs"), require("time")
+        print("waiting for the gate")
+        for _ = 1, 1000 do
+          if lakefs.stat_object(action.repository_id, "gate", "gate.txt") == 200 then
+            print("the gate is open")
+            return
+          end
+          time.sleep(100 * 1000 * 1000)
+        end
+        error("the gate stayed shut")
+"""
 
 
 class Visitor:
@@ -83,6 +104,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory, person: Visitor) -> Iterator[
         with httpx.Client(base_url=f"{endpoint}/api/v1", auth=pair, timeout=60) as api:
             found = fill(api, "local://lakes")
             more = _more(api)
+        collect(endpoint, pair)
         outside = folder / "objects" / "outside"
         outside.mkdir()
         (outside / "old.csv").write_text("a,b\n1,2\n")
@@ -92,20 +114,33 @@ def lake(tmp_path_factory: pytest.TempPathFactory, person: Visitor) -> Iterator[
             "endpoint": endpoint,
             "reader": more,
             "importable": "local://outside/",
+            "droppable": _on_the_desktop(folder / "desktop"),
         }
     finally:
         end(process)
+
+
+def _on_the_desktop(folder: Path) -> list[str]:
+    """A folder and a file, to be dropped on a page."""
+    (folder / "survey" / "deep").mkdir(parents=True)
+    (folder / "survey" / "first.txt").write_text("one")
+    (folder / "survey" / "deep" / "second.txt").write_text("two")
+    (folder / "levels.csv").write_text("id,level\n1,370\n")
+    return [str(folder / "survey"), str(folder / "levels.csv")]
 
 
 def _more(api: httpx.Client) -> dict[str, str]:
     """Objects that cannot be shown, a branch with a change, and somebody who may only read."""
     base = "/repositories/lakes/branches"
     assert api.post(base, json={"name": "draft", "source": "main"}).status_code == 201
+    for name in ("gate", "watched"):
+        assert api.post(base, json={"name": name, "source": "main"}).status_code == 201
     for branch, path, data, kind in (
         ("main", "broken.parquet", b"PAR1 but no more than that", "application/octet-stream"),
         ("main", "picture.png", _PIXEL, "image/png"),
         ("main", "proposed.csv", b"id,level\n1,370\n", "text/csv"),
         ("draft", "new.txt", b"new", "text/plain"),
+        ("watched", "_lakefs_actions/gate.yaml", _GATE, "text/yaml"),
     ):
         made = api.post(
             f"{base}/{branch}/objects",
@@ -131,6 +166,8 @@ PATHS: Final = (
     "logInAndOut",
     "repositories",
     "objects",
+    "search",
+    "dropping",
     "previews",
     "changes",
     "history",
@@ -138,7 +175,9 @@ PATHS: Final = (
     "pullRequests",
     "compareAndMerge",
     "actions",
+    "watching",
     "settings",
+    "garbage",
     "imports",
     "administration",
     "readerIsRefused",

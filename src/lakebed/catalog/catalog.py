@@ -35,6 +35,7 @@ from lakebed.catalog.purge.purges import Purges
 from lakebed.catalog.purge.repositories import RepositoryPurges
 from lakebed.catalog.refs import Refs
 from lakebed.catalog.repositories import Repositories
+from lakebed.catalog.search import Search
 from lakebed.catalog.settings import CatalogSettings, LinkSettings
 from lakebed.catalog.stager import Stager
 from lakebed.catalog.symlinks import Symlinks
@@ -96,6 +97,7 @@ class Catalog:
         self.repository_purges = RepositoryPurges(engine, store, block, runtime, settings)
         self.objects = Objects(engine, block, runtime, self.presigning, self.pins, purge_marks)
         self.previews = Previews(self.objects, runtime)
+        self.search = Search(self.objects, runtime)
         self.uploads = Uploads(engine, block, addresses, stager)
         self.copies = Copies(
             engine, block, runtime, addresses, freshness, stager, self.pins, purge_marks

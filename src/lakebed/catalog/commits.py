@@ -48,6 +48,7 @@ def merge_request(
     strategy: str,
     squash: bool,
     allow_empty: bool,
+    keep_staged: bool = False,
 ) -> MergeRequest:
     """Return what a merge asks for in the words of clients; `strategy` is one of `STRATEGIES`."""
     return MergeRequest(
@@ -57,6 +58,7 @@ def merge_request(
         strategy=STRATEGIES[strategy],
         squash=squash,
         allow_empty=allow_empty,
+        keep_staged=keep_staged,
     )
 
 

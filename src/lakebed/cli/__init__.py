@@ -1,5 +1,6 @@
 """The command line."""
 
+import os
 import sys
 from typing import Annotated, Final
 
@@ -7,8 +8,19 @@ import typer
 
 from lakebed import __version__
 from lakebed.cli.groups import LazyCommands, lazy_group, new_app
-from lakebed.cli.options import ClientConfigOption, CommonOptions, EndpointOption, JsonOption
+from lakebed.cli.options import (
+    BaseUriOption,
+    ClientConfigOption,
+    CommonOptions,
+    EndpointOption,
+    JsonOption,
+    LogLevelOption,
+    NoColorOption,
+    VerboseOption,
+)
 from lakebed.cli.running import run
+from lakebed.cli.tables import switch_off_colours
+from lakebed.cli.uris import set_base_uri
 
 COMMANDS: Final = {
     "quickstart": (
@@ -16,7 +28,14 @@ COMMANDS: Final = {
         "Start a server to try things out with.",
     ),
     "run": ("lakebed.cli.commands.server:run", "Run a server."),
-    "config": ("lakebed.cli.commands.server:config_app", "Check the settings of a server."),
+    "setup": (
+        "lakebed.cli.commands.settings:setup_app",
+        "Make the first administrator of a new server.",
+    ),
+    "config": (
+        "lakebed.cli.commands.settings:config_app",
+        "Write down where the server is; check the settings of a server.",
+    ),
     "cleaner": ("lakebed.cli.commands.cleaner:app", "Remove what nothing names any more."),
     "kv": ("lakebed.cli.commands.kv:app", "Look into a database, or copy it into another one."),
     "gc": ("lakebed.cli.commands.gc:app", "Find and delete objects that nothing refers to."),
@@ -34,8 +53,16 @@ COMMANDS: Final = {
         "Protect branches from direct changes.",
     ),
     "commit": ("lakebed.cli.commands.commits:commit_app", "Commit what is staged on a branch."),
-    "log": ("lakebed.cli.commands.commits:log_app", "Show the commits behind a ref."),
+    "log": ("lakebed.cli.commands.history:log_app", "Show the commits behind a ref."),
     "show": ("lakebed.cli.commands.commits:show_app", "Show one commit."),
+    "annotate": (
+        "lakebed.cli.commands.history:annotate_app",
+        "List objects with the commit that last changed each.",
+    ),
+    "bisect": (
+        "lakebed.cli.commands.bisect:app",
+        "Find the commit that broke something, in a few steps.",
+    ),
     "diff": (
         "lakebed.cli.commands.merge:diff_app",
         "Show what changed on a branch, or between two refs.",
@@ -63,6 +90,10 @@ COMMANDS: Final = {
     ),
     "tag": ("lakebed.cli.commands.refs:tag_app", "Create, list and delete tags."),
     "fs": ("lakebed.cli.commands.fs:app", "List, read, upload, download and remove objects."),
+    "local": (
+        "lakebed.cli.commands.local:app",
+        "Work on objects as files in a folder, and commit what you changed.",
+    ),
     "auth": ("lakebed.cli.commands.auth:app", "Manage users, groups, policies and credentials."),
     "refs-dump": (
         "lakebed.cli.commands.refs:dump_app",
@@ -83,6 +114,14 @@ COMMANDS: Final = {
     "diagnose": (
         "lakebed.cli.commands.diagnose:diagnose",
         "Make a bundle of facts about a server for a bug report.",
+    ),
+    "usage": (
+        "lakebed.cli.commands.doctor:usage_app",
+        "Show how many requests the server has answered.",
+    ),
+    "completion": (
+        "lakebed.cli.commands.completion:completion",
+        "Print a script that completes commands in your shell.",
     ),
     "identity": ("lakebed.cli.commands.doctor:identity_app", "Show who you are to the server."),
     "doctor": (
@@ -115,9 +154,18 @@ def lakebed(
     as_json: JsonOption = False,
     endpoint: EndpointOption = None,
     config: ClientConfigOption = None,
+    base_uri: BaseUriOption = None,
+    no_color: NoColorOption = False,
+    verbose: VerboseOption = False,
+    log_level: LogLevelOption = None,
 ) -> None:
     """Git-like version control for data lakes."""
-    context.obj = CommonOptions(endpoint, config, as_json)
+    if base_uri is None:
+        base_uri = os.environ.get("LAKEBED_BASE_URI") or os.environ.get("LAKECTL_BASE_URI")
+        set_base_uri(base_uri)
+    if no_color:
+        switch_off_colours()
+    context.obj = CommonOptions(endpoint, config, as_json, base_uri, no_color, verbose, log_level)
 
 
 def main() -> None:

@@ -1,13 +1,17 @@
 """Options that many commands share."""
 
+import inspect
+import json
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Final, Literal
 
 import typer
 
-from lakebed.cli.errors import Misuse
+from lakebed.cli.errors import CommandError, Misuse
+from lakebed.cli.uris import set_base_uri
 
 EndpointOption = Annotated[
     str | None,
@@ -26,6 +30,27 @@ ServerConfigOption = Annotated[
     typer.Option("--config", "-c", help="A YAML file of a server's settings.", show_default=False),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+BaseUriOption = Annotated[
+    str | None,
+    typer.Option(
+        "--base-uri",
+        metavar="URI",
+        help="What names without lakefs:// begin with, for example lakefs://my-repo/main.",
+        # Before the names that it is for.
+        is_eager=True,
+        callback=set_base_uri,
+    ),
+]
+NoColorOption = Annotated[bool, typer.Option("--no-color", help="Print without colours.")]
+VerboseOption = Annotated[
+    bool,
+    typer.Option("--verbose", "-v", help="Show the requests to the server, without secrets."),
+]
+LogLevel = Literal["debug", "info", "warning", "error", "none"]
+LogLevelOption = Annotated[
+    LogLevel | None,
+    typer.Option("--log-level", help="Which lines of the log to show.", show_default="warning"),
+]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 MetaOption = Annotated[
     list[str] | None,
@@ -45,11 +70,15 @@ LocalRootOption = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class CommonOptions:
-    """The options that all client commands share."""
+    """The options that all client commands share, before the command's name or behind it."""
 
     endpoint: str | None = None
     config: Path | None = None
     as_json: bool = False
+    base_uri: str | None = None
+    no_color: bool = False
+    verbose: bool = False
+    log_level: LogLevel | None = None
 
     def over(self, outer: "CommonOptions") -> "CommonOptions":
         """Return these; those that were not given come from before the command's name."""
@@ -57,7 +86,30 @@ class CommonOptions:
             endpoint=self.endpoint or outer.endpoint,
             config=self.config or outer.config,
             as_json=self.as_json or outer.as_json,
+            base_uri=self.base_uri or outer.base_uri,
+            no_color=self.no_color or outer.no_color,
+            verbose=self.verbose or outer.verbose,
+            log_level=self.log_level or outer.log_level,
         )
+
+
+_COMMON: Final[tuple[tuple[str, Any, object], ...]] = (
+    ("as_json", JsonOption, False),
+    ("endpoint", EndpointOption, None),
+    ("config", ClientConfigOption, None),
+    ("base_uri", BaseUriOption, None),
+    ("no_color", NoColorOption, False),
+    ("verbose", VerboseOption, False),
+    ("log_level", LogLevelOption, None),
+)
+
+
+def common_parameters() -> list[inspect.Parameter]:
+    """Return the fields of `CommonOptions` as parameters that Typer reads."""
+    return [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default)
+        for name, kind, default in _COMMON
+    ]
 
 
 def key_values(pairs: Iterable[str] | None) -> dict[str, str]:
@@ -73,6 +125,20 @@ def key_values(pairs: Iterable[str] | None) -> dict[str, str]:
             raise Misuse(f"{pair!r} is not name=value, expected for example owner=ada")
         read[name] = value
     return read
+
+
+def read_json(file: Path, expected: str) -> Any:
+    """Return the content of a JSON file; `-` is the input.
+
+    Raises:
+        CommandError: It is not JSON.
+        OSError: It cannot be read.
+    """
+    text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise CommandError(f"{file} is not JSON, expected {expected}") from None
 
 
 def dotted_settings(**flags: object) -> dict[str, object]:

@@ -1,7 +1,8 @@
 """What a command prints: for people, or one JSON document for scripts.
 
-For people, lists are tables on a terminal and lines with tabs in a pipe. What comes from the server
-is shown as it is, except control characters, which are spelled out: no key moves the cursor.
+For people, lists are tables on a terminal. In a pipe every list is lines with tabs, and a record is
+a line with a tab for each field: numbers and ids are whole there. What comes from the server is
+shown as it is, except control characters, which are spelled out: no key moves the cursor.
 With `--json` a list is one array of the server's own objects, written as they arrive.
 """
 
@@ -11,9 +12,31 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-Item = Mapping[str, Any]
-Column = tuple[str, Callable[[Item], object]]
-"""A title, and the function from an item to the text below the title."""
+from lakebed.cli.tables import (
+    Column,
+    CommitId,
+    Item,
+    Size,
+    Whole,
+    for_scripts,
+    is_coloured,
+    printable,
+    table_lines,
+)
+
+__all__ = [
+    "Column",
+    "CommitId",
+    "Item",
+    "Output",
+    "Size",
+    "Whole",
+    "coloured",
+    "moment",
+    "printable",
+    "size",
+    "warn",
+]
 
 
 class Output:
@@ -27,27 +50,47 @@ class Output:
         if self.as_json:
             _print_array(items)
         elif sys.stdout.isatty():
-            _print_table(items, columns)
+            print(*table_lines(items, columns), sep="\n")
         else:
-            for item in items:
-                print(*(printable(value(item)) for _, value in columns), sep="\t")
+            _print_tabbed(items, columns)
 
-    def lines(self, items: Iterable[Item], line: Callable[[Item], str]) -> None:
-        """Print a list of any length, as it arrives."""
+    def lines(
+        self, items: Iterable[Item], line: Callable[[Item], str], columns: Sequence[Column]
+    ) -> None:
+        """Print a list of any length, as it arrives: lines for people, columns for scripts."""
         if self.as_json:
             _print_array(items)
-        else:
+        elif sys.stdout.isatty():
             for item in items:
                 print(line(item))
+        else:
+            _print_tabbed(items, columns)
 
     def record(self, item: Item) -> None:
         """Print the fields of one thing."""
         if self.as_json:
             _print_json(item)
-            return
-        width = max((len(name) for name in item), default=0)
-        for name, value in item.items():
-            print(f"{_title(name):<{width + 1}} {_shown(name, value)}".rstrip())
+        elif sys.stdout.isatty():
+            self._aligned({_title(name): _shown(name, value) for name, value in item.items()})
+        else:
+            for name, value in item.items():
+                print(for_scripts([name, _shown(name, value)]))
+
+    def pairs(self, pairs: Mapping[str, str]) -> None:
+        """Print names that users gave, as they are, and their values."""
+        if self.as_json:
+            _print_json(pairs)
+        elif sys.stdout.isatty():
+            self._aligned({f"{printable(name)}:": printable(pairs[name]) for name in sorted(pairs)})
+        else:
+            for pair in sorted(pairs.items()):
+                print(for_scripts(pair))
+
+    @staticmethod
+    def _aligned(texts: Mapping[str, str]) -> None:
+        width = max(map(len, texts), default=0)
+        for title, text in texts.items():
+            print(f"{title:<{width}} {text}".rstrip())
 
     def done(self, sentence: str, item: Item | None = None) -> None:
         """Print a sentence about what was done; with `--json`, the item."""
@@ -62,36 +105,25 @@ def warn(line: str) -> None:
     print(printable(line), file=sys.stderr)
 
 
-def printable(value: object) -> str:
-    """A value as text without control characters."""
-    text = "" if value is None else str(value)
-    if text.isprintable():
-        return text
-    return "".join(
-        character if character.isprintable() else character.encode("unicode_escape").decode()
-        for character in text
-    )
+def coloured(text: str, colour: str) -> str:
+    """Return a text in a colour of terminals, if colours are wanted."""
+    return f"\x1b[{colour}m{text}\x1b[0m" if is_coloured() else text
 
 
-def moment(seconds: object) -> str:
+def moment(seconds: object) -> Whole:
     """A time stamp of the API, in the local time zone."""
     if not isinstance(seconds, int):
-        return ""
+        return Whole()
     try:
-        return datetime.fromtimestamp(seconds, UTC).astimezone().isoformat(" ", "seconds")
+        local = datetime.fromtimestamp(seconds, UTC).astimezone()
     except (OverflowError, ValueError, OSError):
-        return str(seconds)
+        return Whole(seconds)
+    return Whole(local.isoformat(" ", "seconds"))
 
 
 def size(count: object) -> str:
     """A number of bytes, rounded for people."""
-    if not isinstance(count, int):
-        return ""
-    value, units = float(count), ["B", "kB", "MB", "GB", "TB", "PB"]
-    while value >= 999.5 and len(units) > 1:  # noqa: PLR2004 (rounds to the next unit)
-        value /= 1000
-        units.pop(0)
-    return f"{count} B" if units[0] == "B" else f"{value:.1f} {units[0]}"
+    return Size(count).rounded if isinstance(count, int) else ""
 
 
 def _title(name: str) -> str:
@@ -108,17 +140,9 @@ def _shown(name: str, value: object) -> str:
     return printable(value)
 
 
-def _print_table(items: Iterable[Item], columns: Sequence[Column]) -> None:
-    from rich.console import Console  # noqa: PLC0415 (slow to load, and for terminals only)
-    from rich.table import Table  # noqa: PLC0415
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title, _ in columns:
-        table.add_column(title, overflow="fold")
+def _print_tabbed(items: Iterable[Item], columns: Sequence[Column]) -> None:
     for item in items:
-        table.add_row(*(printable(value(item)) for _, value in columns))
-    # Brackets and colons in names are names, not markup and emoji.
-    Console(markup=False, emoji=False, highlight=False).print(table)
+        print(for_scripts(value(item) for _, value in columns))
 
 
 def _print_json(value: Any) -> None:

@@ -11,7 +11,9 @@ import typer
 from typer.main import get_command
 
 from lakebed.cli.errors import FAILED, INTERRUPTED, exit_code
-from lakebed.cli.output import printable
+from lakebed.cli.quick_types import quicken
+from lakebed.cli.tables import printable
+from lakebed.cli.uris import forget_base_uri
 from lakebed.errors import LakebedError, MissingExtraError
 
 OF_THE_SERVER: Final = frozenset({"awscrt", "cryptography", "falcon", "httptools", "jwt", "lupa"})
@@ -25,8 +27,15 @@ def run(app: typer.Typer, arguments: list[str]) -> int:
         The exit code: 0, 1 for a failure, 2 for a wrong call, 130 when interrupted.
     """
     _use_utf8()
+    forget_base_uri()
     try:
-        result = get_command(app).main(arguments, prog_name="lakebed", standalone_mode=False)
+        command = get_command(app)
+        quicken(command)
+        if "_LAKEBED_COMPLETE" in os.environ:
+            from typer._completion_classes import completion_init  # noqa: PLC0415 (for a shell only)
+
+            completion_init()
+        result = command.main(arguments, prog_name="lakebed", standalone_mode=False)
         code = result if isinstance(result, int) else 0
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
@@ -37,6 +46,8 @@ def run(app: typer.Typer, arguments: list[str]) -> int:
     except Exception as error:  # noqa: BLE001 (whatever it is, nobody wants to see a traceback)
         message, code = _explained(error)
         _say(message)
+    if code == INTERRUPTED:
+        _say("interrupted")
     return code if _flush() else FAILED
 
 

@@ -1,24 +1,27 @@
 """What every client command gets: a client of the server, and a place to print.
 
 A command is a function that takes a `Session` first, registered with `client_command`. That gives
-it `--json`, `--endpoint` and `--config`, which may also come before the command's name.
+it the options of `CommonOptions`, which may also come before the command's name.
 """
 
 import inspect
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from functools import cached_property, wraps
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Final
 
 import typer
 
 from lakebed.cli.errors import CommandError
-from lakebed.cli.options import ClientConfigOption, CommonOptions, EndpointOption, JsonOption
+from lakebed.cli.logs import shown_logs
+from lakebed.cli.options import CommonOptions, common_parameters
 from lakebed.cli.output import Output
-from lakebed.client.http import Client
+from lakebed.cli.tables import switch_off_colours
+from lakebed.client.http import Client, Query
+from lakebed.client.paging import list_items
 from lakebed.client.settings import ClientSettings, load_settings
 
 
@@ -61,6 +64,23 @@ class Session:
         """
         return Client(self.settings)
 
+    def stranger(self, endpoint: str) -> Client:
+        """A client of a server that does not know us; it is closed with the session."""
+        self.__dict__["client"] = Client(ClientSettings(endpoint, "", ""))
+        return self.client
+
+    def items(
+        self, page: "Page", *path: str, query: Query | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """Iterate over a part of a list of the server; raises as `list_items`."""
+        return list_items(
+            self.client,
+            *path,
+            query={**(query or {}), "prefix": page.prefix},
+            limit=page.amount,
+            after=page.after,
+        )
+
     def confirm(self, question: str, *, yes: bool) -> None:
         """Ask before something that cannot be undone; a script is not asked.
 
@@ -75,6 +95,42 @@ class Session:
             self.client.close()
 
 
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Which part of a list a command shows; a command that takes one has its three options."""
+
+    amount: int | None = None
+    after: str = ""
+    prefix: str | None = None
+
+
+_PAGE_PARAMETERS: Final = [
+    inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default)
+    for name, kind, default in (
+        (
+            "amount",
+            Annotated[int | None, typer.Option("--amount", min=1, help="At most so many.")],
+            None,
+        ),
+        (
+            "after",
+            Annotated[
+                str, typer.Option("--after", metavar="NAME", help="Only those behind this one.")
+            ],
+            "",
+        ),
+        (
+            "prefix",
+            Annotated[
+                str | None,
+                typer.Option("--prefix", metavar="TEXT", help="Only those that begin so."),
+            ],
+            None,
+        ),
+    )
+]
+
+
 def client_command(app: typer.Typer, name: str) -> Callable[[Callable[..., None]], Any]:
     """Register a function as a command that has a session."""
 
@@ -87,35 +143,35 @@ def client_command(app: typer.Typer, name: str) -> Callable[[Callable[..., None]
 
 def _with_session(function: Callable[..., None]) -> Callable[..., None]:
     """Return a function that takes the common options instead of a session."""
+    common = common_parameters()
+    own = list(inspect.signature(function).parameters.values())[1:]
+    has_page = any(parameter.annotation is Page for parameter in own)
 
     @wraps(function)
-    def run(
-        *,
-        context: typer.Context,
-        endpoint: str | None,
-        config: Path | None,
-        as_json: bool,
-        **arguments: Any,
-    ) -> None:
-        options = CommonOptions(endpoint, config, as_json)
+    def run(*, context: typer.Context, **arguments: Any) -> None:
+        options = CommonOptions(**{each.name: arguments.pop(each.name) for each in common})
         if isinstance(context.obj, CommonOptions):
             options = options.over(context.obj)
-        with closing(Session(options)) as session:
+        if has_page:
+            page = {each.name: arguments.pop(each.name) for each in _PAGE_PARAMETERS}
+            arguments["page"] = Page(**page)
+        if options.no_color:
+            switch_off_colours()
+        with (
+            shown_logs(options.log_level, traffic=options.verbose),
+            closing(Session(options)) as session,
+        ):
             function(session, **arguments)
 
-    own = list(inspect.signature(function).parameters.values())[1:]
-    common = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default)
-        for name, kind, default in (
-            ("context", typer.Context, inspect.Parameter.empty),
-            ("as_json", JsonOption, False),
-            ("endpoint", EndpointOption, None),
-            ("config", ClientConfigOption, None),
-        )
-    ]
     # Typer reads what a command takes from its signature.
     parameters = [
-        *(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own),
+        *(
+            parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            for parameter in own
+            if parameter.annotation is not Page
+        ),
+        *(_PAGE_PARAMETERS if has_page else ()),
+        inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
         *common,
     ]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

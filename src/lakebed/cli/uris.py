@@ -1,9 +1,11 @@
 """Names of repositories, refs and objects, as `lakefs://<repository>/<ref>/<path>`.
 
 A path is taken as it is: nothing in it is decoded, and `//` or a leading `/` is part of the
-key. So every key can be written, and what `fs ls` prints can be pasted.
+key. So every key can be written, and what `fs ls` prints can be pasted. With a base URI, a name
+without `lakefs://` is what follows the base; one `/` between the two does not count.
 """
 
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -16,6 +18,26 @@ _SCHEMES = ("lakefs://", "lakebed://")
 _REPOSITORY_EXAMPLE = "lakefs://my-repo"
 _REF_EXAMPLE = "lakefs://my-repo/main"
 _PATH_EXAMPLE = "lakefs://my-repo/main/folder/file.csv"
+
+_base_uri: ContextVar[str | None] = ContextVar("base_uri", default=None)
+
+
+def set_base_uri(uri: str | None) -> str | None:
+    """Let names without a scheme begin with this one; None changes nothing.
+
+    Raises:
+        Misuse: It is not the URI of a repository, a ref or a folder.
+    """
+    if uri is not None:
+        if not uri.startswith(_SCHEMES):
+            raise _mistake(uri, "a base URI", _REF_EXAMPLE)
+        _base_uri.set(uri)
+    return uri
+
+
+def forget_base_uri() -> None:
+    """Let names stand for themselves again."""
+    _base_uri.set(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +112,18 @@ def parse_ref(text: str) -> RefUri:
     return RefUri(parts[0], parts[1])
 
 
+def parse_place(text: str) -> PathUri:
+    """Read `lakefs://<repository>/<ref>/<path>`, or a repository, whose ref is empty then.
+
+    Raises:
+        Misuse: The text is neither.
+    """
+    parts = _parts(text, "the URI of a repository, object or prefix", _PATH_EXAMPLE)
+    if parts[1:] in ([], [""]):
+        return PathUri(parts[0], "", "")
+    return parse_path(text)
+
+
 def parse_path(text: str) -> PathUri:
     """Read `lakefs://<repository>/<ref>/<path>`, where the path may be empty.
 
@@ -127,6 +161,9 @@ def same_repository(one: RefUri, other: RefUri) -> str:
 
 def _parts(text: str, expected: str, example: str) -> list[str]:
     """Return the repository, and the ref and the path if they were given."""
+    base = _base_uri.get()
+    if base is not None and not text.startswith(_SCHEMES):
+        text = f"{base.removesuffix('/')}/{text.removeprefix('/')}"
     scheme = next((scheme for scheme in _SCHEMES if text.startswith(scheme)), None)
     if scheme is None or not _is_text(text):
         raise _mistake(text, expected, example)
@@ -165,4 +202,7 @@ PathArgument = Annotated[
 ]
 ObjectArgument = Annotated[
     PathUri, typer.Argument(parser=parse_object, metavar="OBJECT", help=_PATH_EXAMPLE)
+]
+PlaceArgument = Annotated[
+    PathUri, typer.Argument(parser=parse_place, metavar="PATH", help=_PATH_EXAMPLE)
 ]

@@ -5,6 +5,7 @@ LakebedError
     ├── SettingsError       the settings of the client are missing or wrong
     ├── InvalidName         a name cannot be part of a request        (also a ValueError)
     ├── Unreachable         the server did not answer
+    │   └── NeverReached    it has not answered this client once
     ├── Refused             the server answered with an error
     └── UnexpectedAnswer    the answer is not one of a lakeFS server
 """
@@ -42,6 +43,12 @@ class Unreachable(ClientError):
     """The server did not answer, or the connection broke."""
 
     kind = "unreachable"
+
+
+class NeverReached(Unreachable):
+    """The server has not answered this client once: no other request will fare better."""
+
+    kind = "never_reached"
 
 
 class Refused(ClientError):

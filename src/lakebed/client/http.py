@@ -8,15 +8,22 @@ it.
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any, Final
 from urllib.parse import quote
 
-import httpx
-
 from lakebed import __version__
-from lakebed.client.errors import InvalidName, Refused, UnexpectedAnswer, Unreachable
+from lakebed.client import traffic
+from lakebed.client.errors import (
+    InvalidName,
+    NeverReached,
+    Refused,
+    UnexpectedAnswer,
+    Unreachable,
+)
 from lakebed.client.retry import PATIENT_READS, Retries, RetryPolicy
 from lakebed.client.settings import ClientSettings
+from lakebed.client.slim_httpx import httpx
 from lakebed.runtime import Runtime, ThreadRuntime
 
 Query = Mapping[str, str | int | bool | list[str] | None]
@@ -30,6 +37,11 @@ _TRANSFER_SECONDS: Final = 60.0
 """How long a transfer of bytes may stand still."""
 
 CONNECTIONS_MAX: Final = 100
+_LIMITS: Final = httpx.Limits(
+    max_connections=CONNECTIONS_MAX, max_keepalive_connections=CONNECTIONS_MAX
+)
+# With the headers that are added on the way.
+_HOOKS: Final = {"request": [traffic.show_request]}
 
 
 class Client:
@@ -48,17 +60,31 @@ class Client:
         self._was_there = False
         self._http = httpx.Client(
             base_url=f"{settings.endpoint}/api/v1/",
-            auth=(settings.access_key_id, settings.secret_access_key),
+            # Without a key: for the one request that makes the first.
+            auth=(settings.access_key_id, settings.secret_access_key)
+            if settings.access_key_id
+            else None,
             headers={"User-Agent": f"lakebed/{__version__}", "Accept": "application/json"},
             timeout=httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS, pool=None),
-            limits=httpx.Limits(
-                max_connections=CONNECTIONS_MAX, max_keepalive_connections=CONNECTIONS_MAX
-            ),
+            verify=checks_certificates(settings.endpoint),
+            event_hooks=_HOOKS,
+            limits=_LIMITS,
+        )
+
+    @cached_property
+    def _storage(self) -> httpx.Client:
+        """Without credentials, for presigned URLs."""
+        return httpx.Client(
+            timeout=httpx.Timeout(_TRANSFER_SECONDS, connect=_CONNECT_SECONDS, pool=None),
+            event_hooks=_HOOKS,
+            limits=_LIMITS,
         )
 
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
+        if "_storage" in self.__dict__:
+            self._storage.close()
 
     def get(self, *path: str, query: Query | None = None) -> Any:
         """Return the JSON of the server's answer; raises as `call`."""
@@ -86,6 +112,7 @@ class Client:
         """Like `call`, for callers that want the headers of the answer too."""
         with self.stream(method, *path, query=query, json=body, headers=headers) as response:
             response.read()
+            traffic.show_answer_body(response)
             return response
 
     @contextmanager
@@ -127,22 +154,45 @@ class Client:
             if transfer
             else httpx.USE_CLIENT_DEFAULT,
         )
-        with self._explained(method):
-            response = self._send(request)
+        with self._answered(self._http, request) as response:
+            yield response
+
+    @contextmanager
+    def stream_url(
+        self,
+        method: str,
+        url: str,
+        *,
+        content: Iterator[bytes] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Iterator[httpx.Response]:
+        """Send or get bytes at a presigned URL, which needs no credentials; raises as `stream`."""
+        request = self._storage.build_request(
+            method, url, content=content, headers=dict(headers or {})
+        )
+        with self._answered(self._storage, request) as response:
+            yield response
+
+    @contextmanager
+    def _answered(self, http: httpx.Client, request: httpx.Request) -> Iterator[httpx.Response]:
+        """Send a request, and close its answer."""
+        with self._explained(request.method):
+            response = self._send(http, request)
             try:
                 if not response.is_success:
                     response.read()
+                    traffic.show_answer_body(response)
                     raise _refusal(response)
                 yield response
             finally:
                 response.close()
 
-    def _send(self, request: httpx.Request) -> httpx.Response:
+    def _send(self, http: httpx.Client, request: httpx.Request) -> httpx.Response:
         """Send a request, again where the policy says so, and return the last answer."""
         retries = Retries(self._retry_policy, request.method, self._runtime)
         while True:
             try:
-                response = self._http.send(request, stream=True)
+                response = http.send(request, stream=True)
             except httpx.ReadTimeout:
                 raise  # it was waited for long enough, and the work may still be going on
             except httpx.TransportError as error:
@@ -152,6 +202,7 @@ class Client:
                 reason = _reason(error)
             else:
                 self._was_there = True
+                traffic.show_answer(response)
                 _LOGGER.debug("%s %s: %d", request.method, request.url.path, response.status_code)
                 after = response.headers.get("Retry-After", "")
                 pause = retries.pause_after_answer(response.status_code, after)
@@ -176,7 +227,8 @@ class Client:
         try:
             yield
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            raise Unreachable(
+            kind = Unreachable if self._was_there else NeverReached
+            raise kind(
                 f"cannot reach {self.endpoint} ({_reason(error)}): is the server running there?"
             ) from None
         except httpx.TimeoutException:
@@ -185,6 +237,15 @@ class Client:
             raise Unreachable(
                 f"the connection to {self.endpoint} broke ({_reason(error)}){doubt}"
             ) from None
+
+
+def checks_certificates(endpoint: str) -> bool:
+    """Whether a server has a certificate to check.
+
+    To load the authorities that are trusted takes longer than most requests: a server without TLS
+    needs none of them. Redirects are not followed, and presigned URLs go another way.
+    """
+    return not endpoint.lower().startswith("http:")
 
 
 def decoded(response: httpx.Response) -> Any:

@@ -11,7 +11,11 @@ PAGE_SIZE: Final = 1000
 
 
 def list_pages(
-    client: Client, *path: str, query: Query | None = None, limit: int | None = None
+    client: Client,
+    *path: str,
+    query: Query | None = None,
+    limit: int | None = None,
+    after: str = "",
 ) -> Iterator[list[dict[str, Any]]]:
     """Iterate over the pages of a list; each is fetched when it is needed.
 
@@ -20,13 +24,14 @@ def list_pages(
         path: The list's path.
         query: Further parameters, without the place in the list.
         limit: At most so many items in all.
+        after: Begin behind this item.
 
     Raises:
         UnexpectedAnswer: The answer is not a page, or the list does not advance.
         Refused: The server answered with an error.
         Unreachable: It did not answer.
     """
-    after, left = "", limit
+    left = limit
     while left is None or left > 0:
         amount = PAGE_SIZE if left is None else min(left, PAGE_SIZE)
         page = client.get(*path, query={**(query or {}), "after": after or None, "amount": amount})
@@ -43,10 +48,14 @@ def list_pages(
 
 
 def list_items(
-    client: Client, *path: str, query: Query | None = None, limit: int | None = None
+    client: Client,
+    *path: str,
+    query: Query | None = None,
+    limit: int | None = None,
+    after: str = "",
 ) -> Iterator[dict[str, Any]]:
     """Iterate over the items of a list; see `list_pages`."""
-    for page in list_pages(client, *path, query=query, limit=limit):
+    for page in list_pages(client, *path, query=query, limit=limit, after=after):
         yield from page
 
 

@@ -69,11 +69,9 @@ def load_settings(
     Raises:
         SettingsError: A setting is missing, or wrong.
     """
-    content = _read_file(environ, config_file)
+    content = _content(environ, config_file)
     found = {
-        setting: environ.get(setting.variable)
-        or environ.get(setting.lakectl_variable)
-        or _from_file(content, setting)
+        setting: _find(setting, environ, content)
         for setting in (_ENDPOINT, _ACCESS_KEY_ID, _SECRET_ACCESS_KEY)
     }
     found[_ENDPOINT] = endpoint or found[_ENDPOINT]
@@ -82,6 +80,23 @@ def load_settings(
         endpoint=normal_endpoint(found[_ENDPOINT] or ""),
         access_key_id=found[_ACCESS_KEY_ID] or "",
         secret_access_key=found[_SECRET_ACCESS_KEY] or "",
+    )
+
+
+def load_endpoint(
+    *, environ: Mapping[str, str], config_file: Path | None, endpoint: str | None
+) -> str:
+    """Return the endpoint in force, for who has no keys yet; as `load_settings`."""
+    endpoint = endpoint or _find(_ENDPOINT, environ, _content(environ, config_file))
+    _refuse_missing([] if endpoint else [_ENDPOINT])
+    return normal_endpoint(endpoint or "")
+
+
+def _find(setting: _Setting, environ: Mapping[str, str], content: Mapping[str, Any]) -> str | None:
+    return (
+        environ.get(setting.variable)
+        or environ.get(setting.lakectl_variable)
+        or _from_file(content, setting)
     )
 
 
@@ -121,14 +136,27 @@ def normal_endpoint(text: str) -> str:
     return text.rstrip("/").removesuffix(_API_PATH).rstrip("/")
 
 
-def _read_file(environ: Mapping[str, str], config_file: Path | None) -> Mapping[str, Any]:
+def usual_file(environ: Mapping[str, str]) -> Path | None:
+    """Return where the settings are if no file is named."""
+    home = environ.get("HOME")
+    return Path(home, ".lakectl.yaml") if home else None
+
+
+def _content(environ: Mapping[str, str], config_file: Path | None) -> Mapping[str, Any]:
     """The content of the file, or nothing if none was named and the usual one is not there."""
     if config_file is None:
-        if not (home := environ.get("HOME")):
+        config_file = usual_file(environ)
+        if config_file is None or not config_file.exists():
             return {}
-        config_file = Path(home, ".lakectl.yaml")
-        if not config_file.exists():
-            return {}
+    return read_file(config_file)
+
+
+def read_file(config_file: Path) -> Mapping[str, Any]:
+    """Return the content of a file in lakectl's format.
+
+    Raises:
+        SettingsError: It cannot be read, or is not in this format.
+    """
     try:
         text = config_file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

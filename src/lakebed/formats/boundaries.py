@@ -39,13 +39,13 @@ _FIXED_BYTES = sum(
 class Breaks:
     """The sizes of ranges. One repository is always cut by the same ones, or commits share less."""
 
-    mean_rows: int = 50_000
+    mean_rows: int = 10_000
     """How many entries a range has on average, by the hash of keys alone."""
 
-    max_rows: int = 250_000
+    max_rows: int = 50_000
     """A range ends with the row that brings it to this many."""
 
-    max_bytes: int = 64 << 20
+    max_bytes: int = 16 << 20
     """A range ends with the row that brings its values to this size, in bytes."""
 
     def ends(

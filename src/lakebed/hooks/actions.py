@@ -72,6 +72,7 @@ class Actions:
         run_in_background: RunInBackground = run_inline,
         runs_post_hooks: bool = False,
         run_hook: RunHook = run_any_hook,
+        stores_early: bool = True,
     ) -> None:
         """Put hooks on an engine, and attach its guard to them.
 
@@ -90,6 +91,7 @@ class Actions:
             runs_post_hooks: Whether what comes after operations runs in the background of this
                 process. If not, another process calls `post.run_waiting` now and then.
             run_hook: Runs one hook.
+            stores_early: Whether what hooks print is stored while they run, for who watches.
         """
         self._engine = engine
         self._settings = settings
@@ -103,6 +105,7 @@ class Actions:
             new_caller=new_caller,
             run_hook=run_hook,
             heartbeat_seconds=heartbeat_seconds,
+            stores_early=stores_early,
         )
         self.post = PostRunner(
             engine,
@@ -173,7 +176,7 @@ class Actions:
 
     def _try(self, repository: Repository, held: HeldRun, actions: Sequence[Action]) -> None:
         try:
-            self._runner.run(repository, held, actions, is_watched=True)
+            self._runner.run(repository, held, actions)
         except (LakebedError, NotOurs) as error:
             _LOGGER.warning("trial %s was cut off: %s", held.id, error)
         finally:

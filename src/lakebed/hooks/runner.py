@@ -21,13 +21,13 @@ from lakebed.hooks.outputs import Output
 from lakebed.hooks.runs import HeldRun, NotOurs, Runs
 from lakebed.hooks.settings import HooksSettings
 from lakebed.kv import OutcomeUnknown
-from lakebed.runtime import Runtime
+from lakebed.runtime import Lock, Runtime
 from lakebed.times import now_us, to_datetime
 
 ACTIONS_AT_ONCE: Final = 16
 BEATS_A_TIMEOUT: Final = 4
 STREAM_SECONDS: Final = 1.0
-"""How often the logs of hooks that somebody watches are stored."""
+"""How often what hooks printed is stored while they run: somebody may be watching."""
 OUTPUT_SHOWN_BYTES: Final = 2000
 """How much of what a failed hook printed is shown in an error."""
 
@@ -87,7 +87,10 @@ class Runner:
         new_caller: NewCaller,
         run_hook: RunHook,
         heartbeat_seconds: float,
+        stores_early: bool,
     ) -> None:
+        """Make the runner of a process; see `lakebed.hooks.actions.Actions`."""
+        self._stores_early = stores_early
         self._engine = engine
         self._runtime = runtime
         self._settings = settings
@@ -97,16 +100,9 @@ class Runner:
         self._beat_seconds = heartbeat_seconds / BEATS_A_TIMEOUT
 
     def run(
-        self,
-        repository: Repository,
-        held: HeldRun,
-        actions: Sequence[Action],
-        *,
-        is_watched: bool = False,
+        self, repository: Repository, held: HeldRun, actions: Sequence[Action]
     ) -> list[Failure]:
         """Run all hooks, with signs of life, and write down the end; return what failed.
-
-        If they are watched, what they print is stored while they run.
 
         Raises:
             NotOurs: Another process took the run up.
@@ -120,6 +116,7 @@ class Runner:
             event=event,
             caller=self._new_caller(event),
             until=self._runtime.monotonic() + seconds_max,
+            lock=self._runtime.lock(),
         )
         over, lost = self._runtime.event(), self._runtime.event()
         failures: list[Failure] = []
@@ -145,11 +142,16 @@ class Runner:
                     return
 
         def stream() -> None:
+            stored: dict[str, int] = {}
             while not over.wait(STREAM_SECONDS):
                 for hook_run_id, output in list(one.printing.items()):
-                    self._write_log(one, hook_run_id, output)
+                    length = len(output.content())
+                    with one.lock:
+                        if hook_run_id in one.printing and stored.get(hook_run_id, 0) < length:
+                            self._write_log(one, hook_run_id, output)
+                    stored[hook_run_id] = length
 
-        tasks = [work, beat, stream] if is_watched else [work, beat]
+        tasks = [work, beat, stream] if self._stores_early else [work, beat]
         self._runtime.map_parallel(lambda each: each(), tasks, limit=len(tasks))
 
         def end(run: pb.Run) -> None:
@@ -209,7 +211,8 @@ class Runner:
         HOOK_SECONDS.labels(hook.type, outcome).observe(seconds)
         record.passed = not error
         record.ended_us = now_us(self._runtime)
-        del one.printing[hook_run_id]
+        with one.lock:  # no earlier state of the log may be stored behind the last one
+            del one.printing[hook_run_id]
         self._write_log(one, hook_run_id, output)
         self._runs.note_hook(one.repository, one.held.id, hook_run_id, record)
         if not error:
@@ -281,6 +284,8 @@ class _OneRun:
     event: Event
     caller: Caller
     until: float
+    lock: Lock
+    """Held while a log is stored of a hook that runs."""
     printing: dict[str, Output] = field(default_factory=dict)
     """The logs of the hooks that run now."""
 

@@ -55,14 +55,15 @@ class NotOurs(Exception):  # noqa: N818 - it says what happened
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunInfo:
-    """A run that has ended."""
+    """A run."""
 
     id: RunID
     event_type: str
     branch: str
     commit_id: str
     started: datetime
-    ended: datetime
+    ended: datetime | None
+    """None: it goes on."""
     passed: bool
 
 
@@ -75,6 +76,8 @@ class HookRunInfo:
     hook_id: str
     started: datetime
     ended: datetime | None
+    """None: it goes on, or its process died."""
+    running: bool
     passed: bool
     skipped: bool
 
@@ -286,19 +289,34 @@ class Runs:
 
     @traced("hooks.list_runs")
     def list(
-        self, repository_id: RepositoryID, *, after: str = "", branch: str = "", commit_id: str = ""
+        self,
+        repository_id: RepositoryID,
+        *,
+        after: str = "",
+        branch: str = "",
+        commit_id: str = "",
+        running: bool = False,
     ) -> Iterator[RunInfo]:
         """Iterate over runs that have ended, newest first, past `after`; of a branch or a commit.
+
+        Args:
+            repository_id: Whose runs.
+            after: The id of the last run that the caller has.
+            branch: Only runs of this branch.
+            commit_id: Only runs of this commit.
+            running: Also those that go on.
 
         Raises:
             RepositoryNotFound: There is no such repository.
         """
         repository = self._engine.repositories.get(repository_id)
-        return self._list(repository, after, branch, commit_id)
+        found = self._records_of(repository, after, branch, commit_id)
+        infos = (self._info(record, running=running) for record in found)
+        return (info for info in infos if info is not None)
 
-    def _list(
+    def _records_of(
         self, repository: Repository, after: str, branch: str, commit_id: str
-    ) -> Iterator[RunInfo]:
+    ) -> Iterator[Record[pb.Run]]:
         partition = repository.partition
         records = self.records(repository)
         if branch or commit_id:
@@ -307,34 +325,29 @@ class Runs:
             start = prefix + after.encode() + b"\x00" if after else prefix
             index = Records(self._store, kind, partition).scan(prefix=prefix, start=start)
             found = (records.find(each.name[len(prefix) :]) for each in index)
-            runs = (each for each in found if each is not None)
-        else:
-            runs = (each for each in records.scan(start=after.encode() + b"\x00" if after else b""))
-        for record in runs:
-            info = self._info(record)
-            if info is not None:
-                yield info
+            return (each for each in found if each is not None)
+        return records.scan(start=after.encode() + b"\x00" if after else b"")
 
     @traced("hooks.get_run")
-    def get(self, repository_id: RepositoryID, run_id: str) -> RunInfo:
-        """Return a run that has ended.
+    def get(self, repository_id: RepositoryID, run_id: str, *, running: bool = False) -> RunInfo:
+        """Return a run that has ended, or if it is asked for, one that goes on.
 
         Raises:
             RepositoryNotFound: There is no such repository.
-            RunNotFound: There is no such run, or it has not ended.
+            RunNotFound: There is no such run.
         """
-        return self._get(self._engine.repositories.get(repository_id), run_id)
+        return self._get(self._engine.repositories.get(repository_id), run_id, running=running)
 
     @traced("hooks.list_hooks")
     def hooks(
-        self, repository_id: RepositoryID, run_id: str, *, after: str = ""
+        self, repository_id: RepositoryID, run_id: str, *, after: str = "", running: bool = False
     ) -> Iterator[HookRunInfo]:
-        """Iterate over the hooks of a run, past `after`; raises as `get` does."""
+        """Iterate over the hooks of a run that have begun, past `after`; raises as `get` does."""
         repository = self._engine.repositories.get(repository_id)
-        self._get(repository, run_id)
+        run = self._get(repository, run_id, running=running)
         hooks = Records(self._store, RUN_HOOKS, repository.partition)
         start = hook_name(run_id, after) + b"\x00" if after else b""
-        return (_hook_info(each) for each in hooks.scan(prefix=hook_name(run_id), start=start))
+        return (_hook_info(each, run) for each in hooks.scan(prefix=hook_name(run_id), start=start))
 
     @traced("hooks.output")
     def output(self, repository_id: RepositoryID, run_id: str, hook_run_id: str) -> bytes:
@@ -356,22 +369,23 @@ class Runs:
         """Return the records of the runs of a repository."""
         return Records(self._store, RUNS, repository.partition)
 
-    def _get(self, repository: Repository, run_id: str) -> RunInfo:
+    def _get(self, repository: Repository, run_id: str, *, running: bool) -> RunInfo:
         record = self.records(repository).find(run_id.encode())
-        info = None if record is None else self._info(record)
+        info = None if record is None else self._info(record, running=running)
         if info is None:
             raise RunNotFound(run_id)
         return info
 
-    def _info(self, record: Record[pb.Run]) -> RunInfo | None:
-        """Return what is known of a run; None: it has not ended."""
+    def _info(self, record: Record[pb.Run], *, running: bool) -> RunInfo | None:
+        """Return what is known of a run; None: it goes on, and those are not asked for."""
         run = record.message
         died = (
             run.state == pb.RUN_STATE_RUNNING
             and (run.is_trial or not EventType(run.event_type).is_post)
             and now_us(self._runtime) - run.updated_us > self._heartbeat_us
         )
-        if run.state != pb.RUN_STATE_DONE and not died:
+        is_over = died or run.state == pb.RUN_STATE_DONE
+        if not is_over and not (running and run.state == pb.RUN_STATE_RUNNING):
             return None
         return RunInfo(
             id=RunID(record.name.decode()),
@@ -379,7 +393,7 @@ class Runs:
             branch=run.branch,
             commit_id=run.commit_id,
             started=to_datetime(run.started_us),
-            ended=to_datetime(run.ended_us or run.updated_us),
+            ended=to_datetime(run.ended_us or run.updated_us) if is_over else None,
             passed=run.passed and not died,
         )
 
@@ -414,7 +428,7 @@ def _log(repository: Repository, run_id: str, hook_run_id: str) -> Address:
     return repository.namespace.address(f"{hook_log_folder(run_id)}/{hook_run_id}.log")
 
 
-def _hook_info(record: Record[pb.HookRun]) -> HookRunInfo:
+def _hook_info(record: Record[pb.HookRun], run: RunInfo) -> HookRunInfo:
     hook = record.message
     return HookRunInfo(
         id=record.name.decode().rpartition("/")[2],
@@ -422,6 +436,7 @@ def _hook_info(record: Record[pb.HookRun]) -> HookRunInfo:
         hook_id=hook.hook_id,
         started=to_datetime(hook.started_us),
         ended=to_datetime(hook.ended_us) if hook.ended_us else None,
+        running=run.ended is None and not hook.ended_us,
         passed=hook.passed,
         skipped=hook.skipped,
     )

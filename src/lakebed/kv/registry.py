@@ -36,6 +36,8 @@ _DRIVERS: Final = MappingProxyType(
         "redis": ("lakebed.kv.drivers.valkey", "valkey"),
         "dynamodb": ("lakebed.kv.drivers.dynamodb", "dynamodb"),
         "azblob": ("lakebed.kv.drivers.azure_blob", "azure"),
+        "cosmos": ("lakebed.kv.drivers.cosmos", "cosmos"),
+        "gs": ("lakebed.kv.drivers.gcs", "gcs"),
         "rocksdb": ("lakebed.kv.drivers.rocksdb", "rocksdb"),
         "mongodb": ("lakebed.kv.drivers.mongodb", "mongodb"),
         "mongodb+srv": ("lakebed.kv.drivers.mongodb", "mongodb"),
@@ -57,8 +59,8 @@ def open_store(url: str, *, runtime: Runtime | None = None, permit: Permit | Non
     - ``postgresql://user:password@host:port/database``: a PostgreSQL database;
       ``?host=/socket/dir`` for a socket, ``?pool_size=40`` for that many connections at most.
     - ``mysql://`` (or ``mariadb://``), ``etcd://``, ``valkey://`` (or ``redis://``),
-      ``dynamodb://``, ``azblob://``, ``bigtable://``, ``mongodb://``, ``cassandra://``,
-      ``hbase://``, ``rocksdb:///``: see the drivers of these names.
+      ``dynamodb://``, ``azblob://``, ``cosmos://``, ``gs://``, ``bigtable://``, ``mongodb://``,
+      ``cassandra://``, ``hbase://``, ``rocksdb:///``: see the drivers of these names.
 
     ``?namespace=name`` opens a part of the database that others, with other names, do not see.
 

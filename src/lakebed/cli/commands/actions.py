@@ -9,8 +9,8 @@ import typer
 
 from lakebed.cli.errors import CommandError, Incomplete, Misuse
 from lakebed.cli.groups import new_group
-from lakebed.cli.output import printable
-from lakebed.cli.session import Session, client_command
+from lakebed.cli.output import CommitId, Whole, printable
+from lakebed.cli.session import Page, Session, client_command
 from lakebed.cli.uris import RefArgument, RepositoryArgument
 from lakebed.client.errors import Refused
 from lakebed.client.paging import list_items
@@ -42,7 +42,7 @@ def validate(
         [
             ("File", lambda item: item["file"]),
             ("", lambda item: "ok" if item["problem"] is None else "WRONG"),
-            ("Found", lambda item: item["problem"] or item["action"]),
+            ("Found", lambda item: Whole(item["problem"] or item["action"])),
         ],
     )
     wrong = sum(finding["problem"] is not None for finding in findings)
@@ -169,21 +169,21 @@ def list_runs(
     commit: Annotated[
         str | None, typer.Option(metavar="COMMIT", help="Only runs of this commit.")
     ] = None,
-    amount: Annotated[int, typer.Option(min=1, help="The most to show.")] = 100,
+    page: Page,
 ) -> None:
     """List the runs of hooks that have ended, newest first."""
     if branch and commit:
         raise Misuse("--branch and --commit cannot be combined")
     query = {"branch": branch, "commit": commit}
     session.output.table(
-        list_items(session.client, *_runs(repository.repository), query=query, limit=amount),
+        session.items(page, *_runs(repository.repository), query=query),
         [
-            ("Run", lambda item: item["run_id"]),
+            ("Run", lambda item: Whole(item["run_id"])),
             ("Event", lambda item: item["event_type"]),
             ("Branch", lambda item: item["branch"]),
-            ("Began", lambda item: item["start_time"]),
+            ("Began", lambda item: Whole(item["start_time"])),
             ("Status", lambda item: item["status"]),
-            ("Commit", lambda item: item["commit_id"]),
+            ("Commit", lambda item: CommitId(item["commit_id"])),
         ],
     )
 

@@ -2,16 +2,16 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import typer
 
+from lakebed.cli.commands import auth_aws_iam
 from lakebed.cli.errors import CommandError
 from lakebed.cli.groups import new_group
 from lakebed.cli.options import YesOption
-from lakebed.cli.output import Column, moment
-from lakebed.cli.session import Session, client_command
-from lakebed.client.paging import list_items
+from lakebed.cli.output import Column, Whole, moment
+from lakebed.cli.session import Page, Session, client_command
 
 users = new_group("Manage users.")
 users_credentials = new_group("Manage the access keys of a user.")
@@ -20,12 +20,15 @@ users_policies = new_group("Manage the policies of a user.")
 users.add_typer(users_credentials, name="credentials")
 users.add_typer(users_groups, name="groups")
 users.add_typer(users_policies, name="policies")
+users.add_typer(auth_aws_iam.app, name="aws-iam")
 
 groups = new_group("Manage groups of users.")
 groups_members = new_group("Manage who is in a group.")
 groups_policies = new_group("Manage the policies of a group.")
+groups_acl = new_group("What a group may do, in one word.")
 groups.add_typer(groups_members, name="members")
 groups.add_typer(groups_policies, name="policies")
+groups.add_typer(groups_acl, name="acl")
 
 policies = new_group("Manage policies.")
 
@@ -53,9 +56,9 @@ _COLUMNS: Final[list[Column]] = [
 
 
 @client_command(users, "list")
-def list_users(session: Session) -> None:
+def list_users(session: Session, *, page: Page) -> None:
     """List the users."""
-    session.output.table(list_items(session.client, "auth", "users"), _COLUMNS)
+    session.output.table(session.items(page, "auth", "users"), _COLUMNS)
 
 
 @client_command(users, "create")
@@ -77,12 +80,12 @@ def delete_user(session: Session, *, user: UserOption, yes: YesOption = False) -
 
 
 @client_command(users_credentials, "list")
-def list_credentials(session: Session, *, user: OwnerOption = None) -> None:
+def list_credentials(session: Session, *, user: OwnerOption = None, page: Page) -> None:
     """List the access keys of a user; their secrets are shown only once, when they are made."""
     session.output.table(
-        list_items(session.client, "auth", "users", _or_me(session, user), "credentials"),
+        session.items(page, "auth", "users", _or_me(session, user), "credentials"),
         [
-            ("Access key id", lambda item: item["access_key_id"]),
+            ("Access key id", lambda item: Whole(item["access_key_id"])),
             ("Created", lambda item: moment(item["creation_date"])),
         ],
     )
@@ -117,9 +120,9 @@ def _or_me(session: Session, user: str | None) -> str:
 
 
 @client_command(users_groups, "list")
-def list_groups_of_user(session: Session, *, user: UserOption) -> None:
+def list_groups_of_user(session: Session, *, user: UserOption, page: Page) -> None:
     """List the groups that a user is in."""
-    session.output.table(list_items(session.client, "auth", "users", user, "groups"), _COLUMNS)
+    session.output.table(session.items(page, "auth", "users", user, "groups"), _COLUMNS)
 
 
 @client_command(users_policies, "list")
@@ -130,18 +133,12 @@ def list_policies_of_user(
     effective: Annotated[
         bool, typer.Option("--effective", help="Those of the user's groups, too.")
     ] = False,
+    page: Page,
 ) -> None:
     """List the policies of a user."""
+    query = {"effective": effective or None}
     session.output.table(
-        list_items(
-            session.client,
-            "auth",
-            "users",
-            user,
-            "policies",
-            query={"effective": effective or None},
-        ),
-        _COLUMNS,
+        session.items(page, "auth", "users", user, "policies", query=query), _COLUMNS
     )
 
 
@@ -166,9 +163,9 @@ def detach_from_user(session: Session, *, user: UserOption, policy: PolicyOption
 
 
 @client_command(groups, "list")
-def list_groups(session: Session) -> None:
+def list_groups(session: Session, *, page: Page) -> None:
     """List the groups."""
-    session.output.table(list_items(session.client, "auth", "groups"), _COLUMNS)
+    session.output.table(session.items(page, "auth", "groups"), _COLUMNS)
 
 
 @client_command(groups, "create")
@@ -196,9 +193,9 @@ def delete_group(session: Session, *, group: GroupOption, yes: YesOption = False
 
 
 @client_command(groups_members, "list")
-def list_members(session: Session, *, group: GroupOption) -> None:
+def list_members(session: Session, *, group: GroupOption, page: Page) -> None:
     """List the members of a group."""
-    session.output.table(list_items(session.client, "auth", "groups", group, "members"), _COLUMNS)
+    session.output.table(session.items(page, "auth", "groups", group, "members"), _COLUMNS)
 
 
 @client_command(groups_members, "add")
@@ -219,9 +216,9 @@ def remove_member(session: Session, *, group: GroupOption, user: MemberOption) -
 
 
 @client_command(groups_policies, "list")
-def list_policies_of_group(session: Session, *, group: GroupOption) -> None:
+def list_policies_of_group(session: Session, *, group: GroupOption, page: Page) -> None:
     """List the policies of a group."""
-    session.output.table(list_items(session.client, "auth", "groups", group, "policies"), _COLUMNS)
+    session.output.table(session.items(page, "auth", "groups", group, "policies"), _COLUMNS)
 
 
 @client_command(groups_policies, "attach")
@@ -238,13 +235,36 @@ def detach_from_group(session: Session, *, group: GroupOption, policy: PolicyOpt
     session.output.done(f"Detached {policy} from the group {group}")
 
 
+@client_command(groups_acl, "get")
+def get_acl(session: Session, *, group: GroupOption) -> None:
+    """Show the word that stands for the policies of a group."""
+    session.output.record(session.client.get("auth", "groups", group, "acl"))
+
+
+@client_command(groups_acl, "set")
+def set_acl(
+    session: Session,
+    *,
+    group: GroupOption,
+    permission: Annotated[
+        Literal["Read", "Write", "Super", "Admin"], typer.Option(help="What it may do.")
+    ],
+) -> None:
+    """Let a group do what a word says, in all repositories.
+
+    lakebed auth groups acl set --id analysts --permission Read
+    """
+    session.client.call("POST", "auth", "groups", group, "acl", body={"permission": permission})
+    session.output.done(f"The group {group} may {permission}")
+
+
 # Policies
 
 
 @client_command(policies, "list")
-def list_policies(session: Session) -> None:
+def list_policies(session: Session, *, page: Page) -> None:
     """List the policies."""
-    session.output.table(list_items(session.client, "auth", "policies"), _COLUMNS)
+    session.output.table(session.items(page, "auth", "policies"), _COLUMNS)
 
 
 @client_command(policies, "show")

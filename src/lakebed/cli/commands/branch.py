@@ -8,7 +8,8 @@ import typer
 from lakebed.cli.errors import CommandError, Misuse
 from lakebed.cli.groups import new_group
 from lakebed.cli.options import YesOption
-from lakebed.cli.session import Session, client_command
+from lakebed.cli.output import CommitId
+from lakebed.cli.session import Page, Session, client_command
 from lakebed.cli.uris import (
     BranchArgument,
     RefUri,
@@ -62,11 +63,16 @@ def create(
 
 
 @client_command(app, "list")
-def list_branches(session: Session, repository: RepositoryArgument) -> None:
+def list_branches(session: Session, repository: RepositoryArgument, *, page: Page) -> None:
     """List the branches of a repository."""
+    show_branches(session, repository, page)
+
+
+def show_branches(session: Session, repository: RepositoryUri, page: Page) -> None:
+    """Print the branches of a repository."""
     session.output.table(
-        list_items(session.client, "repositories", repository.repository, "branches"),
-        [("Branch", lambda item: item["id"]), ("Commit", lambda item: item["commit_id"])],
+        session.items(page, "repositories", repository.repository, "branches"),
+        [("Branch", lambda item: item["id"]), ("Commit", lambda item: CommitId(item["commit_id"]))],
     )
 
 
@@ -92,14 +98,20 @@ def reset(
     """Throw away the uncommitted changes of a branch."""
     if prefix is not None and object_path is not None:
         raise Misuse("--prefix and --object exclude each other")
+    changes = ("repositories", branch.repository, "branches", branch.ref)
     if object_path is not None:
         what, body = f"of {object_path}", {"type": "object", "path": object_path}
     elif prefix is not None:
         what, body = f"below {prefix}", {"type": "common_prefix", "path": prefix}
     else:
         what, body = "of all objects", {"type": "reset"}
+    wanted = object_path if prefix is None else prefix
+    [*first] = list_items(session.client, *changes, "diff", query={"prefix": wanted}, limit=1)
+    # The path itself comes before all that begin with it.
+    if not first or object_path not in (None, first[0]["path"]):
+        raise CommandError(f"there are no uncommitted changes {what} on {branch}")
     session.confirm(f"Throw away the uncommitted changes {what} on {branch}?", yes=yes)
-    session.client.call("PUT", "repositories", branch.repository, "branches", branch.ref, body=body)
+    session.client.call("PUT", *changes, body=body)
     session.output.done(f"Reset the uncommitted changes {what} on {branch}")
 
 
@@ -126,17 +138,33 @@ def revert(
     """
     names = [_name_in(branch, ref) for ref in refs]
     session.confirm(f"Revert {', '.join(names)} on {branch}?", yes=yes)
+    made = []
     for name in names:
-        session.client.call(
-            "POST",
-            "repositories",
-            branch.repository,
-            "branches",
-            branch.ref,
-            "revert",
-            body={"ref": name, "parent_number": parent or 0, "allow_empty": allow_empty},
-        )
-    session.output.done(f"Reverted {', '.join(names)} on {branch}", {"reverted": names})
+        body = {"ref": name, "parent_number": parent or 0, "allow_empty": allow_empty}
+        made.append(_revert(session, branch, body))
+        if not session.output.as_json:
+            session.output.done(f"Reverted {name} on {branch}: {made[-1]}")
+    if session.output.as_json:
+        session.output.done("", {"reverted": names, "commits": made})
+
+
+def _revert(session: Session, branch: RefUri, body: dict[str, Any]) -> str:
+    """Revert a commit; return the id of the branch's new head.
+
+    Raises:
+        CommandError: It is a merge, and no parent was chosen.
+    """
+    at = ("repositories", branch.repository, "branches", branch.ref)
+    try:
+        session.client.call("POST", *at, "revert", body=body)
+    except Refused as error:
+        if isinstance(error.body, dict) and error.body.get("kind") == "parent_number_missing":
+            raise CommandError(
+                f"{body['ref']} is a merge: pass -m 1 to go back to its first parent, or the"
+                " number of another one"
+            ) from None
+        raise
+    return str(session.client.get(*at)["commit_id"])
 
 
 def _name_in(branch: RefUri, ref: str) -> str:

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from lakebed.cli.commands.kv import check_exists
 from lakebed.cli.groups import new_group
 from lakebed.cli.options import ServerConfigOption, dotted_settings
+from lakebed.cli.output import Output
 
 if TYPE_CHECKING:
     from lakebed.engine.cleaner.cleaner import Cleaner, CleanerCounts
@@ -44,6 +46,7 @@ def run(
     from lakebed.server.config_files import read  # noqa: PLC0415 - it is slow to import
 
     settings = read(config, environment=os.environ, flags=dotted_settings(database__url=database))
+    check_exists(settings.database.url)
     grace_seconds = settings.engine.grace_seconds
     runtime = ThreadRuntime()
     with open_store(settings.database.url, runtime=runtime) as store:
@@ -88,23 +91,18 @@ def _report(counts: "CleanerCounts", until: datetime | None, *, as_json: bool) -
         shown = None if until is None else until.isoformat(timespec="seconds")
         typer.echo(json.dumps({**found, "waiting_until": shown}))
         return
-    from rich.console import Console  # noqa: PLC0415 - it is slow to import
-    from rich.table import Table  # noqa: PLC0415 - it is slow to import
-
-    console = Console(highlight=False)
     if not found.pop("ran"):
-        console.print("Another process is cleaning this database at the moment: a server, most")
-        console.print("likely, which does so every minute. Nothing is left to do by hand.")
+        typer.echo("Another process is cleaning this database at the moment: a server, most")
+        typer.echo("likely, which does so every minute. Nothing is left to do by hand.")
         return
-    table = Table("found or done", "count")
-    table.columns[1].justify = "right"
-    for name, count in found.items():
-        table.add_row(name.replace("_", " "), f"{count:,}")
-    console.print(table)
+    Output(as_json=False).table(
+        [{"name": name.replace("_", " "), "count": count} for name, count in found.items()],
+        [("Found or done", lambda item: item["name"]), ("Count", lambda item: item["count"])],
+    )
     if until is not None:
-        console.print(
+        typer.echo(
             f"{waiting(counts)} have to wait, until {until:%H:%M:%S} at least: for a server that"
             " runs, or for this command with --wait."
         )
     elif waiting(counts):
-        console.print(f"{waiting(counts)} were found since, and have to wait for another run.")
+        typer.echo(f"{waiting(counts)} were found since, and have to wait for another run.")

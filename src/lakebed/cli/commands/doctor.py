@@ -11,11 +11,13 @@ from typing import Final
 
 from lakebed import __version__
 from lakebed.cli.errors import Incomplete
-from lakebed.cli.groups import new_app
+from lakebed.cli.groups import new_app, new_group
+from lakebed.cli.output import Whole
 from lakebed.cli.session import Session, client_command
 from lakebed.client.errors import ClientError, Refused
 
 identity_app = new_app()
+usage_app = new_group()
 doctor_app = new_app()
 
 _UNAUTHORIZED: Final = 401
@@ -40,6 +42,22 @@ def identity(session: Session) -> None:
     session.output.record(session.client.get("user")["user"])
 
 
+@client_command(usage_app, "summary")
+def usage_summary(session: Session) -> None:
+    """Show how many requests the server has answered, month by month."""
+    report = session.client.get("usage-report", "summary")
+    if session.output.as_json:
+        session.output.record(report)
+        return
+    session.output.table(
+        report["reports"],
+        [
+            ("Month", lambda item: f"{item['year']}-{item['month']:02}"),
+            ("Requests", lambda item: item["count"]),
+        ],
+    )
+
+
 @client_command(doctor_app, "doctor")
 def doctor(session: Session) -> None:
     """Check settings, server, credentials, versions and clocks, and say what to do."""
@@ -49,8 +67,8 @@ def doctor(session: Session) -> None:
         [
             ("Check", lambda item: item["check"]),
             ("", lambda item: "ok" if item["ok"] else "FAILED"),
-            ("Found", lambda item: item["found"]),
-            ("What to do", lambda item: item["advice"]),
+            ("Found", lambda item: Whole(item["found"])),
+            ("What to do", lambda item: Whole(item["advice"])),
         ],
     )
     if not all(finding.ok for finding in findings):

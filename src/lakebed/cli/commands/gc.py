@@ -15,7 +15,7 @@ from lakebed.cli.commands import gc_explain, gc_rules
 from lakebed.cli.errors import Incomplete, Misuse
 from lakebed.cli.groups import new_group
 from lakebed.cli.options import LocalRootOption, YesOption
-from lakebed.cli.output import Column, printable, size, warn
+from lakebed.cli.output import Column, Size, Whole, printable, warn
 from lakebed.cli.session import Session, client_command
 from lakebed.cli.uris import RepositoryArgument, RepositoryUri
 from lakebed.client.errors import Refused
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 app = new_group()
 app.add_typer(gc_rules.app, name="rules")
+gc_rules.add_config_commands(app)
 client_command(app, "explain")(gc_explain.explain)
 
 
@@ -140,7 +141,7 @@ def check(
         [
             ("Check", lambda item: item["check"]),
             ("", lambda item: "ok" if item["ok"] else "FAILED"),
-            ("Found", lambda item: item["found"]),
+            ("Found", lambda item: Whole(item["found"])),
         ],
     )
     if not all(finding.ok for finding in findings):
@@ -157,15 +158,15 @@ def runs(session: Session, repository: RepositoryArgument) -> None:
     session.output.table(
         list_items(session.client, "repositories", repository.repository, "gc", "runs"),
         [
-            ("Run", lambda run: run["run_id"]),
+            ("Run", lambda run: Whole(run["run_id"])),
             ("Began", lambda run: run["began"]),
             ("State", lambda run: run["state"] + (", dry" if figure("dry_run")(run) else "")),
             ("Mode", figure("mode")),
             ("Waiting", figure("waiting")),
             ("Deleted", figure("deleted")),
-            ("Bytes", lambda run: size((run.get("summary") or {}).get("deleted_bytes"))),
+            ("Bytes", lambda run: Size((run.get("summary") or {}).get("deleted_bytes") or 0)),
             ("Failed", figure("failed")),
-            ("Why", lambda run: run.get("message", "")),
+            ("Why", lambda run: Whole(run.get("message", ""))),
         ],
     )
 
@@ -197,7 +198,7 @@ def show(
             ("Branch", lambda item: item["branch"]),
             ("Objects", lambda item: item["verdict"]),
             ("Count", lambda item: item["objects"]),
-            ("Bytes", lambda item: size(item["bytes"])),
+            ("Bytes", lambda item: Size(item["bytes"])),
         ],
     )
 
@@ -208,7 +209,7 @@ def uploads(session: Session, repository: RepositoryArgument) -> None:
     session.output.table(
         _unfinished(session, repository),
         [
-            ("Upload", lambda item: item["id"]),
+            ("Upload", lambda item: Whole(item["id"])),
             ("Kind", lambda item: item["kind"]),
             ("Branch", lambda item: item["branch"]),
             ("Path", lambda item: item["path"]),
@@ -306,9 +307,9 @@ _BRANCH_COLUMNS: Final[list[Column]] = [
     ("Branch", lambda item: item["branch"]),
     ("Expired commits", lambda item: item["expired"]),
     ("Marked commits", lambda item: item["marked"]),
-    ("Freed by that", lambda item: size(item["freed"])),
-    ("Waiting", lambda item: size(item["waiting"])),
-    ("Due", lambda item: size(item["due"])),
+    ("Freed by that", lambda item: Size(item["freed"])),
+    ("Waiting", lambda item: Size(item["waiting"])),
+    ("Due", lambda item: Size(item["due"])),
 ]
 
 

@@ -1,12 +1,13 @@
 """`lakebed gc rules`: for how long the data of old commits is kept."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from lakebed.cli.errors import Misuse
 from lakebed.cli.groups import new_group
-from lakebed.cli.options import YesOption
+from lakebed.cli.options import YesOption, read_json
 from lakebed.cli.session import Session, client_command
 from lakebed.cli.uris import RepositoryArgument, RepositoryUri
 
@@ -50,12 +51,7 @@ def set_rules(
         "default_retention_days": days,
         "branches": [_branch_rule(text) for text in branch or ()],
     }
-    session.confirm(
-        f"Data of {repository} that only older commits have will be deleted. Set the rules?",
-        yes=yes,
-    )
-    session.client.call("PUT", *_path(repository), body=rules)
-    session.output.done(f"Set the rules of {repository}", rules)
+    _replace(session, repository, rules, yes=yes)
 
 
 @client_command(app, "delete")
@@ -63,6 +59,53 @@ def delete_rules(session: Session, repository: RepositoryArgument) -> None:
     """Remove the rules: all commits are kept from now on, but for those that have expired."""
     session.client.call("DELETE", *_path(repository))
     session.output.done(f"Deleted the rules of {repository}")
+
+
+def add_config_commands(group: typer.Typer) -> None:
+    """Add what lakectl calls the same: the rules, as a document."""
+    client_command(group, "get-config")(get_config)
+    client_command(group, "set-config")(set_config)
+    client_command(group, "delete-config")(delete_rules)
+
+
+def get_config(
+    session: Session,
+    repository: RepositoryArgument,
+    *,
+    plain: Annotated[bool, typer.Option("-p", help="Print JSON, as --json.")] = False,
+) -> None:
+    """Show the rules of a repository, as `gc rules get`."""
+    session.output.as_json |= plain
+    get_rules(session, repository)
+
+
+def set_config(
+    session: Session,
+    repository: RepositoryArgument,
+    *,
+    file: Annotated[
+        Path,
+        typer.Option(
+            "--filename", "-f", metavar="FILE", help="The rules, as JSON; - is the input."
+        ),
+    ],
+    yes: YesOption = False,
+) -> None:
+    """Replace the rules of a repository by those of a file, as `gc rules set`.
+
+    The file holds {"default_retention_days": 30, "branches": [{"branch_id": "main",
+    "retention_days": 90}]}.
+    """
+    _replace(session, repository, read_json(file, "what `gc get-config -p` prints"), yes=yes)
+
+
+def _replace(session: Session, repository: RepositoryUri, rules: Any, *, yes: bool) -> None:
+    session.confirm(
+        f"Data of {repository} that only older commits have will be deleted. Set the rules?",
+        yes=yes,
+    )
+    session.client.call("PUT", *_path(repository), body=rules)
+    session.output.done(f"Set the rules of {repository}", rules)
 
 
 def _branch_rule(text: str) -> dict[str, Any]:

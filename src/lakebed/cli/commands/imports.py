@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
 import typer
 
+from lakebed.cli.commands.fs.progress import NoProgressOption
 from lakebed.cli.errors import CommandError, Misuse
 from lakebed.cli.groups import new_app
 from lakebed.cli.options import LocalRootOption, MetaOption, key_values
@@ -101,6 +102,7 @@ def import_(
         ),
     ] = None,
     local_root: LocalRootOption = None,
+    no_progress: NoProgressOption = False,
 ) -> None:
     """Bring objects that exist into a branch by one commit; their bytes stay where they are.
 
@@ -126,7 +128,7 @@ def import_(
     else:
         started = session.client.call("POST", *parts, body=body)
         running = _Import(session.client, parts, started["id"])
-    _finish(session, running, source)
+    _finish(session, running, source, no_progress=no_progress)
 
 
 def _start_job(
@@ -162,9 +164,9 @@ def _start_job(
     return errors
 
 
-def _finish(session: Session, running: _Import, source: str) -> None:
+def _finish(session: Session, running: _Import, source: str, *, no_progress: bool) -> None:
     """Wait for the end of an import, and say what came of it."""
-    with _progress(session, source) as progress, _Interrupts() as interrupts:
+    with _progress(session, source, hidden=no_progress) as progress, _Interrupts() as interrupts:
         while True:
             status = running.status()
             progress.show(status["ingested_objects"], status.get("current_prefix"))
@@ -281,9 +283,9 @@ class _TerminalProgress(_Progress):
 
 
 @contextmanager
-def _progress(session: Session, source: str) -> Iterator[_Progress]:
+def _progress(session: Session, source: str, *, hidden: bool) -> Iterator[_Progress]:
     """Show how many objects were found, how fast and where, if somebody can see it."""
-    if session.output.as_json or not sys.stderr.isatty():
+    if hidden or session.output.as_json or not sys.stderr.isatty():
         yield _Progress()
         return
     from rich.console import Console  # noqa: PLC0415 (slow to load, and for terminals only)

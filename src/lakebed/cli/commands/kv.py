@@ -110,16 +110,16 @@ def open_to_read(url: str) -> "Store":
     from lakebed.kv import open_store  # noqa: PLC0415 - it is slow to import
     from lakebed.kv.wrappers.halting import Permit  # noqa: PLC0415 - as are its friends
 
-    _check_exists(url)
+    check_exists(url)
     return open_store(url, permit=Permit(reads_only=True))
 
 
 def _open_existing(url: str, runtime: "Runtime") -> "Side":
-    _check_exists(url)
+    check_exists(url)
     return _open(url, runtime)
 
 
-def _check_exists(url: str) -> None:
+def check_exists(url: str) -> None:
     """Refuse a file that is not there: it must not be made by looking for it."""
     from lakebed.server.settings import embedded_path  # noqa: PLC0415 - it is slow to import
 

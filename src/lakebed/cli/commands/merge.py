@@ -1,7 +1,7 @@
 """`lakebed diff`, `merge` and `merge-base`: comparing refs, and merging them."""
 
-import sys
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Annotated, Any, Final, Literal
 
@@ -10,7 +10,7 @@ import typer
 from lakebed.cli.errors import CommandError, Misuse
 from lakebed.cli.groups import new_app
 from lakebed.cli.options import MetaOption, key_values
-from lakebed.cli.output import Item, printable, warn
+from lakebed.cli.output import Column, Item, Size, coloured, printable, warn
 from lakebed.cli.session import Session, client_command
 from lakebed.cli.uris import BranchArgument, RefArgument, RefUri, parse_ref, same_repository
 from lakebed.client.errors import Refused
@@ -24,6 +24,10 @@ merge_base_app = new_app()
 _CONFLICT: Final = 409
 _CONFLICTS_SHOWN_MAX: Final = 1000
 _SIGNS: Final = {"added": "+", "removed": "-", "changed": "~", "conflict": "*"}
+_DIFFERENCE_COLUMNS: Final[list[Column]] = [
+    ("Change", lambda item: item["type"]),
+    ("Path", lambda item: item["path"]),
+]
 _COLOURS: Final = {"added": "32", "removed": "31", "changed": "33", "conflict": "1;31"}
 
 
@@ -39,6 +43,12 @@ def diff(
     two_way: Annotated[
         bool, typer.Option("--two-way", help="Compare the two refs as they are now.")
     ] = False,
+    prefix: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Only paths that begin so.")
+    ] = None,
+    stat: Annotated[
+        bool, typer.Option("--stat", help="How many objects changed, and their size now.")
+    ] = False,
 ) -> None:
     """Show what is not committed on a branch; of two refs, what merging the second would change.
 
@@ -46,14 +56,37 @@ def diff(
     """
     if other is not None:
         repository = same_repository(ref, other)
-        found = _compare(session.client, repository, ref.ref, other.ref, two_way=two_way)
+        found = _compare(
+            session.client, repository, ref.ref, other.ref, two_way=two_way, prefix=prefix
+        )
     elif two_way:
         raise Misuse("--two-way compares two refs, and one was given")
     else:
-        found = list_items(
-            session.client, "repositories", ref.repository, "branches", ref.ref, "diff"
-        )
-    session.output.lines(found, _difference_line())
+        found = _uncommitted(session.client, ref, prefix=prefix)
+    if stat:
+        _show_counts(session, found)
+    else:
+        session.output.lines(found, _difference_line, _DIFFERENCE_COLUMNS)
+
+
+def _show_counts(session: Session, differences: Iterable[Item]) -> None:
+    """Print a line for each kind of change."""
+    objects, sizes = Counter[str](), Counter[str]()
+    for item in differences:
+        objects[item["type"]] += 1
+        sizes[item["type"]] += item.get("size_bytes") or 0
+    session.output.table(
+        [
+            {"type": kind, "objects": objects[kind], "size_bytes": sizes[kind]}
+            for kind in _SIGNS
+            if objects[kind]
+        ],
+        [
+            ("Change", lambda item: item["type"]),
+            ("Objects", lambda item: item["objects"]),
+            ("Size", lambda item: Size(item["size_bytes"])),
+        ],
+    )
 
 
 @client_command(merge_app, "merge")
@@ -76,6 +109,9 @@ def merge(
     allow_empty: Annotated[
         bool, typer.Option("--allow-empty", help="Commit even if nothing changes.")
     ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Even if the repository is read-only.")
+    ] = False,
 ) -> None:
     """Merge a ref into a branch.
 
@@ -88,7 +124,9 @@ def merge(
         "strategy": strategy,
         "squash_merge": squash,
         "allow_empty": allow_empty,
+        "force": force,
     }
+    _mention_uncommitted(session, source)
     try:
         merged = session.client.call(
             "POST",
@@ -105,6 +143,16 @@ def merge(
             _explain_conflict(session, source, destination)
         raise
     session.output.done(f"Merged {source} into {destination}: {merged['reference']}", merged)
+
+
+def _mention_uncommitted(session: Session, source: RefUri) -> None:
+    """Say so if the source has changes that a merge leaves out: it takes commits only."""
+    try:
+        [*first] = _uncommitted(session.client, source, limit=1)
+    except Refused:
+        return  # a tag or a commit has none, and not everybody may look
+    if first:
+        warn(f"{source} has uncommitted changes, which are not merged: commit them first")
 
 
 def _explain_conflict(session: Session, source: RefUri, destination: RefUri) -> None:
@@ -147,8 +195,22 @@ def merge_base(
     )
 
 
+def _uncommitted(
+    client: Client, branch: RefUri, *, prefix: str | None = None, limit: int | None = None
+) -> Iterator[dict[str, Any]]:
+    """What is changed on a branch since its last commit."""
+    at = ("repositories", branch.repository, "branches", branch.ref)
+    return list_items(client, *at, "diff", query={"prefix": prefix}, limit=limit)
+
+
 def _compare(
-    client: Client, repository: str, left: str, right: str, *, two_way: bool = False
+    client: Client,
+    repository: str,
+    left: str,
+    right: str,
+    *,
+    two_way: bool = False,
+    prefix: str | None = None,
 ) -> Iterator[dict[str, Any]]:
     """What merging `right` into `left` would change; two-way, how `right` differs from `left`."""
     return list_items(
@@ -159,17 +221,12 @@ def _compare(
         left,
         "diff",
         right,
-        query={"type": "two_dot" if two_way else "three_dot"},
+        query={"type": "two_dot" if two_way else "three_dot", "prefix": prefix},
     )
 
 
-def _difference_line() -> Callable[[Item], str]:
-    """How a difference is shown: a sign, in colour on a terminal, the kind and the path."""
-    coloured = sys.stdout.isatty()
-
-    def line(item: Item) -> str:
-        kind = item["type"]
-        text = f"{_SIGNS.get(kind, '?')} {kind:<8}  {printable(item['path'])}"
-        return f"\x1b[{_COLOURS[kind]}m{text}\x1b[0m" if coloured and kind in _COLOURS else text
-
-    return line
+def _difference_line(item: Item) -> str:
+    """How a difference is shown: a sign, in colour, the kind and the path."""
+    kind = item["type"]
+    text = f"{_SIGNS.get(kind, '?')} {kind:<8}  {printable(item['path'])}"
+    return coloured(text, _COLOURS[kind]) if kind in _COLOURS else text

@@ -5,11 +5,10 @@ from typing import Annotated, Any, Literal
 import typer
 
 from lakebed.cli.groups import new_group
-from lakebed.cli.output import printable, warn
-from lakebed.cli.session import Session, client_command
+from lakebed.cli.output import Whole, printable, warn
+from lakebed.cli.session import Page, Session, client_command
 from lakebed.cli.uris import BranchArgument, RepositoryArgument, RepositoryUri, same_repository
 from lakebed.client.errors import Refused
-from lakebed.client.paging import list_items
 
 app = new_group()
 
@@ -51,18 +50,15 @@ def list_pulls(
     status: Annotated[
         Literal["open", "closed", "all"], typer.Option(help="Merged ones count as closed.")
     ] = "open",
+    page: Page,
 ) -> None:
     """List the pull requests of a repository, the newest first."""
     session.output.table(
-        list_items(
-            session.client,
-            "repositories",
-            repository.repository,
-            "pulls",
-            query={"status": status},
+        session.items(
+            page, "repositories", repository.repository, "pulls", query={"status": status}
         ),
         [
-            ("Id", lambda item: item["id"]),
+            ("Id", lambda item: Whole(item["id"])),
             ("Status", lambda item: item["status"]),
             ("From", lambda item: item["source_branch"]),
             ("Into", lambda item: item["destination_branch"]),

@@ -1,18 +1,17 @@
 """`lakebed tag`, `refs-dump` and `refs-restore`: tags, and dumps of all refs."""
 
-import json
-import sys
+from http import HTTPStatus
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from lakebed.cli.errors import CommandError
 from lakebed.cli.groups import new_app, new_group
-from lakebed.cli.options import YesOption
-from lakebed.cli.session import Session, client_command
+from lakebed.cli.options import YesOption, read_json
+from lakebed.cli.output import CommitId
+from lakebed.cli.session import Page, Session, client_command
 from lakebed.cli.uris import RefArgument, RepositoryArgument, TagArgument, same_repository
-from lakebed.client.paging import list_items
+from lakebed.client.errors import Refused
 
 tag_app = new_group()
 dump_app = new_app()
@@ -20,24 +19,39 @@ restore_app = new_app()
 
 
 @client_command(tag_app, "create")
-def create_tag(session: Session, tag: TagArgument, ref: RefArgument) -> None:
+def create_tag(
+    session: Session,
+    tag: TagArgument,
+    ref: RefArgument,
+    *,
+    force: Annotated[
+        bool, typer.Option("--force", "-f", help="Replace the tag, if there is one.")
+    ] = False,
+) -> None:
     """Name a commit for good.
 
     lakebed tag create lakefs://my-repo/v1 lakefs://my-repo/main
     """
-    repository = same_repository(tag, ref)
-    made = session.client.call(
-        "POST", "repositories", repository, "tags", body={"id": tag.ref, "ref": ref.ref}
-    )
+    tags = ("repositories", same_repository(tag, ref), "tags")
+    body = {"id": tag.ref, "ref": ref.ref}
+    try:
+        made = session.client.call("POST", *tags, body=body)
+    except Refused as error:
+        if not force or error.status != HTTPStatus.CONFLICT:
+            raise
+        # Before the tag goes: whether there is a commit for the new one.
+        commit = session.client.get(*tags[:2], "commits", ref.ref)["id"]
+        session.client.call("DELETE", *tags, tag.ref)
+        made = session.client.call("POST", *tags, body={**body, "ref": commit})
     session.output.done(f"Created {tag} at {made['commit_id']}", made)
 
 
 @client_command(tag_app, "list")
-def list_tags(session: Session, repository: RepositoryArgument) -> None:
+def list_tags(session: Session, repository: RepositoryArgument, *, page: Page) -> None:
     """List the tags of a repository."""
     session.output.table(
-        list_items(session.client, "repositories", repository.repository, "tags"),
-        [("Tag", lambda item: item["id"]), ("Commit", lambda item: item["commit_id"])],
+        session.items(page, "repositories", repository.repository, "tags"),
+        [("Tag", lambda item: item["id"]), ("Commit", lambda item: CommitId(item["commit_id"]))],
     )
 
 
@@ -83,14 +97,6 @@ def refs_restore(
         repository.repository,
         "refs",
         "restore",
-        body=_read_manifest(manifest),
+        body=read_json(manifest, "what refs-dump prints"),
     )
     session.output.done(f"Restored the refs of {repository}")
-
-
-def _read_manifest(file: Path) -> Any:
-    text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        raise CommandError(f"{file} is not JSON, expected what refs-dump prints") from None

@@ -4,12 +4,12 @@ from typing import Annotated
 
 import typer
 
+from lakebed.cli.errors import CommandError
 from lakebed.cli.groups import new_group
 from lakebed.cli.options import YesOption, key_values
-from lakebed.cli.output import moment
-from lakebed.cli.session import Session, client_command
+from lakebed.cli.output import Whole, moment
+from lakebed.cli.session import Page, Session, client_command
 from lakebed.cli.uris import RepositoryArgument, RepositoryUri
-from lakebed.client.paging import list_items
 
 app = new_group()
 metadata = new_group("Notes on a repository.")
@@ -89,10 +89,10 @@ def _create(
 
 
 @client_command(app, "list")
-def list_repositories(session: Session) -> None:
+def list_repositories(session: Session, *, page: Page) -> None:
     """List the repositories."""
     session.output.table(
-        list_items(session.client, "repositories"),
+        session.items(page, "repositories"),
         [
             ("Repository", lambda item: item["id"]),
             ("Created", lambda item: moment(item["creation_date"])),
@@ -146,7 +146,7 @@ def purge_left(
         found,
         [
             ("Namespace", lambda item: item["storage_namespace"]),
-            ("Unique id", lambda item: item["unique_id"]),
+            ("Unique id", lambda item: Whole(item["unique_id"])),
             ("Requested", lambda item: item.get("requested", "")),
             ("Not before", lambda item: item["due"]),
         ],
@@ -165,9 +165,11 @@ def _purge(session: Session, repository: RepositoryUri) -> str:
 @client_command(metadata, "get")
 def get_metadata(session: Session, repository: RepositoryArgument) -> None:
     """Show the metadata of a repository."""
-    session.output.record(
-        session.client.get("repositories", repository.repository, "metadata") or {}
-    )
+    session.output.pairs(_metadata(session, repository))
+
+
+def _metadata(session: Session, repository: RepositoryUri) -> dict[str, str]:
+    return session.client.get("repositories", repository.repository, "metadata") or {}
 
 
 @client_command(metadata, "set")
@@ -194,6 +196,11 @@ def delete_metadata(
     names: Annotated[list[str], typer.Argument(metavar="NAME", help="What to delete.")],
 ) -> None:
     """Delete metadata of a repository by name."""
+    missing = sorted(set(names) - set(_metadata(session, repository)))
+    if missing:
+        raise CommandError(
+            f"{repository} has no metadata {', '.join(missing)}: nothing was changed"
+        )
     session.client.call(
         "DELETE", "repositories", repository.repository, "metadata", body={"keys": names}
     )

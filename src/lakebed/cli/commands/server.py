@@ -1,4 +1,4 @@
-"""`lakebed run`, `quickstart` and `config`: start a server, or check its settings.
+"""`lakebed run`, `quickstart` and `config check`: start a server, or check its settings.
 
 The server is imported when one of them runs, so that the other commands start fast.
 """
@@ -12,15 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lakebed.cli.groups import new_group
 from lakebed.cli.options import ServerConfigOption, dotted_settings
 from lakebed.cli.running import OF_THE_SERVER
 from lakebed.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from lakebed.auth import KeyPair
-
-config_app = new_group("The settings of a server.")
 
 HostOption = Annotated[
     str | None, typer.Option(help="The address to listen at.", show_default="127.0.0.1")
@@ -48,7 +45,17 @@ def run(
 
     flags = dotted_settings(listen__host=host, listen__port=port, processes__workers=workers)
     settings = load(config, environment=os.environ, flags=flags)
-    serve(settings, on_ready=lambda endpoint: typer.echo(f"lakebed is ready at {endpoint}"))
+    serve(settings, on_ready=_say_ready)
+
+
+def _say_ready(endpoint: str) -> None:
+    """Say that a server is ready, and what it waits for if it is a new one."""
+    from lakebed.client.setup import waits_for_setup  # noqa: PLC0415 - see above
+
+    typer.echo(f"lakebed is ready at {endpoint}")
+    if waits_for_setup(endpoint):
+        typer.echo(f"It has no users yet, and waits for: {_program()} setup --endpoint {endpoint}")
+    sys.stdout.flush()
 
 
 def quickstart(
@@ -89,7 +96,6 @@ def _check_installed() -> None:
         raise MissingExtraError("the server", "server")
 
 
-@config_app.command()
 def check(*, config: ServerConfigOption = None) -> None:
     """Check the settings, open the database, and print what they come to; secrets are masked.
 

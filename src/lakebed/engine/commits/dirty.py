@@ -7,14 +7,20 @@ the current token at any time.
 *Clean* means that applying the tokens to the head changes nothing, by identity. An object that was
 uploaded again with the same bytes, or put and deleted again, leaves a branch clean. Tokens that
 change nothing are dropped by the swap that the operation makes, or trimmed.
+
+An operation may also leave alone what is staged (`seal`, `require_apart`). It drops no token then,
+and must not change a key that is staged: what is staged would hide the change, and undo it with the
+next commit.
 """
 
 from itertools import islice
 from typing import Final
 
+import pyarrow as pa
+
 from lakebed.engine.commits.publish import Publisher
-from lakebed.engine.committed import CommittedFor
-from lakebed.engine.errors import DirtyBranch, TooManyTries
+from lakebed.engine.committed import CONFLICT_SCHEMA, ChangeType, CommittedFor
+from lakebed.engine.errors import DirtyBranch, MergeConflict, TooManyTries
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import Branch, Repository
 from lakebed.engine.refs.commits import Commits
@@ -22,6 +28,7 @@ from lakebed.engine.settings import EngineSettings
 from lakebed.engine.staging.codec import decode, path_of
 from lakebed.engine.staging.reader import Reader
 from lakebed.engine.staging.scan import StagedChanges
+from lakebed.formats import MetaRangeID
 from lakebed.kv import Store
 
 _PEEK: Final = 64
@@ -71,6 +78,51 @@ class DirtyCheck:
             moved_on = self._publisher.trim(repository, current, current.sealed_tokens)
             current = moved_on or self._publisher.look_again(repository, branch)
         raise TooManyTries(f"the check that branch {branch.id} is clean", self._settings.tries_max)
+
+    def seal(self, repository: Repository, branch: Branch) -> Branch:
+        """Seal what is staged on a branch so far; if its list of sealed tokens is full, nothing.
+
+        Raises:
+            BranchNotFound: The branch was deleted meanwhile, and perhaps made again.
+            TooManyTries: Others always changed the branch first.
+        """
+        is_full = len(branch.sealed_tokens) >= self._settings.sealed_tokens_max
+        if is_full or not self._has_keys(branch):
+            return branch
+        return self._publisher.seal(repository, branch)
+
+    def require_apart(
+        self, repository: Repository, branch: Branch, before: MetaRangeID, after: MetaRangeID
+    ) -> None:
+        """Check that what is staged is not of keys that differ between two metaranges.
+
+        What is staged as it is in the second one does no harm.
+
+        Raises:
+            MergeConflict: It is; the error holds the keys.
+        """
+        if before == after:
+            return
+        staged = StagedChanges(self._store, branch.tokens).items()
+        item = next(staged, None)
+        conflicts = []
+        for table in self._committed_in(repository.home).diff(before, after):
+            columns = (table.column(name).to_pylist() for name in ("key", "change", "identity"))
+            for key, change, identity in zip(*columns, strict=True):
+                while item is not None and path_of(item) < key:
+                    item = next(staged, None)
+                if item is None:
+                    break
+                if path_of(item) != key:
+                    continue
+                found = decode(key, item.value)
+                wanted = None if change == ChangeType.REMOVED else identity
+                if (found and found.identity) != wanted:
+                    kind = ChangeType.CHANGED if found else ChangeType.REMOVED
+                    conflicts.append((key, change, int(kind)))
+        if conflicts:
+            arrays = list(zip(*conflicts, strict=True))
+            raise MergeConflict(pa.table(arrays, schema=CONFLICT_SCHEMA))
 
     def _has_keys(self, branch: Branch) -> bool:
         token = branch.staging_token.encode()

@@ -1,9 +1,9 @@
 """Operations that give a clean branch a new head: merge, revert, cherry-pick, import.
 
-Each makes sure that the branch is clean (`DirtyCheck`), makes the new content from the head of the
-branch record that was checked, and publishes by a swap of that very record. If someone else changed
-the branch first, all of it is done again with the new record. The source of a merge is one commit,
-chosen at the start.
+Each makes sure that the branch is clean (`DirtyCheck`; a merge may leave alone what is staged),
+makes the new content from the head of the branch record that was checked, and publishes by a swap
+of that very record. If someone else changed the branch first, all of it is done again. The source
+of a merge is one commit, chosen at the start.
 """
 
 import logging
@@ -65,6 +65,9 @@ class MergeRequest:
     """Leave the source out of the parents."""
     allow_empty: bool = False
     """Merge even if the source changed nothing."""
+    keep_staged: bool = False
+    """Leave alone what is staged on the branch, instead of refusing a branch that is not clean.
+    Keys that are staged, and that the merge would change, are conflicts."""
 
 
 class Merger:
@@ -112,7 +115,7 @@ class Merger:
         Raises:
             BranchNotFound: There is no such branch, or it was deleted meanwhile.
             CommitExpired: The data of the commit is not kept any more.
-            DirtyBranch: Something is staged on it.
+            DirtyBranch: Something is staged on it, and `keep_staged` was not asked for.
             MergeConflict: Both sides changed the same keys; the error holds all of them.
             NoChanges: The source has nothing new.
             Invalid: The two have no commit in common.
@@ -143,7 +146,10 @@ class Merger:
             metadata=request.metadata,
             merge_source=source_ref or source.id,
         )
-        return self._move(repository, branch, wish, plan, known=known, note=note)
+        with measure_outcome(MERGE_SECONDS, self._runtime, wish.operation):
+            first = known or self._branches.get(repository, branch)
+            keep = request.keep_staged
+            return self._try_to_move(repository, first, wish, plan, note, keep_staged=keep)
 
     def revert(
         self,
@@ -273,13 +279,10 @@ class Merger:
         branch: BranchID,
         wish: Wish,
         make_draft: Callable[[Commit], Draft],
-        *,
-        known: Branch | None = None,
-        note: Callable[[Commit], None] | None = None,
     ) -> Commit:
         with measure_outcome(MERGE_SECONDS, self._runtime, wish.operation):
-            first = known or self._branches.get(repository, branch)
-            return self._try_to_move(repository, first, wish, make_draft, note)
+            first = self._branches.get(repository, branch)
+            return self._try_to_move(repository, first, wish, make_draft)
 
     def _try_to_move(
         self,
@@ -288,18 +291,26 @@ class Merger:
         wish: Wish,
         make_draft: Callable[[Commit], Draft],
         note: Callable[[Commit], None] | None = None,
+        *,
+        keep_staged: bool = False,
     ) -> Commit:
         offers = self._desk.begin(repository, wish)
+        prepare = self._dirty.seal if keep_staged else self._dirty.require_clean
         current: Branch | None = first
         for _ in range(self._tries):
             assert current is not None
-            judged = self._dirty.require_clean(repository, current)
-            draft = make_draft(self._commits.get(repository, judged.commit_id))
-            offer = offers.make(judged, draft, judged.sealed_tokens)
+            judged = prepare(repository, current)
+            head = self._commits.get(repository, judged.commit_id)
+            draft = make_draft(head)
+            if keep_staged:
+                before, after = head.metarange_id, draft.metarange_id
+                self._dirty.require_apart(repository, judged, before, after)
+            tokens = () if keep_staged else judged.sealed_tokens
+            offer = offers.make(judged, draft, tokens)
             if offer is None:
                 current = self._publisher.look_again(repository, judged)
                 continue
-            current = offers.publish(offer, judged, judged.sealed_tokens, note)
+            current = offers.publish(offer, judged, tokens, note)
             if current is None:
                 return offer.commit
             _LOGGER.info(

@@ -21,7 +21,7 @@ from lakebed.formats.boundaries import Breaks, Cutter
 from lakebed.runtime import Runtime
 
 # Finished ranges wait until several can be written at the same time, within these bounds.
-_PENDING_RANGES: Final = 4
+_PENDING_RANGES: Final = 8
 _PENDING_BYTES: Final = 64 << 20
 
 

@@ -262,6 +262,10 @@ class Merge(Wire):
     allow_empty: bool = False
     squash_merge: bool = False
     force: Force = False
+    keep_staged: Annotated[
+        bool,
+        Meta(description="leave alone what is staged on the branch, if it is of other objects"),
+    ] = False
 
 
 class MergeResult(Wire):
@@ -520,6 +524,8 @@ class User(Wire):
 
 class CurrentUser(Wire):
     user: User
+    denied: list[str] = field(default_factory=list)
+    """What was asked about, and is not granted."""
 
 
 class UserCreation(Wire):

@@ -18,7 +18,7 @@ from lakebed.server.http.errors import JSON_TYPE, answer_error
 from lakebed.server.http.metrics_access import MetricsReaders, MetricsRefused
 from lakebed.server.http.request import current_record
 from lakebed.server.services import Services
-from lakebed.server.settings import MetricsSettings
+from lakebed.server.settings import MetricsSettings, ServerSettings
 from lakebed.server.ui.assets import PREFIX, load_assets
 
 NO_SUCH_OPERATION: Final = "invalid API endpoint"
@@ -48,9 +48,18 @@ _FEATURES: Final = {
 """Pages that are there only if the server has this operation."""
 
 
+def features_of(routes: Iterable[Route], settings: ServerSettings) -> set[str]:
+    """Return the names of what the pages may offer on a server."""
+    there = {route.operation for route in routes if route.status != _NOT_THERE}
+    found = {name for name, operation in _FEATURES.items() if operation in there}
+    if not settings.hooks.enabled:
+        found.discard("actions")
+    return found | ({"reclaim"} if settings.reclaim.enabled else set())
+
+
 def add_pages(app: Any, services: Services, routes: Iterable[Route], *, base_path: str) -> None:
     """Add the pages to an application."""
-    home = _Home(routes)
+    home = _Home(features_of(routes, services.settings))
     app.add_route("/", home)
     app.add_route(f"{PREFIX}/{{digest}}/{{name:path}}", _File())
     app.add_route("/openapi.json", _Description(routes, base_path))
@@ -65,14 +74,12 @@ def add_pages(app: Any, services: Services, routes: Iterable[Route], *, base_pat
 class _Home:
     """The one document of the web UI, whatever page of it is asked for."""
 
-    def __init__(self, routes: Iterable[Route]) -> None:
-        self._routes = routes
+    def __init__(self, features: Iterable[str]) -> None:
+        self._features = features
 
     @cached_property
     def _document(self) -> tuple[bytes, str]:
-        there = {route.operation for route in self._routes if route.status != _NOT_THERE}
-        features = [name for name, operation in _FEATURES.items() if operation in there]
-        data = load_assets().document(features)
+        data = load_assets().document(self._features)
         return data, f'"{hashlib.sha256(data).hexdigest()[:32]}"'
 
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:

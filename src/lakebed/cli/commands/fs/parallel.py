@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Generic, TypeVar
 
 import typer
 
+from lakebed.client.errors import NeverReached
 from lakebed.client.http import CONNECTIONS_MAX
 from lakebed.errors import LakebedError
 
@@ -112,6 +113,8 @@ def _part(workers: list[Thread], todo: SimpleQueue[Any]) -> None:
 
 
 def _outcome(job: JobT, result: ResultT | Exception) -> Outcome[JobT, ResultT]:
+    if isinstance(result, NeverReached):
+        raise result  # all others would say the same
     if isinstance(result, LakebedError):
         return Outcome(job, None, str(result))
     if isinstance(result, OSError):

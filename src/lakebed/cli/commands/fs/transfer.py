@@ -2,11 +2,13 @@
 
 import atexit
 import hashlib
+import mimetypes
 import os
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from pathlib import Path
+from contextlib import contextmanager, suppress
+from io import BufferedWriter
+from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Final
 
 from lakebed.cli.errors import CommandError, Damaged
@@ -15,6 +17,19 @@ from lakebed.client.http import Client, decoded
 
 _CHUNK_BYTES: Final = 1 << 20
 _MD5_DIGITS: Final = 32
+_BYTES: Final = "application/octet-stream"
+_COMPRESSED: Final = {"gzip": "application/gzip", "bzip2": "application/x-bzip2"}
+_TYPES: Final = mimetypes.MimeTypes()
+"""Python's own list: the same on every machine."""
+_MORE_TYPES: Final = {
+    ".avro": "application/vnd.apache.avro",
+    ".jsonl": "application/jsonl",
+    ".md": "text/markdown",
+    ".parquet": "application/vnd.apache.parquet",
+    ".yaml": "application/yaml",
+    ".yml": "application/yaml",
+}
+"""What that list does not have."""
 
 _drafts: set[Path] = set()
 """Files that are not complete yet."""
@@ -30,8 +45,11 @@ def send_file(
     *,
     step: Step,
     content_type: str | None = None,
+    pre_sign: bool = False,
 ) -> dict[str, Any]:
-    """Upload an open file from its current place to its end.
+    """Upload an open file from its current place to its end; with `pre_sign`, to the storage.
+
+    Without a content type, it is the one that the object's name suggests.
 
     Returns:
         The server's description of the new object.
@@ -55,6 +73,9 @@ def send_file(
             step(len(chunk))
             yield chunk
 
+    kind = content_type or content_type_of(target.path)
+    if pre_sign:
+        return _send_to_storage(client, target, chunks(), size, kind)
     with client.stream(
         "POST",
         "repositories",
@@ -64,16 +85,56 @@ def send_file(
         "objects",
         query={"path": target.path},
         content=chunks(),
-        headers={
-            "Content-Length": str(size),
-            "Content-Type": content_type or "application/octet-stream",
-        },
+        headers={"Content-Length": str(size), "Content-Type": kind},
         transfer=True,
     ) as response:
         response.read()
         stats: dict[str, Any] = decoded(response)
-    _compare(stats.get("checksum", ""), checksum.hexdigest(), target)
+    compare(stats.get("checksum", ""), checksum.hexdigest(), target)
     return stats
+
+
+def content_type_of(name: str) -> str:
+    """Return the type of content that a file's name suggests."""
+    kind, encoding = _TYPES.guess_type(name, strict=False)
+    if encoding is not None:
+        return _COMPRESSED.get(encoding, _BYTES)  # what is inside is not what is sent
+    return kind or _MORE_TYPES.get(PurePosixPath(name).suffix.lower(), _BYTES)
+
+
+def _send_to_storage(
+    client: Client, target: PathUri, chunks: Iterator[bytes], size: int, kind: str
+) -> dict[str, Any]:
+    """Put bytes where the server says, and name them."""
+    backing = (
+        "repositories", target.repository, "branches", target.ref, "staging", "backing",
+    )  # fmt: skip
+    place = client.get(*backing, query={"path": target.path, "presign": True})
+    if not place.get("presigned_url"):
+        raise CommandError(f"the storage behind {target} has no addresses of this kind")
+    # Azure wants to know what it is; others do not mind.
+    headers = {"Content-Length": str(size), "x-ms-blob-type": "BlockBlob"}
+    with client.stream_url(
+        "PUT", place["presigned_url"], content=chunks, headers=headers
+    ) as response:
+        etag = response.headers.get("ETag", "").strip('"')
+    stats: dict[str, Any] = client.call(
+        "PUT",
+        *backing,
+        query={"path": target.path},
+        body={"staging": place, "checksum": etag, "size_bytes": size, "content_type": kind},
+    )
+    return stats
+
+
+def is_there(file: Path, found: dict[str, Any]) -> bool:
+    """Whether a file holds what an object holds, as far as its checksum can say."""
+    if not (is_md5(found["checksum"]) and file.is_file()):
+        return False
+    if file.stat().st_size != found["size_bytes"]:
+        return False
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "md5").hexdigest() == str(found["checksum"])
 
 
 def fetch_file(client: Client, source: PathUri, target: Path, *, step: Step) -> int:
@@ -87,16 +148,22 @@ def fetch_file(client: Client, source: PathUri, target: Path, *, step: Step) -> 
         Damaged: The bytes do not match the server's checksum.
         OSError: The file cannot be written.
     """
+    with drafted(target) as file:
+        return _fetch(client, source, file, step=step)
+
+
+@contextmanager
+def drafted(target: Path) -> Iterator[BufferedWriter]:
+    """Open a new file that becomes the target at the end of the block, or goes if that fails."""
     # In the same folder, so that the last step is a rename; short, as the name may be long.
     draft = target.with_name(f".lakebed-{secrets.token_hex(8)}.part")
     _drafts.add(draft)
     try:
         with draft.open("xb") as file:
-            size = _fetch(client, source, file, step=step)
+            yield file
         draft.replace(target)
     finally:
         _remove(draft)
-    return size
 
 
 def _remove(draft: Path) -> None:
@@ -131,12 +198,21 @@ def _fetch(client: Client, source: PathUri, file: BinaryIO, *, step: Step) -> in
             file.write(chunk)
             size += len(chunk)
             step(len(chunk))
-        _compare(response.headers.get("ETag", ""), checksum.hexdigest(), source)
+        compare(response.headers.get("ETag", ""), checksum.hexdigest(), source)
     return size
 
 
-def _compare(expected: str, found: str, uri: PathUri) -> None:
-    """Compare a checksum, if it is one of the content: those of multipart uploads are not."""
+def is_md5(checksum: str) -> bool:
+    """Whether a checksum is one of the content: those of multipart uploads are not."""
+    return len(checksum) == _MD5_DIGITS and checksum.isalnum()
+
+
+def compare(expected: str, found: str, uri: PathUri) -> None:
+    """Compare a checksum, if it is one of the content.
+
+    Raises:
+        Damaged: They differ.
+    """
     expected = expected.strip('"')
-    if len(expected) == _MD5_DIGITS and expected.isalnum() and expected != found:
+    if is_md5(expected) and expected != found:
         raise Damaged(f"{uri} arrived damaged: its checksum is {found}, expected {expected}")

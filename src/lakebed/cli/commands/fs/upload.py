@@ -5,18 +5,22 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, BinaryIO
 
 import typer
 
 from lakebed.cli.commands.fs.names import LocalFile, files_below
 from lakebed.cli.commands.fs.parallel import Parallel, ParallelismOption
-from lakebed.cli.commands.fs.progress import Report, progress
-from lakebed.cli.commands.fs.transfer import send_file
+from lakebed.cli.commands.fs.parts import PreSignOption, stat_object
+from lakebed.cli.commands.fs.progress import Bar, NoProgressOption, Report, progress
+from lakebed.cli.commands.fs.transfer import Step, is_there, send_file
 from lakebed.cli.errors import Misuse
 from lakebed.cli.output import size
 from lakebed.cli.session import Session
 from lakebed.cli.uris import PathArgument, PathUri
+from lakebed.client.errors import Refused
+from lakebed.client.http import Client
+from lakebed.client.paging import list_items
 
 ContentTypeOption = Annotated[
     str | None, typer.Option(metavar="TYPE", help="For example text/csv.")
@@ -35,41 +39,76 @@ def upload(
     ] = False,
     content_type: ContentTypeOption = None,
     parallelism: ParallelismOption = 10,
+    pre_sign: PreSignOption = False,
+    no_progress: NoProgressOption = False,
 ) -> None:
-    """Upload a file or a folder to a branch.
+    """Upload a file or a folder to a branch. Of a folder, what is there and equal is left out.
 
     lakebed fs upload -s a.csv lakefs://my-repo/main/a.csv
     """
-    if recursive:
-        _upload_folder(session, source, target, content_type, parallelism)
-    elif str(source) == "-":
-        _upload_input(session, target, content_type)
-    elif source.is_dir():
+    if recursive and not source.is_dir():
+        raise Misuse(f"{source} is not a folder: leave -r out to upload a file")
+    if not recursive and source.is_dir():
         raise Misuse(f"{source} is a folder: pass -r to upload what is in it")
-    else:
-        _upload_file(session, source, target, content_type)
+    report = Report("uploaded", goes_on=True)
+    title = f"Uploading {source}" if recursive else source.name
+    with progress(session, title, hidden=no_progress) as bar, report.told_if_interrupted():
+        sender = _Sender(session, target, content_type, pre_sign=pre_sign)
+        if recursive:
+            _upload_folder(sender, source, report, bar, parallelism)
+        elif str(source) == "-":
+            _upload_input(sender, bar)
+        else:
+            _upload_file(sender, source, bar)
+    if recursive:
+        report.show(session, f"{source} to {target}")
 
 
-def _upload_file(session: Session, source: Path, target: PathUri, content_type: str | None) -> None:
-    if not target.name:
-        target = PathUri(target.repository, target.ref, f"{target.path}{source.name}")
-    with (
-        source.open("rb") as file,
-        progress(session, source.name, total=source.stat().st_size) as step,
-    ):
-        stats = send_file(session.client, target, file, step=step, content_type=content_type)
-    _report_one(session, str(source), target, stats)
+class _Sender:
+    """Uploads files to one place."""
+
+    def __init__(
+        self, session: Session, target: PathUri, content_type: str | None, *, pre_sign: bool
+    ) -> None:
+        self.session = session
+        self.target = target
+        self._content_type = content_type
+        self._pre_sign = pre_sign
+
+    def named(self, name: str) -> PathUri:
+        """Return the URI of an object in the target, if that is a folder."""
+        return PathUri(self.target.repository, self.target.ref, f"{self.target.prefix}{name}")
+
+    def send(self, uri: PathUri, file: BinaryIO, step: Step) -> dict[str, Any]:
+        """Upload an open file."""
+        return send_file(
+            self.session.client,
+            uri,
+            file,
+            step=step,
+            content_type=self._content_type,
+            pre_sign=self._pre_sign,
+        )
 
 
-def _upload_input(session: Session, target: PathUri, content_type: str | None) -> None:
+def _upload_file(sender: _Sender, source: Path, bar: Bar) -> None:
+    target = sender.target if sender.target.name else sender.named(source.name)
+    with source.open("rb") as file:
+        bar.expect([source.stat().st_size])
+        stats = sender.send(target, file, bar)
+    _report_one(sender.session, str(source), target, stats)
+
+
+def _upload_input(sender: _Sender, bar: Bar) -> None:
     """Upload the input through a temporary file: the server needs to know its size first."""
-    if not target.name:
-        raise Misuse(f"{target} is a folder: add the name of the object")
-    with tempfile.TemporaryFile() as file, progress(session, "input") as step:
+    if not sender.target.name:
+        raise Misuse(f"{sender.target} is a folder: add the name of the object")
+    with tempfile.TemporaryFile() as file:
         shutil.copyfileobj(sys.stdin.buffer, file)
+        bar.expect([file.tell()])
         file.seek(0)
-        stats = send_file(session.client, target, file, step=step, content_type=content_type)
-    _report_one(session, "the input", target, stats)
+        stats = sender.send(sender.target, file, bar)
+    _report_one(sender.session, "the input", sender.target, stats)
 
 
 def _report_one(session: Session, source: str, target: PathUri, stats: dict[str, Any]) -> None:
@@ -77,32 +116,48 @@ def _report_one(session: Session, source: str, target: PathUri, stats: dict[str,
 
 
 def _upload_folder(
-    session: Session, source: Path, target: PathUri, content_type: str | None, parallelism: int
+    sender: _Sender, source: Path, report: Report, bar: Bar, parallelism: int
 ) -> None:
-    if not source.is_dir():
-        raise Misuse(f"{source} is not a folder: leave -r out to upload a file")
-    report, parallel = Report("uploaded"), Parallel(parallelism)
-    with progress(session, f"Uploading {source}") as advance:
+    parallel, is_new = Parallel(parallelism), _is_empty(sender)
 
-        def step(count: int) -> None:
-            parallel.check()
-            advance(count)
+    def step(count: int) -> None:
+        parallel.check()
+        bar(count)
 
-        def send(local: LocalFile) -> int:
-            key = f"{target.prefix}{local.name}"
-            with local.path.open("rb") as file:
-                stats = send_file(
-                    session.client,
-                    PathUri(target.repository, target.ref, key),
-                    file,
-                    step=step,
-                    content_type=content_type,
-                )
-            return int(stats["size_bytes"])
+    def send(local: LocalFile) -> int | None:
+        uri = sender.named(local.name)
+        if not is_new and _has(sender.session.client, uri, local.path):
+            step(local.path.stat().st_size)
+            return None
+        with local.path.open("rb") as file:
+            return int(sender.send(uri, file, step)["size_bytes"])
 
-        for outcome in parallel.run(_possible(source, report), send):
-            report.add(str(outcome.job.path), outcome.result, outcome.error)
-    report.show(session, f"{source} to {target}")
+    possible = (local for local in files_below(source) if local.problem is None)
+    bar.expect(local.path.stat().st_size for local in possible)
+    for outcome in parallel.run(_possible(source, report), send):
+        report.add(str(outcome.job.path), outcome.result, outcome.error)
+        bar.end_file()
+
+
+def _is_empty(sender: _Sender) -> bool:
+    """Whether nothing is in the target yet, so that no file has to be looked for there."""
+    target = sender.target
+    listing = ("repositories", target.repository, "refs", target.ref, "objects", "ls")
+    try:
+        return not list(
+            list_items(
+                sender.session.client, *listing, query={"prefix": target.prefix or None}, limit=1
+            )
+        )
+    except Refused:
+        return True  # whoever may write need not be allowed to list
+
+
+def _has(client: Client, uri: PathUri, file: Path) -> bool:
+    try:
+        return is_there(file, stat_object(client, uri))
+    except Refused:
+        return False  # it is not there, or may not be looked at
 
 
 def _possible(source: Path, report: Report) -> Iterator[LocalFile]:

@@ -1,14 +1,16 @@
 """A connection on which nothing waits for ever, and which can be proved to have ended."""
 
 import select
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote
 
 import pymysql
-from pymysql.constants import CLIENT, ER
+from pymysql.constants import CLIENT, CR, ER
 
+from lakebed.kv.drivers.kernel_timeouts import bound_by_kernel
 from lakebed.kv.drivers.mysql import statements
 from lakebed.kv.errors import InvalidArgument, StoreUnavailable
 from lakebed.kv.pool import POOL_SIZE
@@ -72,6 +74,40 @@ def parse_url(url: str) -> Address:
     return Address(settings, pool_size(options, POOL_SIZE), is_on(options, "durable"))
 
 
+class _Connection(pymysql.Connection):
+    """A connection whose time-outs are the kernel's, unless it is encrypted."""
+
+    def __init__(self, *, reply_seconds: float, **settings: Any) -> None:
+        seconds = reply_seconds if "ssl" in settings else None
+        super().__init__(
+            **settings, defer_connect=True, read_timeout=seconds, write_timeout=seconds
+        )
+        where = settings["host"], settings["port"]
+        try:
+            connected = socket.create_connection(where, settings["connect_timeout"])
+        except OSError as error:
+            reason = f"Can't connect to the server ({error})"
+            raise pymysql.OperationalError(CR.CR_CONN_HOST_ERROR, reason) from error
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        bound_by_kernel(connected, reply_seconds)
+        self.connect(connected)
+
+    def _read_bytes(self, count: int) -> bytes:
+        try:
+            data: bytes | None = self._rfile.read(count)  # type: ignore[attr-defined]
+        except OSError as error:
+            data, reason = None, str(error)
+        else:
+            reason = "it took too long" if data is None else "it was closed"
+        if data is None or len(data) < count:
+            self._force_close()  # type: ignore[attr-defined]
+            raise pymysql.OperationalError(
+                CR.CR_SERVER_LOST, f"Lost connection to the server while it replied ({reason})"
+            )
+        return data
+
+
 class Link:
     """One connection, with the named lock that is let go when the server has ended it."""
 
@@ -83,13 +119,12 @@ class Link:
             StoreUnavailable: It cannot be used.
         """
         self._runtime = runtime
-        self._connection = pymysql.connect(
+        self._connection = _Connection(
             **address.settings,
+            reply_seconds=reply_seconds,
             autocommit=True,
             charset="utf8mb4",
             connect_timeout=CONNECT_SECONDS,
-            read_timeout=reply_seconds,
-            write_timeout=reply_seconds,
             sql_mode=statements.SQL_MODE,
             init_command=statements.PREPARE_SESSION,
             # Rows that matched are counted, also those that already were as they should be.

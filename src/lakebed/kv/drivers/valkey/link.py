@@ -1,25 +1,35 @@
-"""Connections to a server, and deadlines by its clock."""
+"""Connections to a server, and deadlines by its clock.
 
+A call makes as few system calls as it can, since each lets other threads run first: one that sends
+and one that receives. So time-outs are the kernel's, and whether a connection is still open is
+asked only if it lay idle.
+"""
+
+import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha1
+from time import monotonic
 from typing import Any, Final
 from urllib.parse import unquote
 from weakref import WeakKeyDictionary
 
 import valkey
 from valkey.backoff import NoBackoff
-from valkey.connection import Connection, ConnectionPool, SSLConnection
+from valkey.connection import Connection, SSLConnection
 from valkey.retry import Retry
 
-from lakebed.kv.errors import InvalidArgument, StoreUnavailable, StoreUnreachable
+from lakebed.kv.drivers.kernel_timeouts import bound_by_kernel
+from lakebed.kv.errors import InvalidArgument, StoreClosed, StoreUnavailable, StoreUnreachable
 from lakebed.kv.urls import is_on, split_url
 from lakebed.runtime import Runtime
 
 CONNECT_SECONDS: Final = 1.0
 CLOCK_SECONDS: Final = 120.0
 """How long a reading of the server's clock is used: clocks drift less than the margin in it."""
+FRESH_SECONDS: Final = 1.0
+"""A connection that was used that long ago is taken for open."""
 DEFAULT_PORT: Final = 6379
 _OPTIONS: Final = frozenset({"tls", "ca", "durable"})
 _EXAMPLE: Final = "valkey://host:6379/0"
@@ -87,39 +97,54 @@ class _Clock:
 
 
 class Pool:
-    """Connections to one server."""
+    """Connections to one server; the one used last is used next."""
 
     def __init__(self, address: Address, patience: Patience, runtime: Runtime) -> None:
         self._runtime = runtime
         self._patience = patience
         self._clocks: WeakKeyDictionary[Connection, _Clock] = WeakKeyDictionary()
-        self._pool = ConnectionPool(
-            connection_class=SSLConnection if address.tls else Connection,
-            socket_connect_timeout=CONNECT_SECONDS,
-            socket_timeout=patience.reply_seconds,
+        self._tls = address.tls
+        self._settings: dict[str, Any] = {
+            "socket_connect_timeout": CONNECT_SECONDS,
             # What the library repeats could land twice, the second time behind its deadline.
-            retry=Retry(NoBackoff(), 0),
-            valkey_connect_func=self._greet,
+            "retry": Retry(NoBackoff(), 0),
+            "valkey_connect_func": self._greet,
             **address.settings,
-        )
+        }
+        # With the time at which they were given back.
+        self._idle: list[tuple[Connection, float]] = []
+        self._closed = False
+        self._process = os.getpid()
 
     def take(self) -> Connection:
         """Lend a connection, until `give_back`.
 
         Raises:
+            StoreClosed: The pool was closed, or belongs to another process.
             StoreUnreachable: There is none.
             StoreUnavailable: The server does not let us in.
         """
+        if self._closed or os.getpid() != self._process:
+            raise StoreClosed
         try:
-            return self._pool.get_connection("_")
+            connection, since = self._idle.pop()
+        except IndexError:
+            connection, since = self._make(), monotonic()
+        try:
+            if monotonic() - since > FRESH_SECONDS and _has_ended(connection):
+                connection.disconnect()
+            connection.connect()
         except (valkey.ConnectionError, valkey.TimeoutError, OSError) as error:
             raise StoreUnreachable(f"cannot reach the server: {error}") from error
         except valkey.ValkeyError as error:
             raise StoreUnavailable(f"the server did not let us in: {error}") from error
+        return connection
 
     def give_back(self, connection: Connection) -> None:
         """Take a connection back, which may be broken."""
-        self._pool.release(connection)
+        self._idle.append((connection, monotonic()))
+        if self._closed:
+            self.close()
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -158,10 +183,21 @@ class Pool:
         return int((clock.server_seconds + elapsed + self._patience.start_seconds) * 1_000_000)
 
     def close(self) -> None:
-        """Close the connections."""
-        self._pool.disconnect()
+        """Close the idle connections now, the others when they come back."""
+        self._closed = True
+        with suppress(IndexError):
+            while True:
+                self._idle.pop()[0].disconnect()
+
+    def _make(self) -> Connection:
+        if self._tls:
+            seconds = self._patience.reply_seconds
+            return SSLConnection(socket_timeout=seconds, **self._settings)
+        return Connection(socket_timeout=None, **self._settings)
 
     def _greet(self, connection: Connection) -> None:
+        if not self._tls:
+            bound_by_kernel(connection._sock, self._patience.reply_seconds)  # noqa: SLF001
         connection.on_connect()
         self._read_clock(connection)
 
@@ -171,6 +207,14 @@ class Pool:
         clock = _Clock(int(seconds) + int(microseconds) / 1_000_000, self._runtime.monotonic())
         self._clocks[connection] = clock
         return clock
+
+
+def _has_ended(connection: Connection) -> bool:
+    """Whether the server has closed an idle connection, or sent what nobody asked for."""
+    try:
+        return bool(connection.can_read())
+    except (valkey.ConnectionError, OSError):
+        return True
 
 
 def run_script(

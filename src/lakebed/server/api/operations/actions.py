@@ -1,7 +1,9 @@
 """Runs of hooks: what became of them, what they printed, and trying them by hand."""
 
 from datetime import datetime
-from typing import Final
+from typing import Annotated, Final
+
+from msgspec import Meta
 
 from lakebed.catalog.nouns import RepositoryID
 from lakebed.hooks.events import EventType
@@ -18,18 +20,31 @@ _REPOSITORY: Final = "repository/{repository}"
 _READ: Final = Need("ci:ReadAction", f"arn:lakefs:fs:::{_REPOSITORY}")
 
 
+Running = Annotated[bool, Meta(description="also runs that go on: lakeFS's clients know none")]
+
+
 class RunsQuery(PageQuery):
     branch: str = ""
     commit: str = ""
+    running: Running = False
+
+
+class RunQuery(Wire):
+    running: Running = False
+
+
+class RunHooksQuery(PageQuery):
+    running: Running = False
 
 
 class ActionRun(Wire, kw_only=True, omit_defaults=True):
-    """A run of hooks that has ended."""
+    """A run of hooks."""
 
     run_id: str
     branch: str
     start_time: datetime
-    end_time: datetime
+    end_time: datetime | None = None
+    """None: it goes on."""
     event_type: str
     status: str
     commit_id: str
@@ -70,8 +85,10 @@ class TrialBegun(Wire, kw_only=True):
     hooks: list[TrialHook]
 
 
-def _status(*, passed: bool) -> str:
-    # Clients refuse any other word.
+def _status(*, passed: bool, running: bool) -> str:
+    # lakeFS's clients refuse any other word than the last two, and do not ask for what goes on.
+    if running:
+        return "running"
     return "completed" if passed else "failed"
 
 
@@ -82,7 +99,7 @@ def _wire_run(run: RunInfo) -> ActionRun:
         start_time=run.started,
         end_time=run.ended,
         event_type=run.event_type,
-        status=_status(passed=run.passed),
+        status=_status(passed=run.passed, running=run.ended is None),
         commit_id=run.commit_id,
     )
 
@@ -94,7 +111,7 @@ def _wire_hook(hook: HookRunInfo) -> HookRun:
         hook_id=hook.hook_id,
         start_time=hook.started,
         end_time=hook.ended,
-        status=_status(passed=hook.passed),
+        status=_status(passed=hook.passed, running=hook.running),
         skipped=hook.skipped,
     )
 
@@ -103,27 +120,36 @@ def _wire_hook(hook: HookRunInfo) -> HookRun:
 def list_repository_runs(
     request: ApiRequest, repository: RepositoryID, query: RunsQuery
 ) -> Page[ActionRun]:
-    """List the runs of hooks that have ended, newest first."""
+    """List the runs of hooks, newest first."""
     if query.branch and query.commit:
         raise BadRequest("branch and commit are both given: ask for the runs of one of them")
     found = request.services.actions.runs.list(
-        repository, after=query.after, branch=query.branch, commit_id=query.commit
+        repository,
+        after=query.after,
+        branch=query.branch,
+        commit_id=query.commit,
+        running=query.running,
     )
     return first_page(found, query, wire=_wire_run, name=lambda run: run.id)
 
 
 @routes.add("getRun", "GET", f"{_RUNS}/{{run_id}}", _READ)
-def get_run(request: ApiRequest, repository: RepositoryID, run_id: str) -> ActionRun:
-    """Return a run of hooks that has ended."""
-    return _wire_run(request.services.actions.runs.get(repository, run_id))
+def get_run(
+    request: ApiRequest, repository: RepositoryID, run_id: str, query: RunQuery
+) -> ActionRun:
+    """Return a run of hooks."""
+    found = request.services.actions.runs.get(repository, run_id, running=query.running)
+    return _wire_run(found)
 
 
 @routes.add("listRunHooks", "GET", f"{_RUNS}/{{run_id}}/hooks", _READ)
 def list_run_hooks(
-    request: ApiRequest, repository: RepositoryID, run_id: str, query: PageQuery
+    request: ApiRequest, repository: RepositoryID, run_id: str, query: RunHooksQuery
 ) -> Page[HookRun]:
     """List the hooks of a run."""
-    found = request.services.actions.runs.hooks(repository, run_id, after=query.after)
+    found = request.services.actions.runs.hooks(
+        repository, run_id, after=query.after, running=query.running
+    )
     return first_page(found, query, wire=_wire_hook, name=lambda hook: hook.id)
 
 
@@ -137,7 +163,7 @@ def list_run_hooks(
 def get_run_hook_output(
     request: ApiRequest, repository: RepositoryID, run_id: str, hook_run_id: str
 ) -> Reply:
-    """Return what a hook of a run printed; of one that was skipped, nothing."""
+    """Return what a hook of a run printed, or has so far; of one that was skipped, nothing."""
     output = request.services.actions.runs.output(repository, run_id, hook_run_id)
     return Reply(
         body=output,

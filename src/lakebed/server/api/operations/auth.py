@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Final, TypedDict, TypeVar
 
+from msgspec import field
+
 from lakebed import auth as model
 from lakebed.auth import Effect
 from lakebed.server.api.models import (
@@ -17,6 +19,7 @@ from lakebed.server.api.models import (
     Statement,
     User,
     UserCreation,
+    Wire,
     page_of,
 )
 from lakebed.server.api.request import ApiRequest, one_of, seconds
@@ -31,6 +34,8 @@ WireT = TypeVar("WireT")
 _USER: Final = "/auth/users/{user}"
 _GROUP: Final = "/auth/groups/{group}"
 _POLICY: Final = "/auth/policies/{policy}"
+_ASKED_MAX: Final = 50
+"""About how many permissions one request asks."""
 
 
 class Window(TypedDict):
@@ -39,6 +44,11 @@ class Window(TypedDict):
     prefix: str
     after: str
     amount: int
+
+
+class CurrentUserQuery(Wire):
+    may: list[str] = field(default_factory=list)
+    """Permissions: an action, a space, and the resource."""
 
 
 class UserPoliciesQuery(PageQuery):
@@ -148,9 +158,19 @@ def _policies(found: model.Page[model.Policy]) -> Page[Policy]:
 
 
 @routes.add("getCurrentUser", "GET", "/user", Access.SIGNED_IN)
-def get_current_user(request: ApiRequest) -> CurrentUser:
-    """Return who is asking."""
-    return CurrentUser(user=wire_user(request.services.auth.users.get(request.identity.user_id)))
+def get_current_user(request: ApiRequest, query: CurrentUserQuery) -> CurrentUser:
+    """Return who is asking, and which of some permissions they do not have."""
+    user = wire_user(request.services.auth.users.get(request.identity.user_id))
+    if len(query.may) > _ASKED_MAX:
+        raise BadRequest(f"may is given {len(query.may)} times, and may be {_ASKED_MAX} at most")
+    return CurrentUser(user=user, denied=[each for each in query.may if not _may(request, each)])
+
+
+def _may(request: ApiRequest, permission: str) -> bool:
+    action, space, resource = permission.partition(" ")
+    if not space:
+        raise BadRequest(f"may is '{permission}', and must be an action, a space, and the resource")
+    return request.services.auth.test_of(request.identity, request.context, action)(resource)
 
 
 @routes.add("listUsers", "GET", "/auth/users", iam("ListUsers", "*"))

@@ -133,6 +133,7 @@ def merge_into_branch(
         strategy=one_of(body.strategy, STRATEGIES, "strategy"),
         squash=body.squash_merge,
         allow_empty=body.allow_empty,
+        keep_staged=body.keep_staged,
     )
     try:
         merged = request.catalog.commits.merge(repository, ref, destination_branch, wanted)

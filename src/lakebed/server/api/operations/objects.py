@@ -1,15 +1,17 @@
 """Objects: upload, download, stat, list, delete, copy."""
 
 from collections.abc import Callable
-from typing import Final
+from typing import Annotated, Final
 from urllib.parse import quote
+
+from msgspec import Meta
 
 from lakebed.auth import Action
 from lakebed.auth.policy.actions import object_arn
 from lakebed.catalog.errors import RangeNotSatisfiable
 from lakebed.catalog.model import DEFAULT_CONTENT_TYPE
 from lakebed.catalog.model import ObjectStats as Found
-from lakebed.catalog.nouns import BranchID, CommonPrefix, RepositoryID, is_commit_id
+from lakebed.catalog.nouns import BranchID, CommonPrefix, Query, RepositoryID, is_commit_id
 from lakebed.server.api.models import (
     Force,
     ForceQuery,
@@ -19,6 +21,7 @@ from lakebed.server.api.models import (
     ObjectErrorList,
     ObjectStats,
     Page,
+    PageQuery,
     PathList,
     UnderlyingObjectProperties,
     UpdateObjectUserMetadata,
@@ -83,6 +86,10 @@ class StatQuery(PathQuery):
 class ListQuery(KeysQuery):
     user_metadata: bool = True
     presign: bool = False
+
+
+class SearchQuery(PageQuery, kw_only=True):
+    text: Annotated[str, Meta(min_length=1, max_length=1024, description="a part of the paths")]
 
 
 class CopyQuery(Wire):
@@ -241,6 +248,17 @@ def list_objects(
         for item in page.items
     ]
     return page_of(results, has_more=page.has_more, last=results[-1].path if results else "")
+
+
+@routes.add("searchObjects", "GET", f"{_AT_REF}/search", fs("ListObjects", _REPOSITORY))
+def search_objects(
+    request: ApiRequest, repository: RepositoryID, ref: str, query: SearchQuery
+) -> Page[ObjectStats]:
+    """Find objects by a part of their paths. A page may be empty and still have more behind it."""
+    listing = Query(prefix=query.prefix.encode(), after=query.after.encode(), amount=query.limit)
+    found = request.catalog.search.find(repository, ref, query.text, listing)
+    results = [wire(request, each, user_metadata=False) for each in found.objects]
+    return page_of(results, has_more=found.has_more, last=as_text(found.last))
 
 
 def _reading_test(request: ApiRequest, repository: RepositoryID) -> Callable[[Found], bool]:

@@ -36,7 +36,7 @@ function Item({ name, item, left, right, tools }) {
   const ref = item.type === "removed" ? left : right;
   return html`<li><span class=${`swatch ${item.type}`} title=${KINDS[item.type]?.[1]}>${KINDS[item.type]?.[0] ?? "?"}<span class="unseen">${KINDS[item.type]?.[1]}</span></span>
     <span class="grow mono"><${Link} href=${inRepository(name, item.path_type === "common_prefix" ? "objects" : "object", { ref, path: item.path })}>${item.path}<//></span>
-    <span class="soft small">${item.type === "removed" ? "" : size(item.size_bytes)}</span>
+    <span class=${`soft small ${canCompare && tools ? "wide-only" : ""}`}>${item.type === "removed" ? "" : size(item.size_bytes)}</span>
     ${canCompare && html`<${Button} kind="quiet" icon="table" aria-expanded=${open} onClick=${() => setOpen(!open)}>${open ? "Hide rows" : "Compare rows"}<//>`}
     ${tools?.(item)}
     ${open && html`<div class="rows-of"><${RowDifferences} name=${name} place=${item.path} left=${left} right=${right} /></div>`}</li>`;
@@ -49,23 +49,24 @@ function RowDifferences({ name, place, left, right }) {
     (signal) => get(path`/repositories/${name}/refs/${left}/objects/preview/diff`, { right_ref: right, path: place, keys }, signal),
     `${left} ${right} ${place} ${keys}`,
   );
+  const sideOf = (/** @type {any} */ data, /** @type {number} */ at) => (data.rows.every((/** @type {any} */ row) => [row.left, row.right].every((side) => !side || side[at] === null || /^-?[\d.]+(e[-+]?\d+)?$/.test(side[at]))) ? "number" : "");
   return html`<${Shown} of=${found} rows=${4}>${(/** @type {any} */ data) => html`<div class="card">
     <header><div class="row small"><span>${counted(data.added, "row")} added</span><span>${counted(data.removed, "row")} removed</span>${data.keys.length > 0 && html`<span>${counted(data.changed, "row")} changed</span>`}</div>
       <fieldset class="row small"><legend class="unseen">Key columns</legend><span class="soft">Key columns</span>${data.shared_columns.slice(0, 12).map((/** @type {string} */ column) => html`<label key=${column} class="check"><input type="checkbox" checked=${data.keys.includes(column)}
         onInput=${(/** @type {any} */ event) => setKeys(event.target.checked ? [...data.keys, column] : data.keys.filter((/** @type {string} */ each) => each !== column))} /> ${column}</label>`)}</fieldset></header>
     ${data.schema.length > 0 && html`<p class="pad small">${data.schema.map((/** @type {string} */ text) => html`<span key=${text} class="badge warn">${text}</span> `)}</p>`}
     ${data.rows.length === 0 ? html`<${Empty} icon="check" title="The rows are equal"><p>${data.schema.length ? "Only the columns differ." : "Only how the file is written differs."}</p><//>`
-      : html`<div class="preview" tabindex="0" role="region" aria-label="Rows that differ"><table><thead><tr><th><span class="unseen">What happened</span></th>${data.columns.map((/** @type {string} */ column) => html`<th key=${column}><strong>${column}</strong></th>`)}</tr></thead>
-        <tbody>${data.rows.map((/** @type {any} */ row, /** @type {number} */ at) => html`<tr key=${at} class=${row.kind}><td>${{ added: "+", removed: "−", changed: "±" }[/** @type {"added"} */ (row.kind)]}</td>${data.columns.map((/** @type {string} */ column, /** @type {number} */ each) => html`<${Cell} key=${column} row=${row} at=${each} />`)}</tr>`)}</tbody></table></div>`}
+      : html`<div class="preview" tabindex="0" role="region" aria-label="Rows that differ"><table><thead><tr><th><span class="unseen">What happened</span></th>${data.columns.map((/** @type {string} */ column, /** @type {number} */ at) => html`<th key=${column} class=${sideOf(data, at)}><strong>${column}</strong></th>`)}</tr></thead>
+        <tbody>${data.rows.map((/** @type {any} */ row, /** @type {number} */ at) => html`<tr key=${at} class=${row.kind}><td>${{ added: "+", removed: "−", changed: "±" }[/** @type {"added"} */ (row.kind)]}</td>${data.columns.map((/** @type {string} */ column, /** @type {number} */ each) => html`<${Cell} key=${column} row=${row} at=${each} side=${sideOf(data, each)} />`)}</tr>`)}</tbody></table></div>`}
     ${data.note && html`<p class="pad soft small">${data.note}</p>`}</div>`}<//>`;
 }
 
-/** @param {{row: any, at: number}} props */
-function Cell({ row, at }) {
+/** @param {{row: any, at: number, side: string}} props */
+function Cell({ row, at, side }) {
   const text = (/** @type {any} */ value) => (value === null ? "null" : value);
-  if (row.kind !== "changed") return html`<td>${text((row.kind === "added" ? row.right : row.left)[at])}</td>`;
-  if (row.left[at] === row.right[at]) return html`<td>${text(row.left[at])}</td>`;
-  return html`<td class="edited"><del>${text(row.left[at])}</del> <ins>${text(row.right[at])}</ins></td>`;
+  if (row.kind !== "changed") return html`<td class=${side}>${text((row.kind === "added" ? row.right : row.left)[at])}</td>`;
+  if (row.left[at] === row.right[at]) return html`<td class=${side}>${text(row.left[at])}</td>`;
+  return html`<td class=${`edited ${side}`}><del>${text(row.left[at])}</del> <ins>${text(row.right[at])}</ins></td>`;
 }
 
 /** @param {{conflicts: string[], total: number, name: string, left: string, right: string}} props */

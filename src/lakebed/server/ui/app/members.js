@@ -5,7 +5,7 @@ import { call, post, remove } from "./api.js";
 import { Button, Empty, Field, Filter, Form, Heading, More, Shown, Time } from "./components.js";
 import { Icon } from "./icons.js";
 import { Link, go } from "./router.js";
-import { notifyError, useAction, useList } from "./state.js";
+import { notifyError, useAction, useList, useMissing } from "./state.js";
 
 /**
  * A page with all users, groups or policies.
@@ -17,28 +17,32 @@ export function Entities({ title, what, note, icon, where, page, onCreate, versi
   const create = html`<${Button} kind="primary" icon="plus" onClick=${onCreate}>Create ${what}<//>`;
   return html`<${Heading} title=${title} note=${note}><${Filter} label=${`${title} that begin with`} value=${text} onInput=${setText} />${create}<//>
     <section class="card" key=${version}><${Shown} of=${list}>${() => list.items.length === 0 ? html`<${Empty} icon=${icon} title=${text ? `None begins with “${text}”` : `No ${title.toLowerCase()} yet`} />`
-      : html`<ul class="items">${list.items.map((each) => html`<li key=${each.id}><span class="soft"><${Icon} name=${icon} /></span><div class="grow"><${Link} href=${`${page}/${encodeURIComponent(each.id)}`}><strong>${each.id}</strong><//>${each.description && html`<div class="soft small">${each.description}</div>`}</div>${each.creation_date && html`<span class="soft small">created <${Time} at=${each.creation_date} /></span>`}</li>`)}</ul><${More} of=${list} />`}<//></section>`;
+      : html`<ul class="items">${list.items.map((each) => html`<li key=${each.id}><span class="soft"><${Icon} name=${icon} /></span><div class="grow"><${Link} href=${`${page}/${encodeURIComponent(each.id)}`}><strong>${each.id}</strong><//>${each.description && html`<div class="soft small">${each.description}</div>`}</div>${each.creation_date && html`<span class="soft small wide-only">created <${Time} at=${each.creation_date} /></span>`}</li>`)}</ul><${More} of=${list} />`}<//></section>`;
 }
 
 /**
  * What belongs to a user or a group, with a way to add and to remove.
- * @param {{title: string, icon: string, where: string, all: string, change: (id: string) => string, page: string, empty: string}} props
+ * @param {{title: string, icon: string, where: string, all: string, change: (id: string) => string, page: string, empty: string, onChange?: () => void}} props
  *   `where` lists them, `all` those that can be added, `change` is the address for PUT and DELETE.
  */
-export function Belonging({ title, icon, where, all, change, page, empty }) {
+export function Belonging({ title, icon, where, all, change, page, empty, onChange }) {
   const list = useList(where, {});
+  const again = () => {
+    list.reload();
+    onChange?.();
+  };
   const [adding, setAdding] = useState(false);
   const drop = async (/** @type {string} */ id) => {
     try {
       await remove(change(id));
-      list.reload();
+      again();
     } catch (error) {
       notifyError(error);
     }
   };
-  return html`<section class="card"><header><h2>${title}</h2><${Button} icon="plus" onClick=${() => setAdding(true)}>Add<//></header><${Shown} of=${list} rows=${2}>${() => list.items.length === 0 ? html`<p class="pad soft">${empty}</p>`
+  return html`<section class="card" aria-label=${title}><header><h2>${title}</h2><${Button} icon="plus" onClick=${() => setAdding(true)}>Add<//></header><${Shown} of=${list} rows=${2}>${() => list.items.length === 0 ? html`<p class="pad soft">${empty}</p>`
       : html`<ul class="items">${list.items.map((each) => html`<li key=${each.id}><span class="soft"><${Icon} name=${icon} /></span><span class="grow"><${Link} href=${`${page}/${encodeURIComponent(each.id)}`}>${each.id}<//></span><${Button} kind="bare" icon="close" aria-label=${`Remove ${each.id}`} onClick=${() => drop(each.id)} /></li>`)}</ul><${More} of=${list} />`}<//></section>
-    ${adding && html`<${Adding} title=${title} all=${all} change=${change} there=${list.items.map((each) => each.id)} onClose=${() => setAdding(false)} onDone=${() => { setAdding(false); list.reload(); }} />`}`;
+    ${adding && html`<${Adding} title=${title} all=${all} change=${change} there=${list.items.map((each) => each.id)} onClose=${() => setAdding(false)} onDone=${() => { setAdding(false); again(); }} />`}`;
 }
 
 /** @param {{title: string, all: string, change: (id: string) => string, there: string[], onClose: () => void, onDone: () => void}} props */
@@ -68,8 +72,9 @@ export function CreateForm({ what, where, page, withDescription, onClose }) {
 export function DeleteButton({ what, id, where, page, text }) {
   const [asking, setAsking] = useState(false);
   const action = useAction();
+  const missing = useMissing({ remove: [`auth:Delete${what.charAt(0).toUpperCase()}${what.slice(1)}`, `${what}/${id}`] });
   const submit = async () => (await action.run(() => remove(where))) && go(page);
-  return html`<${Button} kind="danger" icon="garbage" onClick=${() => setAsking(true)}>Delete<//>
+  return html`<${Button} kind="danger" icon="garbage" why=${missing.remove} onClick=${() => setAsking(true)}>Delete<//>
     ${asking && html`<${Form} title=${`Delete ${what} ${id}`} label="Delete" kind="danger" action=${action} onClose=${() => setAsking(false)} onSubmit=${submit}><p>${text}</p><//>`}`;
 }
 

@@ -27,17 +27,21 @@ export function Preview({ name, of, path_, plain }) {
   return html`<${Empty} icon="file" title="No preview">${html`<p>${data.reason}</p><a class="button" download href=${url(path`/repositories/${name}/refs/${of}/objects`, { path: path_ })}>Download</a>`}<//>`;
 }
 
+/** Whether the values of a type are numbers, in Arrow's words. @param {string} type */
+export const isNumber = (type) => /^(u?int|float|half|double|decimal)/.test(type);
+
 /** @param {{of: any, onOffset: (offset: number) => void}} props */
 function Rows({ of, onOffset }) {
   const last = of.offset + of.rows.length;
+  const side = of.columns.map((/** @type {any} */ column) => (isNumber(column.type) ? "number" : ""));
   return html`<header><div class="row"><${Badge} tone="accent">${of.format}<//>
       <span class="soft small">${of.row_count !== null ? counted(of.row_count, "row") : "rows are not counted"} · ${counted(of.columns.length, "column")}${of.hidden_columns ? ` of ${of.columns.length + of.hidden_columns}` : ""}${Object.entries(of.layout).map(([key, value]) => ` · ${key} ${value}`)}</span></div>
     <div class="row"><span class="soft small">${of.rows.length ? `${count(of.offset + 1)}–${count(last)}` : "no rows"}</span>
       <button disabled=${of.offset === 0} onClick=${() => onOffset(Math.max(0, of.offset - ROWS))}>Previous</button>
       <button disabled=${!of.has_more} onClick=${() => onOffset(last)}>Next</button></div></header>
     <div class="preview" tabindex="0" role="region" aria-label="Rows"><table><thead><tr>${of.columns.map(
-      (/** @type {any} */ column) => html`<th key=${column.name}><strong>${column.name}</strong><small>${column.type}</small><${Statistics} of=${column} /></th>`,
-    )}</tr></thead><tbody>${of.rows.map((/** @type {any[]} */ row, /** @type {number} */ at) => html`<tr key=${at}>${row.map((value, column) => value === null ? html`<td key=${column} class="null">null</td>` : html`<td key=${column} title=${value.length > 30 ? value : undefined}>${value}</td>`)}</tr>`)}</tbody></table></div>
+      (/** @type {any} */ column, /** @type {number} */ at) => html`<th key=${column.name} class=${side[at]}><strong>${column.name}</strong><small>${column.type}</small><${Statistics} of=${column} /></th>`,
+    )}</tr></thead><tbody>${of.rows.map((/** @type {any[]} */ row, /** @type {number} */ at) => html`<tr key=${at}>${row.map((value, column) => value === null ? html`<td key=${column} class=${`null ${side[column]}`}>null</td>` : html`<td key=${column} class=${side[column]} title=${value.length > 30 ? value : undefined}>${value}</td>`)}</tr>`)}</tbody></table></div>
     ${of.note && html`<p class="pad soft small">${of.note}</p>`}`;
 }
 

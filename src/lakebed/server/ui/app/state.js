@@ -93,6 +93,19 @@ export function useAction() {
   return { ...state, run, clear: () => setState({ busy: false, error: null }) };
 }
 
+/**
+ * Why the reader may not do some things: a sentence for each, empty if they may, and while nobody
+ * has answered. Only what the server can tell beforehand, so without a name yet to be chosen.
+ * @param {Record<string, [string, string]>} needs the action and the resource that each takes
+ * @returns {Record<string, string>}
+ */
+export function useMissing(needs) {
+  const asked = Object.values(needs).map(([action, resource]) => `${action} arn:lakefs:${action.startsWith("auth:") ? "auth" : "fs"}:::${resource}`);
+  const found = useLoad((signal) => (asked.length ? get("/user", { may: asked }, signal).catch(() => null) : Promise.resolve(null)), asked.join("\n"));
+  const denied = found.data?.denied ?? [];
+  return Object.fromEntries(Object.entries(needs).map(([name, [action]], at) => [name, denied.includes(asked[at]) ? `You may not: it takes ${action}. Ask an administrator for it.` : ""]));
+}
+
 // Short notes at the edge of the window.
 
 /** @type {Set<(notes: Note[]) => void>} */

@@ -4,7 +4,7 @@ import { html } from "../vendor/preact-htm.js";
 import { get } from "../api.js";
 import { Badge, Code, Facts, Heading, Shown } from "../components.js";
 import { Icon } from "../icons.js";
-import { VERSION, useLoad } from "../state.js";
+import { VERSION, hasFeature, useLoad } from "../state.js";
 
 /** @returns {Promise<any>} */
 async function readiness() {
@@ -21,6 +21,8 @@ export function About() {
         Version: VERSION,
         Endpoint: html`<code>${origin}</code>`,
         Health: ready.data ? html`<${Badge} tone=${ready.data.isReady ? "good" : "bad"}>${ready.data.isReady ? "ready" : "not ready"}<//>` : ready.error ? html`<${Badge} tone="bad">cannot be asked<//>` : "…",
+        Actions: hasFeature("actions") ? "on" : "off",
+        "Collects garbage by itself": hasFeature("reclaim") ? "yes" : "no",
       }} /></div></section>
       <section class="card"><header><h2>Storage</h2></header><div class="pad"><${Shown} of=${config} rows=${3}>${(/** @type {any} */ found) => html`<${Facts} across of=${{
         Kind: found.storage_config.blockstore_type,

@@ -7,13 +7,25 @@ import { Icon } from "../icons.js";
 import { Link, inRepository } from "../router.js";
 import { hasFeature, useList, useLoad } from "../state.js";
 
-const AGAIN_AFTER = 2000;
+const AGAIN_AFTER = 1500;
+/** @type {Record<string, string>} */
+const TONES = { running: "warn", completed: "good", failed: "bad" };
 
 /** @param {{of: any}} props */
 function Status({ of }) {
-  if (of.skipped) return html`<${Badge}>skipped<//>`;
-  const isOver = Boolean(of.end_time);
-  return html`<${Badge} tone=${!isOver ? "warn" : of.status === "completed" ? "good" : "bad"}>${isOver ? of.status : "running"}<//>`;
+  return of.skipped ? html`<${Badge}>skipped<//>` : html`<${Badge} tone=${TONES[of.status]}>${of.status}<//>`;
+}
+
+/** Look again and again while something goes on, and once when it has ended. @param {boolean} isRunning @param {() => void} look */
+function useWatch(isRunning, look) {
+  useEffect(() => {
+    if (!isRunning) return undefined;
+    const timer = setInterval(look, AGAIN_AFTER);
+    return () => {
+      clearInterval(timer);
+      look();
+    };
+  }, [isRunning]);
 }
 
 /** @param {string} moment */
@@ -22,8 +34,9 @@ const seconds = (moment) => Date.parse(moment) / 1000;
 /** @param {{name: string}} props */
 export function Actions({ name }) {
   const [branch, setBranch] = useState("");
-  const list = useList(path`/repositories/${name}/actions/runs`, { branch });
-  if (!hasFeature("actions")) return html`<${Empty} icon="actions" title="This server has no actions" />`;
+  const list = useList(path`/repositories/${name}/actions/runs`, { branch, running: true });
+  useWatch(list.items.some((each) => each.status === "running"), list.reload);
+  if (!hasFeature("actions")) return html`<${Empty} icon="actions" title="Actions are turned off on this server"><p>Its settings say so (<code>hooks.enabled</code>). Files below <code>_lakefs_actions/</code> are not run.</p><//>`;
   return html`<${Heading} title="Actions" note=${html`What files below <code>_lakefs_actions/</code> ask to be run before and after commits, merges and other changes.`}><${Filter} label="Runs of branch" value=${branch} onInput=${setBranch} /><//>
     <section class="card"><${Shown} of=${list}>${() => list.items.length === 0
       ? html`<${Empty} icon="actions" title=${branch ? `No runs for ${branch}` : "No runs yet"}><p>Put a file like <code>_lakefs_actions/check.yaml</code> on a branch: its hooks run at the next commit or merge.</p><//>`
@@ -34,19 +47,15 @@ export function Actions({ name }) {
 /** @param {{name: string, parts: Record<string, string>}} props */
 export function Run({ name, parts }) {
   const base = path`/repositories/${name}/actions/runs/${parts.run}`;
-  const run = useLoad((signal) => get(base, {}, signal), base);
-  const hooks = useLoad((signal) => get(`${base}/hooks`, { amount: 1000 }, signal), base);
-  const isRunning = Boolean(run.data && !run.data.end_time);
-  useEffect(() => {
-    if (!isRunning) return undefined;
-    const timer = setInterval(() => {
-      run.reload();
-      hooks.reload();
-    }, AGAIN_AFTER);
-    return () => clearInterval(timer);
-  }, [isRunning]);
+  const run = useLoad((signal) => get(base, { running: true }, signal), base);
+  const hooks = useLoad((signal) => get(`${base}/hooks`, { amount: 1000, running: true }, signal), base);
+  const isRunning = run.data?.status === "running";
+  useWatch(isRunning, () => {
+    run.reload();
+    hooks.reload();
+  });
   return html`<${Shown} of=${run}>${(/** @type {any} */ found) => html`<${Heading} title=${html`${found.event_type} on ${found.branch}`} note=${html`<${Status} of=${found} /> began <${Time} at=${seconds(found.start_time)} />`} />
-    <div class="split"><div class="stack"><${Shown} of=${hooks}>${(/** @type {any} */ page) => page.results.length === 0 ? html`<section class="card"><${Empty} icon="actions" title="No hooks" /></section>` : page.results.map((/** @type {any} */ hook) => html`<${Hook} key=${hook.hook_run_id} base=${base} hook=${hook} />`)}<//></div>
+    <div class="split"><div class="stack"><${Shown} of=${hooks}>${(/** @type {any} */ page) => page.results.length === 0 ? html`<section class="card"><${Empty} icon="actions" title=${isRunning ? "No hook has begun yet" : "No hooks"} /></section>` : page.results.map((/** @type {any} */ hook) => html`<${Hook} key=${hook.hook_run_id} base=${base} hook=${hook} />`)}<//></div>
       <aside class="card pad" aria-label="About this run"><${Facts} of=${{
         Run: html`<${Id} id=${parts.run} what="run id" />`,
         Commit: found.commit_id && html`<${Link} href=${inRepository(name, `commits/${found.commit_id}`)}><code>${found.commit_id.slice(0, 10)}</code><//>`,
@@ -57,7 +66,9 @@ export function Run({ name, parts }) {
 /** @param {{base: string, hook: any}} props */
 function Hook({ base, hook }) {
   const [open, setOpen] = useState(hook.status !== "completed");
-  const output = useLoad((signal) => (open ? get(`${base}/hooks/${encodeURIComponent(hook.hook_run_id)}/output`, {}, signal) : Promise.resolve("")), `${hook.hook_run_id} ${open} ${hook.end_time}`);
+  const isRunning = hook.status === "running";
+  const output = useLoad((signal) => (open ? get(`${base}/hooks/${encodeURIComponent(hook.hook_run_id)}/output`, {}, signal) : Promise.resolve("")), `${hook.hook_run_id} ${open}`);
+  useWatch(isRunning && open, output.reload);
   return html`<section class="card"><header><div class="row"><${Status} of=${hook} /><h2>${hook.action} / ${hook.hook_id}</h2></div><button class="quiet" aria-expanded=${open} onClick=${() => setOpen(!open)}><${Icon} name="code" />${open ? "Hide output" : "Show output"}</button></header>
-    ${open && (output.data === undefined && !output.error ? html`<${Loading} rows=${2} />` : html`<div class="preview" tabindex="0"><pre>${output.error ? output.error.message : output.data || "It wrote nothing."}</pre></div>`)}</section>`;
+    ${open && (output.data === undefined && !output.error ? html`<${Loading} rows=${2} />` : html`<div class="preview" tabindex="0"><pre>${output.error ? output.error.message : output.data || (isRunning ? "It has written nothing yet." : "It wrote nothing.")}</pre></div>`)}</section>`;
 }

@@ -6,13 +6,16 @@ import { Button, Check, Empty, Field, Form, Heading, Loading, Pairs, asRecord } 
 import { Differences } from "../diff.js";
 import { RefPicker } from "../refs.js";
 import { Link, go, inRepository } from "../router.js";
-import { notify, notifyError, useAction } from "../state.js";
+import { notify, notifyError, useAction, useMissing } from "../state.js";
 
 /** @param {{name: string, repository: any, query: URLSearchParams}} props */
 export function Changes({ name, repository, query }) {
   const branch = query.get("ref") ?? repository.data?.default_branch;
   const [dialog, setDialog] = useState("");
   const [round, setRound] = useState(0);
+  const where = `repository/${name}/branch/${branch}`;
+  /** @type {Record<string, string>} */
+  const missing = useMissing(branch ? { commit: ["fs:CreateCommit", where], reset: ["fs:RevertBranch", where] } : {});
   if (!branch) return html`<${Loading} />`;
   const why = repository.data?.read_only ? "This repository is read-only" : "";
   const again = () => {
@@ -30,11 +33,11 @@ export function Changes({ name, repository, query }) {
   };
   return html`<${Heading} title="Uncommitted changes" note="They are visible on this branch, and in no commit yet.">
       <${RefPicker} name=${name} value=${branch} label="Branch" branchesOnly onPick=${(/** @type {string} */ ref) => go(inRepository(name, "changes", { ref }))} />
-      <${Button} icon="undo" kind="danger" why=${why} onClick=${() => setDialog("reset")}>Discard all<//>
-      <${Button} icon="commit" kind="primary" why=${why} onClick=${() => setDialog("commit")}>Commit<//><//>
+      <${Button} icon="undo" kind="danger" why=${why || missing.reset} onClick=${() => setDialog("reset")}>Discard all<//>
+      <${Button} icon="commit" kind="primary" why=${why || missing.commit} onClick=${() => setDialog("commit")}>Commit<//><//>
     <${Differences} key=${`${branch} ${round}`} name=${name} where=${path`/repositories/${name}/branches/${branch}/diff`} left=${`${branch}@`} right=${branch}
       empty=${html`<${Empty} icon="check" title="Nothing is uncommitted"><p>Objects that you upload or delete on ${branch} show up here.</p><${Link} class="button" href=${inRepository(name, "objects", { ref: branch })}>Objects on ${branch}<//><//>`}
-      tools=${(/** @type {any} */ item) => html`<${Button} kind="bare" icon="undo" why=${why} aria-label=${`Discard the change of ${item.path}`} onClick=${() => reset(item)} />`} />
+      tools=${(/** @type {any} */ item) => html`<${Button} kind="bare" icon="undo" why=${why || missing.reset} aria-label=${`Discard the change of ${item.path}`} onClick=${() => reset(item)} />`} />
     ${dialog === "commit" && html`<${CommitForm} name=${name} branch=${branch} onClose=${() => setDialog("")} onDone=${again} />`}
     ${dialog === "reset" && html`<${ResetForm} name=${name} branch=${branch} onClose=${() => setDialog("")} onDone=${again} />`}`;
 }

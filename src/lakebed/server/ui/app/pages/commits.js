@@ -1,6 +1,6 @@
 // The history of a ref.
 
-import { html, useMemo, useState } from "../vendor/preact-htm.js";
+import { html, useEffect, useMemo, useState } from "../vendor/preact-htm.js";
 import { path } from "../api.js";
 import { Badge, Check, Empty, ErrorBox, Filter, Heading, Id, Loading, More, Time } from "../components.js";
 import { layOut } from "../graph.js";
@@ -11,6 +11,8 @@ import { useList } from "../state.js";
 const HEIGHT = 56;
 const STEP = 14;
 const LANES_SHOWN = 10;
+const FOUND_ENOUGH = 20;
+const LOOKED_AT_MAX = 5000;
 
 /** @param {{name: string, repository: any, query: URLSearchParams}} props */
 export function Commits({ name, repository, query }) {
@@ -27,12 +29,17 @@ function Log({ name, of: ref, place }) {
   const list = useList(path`/repositories/${name}/refs/${ref}/commits`, { first_parent: first, ...among });
   const wanted = text.toLowerCase();
   const commits = list.items.filter((each) => !wanted || `${each.message} ${each.committer} ${each.id}`.toLowerCase().includes(wanted));
+  // A filter looks at older commits too, up to a bound, until there is something to see.
+  const isLooking = Boolean(wanted) && commits.length < FOUND_ENOUGH && list.hasMore && list.items.length < LOOKED_AT_MAX && !list.error;
+  useEffect(() => {
+    if (isLooking && !list.loadingMore) list.loadMore();
+  }, [isLooking, list.loadingMore]);
   return html`<${Heading} title=${place ? html`History of <code>${place}</code>` : "Commits"}>
       <${RefPicker} name=${name} value=${ref} onPick=${(/** @type {string} */ chosen) => go(inRepository(name, "commits", { ref: chosen, path: place }))} />
       <${Filter} label="Message, author or id" value=${text} onInput=${setText} />
       <${Check} label="First parents only" value=${first} onInput=${setFirst} /><//>
     <section class="card">${list.error ? html`<div class="pad"><${ErrorBox} error=${list.error} retry=${list.reload} /></div>` : !list.data ? html`<${Loading} rows=${8} />`
-      : commits.length === 0 ? html`<${Empty} icon="commit" title=${text ? `No loaded commit has “${text}”` : "No commits"}>${list.hasMore && html`<p>Older commits are not loaded yet.</p>`}<//>`
+      : commits.length === 0 ? html`<${Empty} icon="commit" title=${isLooking ? `Looking for “${text}”…` : text ? `No commit has “${text}”` : "No commits"}>${list.hasMore && html`<p>${isLooking ? `${list.items.length} commits looked at` : `Of the last ${list.items.length}. Older commits are not loaded yet.`}</p>`}<//>`
       : html`<div class="log">${commits.length === list.items.length && !place ? html`<${Graph} commits=${commits} />` : html`<span />`}
         <ol>${commits.map((each) => html`<${Row} key=${each.id} name=${name} commit=${each} />`)}</ol></div>`}
       <${More} of=${list} what="older commits" /></section>`;

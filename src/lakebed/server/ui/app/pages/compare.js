@@ -7,7 +7,7 @@ import { Conflicts, Differences } from "../diff.js";
 import { Icon } from "../icons.js";
 import { RefPicker } from "../refs.js";
 import { Link, go, inRepository } from "../router.js";
-import { hasFeature, notify, useAction, useLoad } from "../state.js";
+import { hasFeature, notify, useAction, useLoad, useMissing } from "../state.js";
 
 /** @type {[string, string][]} */
 const STRATEGIES = [
@@ -32,9 +32,10 @@ function Both({ name, base, head, readOnly }) {
   const key = `${name} ${base} ${head} ${round}`;
   const parting = useLoad((signal) => (base === head ? Promise.resolve(null) : get(path`/repositories/${name}/refs/${head}/merge/${base}`, {}, signal).catch(() => null)), key);
   const branch = useLoad((signal) => get(path`/repositories/${name}/branches/${base}`, {}, signal).catch(() => null), key);
+  const { merge } = useMissing({ merge: ["fs:CreateCommit", `repository/${name}/branch/${base}`] });
   const pick = (/** @type {string} */ left, /** @type {string} */ right) => go(inRepository(name, "compare", { ref: left, compare: right }));
   const isMerged = parting.data && parting.data.base_commit_id === parting.data.source_commit_id;
-  const why = readOnly ? "This repository is read-only" : base === head ? "Choose two different refs" : branch.data === null ? `${base} is not a branch: only branches can be merged into` : isMerged ? `${base} has all commits of ${head}` : "";
+  const why = readOnly ? "This repository is read-only" : base === head ? "Choose two different refs" : branch.data === null ? `${base} is not a branch: only branches can be merged into` : isMerged ? `${base} has all commits of ${head}` : merge;
   return html`<${Heading} title="Compare" note=${`What ${head} changed since it parted from ${base}.`}>
       ${hasFeature("pulls") && html`<${Link} class="button" href=${inRepository(name, "pulls", { ref: base, compare: head, new: "1" })}><${Icon} name="pull" />Open a pull request<//>`}
       <${Button} kind="primary" icon="merge" why=${why} onClick=${() => setMerging(true)}>Merge<//><//>

@@ -4,7 +4,7 @@ import { html, useState } from "../vendor/preact-htm.js";
 import { get, path, post, remove } from "../api.js";
 import { Button, Code, Dialog, Empty, Form, Heading, More, Shown, Time } from "../components.js";
 import { Icon } from "../icons.js";
-import { notify, notifyError, useAction, useList, useLoad } from "../state.js";
+import { notify, notifyError, useAction, useList, useLoad, useMissing } from "../state.js";
 
 export function Credentials() {
   const user = useLoad((signal) => get("/user", {}, signal), "");
@@ -18,6 +18,7 @@ export function Keys({ user }) {
   const list = useList(where, {});
   const [made, setMade] = useState(/** @type {any} */ (null));
   const [removing, setRemoving] = useState("");
+  const missing = useMissing({ create: ["auth:CreateCredentials", `user/${user}`], remove: ["auth:DeleteCredentials", `user/${user}`] });
   const create = async () => {
     try {
       setMade(await post(where));
@@ -25,11 +26,11 @@ export function Keys({ user }) {
       notifyError(error);
     }
   };
-  const button = html`<${Button} icon="plus" onClick=${create}>Create keys<//>`;
+  const button = html`<${Button} icon="plus" why=${missing.create} onClick=${create}>Create keys<//>`;
   return html`<section class="card"><header><h2>Keys of ${user}</h2>${button}</header><${Shown} of=${list} rows=${3}>${() => list.items.length === 0
       ? html`<${Empty} icon="key" title="No keys"><p>Without keys, ${user} cannot log in.</p><//>`
-      : html`<ul class="items">${list.items.map((each) => html`<li key=${each.access_key_id}><span class="soft"><${Icon} name="key" /></span><code class="grow">${each.access_key_id}</code><span class="soft small">created <${Time} at=${each.creation_date} /></span>
-        <${Button} kind="bare" icon="garbage" aria-label=${`Delete ${each.access_key_id}`} onClick=${() => setRemoving(each.access_key_id)} /></li>`)}</ul><${More} of=${list} />`}<//></section>
+      : html`<ul class="items">${list.items.map((each) => html`<li key=${each.access_key_id}><span class="soft"><${Icon} name="key" /></span><code class="grow">${each.access_key_id}</code><span class="soft small wide-only">created <${Time} at=${each.creation_date} /></span>
+        <${Button} kind="bare" icon="garbage" why=${missing.remove} aria-label=${`Delete ${each.access_key_id}`} onClick=${() => setRemoving(each.access_key_id)} /></li>`)}</ul><${More} of=${list} />`}<//></section>
     ${made && html`<${Dialog} title="New keys" onClose=${() => { setMade(null); list.reload(); }}><p>The secret is shown now and never again.</p><${Code} what="keys" text=${`access_key_id: ${made.access_key_id}\nsecret_access_key: ${made.secret_access_key}`} /><//>`}
     ${removing && html`<${Removal} where=${`${where}/${encodeURIComponent(removing)}`} id=${removing} onClose=${() => setRemoving("")} onDone=${() => { setRemoving(""); list.reload(); }} />`}`;
 }

@@ -1,26 +1,66 @@
-// What garbage collection keeps and waits for.
+// Garbage collection: what its runs did, what is due, for how long commits are kept.
 
 import { html, useState } from "../vendor/preact-htm.js";
-import { ApiError, get, path, put, remove } from "../api.js";
-import { Button, Code, Empty, ErrorBox, Field, Form, Heading, Loading, More, Shown, Time } from "../components.js";
-import { hasFeature, notify, useAction, useList, useLoad } from "../state.js";
+import { ApiError, get, getAll, path, post, put, remove } from "../api.js";
+import { Badge, Button, Code, Empty, ErrorBox, Facts, Field, Form, Heading, Loading, More, Shown, Time } from "../components.js";
+import { count, counted, size } from "../format.js";
+import { hasFeature, notify, useAction, useList, useLoad, useMissing } from "../state.js";
+
+/** @type {Record<string, string>} */
+const TONES = { done: "good", running: "warn", incomplete: "warn", refused: "bad", died: "bad" };
 
 /** @param {{name: string}} props */
 export function Garbage({ name }) {
-  const config = useLoad((signal) => get("/config/garbage-collection", {}, signal), "");
-  return html`<${Heading} title="Garbage" note="Objects that no commit, branch or upload names any more." />
-    <div class="columns"><section class="card"><header><h2>Uncommitted objects</h2></header><div class="pad stack">
-        <p>A collection deletes objects that were found unused twice. ${config.data && html`Younger ones than <strong>${asHours(config.data.grace_period)}</strong> are always left alone.`}</p>
-        <p class="soft">It runs as a job beside the server, with its own figures and report:</p>
-        <${Code} text=${`lakebed gc run lakefs://${name} --dry-run`} /></div></section>
-      <${Retention} name=${name} /></div>
-    <${Unfinished} name=${name} />`;
+  // They come oldest first, and are kept for some weeks.
+  const runs = useLoad(async () => (hasFeature("gc-runs") ? (await getAll(path`/repositories/${name}/gc/runs`)).reverse() : []), name);
+  return html`<${Heading} title="Garbage" note="Objects that no commit, branch or upload names any more, and commits that are older than the rules keep." />
+    <div class="columns"><${Due} name=${name} runs=${runs} /><${Retention} name=${name} /></div>
+    <${Runs} runs=${runs} /><${Unfinished} name=${name} />`;
 }
 
 /** @param {number} seconds */
 function asHours(seconds) {
   const hours = seconds / 3600;
-  return hours >= 48 ? `${Math.round(hours / 24)} days` : hours >= 1 ? `${Math.round(hours)} hours` : `${Math.round(seconds / 60)} minutes`;
+  return hours >= 48 ? `${Math.round(hours / 24)} days` : hours >= 1 ? counted(Math.round(hours), "hour") : counted(Math.round(seconds / 60), "minute");
+}
+
+/** What the last run found and left for later ones. @param {{name: string, runs: any}} props */
+function Due({ name, runs }) {
+  const config = useLoad((signal) => get("/config/garbage-collection", {}, signal), "");
+  return html`<section class="card"><header><h2>What is due</h2></header><div class="pad stack"><${Shown} of=${runs} rows=${3}>${(/** @type {any[]} */ found) => {
+    const last = found.find((each) => each.summary);
+    return html`${last ? html`<${Facts} across of=${dueFacts(last.summary)} /><p class="soft small">As of the run that began <${Time} at=${Date.parse(last.began) / 1000} />. A run deletes what an earlier one found already.</p>`
+        : html`<p>No run has looked yet.</p>`}
+      <p>${hasFeature("reclaim") ? "The server makes runs by itself, every few minutes. You can make one too:" : html`This server makes no runs by itself (<code>reclaim.enabled</code> is off). Make them from any machine that reaches the storage:`}</p>
+      <${Code} text=${`lakebed gc run lakefs://${name}${last ? "" : " --dry-run"}`} />`;
+  }}<//>${config.data && html`<p class="soft small">Objects younger than ${asHours(config.data.grace_period)} are always left alone.</p>`}</div></section>`;
+}
+
+/** @param {any} of */
+function dueFacts(of) {
+  return {
+    "Garbage that waits": `${counted(of.waiting, "object")}${of.waiting ? `, ${size(of.waiting_bytes)}` : ""}`,
+    "Deleted by runs after": of.waiting ? html`<${Time} at=${of.next_us / 1e6} />` : "",
+    "Too young to tell": counted(of.young, "object"),
+    "In use": counted(of.committed + of.held, "object"),
+  };
+}
+
+/** @param {{runs: any}} props */
+function Runs({ runs }) {
+  return html`<section class="card"><header><h2>Runs</h2><button onClick=${runs.reload}>Look again</button></header><${Shown} of=${runs} rows=${3}>${(/** @type {any[]} */ found) => found.length === 0
+    ? html`<${Empty} icon="garbage" title="No runs yet"><p>Each run leaves its figures here for some weeks.</p><//>`
+    : html`<div class="scroll" tabindex="0"><table><thead><tr><th>Began</th><th>State</th><th class="number">Looked at</th><th class="number">Waiting</th><th class="number">Deleted</th><th class="number">Freed</th><th class="wide-only">Old commits</th></tr></thead>
+      <tbody>${found.map((each) => html`<${RunRow} key=${each.run_id} run=${each} />`)}</tbody></table></div>`}<//></section>`;
+}
+
+/** @param {{run: any}} props */
+function RunRow({ run }) {
+  const of = run.summary;
+  const figure = (/** @type {string} */ key) => (of ? count(of[key]) : "");
+  return html`<tr><td class="nowrap"><${Time} at=${Date.parse(run.began) / 1000} /></td><td><${Badge} tone=${TONES[run.state]}>${run.state}<//> ${of?.dry_run && html`<${Badge}>dry run<//>`}${run.message && html`<div class="wrong small">${run.message}</div>`}${of?.failed > 0 && html`<div class="wrong small">${counted(of.failed, "object")} could not be deleted</div>`}</td>
+    <td class="number">${figure("looked_at")}</td><td class="number">${figure("waiting")}</td><td class="number">${figure("deleted")}</td><td class="number">${of ? size(of.deleted_bytes) : ""}</td>
+    <td class="soft wide-only">${of?.commits?.ran ? `${count(of.commits.marked)} marked, ${count(of.commits.expired)} expired` : ""}</td></tr>`;
 }
 
 /** @param {{name: string}} props */
@@ -28,11 +68,22 @@ function Retention({ name }) {
   const where = path`/repositories/${name}/settings/gc_rules`;
   const rules = useLoad((signal) => get(where, {}, signal).catch((error) => (error instanceof ApiError && error.status === 404 ? null : Promise.reject(error))), name);
   const [editing, setEditing] = useState(false);
-  const why = hasFeature("retention") ? "" : "This server keeps all commits: rules cannot be set";
+  const missing = useMissing({ set: ["retention:SetGarbageCollectionRules", `repository/${name}`] });
+  const why = hasFeature("retention") ? missing.set : "This server keeps all commits: rules cannot be set";
   return html`<section class="card"><header><h2>Retention of commits</h2><${Button} why=${why} onClick=${() => setEditing(true)}>Edit rules<//></header><div class="pad stack"><${Shown} of=${rules} rows=${3}>${(/** @type {any} */ found) => found
-      ? html`<p>Commits are kept for <strong>${found.default_retention_days} days</strong>${found.branches?.length ? ", and:" : "."}</p><ul class="items">${(found.branches ?? []).map((/** @type {any} */ each) => html`<li key=${each.branch_id}><code class="grow">${each.branch_id}</code>${each.retention_days} days</li>`)}</ul>`
-      : html`<p>No rules are set: all commits are kept for ever.</p>${why && html`<p class="soft small">${why}.</p>`}`}<//></div>
+      ? html`<p>Commits are kept for <strong>${counted(found.default_retention_days, "day")}</strong>${found.branches?.length ? ", and on these branches:" : "."} What a tag names, and the head of each branch, stays.</p>${found.branches?.length > 0 && html`<${Facts} across of=${Object.fromEntries(found.branches.map((/** @type {any} */ each) => [each.branch_id, counted(each.retention_days, "day")]))} />`}`
+      : html`<p>No rules are set: all commits are kept for ever.</p>${why && html`<p class="soft small">${why}.</p>`}`}<//>
+      ${rules.data && html`<${OldCommits} name=${name} />`}</div>
     ${editing && html`<${Rules} where=${where} rules=${rules.data} onClose=${() => setEditing(false)} onDone=${() => { setEditing(false); rules.reload(); }} />`}</section>`;
+}
+
+/** What the rules would do now. It reads all commits, so it is asked for. @param {{name: string}} props */
+function OldCommits({ name }) {
+  const [found, setFound] = useState(/** @type {any} */ (null));
+  const action = useAction();
+  const ask = () => action.run(async () => setFound(await post(path`/repositories/${name}/gc/expire`, undefined, { dry_run: true })));
+  return html`<${Button} disabled=${action.busy} onClick=${ask}>${action.busy ? "Looking…" : "Which commits are due?"}<//><${ErrorBox} error=${action.error} />
+    ${found && (found.ran ? html`<p role="status">Of ${counted(found.commits, "commit")}, the next run would mark <strong>${count(found.marked)}</strong> and expire <strong>${count(found.expired)}</strong>; ${count(found.waiting)} are marked and wait.${Object.entries(found.by_branch).map(([branch, amount]) => ` ${branch || "No branch"}: ${amount}.`)}</p>` : html`<p role="status">Another process looks at the commits just now. Try again in a moment.</p>`)}`;
 }
 
 /** @param {{where: string, rules: any, onClose: () => void, onDone: () => void}} props */
@@ -51,7 +102,7 @@ function Rules({ where, rules, onClose, onDone }) {
   };
   return html`<${Form} title="Retention rules" label="Save" action=${action} onClose=${onClose} onSubmit=${submit} why=${!/^[1-9]\d*$/.test(days) ? "Give a number of days" : wrong ? "A line below is not right" : ""}>
     <${Field} label="Keep commits for (days)" value=${days} onInput=${setDays} inputmode="numeric" />
-    <${Field} label="Other numbers for some branches" value=${text} onInput=${setText} multiline hint="One line each: a branch and a number of days." error=${wrong ? `“${wrong}” is not a branch and a number of days` : ""} />
+    <${Field} label="Other numbers for some branches" value=${text} onInput=${setText} multiline hint="One line each: a branch or a pattern, and a number of days: exp-* 7" error=${wrong ? `“${wrong}” is not a branch and a number of days` : ""} />
     ${rules && html`<button type="button" class="danger" onClick=${async () => (await action.run(() => remove(where))) && onDone()}>Remove all rules</button>`}<//>`;
 }
 
@@ -60,6 +111,6 @@ function Unfinished({ name }) {
   const list = useList(path`/repositories/${name}/gc/uploads`, {});
   return html`<section class="card"><header><h2>Unfinished uploads</h2></header>${list.error ? html`<div class="pad"><${ErrorBox} error=${list.error} retry=${list.reload} /></div>` : !list.data ? html`<${Loading} rows=${3} />` : list.items.length === 0
     ? html`<${Empty} icon="check" title="No unfinished uploads"><p>Uploads in parts, and addresses that were given out and not used, keep bytes from being collected.</p><//>`
-    : html`<div class="scroll"><table><thead><tr><th>Path</th><th>Branch</th><th>Kind</th><th>Begun</th></tr></thead><tbody>${list.items.map((each) => html`<tr key=${each.id}><td><code>${each.path}</code></td><td>${each.branch}</td><td>${each.kind}</td><td class="soft"><${Time} at=${Date.parse(each.begun) / 1000} /></td></tr>`)}</tbody></table></div>`}
+    : html`<div class="scroll" tabindex="0"><table><thead><tr><th>Path</th><th>Branch</th><th>Kind</th><th>Begun</th></tr></thead><tbody>${list.items.map((each) => html`<tr key=${each.id}><td><code>${each.path}</code></td><td>${each.branch}</td><td>${each.kind}</td><td class="soft"><${Time} at=${Date.parse(each.begun) / 1000} /></td></tr>`)}</tbody></table></div>`}
     <${More} of=${list} /></section>`;
 }

@@ -6,7 +6,7 @@ import { Badge, Button, ErrorBox, Facts, Field, Heading, Loading } from "../comp
 import { count, counted } from "../format.js";
 import { RefPicker } from "../refs.js";
 import { Link, go, inRepository } from "../router.js";
-import { useAction, useLoad } from "../state.js";
+import { useAction, useLoad, useMissing } from "../state.js";
 
 const AGAIN_AFTER = 1500;
 
@@ -29,7 +29,8 @@ function Start({ name, branch, readOnly }) {
   const action = useAction();
   const storage = config.data?.storage_config;
   const wrong = storage && source && !new RegExp(storage.import_validity_regex).test(source) ? `It must lie in this server's storage: ${storage.blockstore_namespace_example}` : "";
-  const why = readOnly ? "This repository is read-only" : !source ? "Say where the objects are" : wrong ? "Something above needs a change" : !message.trim() ? "Give the commit a message" : "";
+  const missing = useMissing({ commit: ["fs:CreateCommit", `repository/${name}/branch/${branch}`], write: ["fs:WriteObject", `repository/${name}/branch/${branch}`] });
+  const why = readOnly ? "This repository is read-only" : missing.commit || missing.write ? missing.commit || missing.write : !source ? "Say where the objects are" : wrong ? "Something above needs a change" : !message.trim() ? "Give the commit a message" : "";
   const submit = (/** @type {Event} */ event) => {
     event.preventDefault();
     return action.run(async () => {

@@ -9,7 +9,7 @@ import { Preview } from "../preview.js";
 import { RefPicker } from "../refs.js";
 import { Link, go, inRepository } from "../router.js";
 import { Snippets } from "../snippets.js";
-import { useLoad } from "../state.js";
+import { useLoad, useMissing } from "../state.js";
 import { Deletion } from "./objects.js";
 
 /** @param {{name: string, repository: any, query: URLSearchParams}} props */
@@ -22,7 +22,8 @@ export function ObjectPage({ name, repository, query }) {
   const branch = useLoad((signal) => get(path`/repositories/${name}/branches/${ref}`, {}, signal).catch(() => null), `${name} ${ref}`);
   const folder = folderOf(place);
   const goBack = () => go(inRepository(name, "objects", { ref, path: folder }));
-  const why = branch.data === null ? "Only on a branch can objects be deleted" : repository.data?.read_only ? "This repository is read-only" : "";
+  const missing = useMissing({ remove: ["fs:DeleteObject", `repository/${name}/object/${place}`] });
+  const why = branch.data === null ? "Only on a branch can objects be deleted" : repository.data?.read_only ? "This repository is read-only" : missing.remove;
   return html`<div class="row"><${RefPicker} name=${name} value=${ref} onPick=${(/** @type {string} */ chosen) => go(inRepository(name, "object", { ref: chosen, path: place }))} />
       <nav class="crumbs grow" aria-label="Folder"><${Link} href=${inRepository(name, "objects", { ref })}>${name}<//>${folder && html`<span aria-hidden="true">/</span><${Link} href=${inRepository(name, "objects", { ref, path: folder })}>${folder.slice(0, -1)}<//>`}</nav></div>
     ${stats.error?.status === 404 ? html`<section class="card"><${Empty} icon="file" title="There is no such object"><p><code>${place}</code> is not at ${ref}. It may be on another branch, or in an earlier commit.</p><div class="row"><button onClick=${goBack}>Its folder</button><${Link} class="button" href=${inRepository(name, "commits", { ref, path: place })}>Its history<//></div><//></section>` : html`

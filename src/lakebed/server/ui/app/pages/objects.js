@@ -20,30 +20,40 @@ export function Objects({ name, repository, query }) {
   const ref = asked ?? repository.data?.default_branch;
   if (repository.error) return html`<${ErrorBox} error=${repository.error} retry=${repository.reload} />`;
   if (!ref) return html`<div class="card"><${Loading} rows=${6} /></div>`;
-  return html`<${Listing} name=${name} of=${ref} prefix=${query.get("path") ?? ""} readOnly=${Boolean(repository.data?.read_only)} />`;
+  return html`<${Listing} name=${name} of=${ref} prefix=${query.get("path") ?? ""} search=${query.get("search") ?? ""} readOnly=${Boolean(repository.data?.read_only)} />`;
 }
 
-/** @param {{name: string, of: string, prefix: string, readOnly: boolean}} props */
-function Listing({ name, of: ref, prefix, readOnly }) {
-  const [text, setText] = useState("");
+/** @param {{name: string, of: string, prefix: string, search: string, readOnly: boolean}} props A `search` is for all folders below. */
+function Listing({ name, of: ref, prefix, search, readOnly }) {
+  const [text, setText] = useState(search);
   const [begins, setBegins] = useState("");
   const [dialog, setDialog] = useState(/** @type {any} */ (null));
   const [over, setOver] = useState(false);
   const chooser = useRef(/** @type {any} */ (null));
   const folders = useRef(/** @type {any} */ (null));
-  const list = useList(path`/repositories/${name}/refs/${ref}/objects/ls`, { prefix: prefix + begins, delimiter: "/", user_metadata: false }, 200);
+  const all = path`/repositories/${name}/refs/${ref}/objects`;
+  const list = useList(`${all}/${search ? "search" : "ls"}`, search ? { prefix, text: search } : { prefix: prefix + begins, delimiter: "/", user_metadata: false }, 200);
   const branch = useLoad((signal) => get(path`/repositories/${name}/branches/${ref}`, {}, signal).catch(() => null), `${name} ${ref}`);
   const uploads = useUploads(name, ref, prefix, () => list.reload());
   useEffect(() => {
-    setText("");
+    setText(search);
     setBegins("");
-  }, [ref, prefix]);
+  }, [ref, prefix, search]);
   useEffect(() => remember(`refs.${name}`, ref), [ref]);
-  // What is on this page is filtered at once; Enter asks the server for names that begin so.
+  // What is on this page is filtered at once; the server is asked by Enter, and by the buttons.
   const items = list.items.filter((each) => !text || each.path.slice(prefix.length).toLowerCase().includes(text.toLowerCase()));
   const isBranch = Boolean(branch.data);
   const why = readOnly ? "This repository is read-only" : branch.data === null ? "Only branches take uploads: pick a branch" : "";
-  const here = (/** @type {string} */ place) => inRepository(name, "objects", { ref, path: place });
+  const here = (/** @type {string} */ place, sought = "") => inRepository(name, "objects", { ref, path: place, search: sought });
+  const seek = (/** @type {any} */ event) => {
+    event.preventDefault();
+    go(here(prefix, text.trim()));
+  };
+  const change = (/** @type {string} */ value) => {
+    setText(value);
+    if (!value) setBegins("");
+    if (!value && search) go(here(prefix));
+  };
   const readme = list.items.find((each) => /^readme\.md$/i.test(each.path.slice(prefix.length)));
   const drop = async (/** @type {any} */ event) => {
     event.preventDefault();
@@ -65,13 +75,16 @@ function Listing({ name, of: ref, prefix, readOnly }) {
       <input ref=${folders} type="file" webkitdirectory hidden aria-label="A folder to upload" onChange=${(/** @type {any} */ event) => uploads.choose(event)} /></div>
     <${Uploads} of=${uploads} />
     <section class=${`card drop ${over ? "over" : ""}`} onDragOver=${(/** @type {any} */ event) => { event.preventDefault(); setOver(true); }} onDragLeave=${() => setOver(false)} onDrop=${drop}>
-      <header><form class="grow" onSubmit=${(/** @type {any} */ event) => { event.preventDefault(); setBegins(text); }}><${Filter} label="Filter this folder" value=${text} onInput=${(/** @type {string} */ value) => { setText(value); if (!value) setBegins(""); }} /></form>
-        <span class="soft small">${list.data && (text ? `${count(items.length)} of ${count(list.items.length)}${list.hasMore ? "+" : ""}` : counted(list.items.length, "entry", "entries") + (list.hasMore ? " so far" : ""))}</span></header>
+      <header><form class="grow row" onSubmit=${seek}><${Filter} label="Filter this folder" value=${text} onInput=${change} />
+          ${text.trim() && text.trim() !== search && html`<button class="quiet" type="submit">Search in all folders below</button>`}
+          ${text && !search && text !== begins && list.hasMore && html`<button class="quiet" type="button" onClick=${() => setBegins(text)}>Names that begin so</button>`}
+          ${search && html`<button class="quiet" type="button" onClick=${() => go(here(prefix))}>Back to the folder</button>`}</form>
+        <span class="soft small">${list.data && (search && text === search ? `${count(list.items.length)} found${list.hasMore ? " so far" : ""}` : text ? `${count(items.length)} of ${count(list.items.length)}${list.hasMore ? "+" : ""}` : counted(list.items.length, "entry", "entries") + (list.hasMore ? " so far" : ""))}</span></header>
       ${list.error ? html`<div class="pad"><${ErrorBox} error=${list.error} retry=${list.reload} /></div>` : !list.data ? html`<${Loading} rows=${8} />` : items.length === 0
-        ? html`<${Nothing} text=${text} hasMore=${list.hasMore} prefix=${prefix} onSearch=${() => setBegins(text)} canUpload=${isBranch && !why} />`
+        ? html`<${Nothing} text=${text} search=${search} hasMore=${list.hasMore} prefix=${prefix} canUpload=${isBranch && !why} />`
         : html`<table><thead><tr><th>Name</th><th class="number">Size</th><th class="wide-only">Changed</th><th><span class="unseen">Actions</span></th></tr></thead>
           <tbody>${items.map((each) => html`<${Row} key=${each.path} name=${name} ref_=${ref} prefix=${prefix} item=${each} canDelete=${isBranch && !readOnly} onDelete=${() => setDialog({ kind: "delete", item: each })} onUse=${() => setDialog({ kind: "snippets", item: each })} />`)}</tbody></table>`}
-      <${More} of=${list} what="more entries" />
+      <${More} of=${list} what=${search ? "more: look further" : "more entries"} />
     </section>
     ${readme && html`<section class="card"><header><h2>${nameOf(readme.path)}</h2></header><${Preview} name=${name} of=${ref} path_=${readme.path} plain /></section>`}
     ${dialog?.kind === "snippets" && html`<${Snippets} name=${name} of=${ref} path_=${dialog.item?.path ?? prefix} onClose=${() => setDialog(null)} />`}
@@ -84,11 +97,14 @@ function crumbs(prefix) {
   return prefix.split("/").filter(Boolean).map((part) => [part, (place += `${part}/`)]);
 }
 
-/** @param {{text: string, hasMore: boolean, prefix: string, onSearch: () => void, canUpload: boolean}} props */
-function Nothing({ text, hasMore, prefix, onSearch, canUpload }) {
+/** @param {{text: string, search: string, hasMore: boolean, prefix: string, canUpload: boolean}} props */
+function Nothing({ text, search, hasMore, prefix, canUpload }) {
+  if (search && text === search)
+    return html`<${Empty} icon="search" title=${`No path ${prefix ? `below ${prefix} ` : ""}has “${search}” in it${hasMore ? " so far" : ""}`}>
+      <p>${hasMore ? "The search stops after many objects. Let it look further, or search in a folder." : "It may be on another branch, or uncommitted elsewhere."}</p><//>`;
   if (text)
     return html`<${Empty} icon="search" title=${`Nothing here has “${text}” in its name`}>
-      ${hasMore && html`<p>Only the first entries of this folder are loaded.</p><button onClick=${onSearch}>Ask for names that begin with it</button>`}<//>`;
+      <p>${hasMore ? "Only the first entries of this folder are loaded. Press Enter to search in all folders below." : "Press Enter to search in all folders below."}</p><//>`;
   return html`<${Empty} icon="folder" title=${prefix ? "This folder is empty" : "No objects yet"}>
     <p>${canUpload ? "Drop files here, or use Upload. What you add is uncommitted until you commit it." : "Pick a branch to upload to it."}</p><//>`;
 }

@@ -5,7 +5,7 @@ import { get, path, post, put } from "../api.js";
 import { Button, ErrorBox, Field, Form, Heading, Shown } from "../components.js";
 import { DeleteButton, Entities } from "../members.js";
 import { go } from "../router.js";
-import { notify, useAction, useLoad } from "../state.js";
+import { notify, useAction, useLoad, useMissing } from "../state.js";
 
 const EXAMPLE = [{ effect: "allow", action: ["fs:ReadObject", "fs:ListObjects"], resource: "arn:lakefs:fs:::repository/my-lake/*" }];
 
@@ -65,6 +65,7 @@ export function PolicyPage({ parts }) {
   const found = useLoad((signal) => get(where, {}, signal), id);
   const [text, setText] = useState(/** @type {string | null} */ (null));
   const action = useAction();
+  const missing = useMissing({ save: ["auth:UpdatePolicy", `policy/${id}`] });
   const shown = text ?? JSON.stringify(found.data?.statement ?? [], null, 2);
   const save = async () => {
     if (!(await action.run(() => put(where, { id, statement: JSON.parse(shown) })))) return;
@@ -73,6 +74,6 @@ export function PolicyPage({ parts }) {
     found.reload();
   };
   return html`<${Shown} of=${found}>${() => html`<${Heading} title=${id} note="Policy"><${DeleteButton} what="policy" id=${id} where=${where} page="/auth/policies" text="Users and groups that have it lose what it allows." />
-      <${Button} kind="primary" disabled=${text === null || action.busy || Boolean(faultOf(shown))} onClick=${save}>Save<//><//>
+      <${Button} kind="primary" why=${missing.save} disabled=${text === null || action.busy || Boolean(faultOf(shown))} onClick=${save}>Save<//><//>
     <section class="card pad stack"><${Editor} text=${shown} onInput=${setText} /><${ErrorBox} error=${action.error} /></section>`}<//>`;
 }

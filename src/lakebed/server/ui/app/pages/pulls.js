@@ -7,7 +7,7 @@ import { Conflicts, Differences } from "../diff.js";
 import { Icon } from "../icons.js";
 import { RefPicker } from "../refs.js";
 import { Link, go, inRepository } from "../router.js";
-import { hasFeature, notify, useAction, useList, useLoad } from "../state.js";
+import { hasFeature, notify, useAction, useList, useLoad, useMissing } from "../state.js";
 
 /** @type {Record<string, string>} */
 const TONES = { open: "good", merged: "accent", closed: "bad" };
@@ -63,7 +63,8 @@ function One({ name, pull, reload }) {
   const key = `${pull.id} ${pull.status}`;
   const parting = useLoad((signal) => get(path`/repositories/${name}/refs/${pull.source_branch}/merge/${pull.destination_branch}`, {}, signal).catch(() => null), key);
   const isOpen = pull.status === "open";
-  const why = pull.merging ? "It is being merged" : pull.not_mergeable_because || (pull.mergeable === false ? "It cannot be merged now" : "");
+  const missing = useMissing({ merge: ["fs:CreateCommit", `repository/${name}/branch/${pull.destination_branch}`] });
+  const why = pull.merging ? "It is being merged" : pull.not_mergeable_because || (pull.mergeable === false ? "It cannot be merged now" : missing.merge);
   const [dropSource, setDropSource] = useState(false);
   const merge = () => action.run(async () => {
     try {

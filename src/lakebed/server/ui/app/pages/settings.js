@@ -5,11 +5,12 @@ import { get, path, post, put, remove } from "../api.js";
 import { Badge, Button, Check, Copy, ErrorBox, Facts, Field, Form, Heading, Pairs, Shown, Time, asRecord } from "../components.js";
 import { Icon } from "../icons.js";
 import { go } from "../router.js";
-import { notify, useAction, useLoad } from "../state.js";
+import { notify, useAction, useLoad, useMissing } from "../state.js";
 
 /** @param {{name: string, repository: any}} props */
 export function Settings({ name, repository }) {
   const [deleting, setDeleting] = useState(false);
+  const missing = useMissing({ rules: ["branches:SetBranchProtectionRules", `repository/${name}`], metadata: ["fs:UpdateRepository", `repository/${name}`], remove: ["fs:DeleteRepository", `repository/${name}`] });
   return html`<${Heading} title="Settings" />
     <section class="card"><header><h2>General</h2></header><div class="pad"><${Shown} of=${repository} rows=${3}>${(/** @type {any} */ found) => html`<${Facts} across of=${{
       Name: found.id,
@@ -18,14 +19,14 @@ export function Settings({ name, repository }) {
       Created: html`<${Time} at=${found.creation_date} />`,
       Writing: found.read_only ? html`<${Badge}><${Icon} name="lock" />read-only<//> <span class="soft">set when it was created</span>` : "allowed",
     }} />`}<//></div></section>
-    <${ProtectionRules} name=${name} />
-    <${Metadata} name=${name} />
-    <section class="card"><header><h2>Delete this repository</h2><${Button} kind="danger" icon="garbage" onClick=${() => setDeleting(true)}>Delete<//></header><p class="pad soft">Branches, tags and commits are gone then. The objects stay in the storage.</p></section>
+    <${ProtectionRules} name=${name} why=${missing.rules} />
+    <${Metadata} name=${name} why=${missing.metadata} />
+    <section class="card"><header><h2>Delete this repository</h2><${Button} kind="danger" icon="garbage" why=${missing.remove} onClick=${() => setDeleting(true)}>Delete<//></header><p class="pad soft">Branches, tags and commits are gone then. The objects stay in the storage.</p></section>
     ${deleting && html`<${Deletion} name=${name} isReadOnly=${Boolean(repository.data?.read_only)} onClose=${() => setDeleting(false)} />`}`;
 }
 
-/** @param {{name: string}} props */
-function ProtectionRules({ name }) {
+/** @param {{name: string, why: string}} props */
+function ProtectionRules({ name, why }) {
   const where = path`/repositories/${name}/settings/branch_protection`;
   const rules = useLoad((signal) => get(where, {}, signal), name);
   const [pattern, setPattern] = useState("");
@@ -42,14 +43,14 @@ function ProtectionRules({ name }) {
   };
   const isThere = (rules.data ?? []).some((/** @type {any} */ each) => each.pattern === pattern.trim());
   return html`<section class="card"><header><h2>Branch protection</h2></header><${Shown} of=${rules} rows=${2}>${(/** @type {any[]} */ found) => html`
-    ${found.length === 0 ? html`<p class="pad soft">No branch is protected: whoever may write can change all of them.</p>` : html`<ul class="items">${found.map((each) => html`<li key=${each.pattern}><${Icon} name="lock" /><code class="grow">${each.pattern}</code>${each.strict && html`<${Badge}>merges only<//>`}<${Button} kind="bare" icon="close" aria-label=${`Remove ${each.pattern}`} disabled=${action.busy} onClick=${() => change(found.filter((other) => other !== each))} /></li>`)}</ul>`}
+    ${found.length === 0 ? html`<p class="pad soft">No branch is protected: whoever may write can change all of them.</p>` : html`<ul class="items">${found.map((each) => html`<li key=${each.pattern}><${Icon} name="lock" /><code class="grow">${each.pattern}</code>${each.strict && html`<${Badge}>merges only<//>`}<${Button} kind="bare" icon="close" aria-label=${`Remove ${each.pattern}`} why=${why} disabled=${action.busy} onClick=${() => change(found.filter((other) => other !== each))} /></li>`)}</ul>`}
     <form class="pad stack" onSubmit=${add}><div class="row"><input class="grow mono" aria-label="Branches that match" placeholder="main, or release-*" value=${pattern} onInput=${(/** @type {any} */ event) => setPattern(event.target.value)} />
-      <button type="submit" disabled=${!pattern.trim() || isThere || action.busy}>Protect</button></div>
+      <button type="submit" title=${why || undefined} disabled=${Boolean(why) || !pattern.trim() || isThere || action.busy}>Protect</button></div>
       <${Check} label="Strict: only merges change them" value=${strict} onInput=${setStrict} />${isThere && html`<p class="wrong small">There is a rule for ${pattern} already.</p>`}<${ErrorBox} error=${action.error} /></form>`}<//></section>`;
 }
 
-/** @param {{name: string}} props */
-function Metadata({ name }) {
+/** @param {{name: string, why: string}} props */
+function Metadata({ name, why }) {
   const where = path`/repositories/${name}/metadata`;
   const found = useLoad((signal) => get(where, {}, signal), name);
   const [pairs, setPairs] = useState(/** @type {[string, string][] | null} */ (null));
@@ -67,7 +68,7 @@ function Metadata({ name }) {
     setPairs(null);
     found.reload();
   };
-  return html`<section class="card"><header><h2>Metadata</h2><${Button} disabled=${!pairs || action.busy} onClick=${save}>Save<//></header><div class="pad"><${Shown} of=${found} rows=${2}>${() => html`<div class="stack">${shown.length === 0 && html`<p class="soft">None yet. Say who owns the data, or where it comes from.</p>`}<${Pairs} label="Names and values" pairs=${shown} onInput=${setPairs} /><${ErrorBox} error=${action.error} /></div>`}<//></div></section>`;
+  return html`<section class="card"><header><h2>Metadata</h2><${Button} why=${why} disabled=${!pairs || action.busy} onClick=${save}>Save<//></header><div class="pad"><${Shown} of=${found} rows=${2}>${() => html`<div class="stack">${shown.length === 0 && html`<p class="soft">None yet. Say who owns the data, or where it comes from.</p>`}<${Pairs} label="Names and values" pairs=${shown} onInput=${setPairs} /><${ErrorBox} error=${action.error} /></div>`}<//></div></section>`;
 }
 
 /** @param {{name: string, isReadOnly: boolean, onClose: () => void}} props */

@@ -1,0 +1,130 @@
+"""Tables on a terminal: as wide as it is, with ids that stay whole.
+
+Where a row does not fit, the longest texts are shortened, a `…` says so. Ids, times and sizes are
+not: a part of them is of no use. Ids of commits are shown by their beginning, which every command
+takes in their place.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+Item = Mapping[str, Any]
+Column = tuple[str, Callable[[Item], object]]
+"""A title, and the function from an item to the value below the title."""
+
+_GAP: Final = "  "
+_SHORTEST: Final = 8
+"""No text is made shorter than this."""
+_COMMIT_DIGITS: Final = 16
+
+
+class Whole(str):
+    """A text that a table never shortens, such as an id."""
+
+    __slots__ = ()
+
+
+class CommitId(Whole):
+    """The id of a commit: people see how it begins, scripts all of it."""
+
+    __slots__ = ()
+
+    @property
+    def short(self) -> str:
+        """As much of it as is enough to find the commit."""
+        return self[:_COMMIT_DIGITS]
+
+
+class Size(int):
+    """A number of bytes: people see it rounded, scripts as it is."""
+
+    __slots__ = ()
+
+    @property
+    def rounded(self) -> str:
+        """As people read it."""
+        value, units = float(self), ["B", "kB", "MB", "GB", "TB", "PB"]
+        while value >= 999.5 and len(units) > 1:  # noqa: PLR2004 (rounds to the next unit)
+            value /= 1000
+            units.pop(0)
+        return f"{int(self)} B" if units[0] == "B" else f"{value:.1f} {units[0]}"
+
+
+def printable(value: object) -> str:
+    """A value as text without control characters."""
+    text = "" if value is None else str(value)
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode()
+        for character in text
+    )
+
+
+def for_people(value: object) -> str:
+    """A value as a table shows it."""
+    if isinstance(value, CommitId):
+        return printable(value.short)
+    return value.rounded if isinstance(value, Size) else printable(value)
+
+
+def for_scripts(values: Iterable[object]) -> str:
+    """Values as a line with tabs between them."""
+    return "\t".join(printable(value) for value in values)
+
+
+def is_coloured() -> bool:
+    """Whether colours and bold letters are wanted: see https://no-color.org."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def switch_off_colours() -> None:
+    """Print without colours from now on."""
+    os.environ["NO_COLOR"] = "1"  # the library that draws bars looks there too
+
+
+def table_lines(
+    items: Iterable[Item], columns: Sequence[Column], *, terminal_width: int | None = None
+) -> list[str]:
+    """Return the lines of a table, with its titles above.
+
+    Args:
+        items: The rows.
+        columns: What to show of each.
+        terminal_width: How long lines may be. None: as the terminal is.
+    """
+    from rich.cells import cell_len, set_cell_size  # noqa: PLC0415 (slow to load)
+
+    values = [[value(item) for _, value in columns] for item in items]
+    shown = [[for_people(each) for each in row] for row in values]
+    rows = [[title for title, _ in columns], *shown]
+    widths = [max(map(cell_len, texts)) for texts in zip(*rows, strict=True)]
+    may_shrink = [
+        not any(isinstance(row[place], Whole | int) for row in values)
+        for place in range(len(columns))
+    ]
+    if terminal_width is None:
+        terminal_width = shutil.get_terminal_size().columns
+    _shrink(widths, may_shrink, terminal_width - len(_GAP) * (len(columns) - 1))
+
+    def cell(text: str, width: int) -> str:
+        if cell_len(text) > width:
+            return set_cell_size(text, width - 1) + "…"
+        return set_cell_size(text, width)
+
+    lines = [_GAP.join(map(cell, row, widths)).rstrip() for row in rows]
+    if is_coloured():
+        lines[0] = f"\x1b[1m{lines[0]}\x1b[0m"
+    return lines
+
+
+def _shrink(widths: list[int], may_shrink: list[bool], room: int) -> None:
+    """Make the widest columns narrower, until all fit or none may be narrower."""
+    while sum(widths) > room:
+        wide = [place for place, may in enumerate(may_shrink) if may and widths[place] > _SHORTEST]
+        if not wide:
+            return
+        widest = max(wide, key=lambda place: widths[place])
+        widths[widest] -= 1

@@ -1,0 +1,22 @@
+"""Whether a server waits for its first user."""
+
+from typing import Final
+
+from lakebed.client.slim_httpx import httpx
+
+_SECONDS: Final = 30.0
+
+
+def waits_for_setup(endpoint: str) -> bool:
+    """Ask the server that this machine has just started; False if it cannot be asked."""
+    try:
+        answer = httpx.get(
+            f"{endpoint}/api/v1/setup_lakefs",
+            trust_env=False,
+            # It is our own server, whatever name its certificate has, and nothing secret is sent.
+            verify=False,
+            timeout=_SECONDS,
+        )
+        return bool(answer.json()["state"] == "not_initialized")
+    except (httpx.HTTPError, ValueError, KeyError, TypeError):
+        return False

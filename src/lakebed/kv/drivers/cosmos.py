@@ -1,0 +1,327 @@
+"""A store in a container of Azure Cosmos DB, shared by any number of processes and machines.
+
+``cosmos://account/database/container``. Database and container are made if there are none; a
+container of another shape is refused. The key of the account comes from ``AZURE_COSMOS_KEY``;
+without it, credentials come from where Azure's tools look for them. ``?endpoint=http://host:8081``
+is for a server other than Azure's.
+
+A record is an item. Its ``id`` is the key in hexadecimal digits: an id is text, and has no slashes.
+
+**Consistency.** The account must have the consistency *Strong*, and all others are refused: a read
+would not see every write. Such an account writes in one region, and all requests go there.
+
+**Late application.** A request may be held up and land after its client gave up. Cosmos DB replaces
+single items on a condition, so `lakebed.kv.wrappers.fenced` makes the contract of it. Azure refuses
+a signature that is more than 15 minutes old, and tokens live for a day or so at most. Tombstones
+stay for a week; then Cosmos DB removes them, by the time to live of an item.
+
+**Durability.** With this consistency a write is answered when a majority of replicas has it, in all
+regions. A container that removes items by itself is refused.
+
+**Limits.** An id has 1,023 bytes. So an object with a name of more than about 500 bytes is refused
+when it is uploaded. An item has 2 MB, and a partition, as what is staged on a branch, 20 GB.
+"""
+
+import os
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+from azure.core import MatchConditions
+from azure.core.exceptions import AzureError, ClientAuthenticationError
+from azure.core.pipeline.transport import RequestsTransport
+from azure.cosmos import ContainerProxy, CosmosClient, PartitionKey
+from azure.cosmos.exceptions import (
+    CosmosAccessConditionFailedError,
+    CosmosHttpResponseError,
+    CosmosResourceExistsError,
+    CosmosResourceNotFoundError,
+)
+from azure.identity import DefaultAzureCredential
+from requests import Session
+from requests.adapters import HTTPAdapter
+
+from lakebed.kv.drivers.sent import was_never_connected
+from lakebed.kv.errors import (
+    ForeignStore,
+    InvalidArgument,
+    OutcomeUnknown,
+    StoreUnavailable,
+    StoreUnreachable,
+    UnsafeStore,
+)
+from lakebed.kv.marked import MarkedCells
+from lakebed.kv.store import PARTITIONS_PAGE, Limits, Store, Version
+from lakebed.kv.urls import split_url
+from lakebed.kv.wrappers.fenced import Cell, FencedStore
+from lakebed.runtime import Runtime
+
+ResultT = TypeVar("ResultT")
+
+CONNECT_SECONDS: Final = 1.0
+REPLY_SECONDS: Final = 5.0
+CONNECTIONS: Final = 64
+TOMBSTONE_SECONDS: Final = 7 * 24 * 3600.0
+KEY_VARIABLE: Final = "AZURE_COSMOS_KEY"
+
+# The fields of an item, short because every item holds their names.
+_PARTITION: Final = "p"
+_VALUE: Final = "v"
+_VERSION: Final = "w"
+_STAMP: Final = "s"
+_NO_DEFAULT: Final = -1
+"""As the time to live of a container: items have one of their own, or none."""
+
+_PAGE: Final = "SELECT TOP @limit * FROM c WHERE c.p = @partition AND c.id >= @start ORDER BY c.id"
+_ACCOUNT: Final = re.compile(r"[a-z0-9-]{3,44}")
+_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,255}")
+_EXAMPLE: Final = "cosmos://account/database/container"
+_TIMED_OUT: Final = 408
+_SERVER_ERROR: Final = 500
+
+
+def open_driver(url: str, runtime: Runtime) -> Store:
+    """Open the store in a container; see `lakebed.kv.open_store`."""
+    return FencedStore(CosmosCells(url, runtime), runtime)
+
+
+class CosmosCells(MarkedCells):
+    """The items of a container."""
+
+    name = "cosmos"
+    limits = Limits(partition_bytes=512, key_bytes=511, value_bytes=1 << 20)
+    shared_between_processes = True
+    tombstone_seconds = TOMBSTONE_SECONDS
+
+    def __init__(self, url: str, runtime: Runtime, *, reply_seconds: float = REPLY_SECONDS) -> None:
+        """Connect, and make the database and the container if there are none.
+
+        Raises:
+            InvalidArgument: The URL is malformed.
+            ForeignStore: The container is not ours, or (`UnsafeStore`) would lose records.
+            StoreUnavailable: It cannot be reached or made.
+        """
+        super().__init__(runtime)
+        endpoint, database, container = _parse_url(url)
+        self._session = Session()
+        try:
+            client = _read(lambda: _connect(endpoint, self._session, reply_seconds))
+            check_account(_read(client.get_database_account).ConsistencyPolicy)
+            self._container = _read(lambda: _prepare(client, database, container))
+            check_container(_read(self._container.read))
+        except BaseException:
+            self.close()
+            raise
+
+    def page(
+        self, partition: bytes, start: bytes, limit: int
+    ) -> tuple[list[tuple[bytes, Cell]], bytes | None]:
+        parameters: list[dict[str, object]] = [
+            {"name": "@limit", "value": limit},
+            {"name": "@partition", "value": partition.hex()},
+            {"name": "@start", "value": start.hex()},
+        ]
+        items = _read(
+            lambda: list(
+                self._container.query_items(
+                    _PAGE, parameters=parameters, partition_key=partition.hex()
+                )
+            )
+        )
+        cells: list[tuple[bytes, Cell]] = []
+        for item in items:
+            cell = _cell(item)
+            self._remember(cell, item["_etag"])
+            cells.append((bytes.fromhex(item["id"]), cell))
+        # By the key: a listing that goes on by a token of the service may repeat items.
+        return cells, cells[-1][0] + b"\x00" if len(cells) == limit else None
+
+    def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
+        # There is no list of partitions: this goes through the container.
+        def ask() -> tuple[set[str], str | None]:
+            pages = self._container.read_all_items(max_item_count=PARTITIONS_PAGE).by_page(
+                cursor.decode() or None
+            )
+            found = {item[_PARTITION] for item in next(pages, ())}
+            return found, pages.continuation_token  # type: ignore[attr-defined] # it has one
+
+        found, token = _read(ask)
+        return [bytes.fromhex(each) for each in found], token.encode() if token else None
+
+    def close(self) -> None:
+        self._session.close()
+
+    def _find(self, partition: bytes, key: bytes) -> tuple[Cell, str] | None:
+        def ask() -> Mapping[str, Any] | None:
+            try:
+                return self._container.read_item(key.hex(), partition.hex())
+            except CosmosResourceNotFoundError as error:
+                if error.sub_status:
+                    raise  # a container that is gone is not an absent key
+                return None
+
+        item = _read(ask)
+        return None if item is None else (_cell(item), item["_etag"])
+
+    def _write(self, partition: bytes, key: bytes, mark: str | None, new: Cell) -> str | None:
+        item = {"id": key.hex(), _PARTITION: partition.hex()} | _fields(new)
+        try:
+            if mark is None:
+                written = self._container.create_item(item)
+            else:
+                written = self._container.replace_item(
+                    key.hex(), item, etag=mark, match_condition=MatchConditions.IfNotModified
+                )
+        except (
+            CosmosAccessConditionFailedError,
+            CosmosResourceExistsError,
+            CosmosResourceNotFoundError,
+        ) as error:
+            if mark is None and isinstance(error, CosmosResourceNotFoundError):
+                raise _failure_of_a_write(error) from error  # the container is gone
+            return None
+        except AzureError as error:
+            raise _failure_of_a_write(error) from error
+        etag: str = written["_etag"]
+        return etag
+
+
+def check_account(policy: Mapping[str, Any] | None) -> None:
+    """Refuse an account whose reads do not see all writes.
+
+    Raises:
+        UnsafeStore: Its consistency is another than the strong one.
+    """
+    level = (policy or {}).get("defaultConsistencyLevel", "unknown")
+    if level != "Strong":
+        raise UnsafeStore(
+            f"the consistency of the account is {level}, with which a read may miss a write: set it"
+            " to Strong"
+        )
+
+
+def check_container(found: Mapping[str, Any]) -> None:
+    """Refuse a container that is not ours, or would lose records.
+
+    Raises:
+        ForeignStore: Its partition key is another.
+        UnsafeStore: It removes items by itself, or keeps tombstones for ever.
+    """
+    paths = found.get("partitionKey", {}).get("paths", [])
+    if paths != [f"/{_PARTITION}"]:
+        raise ForeignStore(
+            f"the container {found['id']} is not Lakebed's: its partition key is {', '.join(paths)}"
+        )
+    if found.get("defaultTtl") != _NO_DEFAULT:
+        raise UnsafeStore(
+            f"the time to live of the container {found['id']} is {found.get('defaultTtl', 'off')},"
+            " and must be on without a default (-1): only what is deleted may be removed"
+        )
+
+
+def _parse_url(url: str) -> tuple[str, str, str]:
+    """Return the endpoint, the database and the container."""
+    parts, options = split_url(url, options={"endpoint"}, example=_EXAMPLE)
+    account, names = parts.netloc, parts.path.strip("/").split("/")
+    if (
+        not _ACCOUNT.fullmatch(account)
+        or len(names) != 2  # noqa: PLR2004 - as in the example
+        or not all(map(_NAME.fullmatch, names))
+    ):
+        # Not what is there instead: some write credentials into a URL.
+        raise InvalidArgument(
+            f"the URL does not name an account, a database and a container: use {_EXAMPLE}; the"
+            f" key comes from {KEY_VARIABLE}"
+        )
+    endpoint = options.get("endpoint", f"https://{account}.documents.azure.com:443/")
+    return endpoint, names[0], names[1]
+
+
+def _connect(endpoint: str, session: Session, reply_seconds: float) -> CosmosClient:
+    for scheme in ("https://", "http://"):
+        session.mount(scheme, HTTPAdapter(pool_maxsize=CONNECTIONS))
+    try:
+        return CosmosClient(
+            endpoint,
+            os.environ.get(KEY_VARIABLE) or DefaultAzureCredential(),
+            transport=RequestsTransport(session=session, session_owner=False),
+            connection_timeout=CONNECT_SECONDS,
+            read_timeout=reply_seconds,
+            # A request that is repeated inside the library could land twice, the second time
+            # unfenced. And all go to the one region that writes.
+            retry_total=0,
+            retry_connect=0,
+            retry_read=0,
+            enable_endpoint_discovery=False,
+        )
+    except ValueError as error:
+        raise InvalidArgument(f"cannot use this cosmos URL: {error}") from error
+
+
+def _prepare(client: CosmosClient, database: str, container: str) -> ContainerProxy:
+    """Return the container; make it if there is none. To look needs fewer rights than to make."""
+    found = client.get_database_client(database).get_container_client(container)
+    try:
+        found.read()
+    except CosmosResourceNotFoundError:
+        made = client.create_database_if_not_exists(database)
+        return made.create_container_if_not_exists(
+            container,
+            PartitionKey(f"/{_PARTITION}"),
+            # Nothing else is asked for: to index it would cost with every write.
+            indexing_policy={
+                "includedPaths": [{"path": "/id/?"}, {"path": f"/{_PARTITION}/?"}],
+                "excludedPaths": [{"path": "/*"}],
+            },
+            default_ttl=_NO_DEFAULT,
+        )
+    return found
+
+
+# Requests and what their failures mean
+
+
+def _read(call: Callable[[], ResultT]) -> ResultT:
+    try:
+        return call()
+    except AzureError as error:
+        if _was_not_sent(error):
+            raise StoreUnreachable(f"cannot reach Cosmos DB: {error}") from error
+        raise StoreUnavailable(f"Cosmos DB did not answer: {error}") from error
+
+
+def _failure_of_a_write(error: AzureError) -> OutcomeUnknown:
+    """Say whether a write that failed may have been, or may yet be, applied."""
+    if isinstance(error, CosmosHttpResponseError) and error.status_code:
+        if error.status_code < _SERVER_ERROR and error.status_code != _TIMED_OUT:
+            return StoreUnavailable(f"Cosmos DB refused the write: {error}")
+        return OutcomeUnknown(f"Cosmos DB failed in a write: {error}")
+    if _was_not_sent(error):
+        return StoreUnreachable(f"cannot reach Cosmos DB: {error}")
+    return OutcomeUnknown(f"Cosmos DB did not say what became of a write: {error}")
+
+
+def _was_not_sent(error: AzureError) -> bool:
+    return isinstance(error, ClientAuthenticationError) or was_never_connected(
+        error.inner_exception
+    )
+
+
+# Cells as Cosmos DB holds them
+
+
+def _fields(cell: Cell) -> dict[str, Any]:
+    fields: dict[str, Any] = {_VERSION: cell.version.hex(), _STAMP: cell.stamp.hex()}
+    if cell.value is None:
+        return fields | {"ttl": int(TOMBSTONE_SECONDS)}
+    return fields | {_VALUE: b64encode(cell.value).decode()}
+
+
+def _cell(item: Mapping[str, Any]) -> Cell:
+    value = item.get(_VALUE)
+    return Cell(
+        Version(bytes.fromhex(item[_VERSION])),
+        bytes.fromhex(item[_STAMP]),
+        None if value is None else b64decode(value),
+    )

@@ -1,0 +1,267 @@
+"""A store in a bucket of Google Cloud Storage, shared by any number of processes and machines.
+
+``gs://bucket``. The bucket must exist; one with the objects of others is refused. Credentials come
+from where Google's tools look for them. ``?endpoint=http://127.0.0.1:4443`` is for a server other
+than Google's, which gets no credentials.
+
+How records are kept, compared and deleted is in `lakebed.kv.objects`. Google compares the
+generation of an object, and refuses a token that is older than an hour.
+
+**Durability.** Google answers a write when it is stored. Reads and listings see it at once. A
+bucket whose rules delete objects, or keep them from being replaced, is refused.
+
+**Limits.** The name of an object has 1,024 bytes. So an object with a name of more than about 500
+bytes is refused when it is uploaded. One and the same object may be written once a second. What
+comes faster Google refuses, and it is tried again: a branch takes about a commit a second.
+"""
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+from google.api_core.exceptions import GoogleAPICallError, NotFound, PreconditionFailed
+from google.auth.credentials import AnonymousCredentials
+from google.auth.exceptions import GoogleAuthError
+from google.cloud.storage import Blob, Bucket, Client
+from requests.adapters import HTTPAdapter
+from requests.exceptions import RequestException
+
+from lakebed.kv.drivers.sent import was_never_connected
+from lakebed.kv.errors import (
+    ForeignStore,
+    InvalidArgument,
+    OutcomeUnknown,
+    StoreUnavailable,
+    StoreUnreachable,
+    UnsafeStore,
+)
+from lakebed.kv.objects import FIELD, SEPARATOR, Found, ObjectCells, decode
+from lakebed.kv.store import PARTITIONS_PAGE, Store
+from lakebed.kv.urls import split_url
+from lakebed.kv.wrappers.fenced import FencedStore
+from lakebed.runtime import Runtime
+
+ResultT = TypeVar("ResultT")
+
+CONNECT_SECONDS: Final = 1.0
+REPLY_SECONDS: Final = 5.0
+CONNECTIONS: Final = 64
+
+_BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
+_EXAMPLE: Final = "gs://bucket"
+_ABSENT: Final = 0
+"""The generation of an object that is not there."""
+_FIELDS: Final = "items(name,generation,metadata),prefixes,nextPageToken"
+_GONE: Final = "The specified bucket does not exist"
+_SERVER_ERROR: Final = 500
+_ERRORS: Final = (GoogleAPICallError, GoogleAuthError, RequestException)
+
+
+def open_driver(url: str, runtime: Runtime) -> Store:
+    """Open the store in a bucket; see `lakebed.kv.open_store`."""
+    return FencedStore(GCSCells(url, runtime), runtime)
+
+
+class GCSCells(ObjectCells):
+    """The objects of a bucket."""
+
+    name = "gs"
+
+    def __init__(self, url: str, runtime: Runtime, *, reply_seconds: float = REPLY_SECONDS) -> None:
+        """Connect, and look at the bucket.
+
+        Raises:
+            InvalidArgument: The URL is malformed, or there are no credentials.
+            ForeignStore: The bucket holds something else, or (`UnsafeStore`) would lose records.
+            StoreUnavailable: It cannot be reached, or is not there.
+        """
+        super().__init__(runtime)
+        # A request that is repeated inside the library could land twice, the second time unfenced.
+        self._once: dict[str, Any] = {"timeout": (CONNECT_SECONDS, reply_seconds), "retry": None}
+        name, endpoint = _parse_url(url)
+        self._client = _connect(endpoint)
+        self._bucket = self._client.bucket(name)
+        try:
+            self._check_bucket()
+        except BaseException:
+            self.close()
+            raise
+
+    def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
+        def ask() -> tuple[list[str], str | None]:
+            pages = self._pages(delimiter=SEPARATOR, page_token=cursor.decode() or None)
+            next(pages.pages, None)
+            return list(pages.prefixes), pages.next_page_token
+
+        names, token = _read(ask)
+        found = [decode(name.removesuffix(SEPARATOR)) for name in names]
+        return found, token.encode() if token else None
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _head(self, name: str) -> Found | None:
+        def ask() -> Found | None:
+            blob = self._bucket.blob(name)
+            try:
+                blob.reload(**self._once)
+            except NotFound as error:
+                if _GONE in str(error):
+                    raise  # a bucket that is gone is not an absent key
+                return None
+            return _found(blob)
+
+        return _read(ask)
+
+    def _body(self, found: Found) -> bytes | None:
+        def ask() -> bytes | None:
+            blob = self._bucket.blob(found.name)
+            with suppress(NotFound, PreconditionFailed):
+                body: bytes = blob.download_as_bytes(
+                    if_generation_match=int(found.mark), checksum=None, **self._once
+                )
+                return body
+            return None
+
+        return _read(ask)
+
+    def _put(
+        self, name: str, mark: str | None, metadata: dict[str, str], body: bytes
+    ) -> str | None:
+        blob = self._bucket.blob(name)
+        blob.metadata = metadata
+        generation = _ABSENT if mark is None else int(mark)
+        try:
+            blob.upload_from_string(
+                body, if_generation_match=generation, checksum=None, **self._once
+            )
+        except PreconditionFailed:
+            return None
+        except _ERRORS as error:
+            raise _failure_of_a_write(error) from error
+        return str(blob.generation)
+
+    def _list(
+        self, prefix: str, first: str, limit: int, token: str | None
+    ) -> tuple[list[Found], str | None]:
+        def ask() -> tuple[list[Found], str | None]:
+            pages = self._pages(
+                prefix=prefix, start_offset=first, page_size=limit, page_token=token
+            )
+            return [_found(blob) for blob in next(pages.pages, ())], pages.next_page_token
+
+        return _read(ask)
+
+    def _remove(self, found: Found) -> None:
+        with suppress(*_ERRORS):
+            self._bucket.blob(found.name).delete(if_generation_match=int(found.mark), **self._once)
+
+    def _pages(self, *, page_size: int = PARTITIONS_PAGE, **which: Any) -> Any:
+        return self._client.list_blobs(
+            self._bucket, page_size=page_size, fields=_FIELDS, **which, **self._once
+        )
+
+    def _check_bucket(self) -> None:
+        name = self._bucket.name
+        try:
+            _read(lambda: self._bucket.reload(**self._once))
+        except StoreUnavailable as error:
+            if not isinstance(error.__cause__, NotFound):
+                raise
+            raise StoreUnavailable(
+                f"there is no bucket {name}: make one that holds nothing else"
+            ) from error
+        check_rules(self._bucket)
+        some, _ = self._list("", "", 1, None)
+        if any(FIELD not in found.metadata for found in some):
+            raise ForeignStore(f"the bucket {name} is not empty, and not a store of Lakebed")
+
+
+def check_rules(bucket: Bucket) -> None:
+    """Refuse a bucket that would lose records, or not let them be replaced.
+
+    Raises:
+        UnsafeStore: It has such a rule.
+    """
+    wrong = [
+        "a rule of its life cycle deletes objects"
+        for rule in bucket.lifecycle_rules
+        if rule["action"].get("type") == "Delete" and not _spares_the_newest(rule["condition"])
+    ]
+    if bucket.retention_period:
+        wrong.append("its retention policy keeps objects from being replaced")
+    if bucket.default_event_based_hold:
+        wrong.append("objects in it are held")
+    if bucket.requester_pays:
+        wrong.append("whoever asks pays, and Lakebed names no project that would")
+    if wrong:
+        raise UnsafeStore(f"the bucket {bucket.name} cannot be a store: {'; '.join(wrong)}")
+
+
+def _spares_the_newest(condition: dict[str, Any]) -> bool:
+    """Whether a rule of a life cycle is about versions that were replaced, and no others."""
+    return condition.get("isLive") is False or any(
+        name in condition
+        for name in ("numNewerVersions", "daysSinceNoncurrentTime", "noncurrentTimeBefore")
+    )
+
+
+def _parse_url(url: str) -> tuple[str, str | None]:
+    """Return the bucket, and the endpoint if it is not Google's."""
+    parts, options = split_url(url, options={"endpoint"}, example=_EXAMPLE)
+    if not _BUCKET.fullmatch(parts.netloc) or parts.path.strip("/"):
+        # Not what is there instead: some write credentials into a URL.
+        raise InvalidArgument(
+            f"the URL does not name a bucket: use {_EXAMPLE}; credentials come from the environment"
+        )
+    return parts.netloc, options.get("endpoint")
+
+
+def _connect(endpoint: str | None) -> Client:
+    try:
+        if endpoint is None:
+            client = Client()
+        else:
+            client = Client(
+                "none",
+                credentials=AnonymousCredentials(),
+                client_options={"api_endpoint": endpoint},
+            )
+    except (GoogleAuthError, OSError) as error:
+        raise InvalidArgument(f"there are no credentials for Google: {error}") from error
+    adapter = HTTPAdapter(pool_maxsize=CONNECTIONS)
+    for scheme in ("https://", "http://"):
+        client._http.mount(scheme, adapter)  # noqa: SLF001 - else it has ten connections
+    return client
+
+
+def _found(blob: Blob) -> Found:
+    return Found(blob.name, blob.metadata or {}, str(blob.generation))
+
+
+# Requests and what their failures mean
+
+
+def _read(call: Callable[[], ResultT]) -> ResultT:
+    try:
+        return call()
+    except _ERRORS as error:
+        if _was_not_sent(error):
+            raise StoreUnreachable(f"cannot reach Google: {error}") from error
+        raise StoreUnavailable(f"Google did not answer: {error}") from error
+
+
+def _failure_of_a_write(error: Exception) -> OutcomeUnknown:
+    """Say whether a write that failed may have been, or may yet be, applied."""
+    if isinstance(error, GoogleAPICallError) and error.code:
+        if error.code < _SERVER_ERROR:
+            return StoreUnavailable(f"Google refused the write: {error}")
+        return OutcomeUnknown(f"Google failed in a write: {error}")
+    if _was_not_sent(error):
+        return StoreUnreachable(f"cannot reach Google: {error}")
+    return OutcomeUnknown(f"Google did not say what became of a write: {error}")
+
+
+def _was_not_sent(error: Exception) -> bool:
+    return isinstance(error, GoogleAuthError) or was_never_connected(error)

@@ -1,0 +1,59 @@
+"""Databases that compare a mark of a record which they choose themselves: an ETag, a generation.
+
+A stamp is written once, so it has one mark, and a condition on the mark is one on the stamp. That
+is a fact that does not age: the marks of the last stamps are remembered, and a record is read if
+its mark is not known.
+"""
+
+from abc import abstractmethod
+from typing import Final
+
+from lakebed.kv.wrappers.fenced import Cell, Cells
+from lakebed.lru import LRU
+from lakebed.runtime import Runtime
+
+_REMEMBERED: Final = 10_000
+
+
+class MarkedCells(Cells):
+    """A database of records with marks."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._marks: LRU[bytes, str] = LRU(runtime, cost_max=_REMEMBERED)
+
+    @abstractmethod
+    def _find(self, partition: bytes, key: bytes) -> tuple[Cell, str] | None:
+        """Return what a key holds, and its mark. Raises as `Cells.read`."""
+
+    @abstractmethod
+    def _write(self, partition: bytes, key: bytes, mark: str | None, new: Cell) -> str | None:
+        """Write a cell if what is there has this mark; None: if there is nothing.
+
+        Returns:
+            Its own mark; None if the condition did not hold. Raises as `Cells.swap`.
+        """
+
+    def _remember(self, cell: Cell, mark: str) -> None:
+        self._marks.put(cell.stamp, mark)
+
+    def read(self, partition: bytes, key: bytes) -> Cell | None:
+        found = self._find(partition, key)
+        if found is None:
+            return None
+        self._remember(*found)
+        return found[0]
+
+    def swap(self, partition: bytes, key: bytes, stamp: bytes | None, new: Cell) -> Cell | None:
+        mark = None
+        if stamp is not None:
+            mark = self._marks.get(stamp)
+            if mark is None:
+                found = self._find(partition, key)
+                if found is None or found[0].stamp != stamp:
+                    return None if found is None else found[0]
+                mark = found[1]
+        written = self._write(partition, key, mark, new)
+        if written is None:
+            return self.read(partition, key)
+        self._remember(new, written)
+        return new

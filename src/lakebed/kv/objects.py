@@ -1,0 +1,200 @@
+"""Object storages that serve as databases: a record is an object.
+
+What is small, and that is nearly everything, is in an object's metadata, so that one request lists
+many records with their values. Each call takes as long as a request to the object storage does: it
+suits small installations that want to keep no database.
+
+**Order.** Names are text. Partitions and keys are written in a base 64 whose digits are in the
+order of their codes, so objects are listed in the order of the bytes.
+
+**Late application.** A request may be held up and land after its client gave up, so
+`lakebed.kv.wrappers.fenced` makes the contract of it. Tombstones stay for a week, far longer than
+any credentials of a request are taken; whoever lists a partition then removes those that it meets.
+"""
+
+import struct
+from abc import abstractmethod
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from lakebed.kv.errors import StoreUnavailable
+from lakebed.kv.marked import MarkedCells
+from lakebed.kv.store import VERSION_BYTES, Limits, Version
+from lakebed.kv.wrappers.fenced import Cell
+from lakebed.runtime import Runtime
+
+TOMBSTONE_SECONDS: Final = 7 * 24 * 3600.0
+REMOVED_AT_ONCE: Final = 64
+"""How many old tombstones a page removes at most; the next one goes on."""
+
+FIELD: Final = "lakebed"
+"""The name of the one field of metadata."""
+SEPARATOR: Final = "."
+"""Between partition and key; not a slash, which some would take for a folder."""
+
+_CHANGES: Final = 10
+"""How often a large value may change while it is read."""
+_INLINE_BYTES: Final = 4096
+"""Metadata takes 8 KiB, and base 64 a third more than the value."""
+
+# The version, the stamp, where the value is, and when a tombstone may go.
+_HEAD: Final = struct.Struct(f">{VERSION_BYTES}s{VERSION_BYTES}sBd")
+_USUAL_DIGITS: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+_ORDERED_DIGITS: Final = bytes(sorted(b"-_" + _USUAL_DIGITS[:-2]))
+_TO_ORDERED: Final = bytes.maketrans(_USUAL_DIGITS, _ORDERED_DIGITS)
+_FROM_ORDERED: Final = bytes.maketrans(_ORDERED_DIGITS, _USUAL_DIGITS)
+
+
+class _Place(IntEnum):
+    """Where the value of a cell is."""
+
+    NOWHERE = 0
+    METADATA = 1
+    BODY = 2
+
+
+class Found(NamedTuple):
+    """An object, without its body."""
+
+    name: str
+    metadata: Mapping[str, str]
+    mark: str
+    """What the service compares: another one for each content."""
+
+
+class ObjectCells(MarkedCells):
+    """The objects of a bucket. A driver says how each kind of request is sent."""
+
+    # A name has 1,024 characters: 340 for the partition, 680 for the key, the one between them.
+    limits = Limits(partition_bytes=255, key_bytes=510, value_bytes=16 << 20)
+    shared_between_processes = True
+    tombstone_seconds = TOMBSTONE_SECONDS
+
+    def __init__(self, runtime: Runtime) -> None:
+        super().__init__(runtime)
+        self._runtime = runtime
+
+    @abstractmethod
+    def _head(self, name: str) -> Found | None:
+        """Return an object; None if there is none.
+
+        Raises:
+            StoreUnavailable: The service did not answer.
+        """
+
+    @abstractmethod
+    def _body(self, found: Found) -> bytes | None:
+        """Return the body of an object; None if it has changed. Raises as `_head`."""
+
+    @abstractmethod
+    def _put(
+        self, name: str, mark: str | None, metadata: dict[str, str], body: bytes
+    ) -> str | None:
+        """Write an object if it has this mark; None: if there is none.
+
+        Returns:
+            Its new mark; None if the condition did not hold.
+
+        Raises:
+            StoreUnavailable: The service refused, or was never asked: it will not be applied.
+            OutcomeUnknown: No reply; it may have been applied, or may be later.
+        """
+
+    @abstractmethod
+    def _list(
+        self, prefix: str, first: str, limit: int, token: str | None
+    ) -> tuple[list[Found], str | None]:
+        """Return a page of a listing from `first` on, and the token of the next. As `_head`."""
+
+    @abstractmethod
+    def _remove(self, found: Found) -> None:
+        """Remove an object if it still has its mark; whatever fails, another page will do it."""
+
+    def page(
+        self, partition: bytes, start: bytes, limit: int
+    ) -> tuple[list[tuple[bytes, Cell]], bytes | None]:
+        prefix = object_name(partition)
+        # A start that is longer than any key lies right behind its first part.
+        first = object_name(partition, start[: self.limits.key_bytes])
+        listed: list[tuple[bytes, Found]] = []
+        token: str | None = None
+        while not listed:
+            page, token = self._list(prefix, first, limit, token)
+            keyed = ((decode(found.name.removeprefix(prefix)), found) for found in page)
+            listed = [(key, found) for key, found in keyed if key >= start]
+            if token is None:
+                return self._cells(partition, listed), None
+        return self._cells(partition, listed), listed[-1][0] + b"\x00"
+
+    def _write(self, partition: bytes, key: bytes, mark: str | None, new: Cell) -> str | None:
+        return self._put(object_name(partition, key), mark, *stored(new))
+
+    def _find(self, partition: bytes, key: bytes) -> tuple[Cell, str] | None:
+        name = object_name(partition, key)
+        for _ in range(_CHANGES):
+            found = self._head(name)
+            if found is None:
+                return None
+            cell, is_large = parse(found.metadata)
+            if not is_large:
+                return cell, found.mark
+            body = self._body(found)
+            if body is not None:
+                return replace(cell, value=body), found.mark
+        raise StoreUnavailable("a large value changed again and again while it was read")
+
+    def _cells(
+        self, partition: bytes, listed: Iterable[tuple[bytes, Found]]
+    ) -> list[tuple[bytes, Cell]]:
+        """Return the cells of objects that were listed; remove old tombstones among them."""
+        cells: dict[bytes, Cell | None] = {}
+        large: list[bytes] = []
+        old: list[Found] = []
+        for key, found in listed:
+            cells[key], is_large = cell, _ = parse(found.metadata)
+            self._remember(cell, found.mark)
+            if is_large:
+                large.append(key)
+            elif cell.expires is not None and cell.expires < self._runtime.now():
+                old.append(found)
+        bodies = self._runtime.map_parallel(lambda key: self.read(partition, key), large)
+        cells.update(zip(large, bodies, strict=True))
+        self._runtime.map_parallel(self._remove, old[:REMOVED_AT_ONCE])
+        return [(key, cell) for key, cell in cells.items() if cell is not None]
+
+
+def encode(data: bytes) -> str:
+    """Return a partition or a key as it is written in a name."""
+    return b64encode(data).rstrip(b"=").translate(_TO_ORDERED).decode()
+
+
+def decode(text: str) -> bytes:
+    """Return what `encode` made a text of."""
+    return b64decode(text.encode().translate(_FROM_ORDERED) + b"==")
+
+
+def object_name(partition: bytes, key: bytes = b"") -> str:
+    """Return the name of an object; without a key, what all names of the partition begin with."""
+    return f"{encode(partition)}{SEPARATOR}{encode(key)}"
+
+
+def stored(cell: Cell) -> tuple[dict[str, str], bytes]:
+    """Return the metadata and the body of the object that holds a cell."""
+    value, body, place = cell.value or b"", b"", _Place.METADATA
+    if cell.value is None:
+        place = _Place.NOWHERE
+    elif len(value) > _INLINE_BYTES:
+        value, body, place = b"", value, _Place.BODY
+    head = _HEAD.pack(cell.version, cell.stamp, place, cell.expires or 0.0)
+    return {FIELD: b64encode(head + value).decode()}, body
+
+
+def parse(metadata: Mapping[str, str]) -> tuple[Cell, bool]:
+    """Return the cell of an object; and whether its value is in the body, and missing here."""
+    packed = b64decode(metadata[FIELD])
+    version, stamp, place, expires = _HEAD.unpack_from(packed)
+    value = packed[_HEAD.size :] if place == _Place.METADATA else None
+    return Cell(Version(version), stamp, value, expires or None), place == _Place.BODY

@@ -1,0 +1,39 @@
+"""Cosmos DB, by a server of others."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from lakebed.kv import Store, open_store
+from lakebed.kv.store import Limits
+from lakebed.testing.conformance.kv import StoreConformance
+from lakebed.testing.servers.more_databases import cosmos_server, cosmos_url
+
+pytestmark = [pytest.mark.slow, pytest.mark.kv_all]
+
+
+@pytest.fixture(scope="module")
+def shared_url(cosmos_key: None) -> Iterator[str]:
+    with cosmos_server() as server:
+        yield cosmos_url(server.port)
+
+
+@pytest.fixture(scope="module")
+def shared_store(shared_url: str) -> Iterator[Store]:
+    with open_store(shared_url) as store:
+        yield store
+
+
+class TestCosmosStore(StoreConformance):
+    bulk = 100  # the server goes through all that it holds for each page
+    racers = 4
+    share = 10
+    least = Limits(partition_bytes=512, key_bytes=511, value_bytes=1 << 20)
+
+    @pytest.fixture
+    def url(self, shared_url: str) -> str:
+        return shared_url
+
+    @pytest.fixture
+    def store(self, shared_store: Store) -> Store:
+        return shared_store

@@ -1,0 +1,208 @@
+"""A process dies after any of its steps, on the disk or on the server; the next one goes on."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from lakebed.working_copy import folder
+from lakebed.working_copy.place import read_place
+from tests.working_copy.kit import Inside, Lake, inside, md5, on_disk, write
+
+__all__ = ["inside"]
+
+_STEPS: Final = {"mkdir", "rename", "unlink", "rmdir"}
+"""What changes something on the disk that another process can see, beside new drafts."""
+
+
+class Died(BaseException):
+    """What ends a process: nothing that it would have done afterwards is done."""
+
+
+class Mortal:
+    """Counts the steps of a process, and ends it after one of them."""
+
+    def __init__(self, last: int) -> None:
+        self._left = last
+
+    def step(self) -> None:
+        self._left -= 1
+        self.check()
+
+    def check(self) -> None:
+        if self._left <= 0:
+            raise Died
+
+    def __getattr__(self, name: str) -> Any:
+        """Stand in for the module `os`."""
+        real = getattr(os, name)
+        if name not in _STEPS:
+            return real
+
+        def call(*arguments: Any, **options: Any) -> None:
+            self.check()
+            real(*arguments, **options)
+            self.step()
+
+        return call
+
+
+@contextmanager
+def mortal(lake: Lake, last: int) -> Iterator[None]:
+    """Let what runs here die after a step."""
+    life, stream = Mortal(last), lake.client.stream
+
+    @contextmanager
+    def counted(*arguments: Any, **options: Any) -> Iterator[Any]:
+        life.check()
+        with stream(*arguments, **options) as answer:
+            life.step()
+            yield answer
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(folder, "os", life)
+        patch.setattr(lake.client, "stream", counted)
+        yield
+
+
+def survives(lake: Lake, last: int, work: Callable[[], object]) -> bool:
+    """Run something that dies after a step, if it has so many."""
+    with mortal(lake, last):
+        try:
+            work()
+        except Died:
+            return False
+    return True
+
+
+@pytest.fixture
+def lake(inside: Inside, tmp_path: Path) -> Lake:
+    made = Lake(inside, tmp_path)
+    for path in ("changed", "mine", "in/theirs1", "in/mine1"):
+        made.put(f"data/{path}", "0")
+    made.commit()
+    return made
+
+
+def test_a_clone_goes_on_wherever_it_died(lake: Lake, tmp_path: Path) -> None:
+    whole = lake.files(prefix="data/")
+    for last in count(start=1):
+        root = tmp_path / f"copy{last}"
+        alive = survives(lake, last, lambda root=root: lake.clone(root))  # type: ignore[misc]
+        assert on_disk(root).items() <= whole.items() if root.exists() else True
+        lake.clone(root) if not alive and not _is_done(root) else None
+        assert on_disk(root) == whole
+        assert lake.status(root) == []
+        assert _leftovers(root) == []
+        if alive:
+            break
+    assert last > 10
+
+
+def test_a_commit_goes_on_wherever_it_died(lake: Lake, tmp_path: Path) -> None:
+    """It pulls the changes of others first, so it has all steps of a pull too."""
+    root = tmp_path / "copy"
+    lake.clone(root)
+    for last in count(start=1):
+        before, mine = _prepare(lake, root, last)
+        after = {**before, **mine}
+        del after[f"in/mine{last}"]
+        alive = survives(lake, last, lambda: lake.commit_copy(root, "mine"))
+        # Others see all or nothing; no file is half there, and none of mine is gone.
+        assert _listed(lake, "main@") in (before, after)
+        shown = _hashed(on_disk(root))
+        assert mine.items() <= shown.items()
+        assert shown.items() <= {**after, f"in/theirs{last}": md5(b"0")}.items()
+        if not alive:
+            lake.commit_copy(root, "mine")
+        assert _listed(lake, "main@") == _hashed(on_disk(root)) == after
+        assert [item["message"] for item in _log(lake, 2)] == ["mine", "by others"]
+        assert lake.stat("staged")["checksum"] == md5(str(last).encode())
+        assert lake.branches() == ["main"]
+        assert lake.status(root) == []
+        assert _leftovers(root) == []
+        assert read_place(root).active_operation == ""
+        if alive:
+            break
+    assert last > 30
+
+
+def test_what_an_interrupted_pull_brought_is_not_taken_for_mine(lake: Lake, tmp_path: Path) -> None:
+    root = tmp_path / "copy"
+    lake.clone(root)
+    for content in ("1", "2"):
+        lake.put("data/changed", content)
+        lake.put("data/mine", content)
+        lake.commit()
+        if content == "1":
+            died = (not survives(lake, last, lambda: lake.pull(root)) for last in count(start=1))
+            assert any(dead and on_disk(root)["changed"] == b"1" for dead in died)
+            assert on_disk(root)["mine"] == b"0"
+    lake.pull(root)
+    assert on_disk(root) == lake.files(prefix="data/")
+
+
+def test_a_checkout_goes_on_wherever_it_died(lake: Lake, tmp_path: Path) -> None:
+    root = tmp_path / "copy"
+    lake.clone(root)
+    first, old = on_disk(root), lake.head()
+    lake.put("data/changed", "1")
+    lake.delete("data/mine")
+    lake.commit()
+
+    def checkout(ref: str | None) -> None:
+        with lake.copy(root) as opened:
+            opened.checkout(ref)
+
+    # Its steps are those of a clone and a pull: some of them will do.
+    for last in count(start=1, step=4):
+        checkout("main")
+        write(root, "new", "mine")
+        alive = survives(lake, last, lambda: checkout(old))
+        # Without saying again what to, unless it had not begun.
+        checkout(None if read_place(root).active_operation else old)
+        assert on_disk(root) == first
+        assert _leftovers(root) == []
+        if alive:
+            break
+    assert last > 15
+
+
+def _prepare(lake: Lake, root: Path, number: int) -> tuple[dict[str, str], dict[str, str]]:
+    """Let others and me change things; return what they committed, and what I wrote."""
+    lake.delete(f"data/in/theirs{number}")
+    lake.put(f"data/in/theirs{number + 1}", "0")
+    lake.put(f"data/in/mine{number + 1}", "0")
+    lake.commit()
+    lake.put("staged", str(number))
+    write(root, "mine", f"{number}!")
+    write(root, "new", f"{number}!")
+    (root / f"in/mine{number}").unlink()
+    written = md5(f"{number}!".encode())
+    return _listed(lake, "main@"), {"mine": written, "new": written}
+
+
+def _listed(lake: Lake, ref: str) -> dict[str, str]:
+    """What is on the branch: paths and hashes."""
+    found = lake.call("GET", "refs", ref, "objects", "ls", query={"prefix": "data/"})
+    return {item["path"].removeprefix("data/"): item["checksum"] for item in found["results"]}
+
+
+def _hashed(files: dict[str, bytes]) -> dict[str, str]:
+    return {path: md5(content) for path, content in files.items()}
+
+
+def _is_done(root: Path) -> bool:
+    return (root / ".lakefs_ref.yaml").exists() and not read_place(root).active_operation
+
+
+def _leftovers(root: Path) -> list[str]:
+    return [path.name for path in root.iterdir() if path.name.startswith(".lakebed")]
+
+
+def _log(lake: Lake, amount: int) -> Any:
+    return lake.call("GET", "refs", "main", "commits", query={"amount": amount})["results"]
