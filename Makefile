@@ -23,7 +23,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-fast dist deploy-lint quickstart format lint typecheck typecheck-ui layers check ui-vendor ui-shots test-ui tests test test-fast test-lowest test-long test-kv-all simulate simulate-gc fuzz bench-kv bench-committed bench-engine bench-api bench-s3 bench-memory bench-gc bench-import bench-migrate bench-commands bench-cli bench-compare proto lock clean
+.PHONY: help install install-fast dist deploy-lint quickstart format lint typecheck typecheck-ui layers check ui-vendor ui-shots test-ui tests test test-fast test-lowest test-long test-kv-all simulate simulate-gc fuzz bench-kv bench-committed bench-engine bench-api bench-s3 bench-memory bench-gc bench-import bench-migrate bench-commands bench-cli bench-compare docs docs-reference docs-console proto lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
@@ -212,6 +212,22 @@ BASE ?= HEAD
 bench-compare: install ## how many times as fast as the commit BASE, operation by operation; fails where a bar is missed
 	$(BIN)/python -m benchmarks.compare --base $(BASE)
 
+# An environment of its own: no test needs the builder of the site.
+.docs/.installed: requirements/docs.txt | $(filter .uv/bin/uv,$(UV))
+	$(UV) venv --quiet --allow-existing --no-python-downloads --python $(PYTHON) .docs
+	$(UV) pip sync --quiet --python .docs/bin/python --require-hashes requirements/docs.txt
+	touch $@
+
+docs: .docs/.installed ## build the documentation into .site; fails on a broken link
+	NO_MKDOCS_2_WARNING=1 .docs/bin/mkdocs build --strict --clean
+
+docs-reference: install ## write the pages of docs/reference from the code
+	$(BIN)/python -m tests.docs.reference
+
+PAGES ?= README.md $(wildcard docs/*.md)
+docs-console: install ## write what commands print now into the console blocks of PAGES
+	$(BIN)/python -m tests.docs.rewrite $(PAGES)
+
 # By the oldest compiler, because its code works with every newer library, and not the other way round.
 proto: .lowest/.installed ## generate the protobuf code from the .proto files
 	.lowest/bin/python -m grpc_tools.protoc --proto_path=src --python_out=src --pyi_out=src \
@@ -245,9 +261,12 @@ lock: | $(filter .uv/bin/uv,$(UV)) ## resolve the lock files again (UPGRADE=1: t
 		--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \
 		--output-file requirements/airflow.txt requirements/airflow.in
 	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \
+		--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \
+		--output-file requirements/docs.txt requirements/docs.in
+	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \
 		--custom-compile-command "make lock" --resolution lowest-direct \
-		--extra dynamodb --extra otel --extra postgres --extra rocksdb --extra s3 --extra server --extra testing \
-		--group fast --output-file requirements/lowest.txt pyproject.toml
+		--extra azure --extra cosmos --extra dynamodb --extra gcs --extra mysql --extra otel --extra postgres --extra rocksdb --extra s3 \
+		--extra server --extra testing --extra valkey --group fast --output-file requirements/lowest.txt pyproject.toml
 
 clean: ## remove what the targets made
-	rm -rf .check.log .databases $(SHOTS) $(VENV) .airflow .quickstart .uv node_modules .hypothesis .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .check.log .databases $(SHOTS) $(VENV) .airflow .docs .site .quickstart .uv node_modules .hypothesis .pytest_cache .mypy_cache .ruff_cache

@@ -29,11 +29,15 @@ class S3Settings:
     """
 
     region: str = "us-east-1"
+    """The region of the buckets."""
     endpoint: str | None = None
     """``http://127.0.0.1:8333``; None for Amazon's own."""
     access_key_id: str | None = None
+    """The key to sign requests with, if the vendor's tools shall not find one."""
     secret_access_key: str | None = field(default=None, repr=False)
+    """Its secret."""
     session_token: str | None = field(default=None, repr=False)
+    """The token that belongs to keys that end after a time."""
     path_style: bool = False
     """Whether the bucket goes into the path and not into the host name of a request."""
 
@@ -51,6 +55,7 @@ class AzureSettings:
     """One storage account of Azure Blob Storage."""
 
     account: str
+    """The name of the account."""
     account_key: str | None = field(default=None, repr=False)
     """None: credentials are found as the vendor's tools find them."""
     endpoint: str | None = None

@@ -8,6 +8,7 @@ class EnvironmentSettings:
     """Variables of the server's environment that action files may use as ``{{ ENV.NAME }}``."""
 
     enabled: bool = True
+    """Whether they may use any."""
     prefix: str = "LAKEFSACTION_"
     """Only variables whose names begin with it are given; others are read as empty."""
 

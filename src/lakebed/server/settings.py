@@ -57,7 +57,9 @@ class ListenSettings:
     """Where the server is reached."""
 
     host: str = "127.0.0.1"
+    """The address to listen at; ``0.0.0.0`` means all of the machine."""
     port: int = 8000
+    """The port to listen at."""
     trusted_proxies: tuple[str, ...] = ()
     """Addresses and networks of proxies in front of the server, which name their clients in
     ``X-Forwarded-For``. They must append to it or replace it, and drop ``X_Forwarded_For``."""
@@ -91,6 +93,7 @@ class ProcessSettings:
     """The processes of a server."""
 
     workers: int = 2
+    """Processes that answer requests; about one for each core."""
     builders: int = 1
     """Processes of each worker that build large commits (`engine.large_commit_keys`)."""
     shutdown_seconds: int = 30
@@ -102,6 +105,7 @@ class DatabaseSettings:
     """The key-value store; see `lakebed.kv.open_store`."""
 
     url: str = field(default="sqlite:///data/lakebed.db", repr=False)
+    """Which database, and how to connect to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +113,7 @@ class BlockstoreSettings:
     """Where objects are kept. Only the section that `type` names is used."""
 
     type: Literal["local", "memory", "s3", "azure", "gcs"] = "local"
+    """The kind of the storage."""
     default_namespace_prefix: str | None = None
     """Where repositories go whose creators name no storage namespace."""
     local: LocalSettings | None = field(default_factory=lambda: LocalSettings(Path("data/objects")))
@@ -141,6 +146,7 @@ class AuthSettings:
     """The key that the secrets of users are encrypted with; it must not change or be lost."""
 
     secret_key: str | None = field(default=None, repr=False)
+    """The key itself: 16 characters or more."""
     secret_key_file: Path | None = None
     """A file that holds the key, instead."""
 
@@ -173,6 +179,7 @@ class LoggingSettings:
     """What is logged, and where; see `lakebed.server.http.logs`."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
+    """Lines of lower levels are left out."""
     format: Literal["auto", "json", "text"] = "auto"
     """``auto``: text on a terminal, else one JSON object a line."""
     file: Path | None = None
@@ -244,6 +251,7 @@ class CleanerSettings:
     """The process that removes what nothing names any more."""
 
     interval_seconds: float = 60.0
+    """How long it waits after each pass."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from lakebed.server.http.metrics_access import MetricsReaders, MetricsRefused
 from lakebed.server.http.request import current_record
 from lakebed.server.services import Services
 from lakebed.server.settings import MetricsSettings, ServerSettings
+from lakebed.server.ui import api_page
 from lakebed.server.ui.assets import PREFIX, load_assets
 
 NO_SUCH_OPERATION: Final = "invalid API endpoint"
@@ -62,7 +63,9 @@ def add_pages(app: Any, services: Services, routes: Iterable[Route], *, base_pat
     home = _Home(features_of(routes, services.settings))
     app.add_route("/", home)
     app.add_route(f"{PREFIX}/{{digest}}/{{name:path}}", _File())
-    app.add_route("/openapi.json", _Description(routes, base_path))
+    description = _Description(routes, base_path)
+    app.add_route("/openapi.json", description)
+    app.add_route("/docs", description, suffix="page")
     app.add_route("/healthcheck", _Healthy())
     app.add_route("/_health", _HealthyInWords())
     app.add_route("/metrics", _Metrics(services.settings.metrics))
@@ -123,18 +126,29 @@ def _show_home(home: _Home, request: falcon.Request, response: falcon.Response) 
 
 
 class _Description:
+    """What the API is, for programs and for people."""
+
     def __init__(self, routes: Iterable[Route], base_path: str) -> None:
         self._routes = routes
         self._base_path = base_path
 
+    # Both are made when somebody asks: it takes a tenth of a second, and few processes need it.
     @cached_property
     def _data(self) -> bytes:
-        # Made when somebody asks: it takes a tenth of a second, and few processes need it.
         return msgspec.json.encode(describe(self._routes, base_path=self._base_path))
+
+    @cached_property
+    def _page(self) -> bytes:
+        return api_page.render(describe(self._routes, base_path=self._base_path))
 
     def on_get(self, _request: falcon.Request, response: falcon.Response) -> None:
         response.data = self._data
         response.content_type = JSON_TYPE
+
+    def on_get_page(self, _request: falcon.Request, response: falcon.Response) -> None:
+        response.set_headers(DOCUMENT_HEADERS)
+        response.data = self._page
+        response.content_type = "text/html; charset=utf-8"
 
 
 class _Healthy:
