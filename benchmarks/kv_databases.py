@@ -375,8 +375,8 @@ _FETCHED = [
     ("mysql", "mariadb", _mysql, 50),
     ("cassandra", "cassandra", open_cassandra, 8),
     ("hbase", "hbase", open_hbase, 20),
-    ("bigtable", "bigtable", open_bigtable, 20),
-    ("mongodb", "mongodb", open_mongodb, 20),
+    ("bigtable", "bigtable", open_bigtable, 40),
+    ("mongodb", "mongodb", open_mongodb, 60),
     ("gs", "gcs", _gcs, 4),
     ("cosmos", "cosmos", _cosmos, 4),
 ]
