@@ -265,8 +265,8 @@ lock: | $(filter .uv/bin/uv,$(UV)) ## resolve the lock files again (UPGRADE=1: t
 		--output-file requirements/docs.txt requirements/docs.in
 	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \
 		--custom-compile-command "make lock" --resolution lowest-direct \
-		--extra dynamodb --extra otel --extra postgres --extra rocksdb --extra s3 --extra server --extra testing \
-		--group fast --output-file requirements/lowest.txt pyproject.toml
+		--extra azure --extra cosmos --extra dynamodb --extra gcs --extra mysql --extra otel --extra postgres --extra rocksdb --extra s3 \
+		--extra server --extra testing --extra valkey --group fast --output-file requirements/lowest.txt pyproject.toml
 
 clean: ## remove what the targets made
 	rm -rf .check.log .databases $(SHOTS) $(VENV) .airflow .docs .site .quickstart .uv node_modules .hypothesis .pytest_cache .mypy_cache .ruff_cache

@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from lakebed.cli.commands.gc import _watched
+from lakebed.cli.commands.gc import _by_branch, _watched
 from lakebed.cli.session import Session
 from lakebed.gc.executors.tally import TALLY
 
@@ -37,3 +37,22 @@ def test_elsewhere_each_step_is_a_line(
         say("Reading commits.")
         TALLY.add(1)
     assert capsys.readouterr().err == "Reading commits.\n"
+
+
+def test_commits_and_bytes_are_put_together_by_branch() -> None:
+    commits = {"by_branch": {"main": 2, "": 1}, "next_by_branch": {"main": 3}}
+    counts = [
+        {"branch": branch, "verdict": verdict, "objects": 1, "bytes": size}
+        for branch, verdict, size in [
+            ("main", "candidate", 10),
+            ("main", "freed", 5),
+            ("dev", "due", 7),
+            ("quiet", "committed", 1000),
+        ]
+    ]
+    zeros = {"expired": 0, "marked": 0, "freed": 0, "waiting": 0, "due": 0}
+    assert _by_branch(commits, counts) == [
+        {**zeros, "branch": "(no branch)", "expired": 1},
+        {**zeros, "branch": "dev", "due": 7},
+        {**zeros, "branch": "main", "expired": 2, "marked": 3, "freed": 5, "waiting": 15},
+    ]

@@ -1,5 +1,6 @@
 """Runs delete what only expired commits name, and nothing else; before, they say what that is."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ import pytest
 from lakebed.block import Address
 from lakebed.engine.model import TagID
 from lakebed.engine.retention.rules import RetentionRules
+from lakebed.gc.executors.tally import TALLY
 from lakebed.gc.job import Options
 from lakebed.gc.report import Summary, counts_by_branch
 from lakebed.gc.storage import open_storage
@@ -66,8 +68,13 @@ def test_what_expires_and_what_that_frees_is_told_by_branch(lake: GCLake) -> Non
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_same_on_spark(tmp_path: Path, spark: "SparkSession") -> None:
+    TALLY.begin()
     with local_lake(tmp_path, spark) as lake:
         check_expiry(lake)
+    # Executors say what they have done: a terminal shows it beside each step.
+    assert re.match(r"\d+ objects, ", str(TALLY))
+    TALLY.begin()
+    assert not str(TALLY)
 
 
 def check_expiry(lake: GCLake) -> None:

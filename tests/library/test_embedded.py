@@ -1,5 +1,9 @@
 """What a lake in a folder does by itself, where a server would do it."""
 
+import getpass
+import os
+from pathlib import Path
+
 import pytest
 
 import lakebed
@@ -68,6 +72,22 @@ def test_its_times_fit_those_of_any_server(folder_lake: lakebed.Lake) -> None:
     assert run.began_us - run.cutoff_us >= DAY_US
     patient = repository.collect_garbage(min_age_seconds=2 * 24 * 3600)
     assert patient.began_us - patient.cutoff_us >= 2 * DAY_US
+
+
+def test_commits_are_of_the_user_of_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with lakebed.open(tmp_path) as lake:
+        first = lake.repository("mine").create().branch("main").get_commit()
+    assert first.committer == getpass.getuser()
+
+    def fail() -> str:
+        raise KeyError("getpwuid(): uid not found")
+
+    monkeypatch.setattr(getpass, "getuser", fail)
+    with lakebed.open(tmp_path) as lake:
+        commit = lake.repository("mine").branch("main").commit("In a container", allow_empty=True)
+    assert commit.committer == f"uid-{os.getuid()}"
 
 
 def test_repositories_have_a_place(folder_lake: lakebed.Lake) -> None:

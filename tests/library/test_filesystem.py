@@ -1,9 +1,11 @@
 """Programs that know fsspec read and write a lake."""
 
+import gc
 import pickle
 from pathlib import Path
 from typing import Any
 
+import dask.dataframe as dd
 import duckdb
 import fsspec
 import pandas as pd
@@ -36,6 +38,17 @@ def test_pandas_reads_and_writes(files: Any, place: str, main: lakebed.Branch) -
         found = getattr(pd, f"read_{suffix}")(name, **options)
         pd.testing.assert_frame_equal(found, frame)
     assert [each.path for each in main.uncommitted()] == ["tables/t.csv", "tables/t.parquet"]
+
+
+@pytest.mark.slow
+def test_dask_reads_and_writes_in_its_processes(folder_lake: lakebed.Lake, tmp_path: Path) -> None:
+    main = folder_lake.repository("dask").create().branch("main")
+    options = {"storage_options": {"folder": str(tmp_path / "data")}}
+    frame = dd.from_pandas(pd.DataFrame({"n": range(100)}), npartitions=2)
+    frame.to_parquet("lakebed://dask/main/table", **options)
+    assert [each.path for each in main.objects()] == [f"table/part.{n}.parquet" for n in (0, 1)]
+    found = dd.read_parquet("lakebed://dask/main/table", **options)
+    assert found.n.sum().compute(scheduler="processes", num_workers=1) == 4950
 
 
 def test_duckdb_reads_and_writes(files: Any, place: str) -> None:
@@ -123,3 +136,14 @@ def test_it_is_found_by_its_name_and_goes_to_other_processes(tmp_path: Path) -> 
     again = pickle.loads(pickle.dumps(files))
     assert again is not files
     assert again.cat("abc/main/a") == b"text"
+
+
+def test_what_it_opened_is_closed_when_nobody_has_it_any_more(tmp_path: Path) -> None:
+    files = fsspec.filesystem("lakebed", folder=str(tmp_path))
+    lake = files._lake
+    type(files).clear_instance_cache()
+    assert list(lake.repositories()) == []
+    del files
+    gc.collect()
+    with pytest.raises(lakebed.LakeError, match="closed"):
+        list(lake.repositories())

@@ -1,5 +1,6 @@
 """A folder may be open in several processes: a server's, and this one."""
 
+import inspect
 import subprocess
 import sys
 import uuid
@@ -10,21 +11,23 @@ import pytest
 
 import lakebed
 from lakebed.testing.servers.lakebed import LakebedServer
+from tests.kit.served import eventually
 
-_OTHER_PROCESS = """
-import sys, lakebed
-folder, name, mark = sys.argv[1:]
-with lakebed.open(folder, committer=mark) as lake:
-    branch = lake.repository(name).branch("main")
+
+def write(branch: lakebed.Branch, mark: str) -> None:
+    """Upload and commit, as others do so too."""
     for number in range(20):
         branch.object(f"{mark}-{number}").upload(mark)
         if number % 5 == 4:
             branch.commit(f"{mark} {number}", allow_empty=True)
+
+
+_OTHER_PROCESS = f"""
+import sys, lakebed
+{inspect.getsource(write)}
+with lakebed.open(sys.argv[1], committer="other") as lake:
+    write(lake.repository("shared").branch("main"), "other")
 """
-
-
-def start(folder: Path, name: str, mark: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", _OTHER_PROCESS, str(folder), name, mark])
 
 
 @pytest.mark.slow
@@ -44,14 +47,8 @@ def test_a_folder_is_shared_with_its_running_server(
         assert ours.commit("Both").committer == "ada"
         assert theirs.get_commit().message == "Both"
 
-        def work(branch: lakebed.Branch, mark: str) -> None:
-            for number in range(20):
-                branch.object(f"{mark}-{number}").upload(mark)
-                if number % 5 == 4:
-                    branch.commit(f"{mark} {number}", allow_empty=True)
-
         with ThreadPoolExecutor() as threads:
-            started = [threads.submit(work, ours, "ours"), threads.submit(work, theirs, "theirs")]
+            started = [threads.submit(write, ours, "ours"), threads.submit(write, theirs, "theirs")]
             for each in started:
                 each.result()
         theirs.commit("The rest", allow_empty=True)
@@ -65,15 +62,16 @@ def test_a_folder_is_shared_with_its_running_server(
 
 @pytest.mark.slow
 def test_two_processes_without_a_server_lose_nothing(tmp_path: Path) -> None:
-    with lakebed.open(tmp_path) as lake:
-        repository = lake.repository("shared").create()
-        running = [start(tmp_path, "shared", mark) for mark in ("one", "two")]
-        assert [each.wait(timeout=240) for each in running] == [0, 0]
-        main = repository.branch("main")
-        expected = sorted(f"{mark}-{n}" for mark in ("one", "two") for n in range(20))
+    with lakebed.open(tmp_path, committer="me") as lake:
+        main = lake.repository("shared").create().branch("main")
+        other = subprocess.Popen([sys.executable, "-c", _OTHER_PROCESS, str(tmp_path)])
+        eventually(lambda: other.poll() is not None or any(main.objects("other")))
+        write(main, "me")
+        assert other.wait(timeout=240) == 0
+        main.commit("The rest", allow_empty=True)
+        expected = sorted(f"{mark}-{n}" for mark in ("me", "other") for n in range(20))
         assert [each.path for each in main.head.objects()] == expected
-        committers = {each.committer for each in main.log()} - {"lakebed"}
-        assert {"one", "two"} <= committers
+        assert {"me", "other"} <= {each.committer for each in main.log()}
 
 
 def test_a_folder_that_is_made_is_closed_to_others(tmp_path: Path) -> None:

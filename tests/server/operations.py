@@ -33,6 +33,7 @@ QUERIES = {
     "right_ref": BRANCH,
     "ref": BRANCH,
     "task_id": "unknown",
+    "run_id": "unknown",
     "id": "unknown",
     "bare": "false",
     "holder": "a0",

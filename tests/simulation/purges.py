@@ -8,16 +8,18 @@ bytes has a mark that says why.
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from hashlib import md5
-from typing import Final
+from typing import Any, Final
 
 from lakebed.block import Address
 from lakebed.catalog.model import physical_address
 from lakebed.catalog.purge.marks import PurgeMarks
 from lakebed.catalog.purge.search import PurgeQuery
+from lakebed.engine.committed import Query
 from lakebed.engine.keys import STAGED_PREFIX
+from lakebed.engine.model import CommitID
 from lakebed.engine.staging.codec import decode
 from lakebed.errors import LakebedError
 from lakebed.formats import Entry
@@ -41,8 +43,11 @@ class Purger:
     process: Process
     deleted: int = 0
     done: bool = False
+    searched: set[CommitID] = field(default_factory=set)
+    """The commit records that were there when its last search began, published or not."""
 
     def run(self) -> None:
+        self.note_searches()
         runtime, random = self.process.actor.runtime, self.process.world.random
         runtime.sleep(random.random() * 0.5)
         for _ in range(4):
@@ -53,6 +58,17 @@ class Purger:
                 self.deleted += report.deleted
                 self.done = not report.failed.count
                 return
+
+    def note_searches(self) -> None:
+        world, purges = self.process.world, self.process.catalog.purges
+        look = purges._look
+
+        def look_and_note(*arguments: Any, **options: Any) -> Any:
+            commits = world.onlooker.commits.list(world.repository)
+            self.searched = {commit.id for commit in commits}
+            return look(*arguments, **options)
+
+        purges._look = look_and_note  # type: ignore[method-assign]
 
 
 def copy(process: Process) -> None:
@@ -73,11 +89,11 @@ def commit(process: Process) -> None:
             process.catalog.commits.commit(REPOSITORY, random.choice([MAIN, DEV]), REQUEST)
 
 
-def all_entries(world: CatalogWorld) -> Iterator[Entry]:
-    """All that any token of a branch names, or any commit that was published.
+def all_entries(world: CatalogWorld, purger: Purger) -> Iterator[Entry]:
+    """All that any token of a branch names, any commit that was published, or was there in time.
 
-    A committer that hangs for too long leaves the record of a commit that it does not publish. What
-    only that names is found by the next purge, which searches all records.
+    A committer that hangs for too long may store, after the last search, the record of a commit
+    that it does not publish. What only that names is found by the next purge.
     """
     for branch in world.onlooker.branches.list(world.repository):
         for token in branch.tokens:
@@ -86,11 +102,15 @@ def all_entries(world: CatalogWorld) -> Iterator[Entry]:
                 if entry is not None:
                     yield entry
     yield from world.committed()
+    for commit in world.onlooker.commits.list(world.repository):
+        if commit.id in purger.searched:
+            page = world.onlooker.list_entries(REPOSITORY, commit.id, Query())
+            yield from (item for item in page.items if isinstance(item, Entry))
 
 
 def check(world: CatalogWorld, purger: Purger) -> None:
     marks = PurgeMarks(world.store.inner)
-    for entry in all_entries(world):
+    for entry in all_entries(world, purger):
         address: Address = physical_address(world.repository.namespace, entry)
         there = world.block.inner.exists(address)
         if not there:

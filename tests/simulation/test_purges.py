@@ -1,9 +1,14 @@
 """Purges under the simulator: every seed holds, and broken rules show."""
 
+from collections.abc import Iterator
+
+import pyarrow as pa
 import pytest
 
 from lakebed.catalog.purge.marks import CopyWatch
 from lakebed.catalog.purge.purges import Purges, _Looked
+from lakebed.catalog.purge.search import Search
+from lakebed.engine.model import CommitID
 from lakebed.testing.simulation.explore import first_failure
 from tests.kit.rounds import rounds
 from tests.simulation import purges
@@ -62,6 +67,26 @@ def test_a_purge_that_searches_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return look(self, repository, query, known, **until)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Purges, "_look", look_once)
+    assert fails()
+
+
+@pytest.mark.slow
+def test_a_purge_that_searches_only_what_was_published(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit that nobody published may be picked up by whoever was told its id."""
+
+    def published(self: Search) -> Iterator[pa.Table]:
+        engine, repository = self._engine, self._repository
+        found: set[CommitID] = set()
+        left = [branch.commit_id for branch in engine.branches.list(repository)]
+        while left:
+            commit_id = left.pop()
+            if commit_id not in found:
+                found.add(commit_id)
+                left += engine.commits.get(repository, commit_id).parents
+        commits = engine.commits.get_all(repository, sorted(found))
+        return engine.scan_all(repository, [commit.metarange_id for commit in commits])
+
+    monkeypatch.setattr(Search, "_committed", published)
     assert fails()
 
 

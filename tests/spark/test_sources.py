@@ -17,7 +17,7 @@ def test_folders_that_are_listed_again_stay_in_their_tasks(
 ) -> None:
     namespace = Namespace.parse("local://lake/data")
     sources = Sources(spark, Storage(LocalSettings(tmp_path), namespace, "a0"))
-    sources.listed({"a0", "b0"}, 0).explain()
+    sources.listed({"a0", "b0"}, 0, sources.counter()).explain()
     plan = capsys.readouterr().out
     # Dealt out in turn, a folder that came meanwhile would move all that follow.
     assert "RoundRobin" not in plan

@@ -63,7 +63,7 @@ def test_from_clone_to_commit_and_back(run: CommandLine, main: str) -> None:
     assert run("local", "clone", f"{main}/data", "work") == (
         f"Cloned {main}/data to work: 2 downloaded, 0 removed\n"
     )
-    assert run("local", "list") == f"work\t{main}/data/\t{first[:16]}\n"
+    assert run("local", "list") == f"work\t{main}/data/\t{first}\n"
     assert run("local", "status", "work") == ""
     Path("work/a").write_text("mine")
     Path("work/new").write_text("mine")

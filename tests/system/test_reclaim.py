@@ -1,17 +1,23 @@
 """A real server that collects its garbage itself, and the command line without Spark."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
+import psutil
 import pytest
 from httpx import HTTPStatusError
 
+from lakebed.server.http.metrics import FOLDER_VARIABLE, marked_processes
 from lakebed.testing.servers.lakebed import LakebedServer, lakebed_server
+from tests.kit.rounds import rounds
 from tests.kit.served import PATIENCE_SECONDS
-from tests.spark.clients import HASTY, Client, files, sign_in
+from tests.spark.clients import HASTY, Client, files, folder_of, sign_in
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -49,14 +55,11 @@ def gc(*arguments: str) -> str:
 
 
 def test_garbage_goes_by_itself(client: Client, server: LakebedServer) -> None:
-    until = time.monotonic() + 4 * PATIENCE_SECONDS
-    while len(files(server, client.repository)) > 2:
-        assert time.monotonic() < until, server.log
-        time.sleep(0.1)
+    wait_for(lambda: len(files(server, client.repository)) == 2, server)
     assert (client.read("a"), client.read("b")) == ("4", "staged")
     runs = json.loads(gc("runs", f"lakefs://{client.repository}", "--json"))
     summaries = [run["summary"] for run in runs if run.get("summary")]
-    assert 4 in [summary["deleted"] for summary in summaries]
+    assert sum(summary["deleted"] for summary in summaries) == 4
     assert {summary["executor"] for summary in summaries} == {"server"}
     metrics = client.send("GET", f"{server.endpoint}/metrics").text
     assert 'lakebed_background_runs_total{outcome="success",task="reclaim"}' in metrics
@@ -92,3 +95,36 @@ def test_a_command_says_why_something_is_kept(client: Client, server: LakebedSer
     for wrong in ("", "?address=x", "?ref=main&address=local://x/y", "?path=a"):
         with pytest.raises(HTTPStatusError, match="400 Bad Request"):
             client.send("GET", place + wrong)
+
+
+STAGES = rounds(["due"], long=["run", "manifest", "ranges", "due", "swept", "summary"])
+"""What the name of the file begins with whose appearance ends the process."""
+
+
+def background_of(server: LakebedServer) -> int:
+    """The process that makes the runs; 0, while there is none."""
+    for child in psutil.Process(server.process.pid).children():
+        folder = child.environ().get(FOLDER_VARIABLE, "")
+        for role, pid in marked_processes(Path(folder)) if folder else ():
+            if role == "background" and psutil.pid_exists(pid):
+                return pid
+    return 0
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_run_whose_process_is_killed(stage: str, client: Client, server: LakebedServer) -> None:
+    """Another process comes, takes the lease over, and ends what the dead one began."""
+    runs = folder_of(server, client.repository) / "_lakebed/gc"
+    wait_for(lambda: any(runs.glob(f"*/runs/*/{stage}*")), server)
+    killed = background_of(server)
+    os.kill(killed, signal.SIGKILL)
+    wait_for(lambda: len(files(server, client.repository)) == 2, server)
+    assert (client.read("a"), client.read("b")) == ("4", "staged")
+    assert background_of(server) not in {0, killed}
+
+
+def wait_for(is_so: Callable[[], bool], server: LakebedServer) -> None:
+    until = time.monotonic() + 4 * PATIENCE_SECONDS
+    while not is_so():
+        assert time.monotonic() < until, server.log()
+        time.sleep(0.05)

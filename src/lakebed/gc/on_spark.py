@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from pyspark import Accumulator
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 
@@ -11,6 +12,7 @@ from lakebed.formats.gc_state import GCResultFile, GCResultKind
 from lakebed.gc import frames
 from lakebed.gc.errors import ExecutorFailed, MissingHistory, MissingRange
 from lakebed.gc.executors.delete import delete_due
+from lakebed.gc.executors.tally import TALLY
 from lakebed.gc.executors.write import FILE_OR_TOTAL, WRITTEN, write_judged, write_rows
 from lakebed.gc.judging import Count, Findings, Judging, as_files, of_kind, repository_uids
 from lakebed.gc.rules import Verdict
@@ -30,13 +32,15 @@ class SparkExecutor:
     def __init__(self, spark: SparkSession, storage: Storage) -> None:
         self._sources = Sources(spark, storage)
         self._storage = storage
+        self._objects = objects = self._sources.counter()
+        TALLY.follow(lambda: objects.value)
 
     def judge(self, judging: Judging) -> Findings:
-        return _SparkJudging(self._sources, judging).run()
+        return _SparkJudging(self._sources, judging, self._objects).run()
 
     def sweep(self, run_id: GCRunID, due: Iterable[GCResultFile]) -> tuple[GCResultFile, ...]:
         sources = self._sources
-        transform = delete_due(self._storage, run_id)
+        transform = delete_due(self._storage, run_id, self._objects.add)
         with explained():
             rows = sources.results(run_id, due, GCResultKind.DUE).repartition(sources.width)
             return _as_files(rows.mapInArrow(transform, WRITTEN).collect())
@@ -64,7 +68,8 @@ class SparkExecutor:
 class _SparkJudging:
     """The judging of one run."""
 
-    def __init__(self, sources: Sources, judging: Judging) -> None:
+    def __init__(self, sources: Sources, judging: Judging, objects: Accumulator[int]) -> None:
+        self._objects = objects
         self._sources = sources
         self._judging = judging
         self._manifest = judging.manifest
@@ -139,7 +144,9 @@ class _SparkJudging:
         committed = sources.named_by_ranges(
             self._read(new_ranges, GCResultKind.RANGES), self._entries
         )
-        looked = sources.listed(repository_uids(self._manifest), self._judging.listed_from_us)
+        looked = sources.listed(
+            repository_uids(self._manifest), self._judging.listed_from_us, self._objects
+        )
         if self._known is not None:
             committed = committed.unionByName(frames.saved_commit_named(saved))
             looked = frames.looked_at(saved, looked, self._known.closed_before_us)

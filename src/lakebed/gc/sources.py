@@ -111,8 +111,10 @@ class Sources:
         """A number that executors add to."""
         return self.spark.sparkContext.accumulator(0)
 
-    def listed(self, repository_uids: Iterable[str], closed_before_us: int) -> DataFrame:
-        """The objects in partitions that are not closed, as `frames.STORED`."""
+    def listed(
+        self, repository_uids: Iterable[str], closed_before_us: int, objects: Accumulator[int]
+    ) -> DataFrame:
+        """The objects in partitions that are not closed, as `frames.STORED`; `objects` counts."""
         storage = self.storage
         uids = self.spark.createDataFrame(
             [(uid,) for uid in sorted(set(repository_uids))], "repository_uid string"
@@ -121,7 +123,9 @@ class Sources:
         partitions = self._by_folder(branches).mapInArrow(
             list_partitions(storage, closed_before_us), FOLDERS
         )
-        return self._by_folder(partitions).mapInArrow(list_objects(storage), frames.STORED)
+        return self._by_folder(partitions).mapInArrow(
+            list_objects(storage, objects.add), frames.STORED
+        )
 
     def _by_folder(self, folders: DataFrame) -> DataFrame:
         """Spread folders over all executors.

@@ -1,6 +1,7 @@
 """A lake in this process: the catalog of a folder, without a server, users or permissions."""
 
 import getpass
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,21 +15,16 @@ from lakebed.catalog.diff import Difference
 from lakebed.catalog.errors import MergeConflict as EngineConflict
 from lakebed.catalog.expiry import clean_expired
 from lakebed.catalog.imports.imports import ImportID
-from lakebed.catalog.imports.sources import ImportSource
 from lakebed.catalog.nouns import (
     BranchID,
     CommitRequest,
     Entry,
     Page,
     Query,
-    Repository,
     RepositoryID,
     TagID,
     acting_as,
 )
-from lakebed.catalog.nouns import Commit as EngineCommit
-from lakebed.catalog.nouns import CommonPrefix as Folded
-from lakebed.catalog.places import parse_address, parse_namespace
 from lakebed.catalog.tasks import run_inline
 from lakebed.engine.cleaner.cleaner import Cleaner
 from lakebed.errors import LakebedError
@@ -47,22 +43,28 @@ from lakebed.installation.folder import (
 from lakebed.installation.opening import Installation, InstallationSettings, open_installation
 from lakebed.installation.statuses import UNEXPECTED, status_of
 from lakebed.library.backend import CommitWords, Reset
+from lakebed.library.embedded_values import (
+    change_value,
+    commit_value,
+    import_sources,
+    listed_item,
+    object_info,
+    repository_info,
+    text_of,
+)
 from lakebed.library.errors import CONFLICTS_SHOWN, Invalid, LakeError, MergeConflict, error_of
 from lakebed.library.hook_calls import HookCalls
 from lakebed.library.values import (
     Change,
-    ChangeKind,
     Commit,
     CommonPrefix,
     ObjectInfo,
     RepositoryInfo,
 )
-from lakebed.times import to_datetime
 
 _PAGE: Final = 1000
 _CHUNK_BYTES: Final = 1 << 20
 _POLL_SECONDS: Final = 0.2
-_CHANGES: Final[Mapping[int, ChangeKind]] = {1: "added", 2: "changed", 3: "removed"}
 
 
 class EmbeddedBackend:
@@ -74,7 +76,7 @@ class EmbeddedBackend:
         Raises:
             LakeError: It cannot be opened.
         """
-        self._committer = committer or getpass.getuser()
+        self._committer = committer or _user_of_process()
         self.options = {"folder": str(folder.absolute()), "committer": self._committer}
         calls = HookCalls()
         with self._work():
@@ -109,7 +111,7 @@ class EmbeddedBackend:
                 raise
             except EngineConflict as error:
                 keys = error.conflicts.column("key").slice(0, CONFLICTS_SHOWN).to_pylist()
-                paths = [_text(key) for key in keys]
+                paths = [text_of(key) for key in keys]
                 raise MergeConflict(paths, error.conflicts.num_rows) from None
             except LakebedError as error:
                 status = status_of(error)
@@ -122,7 +124,7 @@ class EmbeddedBackend:
 
     def list_repositories(self, prefix: str) -> Iterator[RepositoryInfo]:
         yield from self._listed(
-            _repository_info(each) for each in self._catalog.repositories.list(prefix=prefix)
+            repository_info(each) for each in self._catalog.repositories.list(prefix=prefix)
         )
 
     def _listed(self, found: Iterable[Any]) -> Iterator[Any]:
@@ -138,7 +140,7 @@ class EmbeddedBackend:
 
     def get_repository(self, name: str) -> RepositoryInfo:
         with self._work():
-            return _repository_info(self._catalog.repositories.get(RepositoryID(name)))
+            return repository_info(self._catalog.repositories.get(RepositoryID(name)))
 
     def create_repository(
         self, name: str, storage_namespace: str | None, default_branch: str
@@ -222,7 +224,7 @@ class EmbeddedBackend:
 
     def get_commit(self, repository: str, ref: str) -> Commit:
         with self._work():
-            return _commit(self._catalog.refs.get_commit(RepositoryID(repository), ref))
+            return commit_value(self._catalog.refs.get_commit(RepositoryID(repository), ref))
 
     def log(self, repository: str, ref: str) -> Iterator[Commit]:
         after: str | None = None
@@ -231,7 +233,7 @@ class EmbeddedBackend:
                 page = self._catalog.refs.log(
                     RepositoryID(repository), ref, amount=_PAGE, after=after
                 )
-            yield from map(_commit, page.commits)
+            yield from map(commit_value, page.commits)
             if not page.has_more:
                 return
             after = page.commits[-1].id
@@ -242,7 +244,7 @@ class EmbeddedBackend:
                 RepositoryID(repository), left, right, query, since_parting=True
             )
 
-        return map(_change, self._pages(page, prefix))
+        return map(change_value, self._pages(page, prefix))
 
     def uncommitted(self, repository: str, branch: str, prefix: str) -> Iterator[Change]:
         def page(query: Query) -> Page[Difference]:
@@ -250,7 +252,7 @@ class EmbeddedBackend:
                 RepositoryID(repository), BranchID(branch), query
             )
 
-        return map(_change, self._pages(page, prefix))
+        return map(change_value, self._pages(page, prefix))
 
     def _pages(
         self, list_page: Callable[[Query], Page[Any]], prefix: str, delimiter: str = ""
@@ -271,7 +273,7 @@ class EmbeddedBackend:
             done = self._catalog.commits.commit(
                 RepositoryID(repository), BranchID(branch), self._request(words)
             )
-            return _commit(done.commit)
+            return commit_value(done.commit)
 
     def _request(self, words: CommitWords) -> CommitRequest:
         return CommitRequest(
@@ -302,12 +304,12 @@ class EmbeddedBackend:
             merged = self._catalog.commits.merge(
                 RepositoryID(repository), source, BranchID(branch), wanted
             )
-            return _commit(merged)
+            return commit_value(merged)
 
     def revert(self, repository: str, branch: str, ref: str, parent_number: int | None) -> Commit:
         wanted = CommitRequest(committer=self._committer, message=f"Revert {ref}")
         with self._work():
-            return _commit(
+            return commit_value(
                 self._catalog.commits.revert(
                     RepositoryID(repository),
                     BranchID(branch),
@@ -321,7 +323,7 @@ class EmbeddedBackend:
         self, repository: str, branch: str, ref: str, parent_number: int | None
     ) -> Commit:
         with self._work():
-            return _commit(
+            return commit_value(
                 self._catalog.commits.cherry_pick(
                     RepositoryID(repository),
                     BranchID(branch),
@@ -349,7 +351,7 @@ class EmbeddedBackend:
         def page(query: Query) -> Page[Any]:
             return self._catalog.objects.list_objects(RepositoryID(repository), ref, query)
 
-        return map(_item, self._pages(page, prefix, delimiter))
+        return map(listed_item, self._pages(page, prefix, delimiter))
 
     def stat(self, repository: str, ref: str, path: str) -> ObjectInfo:
         return self.open_object(repository, ref, path).info
@@ -388,7 +390,7 @@ class EmbeddedBackend:
                 metadata=metadata,
                 condition=_is_absent if only_new else None,
             )
-            return _object_info(stored)
+            return object_info(stored)
 
     def copy(
         self, repository: str, branch: str, path: str, source_ref: str, source_path: str
@@ -401,7 +403,7 @@ class EmbeddedBackend:
                 source_ref=source_ref,
                 source_path=source_path.encode(),
             )
-            return _object_info(copied)
+            return object_info(copied)
 
     def delete_objects(self, repository: str, branch: str, paths: Sequence[str]) -> None:
         with self._work():
@@ -424,7 +426,7 @@ class EmbeddedBackend:
         with self._work():
             import_id = imports.start(
                 *where,
-                _sources(prefixes, objects),
+                import_sources(prefixes, objects),
                 committer=self._committer,
                 message=words.message,
                 metadata={**words.metadata, STRATEGY_KEY: "source-wins"},
@@ -437,12 +439,19 @@ class EmbeddedObject:
     """An object of a folder; its bytes lie where they were found, whatever its branch does."""
 
     def __init__(self, backend: EmbeddedBackend, stats: model.ObjectStats) -> None:
-        self.info = _object_info(stats)
+        self.info = object_info(stats)
         self._backend = backend
         self._stats = stats
 
     def read(self, begin: int, end: int) -> bytes:
         return self._backend.read(self._stats, begin, end)
+
+
+def _user_of_process() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # in a container the user may have no name
+        return f"uid-{os.getuid()}"
 
 
 def _cleaner_of(parts: Installation) -> Cleaner:
@@ -454,74 +463,11 @@ def _await_import(status_of_import: Callable[[], Any], sleep: Callable[[float], 
     while True:
         status = status_of_import()
         if status.commit is not None:
-            return _commit(status.commit)
+            return commit_value(status.commit)
         if status.error is not None:
             raise Invalid(f"the import failed: {status.error}", "import_failed")
         sleep(_POLL_SECONDS)
 
 
-def _sources(prefixes: Mapping[str, str], objects: Mapping[str, str]) -> list[ImportSource]:
-    return [
-        *(
-            ImportSource.of_prefix(parse_namespace(place), destination.encode())
-            for place, destination in prefixes.items()
-        ),
-        *(
-            ImportSource(parse_address(place), destination.encode())
-            for place, destination in objects.items()
-        ),
-    ]
-
-
 def _is_absent(found: Entry | None) -> bool:
     return found is None
-
-
-def _repository_info(found: Repository) -> RepositoryInfo:
-    return RepositoryInfo(
-        id=found.id,
-        storage_namespace=str(found.namespace).removesuffix("/"),
-        default_branch=found.default_branch,
-        creation_date=to_datetime(found.created_us),
-        read_only=found.read_only,
-    )
-
-
-def _commit(found: EngineCommit) -> Commit:
-    return Commit(
-        id=found.id,
-        message=found.message,
-        committer=found.committer,
-        creation_date=to_datetime(found.created_us),
-        parents=tuple(found.parents),
-        metadata=dict(found.metadata),
-    )
-
-
-def _object_info(found: model.ObjectStats) -> ObjectInfo:
-    return ObjectInfo(
-        path=_text(found.path),
-        size_bytes=found.size,
-        checksum=found.checksum,
-        mtime=found.mtime,
-        content_type=found.content_type,
-        physical_address=str(found.address),
-        metadata=dict(found.metadata),
-    )
-
-
-def _item(found: model.ObjectStats | Folded) -> ObjectInfo | CommonPrefix:
-    return CommonPrefix(_text(found.key)) if isinstance(found, Folded) else _object_info(found)
-
-
-def _change(found: Difference) -> Change:
-    kind = _CHANGES[found.change]
-    return Change(
-        type="conflict" if found.conflict else kind,
-        path=_text(found.path),
-        size_bytes=0 if kind == "removed" else found.size,
-    )
-
-
-def _text(key: bytes) -> str:
-    return key.decode(errors="replace")

@@ -4,6 +4,8 @@ Repositories, refs and common prefixes are folders. Writing and deleting need a 
 A folder is there as long as an object is in it, so making one does nothing.
 """
 
+import os
+import weakref
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, BinaryIO, NamedTuple
@@ -60,6 +62,8 @@ class LakebedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # it has no 
             if folder is None
             else open_lake(folder, committer=committer)
         )
+        # fsspec keeps what it made, and closes nothing.
+        weakref.finalize(self, _close, self._lake, os.getpid())
 
     # What there is
 
@@ -176,6 +180,12 @@ class LakebedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # it has no 
                 f"{'/'.join(filter(None, place))} is no file: lakebed://repository/branch/path"
             )
         return self._lake.repository(place.repository).branch(place.ref)
+
+
+def _close(lake: Lake, process: int) -> None:
+    """Close a lake in the process that opened it; one made by ``fork`` leaves it alone."""
+    if os.getpid() == process:
+        lake.close()
 
 
 def _place_of(name: str) -> _Place:

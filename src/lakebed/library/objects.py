@@ -13,6 +13,15 @@ from lakebed.library.files import READ_MODES, WRITE_MODES, check_mode, new_reade
 from lakebed.library.values import ObjectInfo
 
 _NAME: Final = re.compile("[a-z0-9-]+")
+_MISSING_ABOVE: Final = frozenset(
+    {
+        "repository_not_found",
+        "branch_not_found",
+        "tag_not_found",
+        "commit_not_found",
+        "ref_not_found",
+    }
+)
 _DEFAULT_TYPE: Final = "application/octet-stream"
 
 
@@ -54,7 +63,7 @@ class StoredObject:
         try:
             self.stat()
         except NotFound as error:
-            if error.kind != "entry_not_found":
+            if error.kind in _MISSING_ABOVE:
                 raise
             return False
         return True

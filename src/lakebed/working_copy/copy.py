@@ -21,15 +21,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, Protocol, TypeVar
 
 from lakebed.client.http import Client
-from lakebed.working_copy.compare import (
-    NameCheck,
-    Row,
-    Verdict,
-    align,
-    describe,
-    judge,
-    rows,
-)
+from lakebed.working_copy.compare import NameCheck, Row, Verdict, align, describe, judge, rows
 from lakebed.working_copy.errors import (
     Changed,
     Conflicts,

@@ -2,9 +2,9 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
@@ -13,7 +13,7 @@ from lakebed.cli.commands.fs.progress import progress
 from lakebed.cli.errors import CommandError, Misuse
 from lakebed.cli.groups import new_group
 from lakebed.cli.options import MetaOption, YesOption, key_values
-from lakebed.cli.output import warn
+from lakebed.cli.output import CommitId, warn
 from lakebed.cli.session import Session, client_command
 from lakebed.cli.uris import PathArgument, PathUri, parse_ref
 from lakebed.working_copy.copy import (
@@ -26,9 +26,6 @@ from lakebed.working_copy.copy import (
 )
 from lakebed.working_copy.hashes import cache_file
 from lakebed.working_copy.place import Source, find_below, find_root, read_place
-
-_ID_SHOWN: Final = 16
-"""So much of a commit's id that it is taken for the whole."""
 
 app = new_group()
 
@@ -206,7 +203,7 @@ def list_folders(session: Session, directory: DirectoryArgument = Path()) -> Non
         [
             ("Directory", lambda item: item["directory"]),
             ("Source", lambda item: item["src"]),
-            ("Commit", lambda item: item["at_head"][:_ID_SHOWN]),
+            ("Commit", lambda item: CommitId(item["at_head"])),
         ],
     )
 
@@ -225,8 +222,7 @@ def _opened(
 
 @contextmanager
 def _tools(session: Session, title: str, parallelism: int) -> Iterator[Tools]:
-    shown = progress(session, title) if title else nullcontext(_ignore)
-    with shown as advance:
+    with progress(session, title, hidden=not title) as advance:
         transfers = _Transfers(parallelism, advance)
         yield Tools(session.client, transfers, transfers.step, _cache_of)
 
@@ -253,10 +249,6 @@ class _Transfers:
         if (current := self._round) is not None:
             current.check()
         self._advance(count)
-
-
-def _ignore(_: int) -> None:
-    pass
 
 
 def _cache_of(root: Path) -> Path | None:

@@ -1,7 +1,7 @@
 """Deleting in executors: many objects at a time, with retries, and with a result for each."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -25,8 +25,10 @@ _TRIES: Final = 4
 _PAUSE_SECONDS: Final = 0.5
 
 
-def delete_due(storage: Storage, run_id: GCRunID) -> Transform:
-    """From objects that are due to files that say what became of each.
+def delete_due(
+    storage: Storage, run_id: GCRunID, count: Callable[[int], None] = TALLY.add
+) -> Transform:
+    """From objects that are due to files that say what became of each; `count` gets how many.
 
     The rows have the columns of `lakebed.gc.frames.JUDGED`. Those that could not be deleted are
     written once more as objects that the next run must know.
@@ -42,7 +44,7 @@ def delete_due(storage: Storage, run_id: GCRunID) -> Transform:
                 some = pa.Table.from_batches([batch.slice(start, BATCH)])
                 paths = some.column("path").to_pylist()
                 errors = delete_objects(storage.block, storage.namespace, runtime, paths)
-                TALLY.add(len(errors))
+                count(len(errors))
                 _log_failures(errors)
                 swept = some.append_column("error", pa.array(errors, pa.string()))
                 yield from results.add(swept)

@@ -4,7 +4,7 @@ Branches are listed in the storage, not asked for, so that deleted branches are 
 Partitions sort newest first: an optimized run reads those of a branch up to the first closed one.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from typing import Final
 
@@ -90,15 +90,15 @@ def _as_batches(folders: Iterator[str]) -> Batches:
         yield texts("folder", some)
 
 
-def list_objects(storage: Storage) -> Transform:
-    """From folders of partitions to their objects."""
+def list_objects(storage: Storage, count: Callable[[int], None] = TALLY.add) -> Transform:
+    """From folders of partitions to their objects; `count` gets how many."""
 
     def read(batches: Batches) -> Batches:
         storage.check_owner()
         for row in rows(batches):
             folder = storage.namespace.folder(row["folder"])
             for listed in storage.block.list_objects(folder):
-                TALLY.add(listed.num_rows)
+                count(listed.num_rows)
                 yield stored_objects(listed, storage.namespace)
 
     return read

@@ -1,9 +1,10 @@
-"""How many objects this process has listed or deleted in a step, for those who watch a run.
+"""How many objects were listed or deleted in a step, for those who watch a run.
 
-On Spark the executors count for themselves, and whoever watches the driver sees its steps only.
+On Spark, executors count, and tell the driver when a task has ended.
 """
 
 import time
+from collections.abc import Callable
 from typing import Final
 
 
@@ -12,11 +13,16 @@ class Tally:
 
     def __init__(self) -> None:
         self._objects = 0
+        self._others: Callable[[], int] = lambda: 0
         self._begun = time.monotonic()
 
     def begin(self) -> None:
         """Begin to count anew: another step begins."""
-        self._objects, self._begun = 0, time.monotonic()
+        self._objects, self._begun = -self._others(), time.monotonic()
+
+    def follow(self, others: Callable[[], int]) -> None:
+        """From now on, count what others say that they have done, too; they begin with nothing."""
+        self._others = others
 
     def add(self, objects: int) -> None:
         """Count some objects."""
@@ -24,9 +30,10 @@ class Tally:
 
     def __str__(self) -> str:
         seconds = time.monotonic() - self._begun
-        if not self._objects:
+        objects = self._objects + self._others()
+        if not objects:
             return ""
-        return f"{self._objects:,} objects, {self._objects / max(seconds, 0.001):,.0f} a second"
+        return f"{objects:,} objects, {objects / max(seconds, 0.001):,.0f} a second"
 
 
 TALLY: Final = Tally()

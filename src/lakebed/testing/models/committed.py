@@ -15,6 +15,7 @@ import pyarrow as pa
 from lakebed.block import AlreadyExists, BlockStore
 from lakebed.engine.committed import (
     CONFLICT_SCHEMA,
+    DIFF_SCHEMA,
     Applied,
     ChangeType,
     Committed,
@@ -174,6 +175,23 @@ class ModelCommitted(Committed):
         keys = [key for key in sorted(contents) if key >= start and key.startswith(prefix)]
         if keys:
             yield entries_table(contents[key] for key in keys)
+
+    def diff(
+        self, left: MetaRangeID, right: MetaRangeID, *, start: bytes = b"", prefix: bytes = b""
+    ) -> Iterator[pa.Table]:
+        before, after = self.contents(left), self.contents(right)
+        rows = []
+        for key in sorted(before.keys() | after.keys()):
+            old, new = before.get(key), after.get(key)
+            differs = (old and old.identity) != (new and new.identity)
+            if differs and key >= start and key.startswith(prefix):
+                added = ChangeType.CHANGED if old else ChangeType.ADDED
+                kind = added if new else ChangeType.REMOVED
+                rows.append((int(kind), new or old))
+        if rows:
+            table = entries_table(entry for _, entry in rows if entry is not None)
+            kinds = pa.array([kind for kind, _ in rows], pa.int8())
+            yield table.add_column(0, DIFF_SCHEMA.field(0), kinds)
 
     def known_keys(
         self, metarange_id: MetaRangeID, start: bytes, end: bytes | None
