@@ -70,6 +70,7 @@ FROM: Final[list[tuple[dict[str, str], bool]]] = [
     ({"Origin": "http://lake.example:x", "Host": "lake.example:x"}, False),
     ({"Referer": f"{OWN}/repositories"}, True),
     ({"Referer": f"http://evil.example/?{OWN}"}, False),
+    ({"Referer": "https://audit.example.org/hadoop/1/op_list/"}, False),
     ({"Origin": "http://evil.example", "Referer": OWN}, False),
     ({"Origin": OWN} | own("cross-site"), False),
     # A proxy that gave the request another Host tells the one that the client knows.
@@ -349,7 +350,15 @@ def test_a_quickstart_answers_to_names_of_this_machine(
         ({}, "/api/v1/repositories", None),
         (own("same-origin"), "/api/v1/repositories", None),
         ({"Origin": f"http://{LOCAL}"}, "/api/v1/repositories", None),
+        # Spark's S3A, which is no browser
+        ({"Referer": "https://audit.example.org/hadoop/1/op_list/"}, "/api/v1/repositories", None),
+        ({"Referer": "bytes=0-65535"}, "/api/v1/repositories", None),
         # pages of others
+        (
+            {"Referer": "https://audit.example.org.evil/hadoop/"},
+            "/api/v1/repositories",
+            "foreign_page",
+        ),
         ({"Origin": "http://localhost:8888"}, "/api/v1/repositories", "foreign_page"),
         ({"Origin": "null"}, "/api/v1/repositories", "foreign_page"),
         ({"Referer": "http://evil.example/"}, "/api/v1/repositories", "foreign_page"),

@@ -24,6 +24,7 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from lakebed.errors import LakebedError
 
+_HADOOP: Final = "https://audit.example.org/hadoop/"
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _SHOWN_MAX: Final = 100
@@ -90,10 +91,21 @@ def sender_of(environ: WSGIEnvironment) -> Sender:
     if site is not None:
         senders = {"same-origin": Sender.OWN_PAGE, "none": Sender.PERSON}
         return senders.get(site, Sender.OTHER_PAGE)
-    page = environ.get("HTTP_ORIGIN", environ.get("HTTP_REFERER"))
+    page = environ.get("HTTP_ORIGIN", _referring_page(environ))
     if page is None:
         return Sender.PROGRAM
     return Sender.OWN_PAGE if _is_own(page, environ) else Sender.OTHER_PAGE
+
+
+def _referring_page(environ: WSGIEnvironment) -> str | None:
+    """Return the page that a browser names as the one that it was at.
+
+    Hadoop's S3A is no browser, and sends what it does there, in two forms. No page can choose what
+    its browser sends as ``Referer``, only that nothing is sent: so nobody gains by looking like it.
+    """
+    referer: str = environ.get("HTTP_REFERER", "")
+    is_page = referer.startswith(("http://", "https://")) and not referer.startswith(_HADOOP)
+    return referer if is_page else None
 
 
 def check_cookie(environ: WSGIEnvironment) -> None:
