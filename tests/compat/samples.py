@@ -355,6 +355,9 @@ _PREPARED: Final[dict[str, Callable[[Sample], Good]]] = {
     "restoreSubmit": _restorable,
     "restoreStatus": _restored,
     "dumpStatus": lambda sample: Good(query={"task_id": sample.post("dump")["id"]}),
+    "writeOldCommits": lambda sample: Good(
+        query={"run_id": sample.post("gc/prepare_uncommited")["run_id"]}
+    ),
     "prepareGarbageCollectionCommitsStatus": lambda sample: Good(
         query={"id": sample.post("gc/prepare_commits/async")["id"]}
     ),
