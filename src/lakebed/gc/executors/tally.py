@@ -22,6 +22,7 @@ class Tally:
 
     def follow(self, others: Callable[[], int]) -> None:
         """From now on, count what others say that they have done, too; they begin with nothing."""
+        self._objects += self._others()  # those who are followed no more
         self._others = others
 
     def add(self, objects: int) -> None:
