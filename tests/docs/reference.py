@@ -15,8 +15,10 @@ from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
 from prometheus_client import REGISTRY
 from prometheus_client.metrics import MetricWrapperBase
+from typer.main import get_command
 
 import lakebed
+from lakebed import cli
 from lakebed.auth import Action
 from lakebed.auth.policy.defaults import BASE_GROUPS, BASE_POLICIES
 from lakebed.errors import LakebedError
@@ -396,7 +398,64 @@ def _table(*head: str, rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
         yield f"| {' | '.join(row)} |"
 
 
+_EVERYWHERE: Final = frozenset(
+    {"--json", "--endpoint", "--config", "--base-uri", "--no-color", "--verbose", "--log-level"}
+)
+"""Options that all commands for clients have; docs/command-line.md explains them."""
+
+
+def commands_page() -> str:
+    """Return the page on all commands and their options."""
+    lines = [
+        "# Commands and options",
+        _NOTE,
+        _said(f"""
+            [The command line](../command-line.md) says how they work together, and what the options
+            do that most of them have: {", ".join(f"`{each}`" for each in sorted(_EVERYWHERE))}.
+        """),
+    ]
+    for words, command in sorted(_commands(get_command(cli.app), "lakebed")):
+        lines.append(f"## {words}")
+        lines += map(_part_of_help, inspect.cleandoc(command.help).split("\n\n"))
+        rows = [_parameter(each) for each in command.params if not _is_everywhere(each)]
+        if rows:
+            lines.append("\n".join(_table("argument or option", "", rows=rows)))
+    return "\n\n".join(lines) + "\n"
+
+
+def _commands(group: Any, *words: str) -> Iterator[tuple[str, Any]]:
+    for name, command in group.commands.items():
+        if command.hidden:
+            continue
+        if hasattr(command, "commands"):
+            yield from _commands(command, *words, name)
+        if not hasattr(command, "commands") or command.invoke_without_command:
+            yield " ".join([*words, name]), command
+
+
+def _is_everywhere(parameter: Any) -> bool:
+    return parameter.hidden or not _EVERYWHERE.isdisjoint(parameter.opts)
+
+
+def _part_of_help(text: str) -> str:
+    """Return a paragraph, or examples as they are typed."""
+    if text.startswith("lakebed "):
+        return "\n".join(f"    {line.strip()}" for line in text.splitlines())
+    return _plain(text)
+
+
+def _parameter(parameter: Any) -> tuple[str, str]:
+    """Return how a parameter is written, and what it is for."""
+    value, words = parameter.metavar or parameter.name.upper(), _plain(parameter.help or "")
+    if parameter.param_type_name == "argument":
+        return f"`{value if parameter.required else f'[{value}]'}`", words
+    names = ", ".join([*parameter.opts, *parameter.secondary_opts])
+    name = names if parameter.is_flag else f"{names} {value}"
+    return f"`{name}`", f"{words} Required." if parameter.required else words
+
+
 PAGES: Final[dict[str, Callable[[], str]]] = {
+    "commands.md": commands_page,
     "errors.md": errors_page,
     "metrics.md": metrics_page,
     "permissions.md": permissions_page,
