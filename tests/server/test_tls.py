@@ -154,9 +154,16 @@ def test_a_new_certificate_is_used_without_a_restart(
     assert certificate == listen.tls_certificate
 
 
-@pytest.mark.parametrize("wrong", ["missing", "other key", "no certificate"])
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ("missing", "No such file or directory"),
+        ("other key", "the key is not that of the certificate"),
+        ("no certificate", "one of them is not a PEM file"),
+    ],
+)
 def test_certificates_that_cannot_be_used(
-    listen: ListenSettings, tmp_path: Path, wrong: str
+    listen: ListenSettings, tmp_path: Path, wrong: str, reason: str
 ) -> None:
     assert listen.tls_certificate is not None
     if wrong == "missing":
@@ -167,7 +174,9 @@ def test_certificates_that_cannot_be_used(
         (tmp_path / "other").mkdir()
         other, _ = write_certificate(tmp_path / "other")
         other.replace(listen.tls_certificate)
-    with pytest.raises(CannotStart, match=r"cannot use the certificate .*server\.crt with the key"):
+    with pytest.raises(
+        CannotStart, match=rf"cannot use the certificate .*server\.crt with the key .*{reason}"
+    ):
         check_certificate(listen)
 
 

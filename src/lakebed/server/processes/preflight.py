@@ -3,6 +3,7 @@
 import errno
 import os
 import socket
+import ssl
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -93,6 +94,8 @@ def check_certificate(listen: ListenSettings) -> None:
         Tls.of(listen)
     except OSError as error:
         reason = error.strerror or str(error)
+        if isinstance(error, ssl.SSLError):
+            reason = "one of them is not a PEM file, or the key is not that of the certificate"
         raise CannotStart(
             f"cannot use the certificate {listen.tls_certificate} with the key {listen.tls_key}:"
             f" {reason}"
