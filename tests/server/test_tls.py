@@ -2,6 +2,7 @@
 
 import hashlib
 import ipaddress
+import logging
 import os
 import socket
 import ssl
@@ -35,10 +36,10 @@ GET: Final = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 LARGE: Final = os.urandom(1 << 20) * 8
 
 
-def write_certificate(folder: Path, name: str = "a") -> tuple[Path, Path]:
+def write_certificate(folder: Path) -> tuple[Path, Path]:
     """Write a certificate for 127.0.0.1 that vouches for itself, and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "lakebed")])
     now = datetime.now(UTC)
     alternative = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
     certificate = (
@@ -144,14 +145,21 @@ def test_who_does_not_speak_tls_is_cut_off_and_others_are_served(
 
 
 def test_a_new_certificate_is_used_without_a_restart(
-    listen: ListenSettings, port: int, tmp_path: Path
+    listen: ListenSettings, port: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = ssl.get_server_certificate(("127.0.0.1", port))
-    certificate, _ = write_certificate(tmp_path, "b")
+    (tmp_path / "new").mkdir()
+    certificate, key = write_certificate(tmp_path / "new")
+    assert listen.tls_certificate is not None
+    assert listen.tls_key is not None
+    with caplog.at_level(logging.WARNING):
+        certificate.replace(listen.tls_certificate)
+        eventually(lambda: "cannot be renewed" in caplog.text)  # the key is still the old one
+    assert ssl.get_server_certificate(("127.0.0.1", port)) == before
+    key.replace(listen.tls_key)
     eventually(lambda: ssl.get_server_certificate(("127.0.0.1", port)) != before)
     with httpx.Client(verify=trusting(listen), trust_env=False) as client:
         assert client.get(f"https://127.0.0.1:{port}/").is_success
-    assert certificate == listen.tls_certificate
 
 
 @pytest.mark.parametrize(

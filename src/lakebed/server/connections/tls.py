@@ -61,12 +61,8 @@ class Tls:
             OSError: A file cannot be read, or holds no certificate or not its key (`ssl.SSLError`).
         """
         self._files = (certificate, key)
-        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self._context.minimum_version = ssl.TLSVersion.TLSv1_2
-        self._context.set_alpn_protocols(["http/1.1"])
-        self._context.sslsocket_class = TlsSocket
         self._times = self._read_times()
-        self._context.load_cert_chain(certificate, key)
+        self._context = self._read()
 
     @classmethod
     def of(cls, listen: ListenSettings) -> "Tls | None":
@@ -95,11 +91,20 @@ class Tls:
             times = self._read_times()
             if times != self._times:
                 self._times = times
-                self._context.load_cert_chain(*self._files)
+                self._context = self._read()
                 _LOGGER.info("the certificate %s was read again", self._files[0])
         except OSError as error:
-            # Both files may be half way through being replaced: their times will change again.
+            # One of them may be replaced and the other not yet: their times will change again.
             _LOGGER.warning("the certificate %s cannot be renewed: %s", self._files[0], error)
+
+    def _read(self) -> ssl.SSLContext:
+        # A new one each time: one in which only half was replaced would fail every handshake.
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.set_alpn_protocols(["http/1.1"])
+        context.sslsocket_class = TlsSocket
+        context.load_cert_chain(*self._files)
+        return context
 
     def _read_times(self) -> list[int]:
         return [file.stat().st_mtime_ns for file in self._files]
