@@ -403,6 +403,7 @@ export async function watching({ page, context, at }) {
   await field(page, "Message").fill("Wait for the gate");
   await dialog(page).getByRole("button", { name: "Commit" }).click();
   await dialog(page).getByRole("button", { name: "Working…" }).waitFor();
+  await untilRunning(context, new URL("/api/v1/repositories/lakes/actions/runs?running=true", at("actions")));
   const other = await context.newPage();
   await other.goto(at("actions"));
   await other.getByText("running", { exact: true }).waitFor();
@@ -422,6 +423,16 @@ export async function watching({ page, context, at }) {
   await button(page, "Discard all").click();
   await dialog(page).getByRole("button", { name: "Discard all" }).click();
   await says(page, "Nothing is uncommitted");
+}
+
+/** Wait until the server says that a run goes on: the commit that starts it has only been asked for. */
+async function untilRunning(context, url) {
+  for (let looks = 0; looks < 600; looks += 1) {
+    const listed = await (await context.request.get(String(url))).json();
+    if (listed.results.some((each) => each.status === "running")) return;
+    await new Promise((again) => setTimeout(again, 50));
+  }
+  throw new Error("no run began");
 }
 
 /** Garbage collection: the figures of a run, what is due, and rules that are set and taken away. */
