@@ -9,6 +9,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.formats.entries import one_array
 from lakebed.formats.gc_files import GCRunID
 from lakebed.formats.gc_state import (
     GC_RESULT_SCHEMAS,
@@ -172,9 +173,10 @@ def _as_files(written: Batches) -> Batches:
 
 def _as_totals(counts: pa.Table) -> pa.RecordBatch:
     """Return counts of all branches together as rows of `FILE_OR_TOTAL`."""
-    totals = counts.select(_TOTAL_SCHEMA.names).cast(_TOTAL_SCHEMA).to_struct_array()
+    totals = counts.select(_TOTAL_SCHEMA.names).cast(_TOTAL_SCHEMA)
+    arrays = [one_array(totals, name) for name in _TOTAL_SCHEMA.names]
     files = pa.nulls(counts.num_rows, _FILE_OR_TOTAL_SCHEMA.field("file").type)
-    columns = [files, totals.combine_chunks()]
+    columns = [files, pa.StructArray.from_arrays(arrays, fields=list(_TOTAL_SCHEMA))]
     return pa.RecordBatch.from_arrays(columns, schema=_FILE_OR_TOTAL_SCHEMA)
 
 
