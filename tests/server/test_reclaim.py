@@ -13,6 +13,10 @@ from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.engine.retention.rules import RetentionRules
 from lakebed.formats.layout import gc_runs_folder
+from lakebed.gc.errors import MissingHistory
+from lakebed.gc.job import Job, Options
+from lakebed.gc.on_arrow import ArrowExecutor
+from lakebed.installation.collecting import OwnServer
 from lakebed.server import quickstart
 from lakebed.server.app import open_services
 from lakebed.server.config_files import load
@@ -162,9 +166,8 @@ def test_it_waits_for_runs_of_others(server: Server) -> None:
     assert leases.renew(LAKE, "c0").holder == ""
 
 
-def test_a_repository_that_fails_does_not_stop_the_others(
-    server: Server, caplog: pytest.LogCaptureFixture
-) -> None:
+def lose_a_range(server: Server) -> tuple[Address, bytes]:
+    """Commit something whose range then goes missing, and return that: no run can go on."""
     server.upload("a", "1")
     server.commit()
     namespace = server.services.catalog.repositories.get(LAKE).namespace
@@ -174,6 +177,35 @@ def test_a_repository_that_fails_does_not_stop_the_others(
     address = Address.parse(lost)
     data = block.read(address)
     block.delete(address)
+    return address, data
+
+
+def test_of_runs_that_are_refused_the_last_reason_is_left(server: Server) -> None:
+    server.services.catalog.repositories.delete(OTHER)
+    address, data = lose_a_range(server)
+    storage = server.reclaim._storage(server.services.catalog.repositories.get(LAKE))
+    own_server = OwnServer(server.services.catalog, server.services.catalog.repositories.get(LAKE))
+    # Of a run that somebody else made, all is left to look at.
+    with pytest.raises(MissingHistory):
+        Job(ArrowExecutor(storage, server.clock), own_server, storage).run(Options())
+    by_hand = server.run_files()
+    for _ in range(3):
+        with pytest.raises(RunsFailed):
+            server.later(INTERVAL / HOUR)
+    *before, last = sorted(server.run_files().items())
+    assert dict(before) == by_hand
+    assert last[1] == {"refused.json"}
+    server.services.foundation.block.create(address, data)
+    assert server.later(INTERVAL / HOUR) == 1
+    runs = server.services.catalog.gc_runs.list(LAKE)
+    assert [run.state for run in runs] == ["refused", "refused", "done"]
+
+
+def test_a_repository_that_fails_does_not_stop_the_others(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    address, data = lose_a_range(server)
+    block = server.services.foundation.block
     with pytest.raises(RunsFailed, match="1 runs failed"):
         server.later(0)
     assert "garbage of lake failed: missing_history" in caplog.text

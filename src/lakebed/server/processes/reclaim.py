@@ -15,10 +15,11 @@ from typing import Final
 from lakebed.engine.errors import RepositoryNotFound
 from lakebed.engine.model import Repository
 from lakebed.errors import LakebedError
+from lakebed.formats.gc_state import GCState
 from lakebed.gc.errors import Busy
 from lakebed.gc.job import Job, Options
 from lakebed.gc.on_arrow import ArrowExecutor
-from lakebed.gc.report import SERVER, Summary, thin_out
+from lakebed.gc.report import SERVER, Summary, thin_out, thin_out_refused
 from lakebed.gc.state import SavedState
 from lakebed.gc.storage import Storage
 from lakebed.ids import UniqueID
@@ -107,6 +108,9 @@ class Reclaim:
         except Busy:
             _LOGGER.debug("another run of %s is under way", repository.id)
             return None
+        except LakebedError:
+            self._tidy_up(storage, before)
+            raise
         if before is not None and before.run_id != summary.run_id:
             thin_out(storage, before.run_id)
         _LOGGER.info(
@@ -116,6 +120,13 @@ class Reclaim:
             summary.waiting,
         )
         return summary
+
+    def _tidy_up(self, storage: Storage, before: GCState | None) -> None:
+        """Remove what a run that was refused has left, but for the reason."""
+        try:
+            thin_out_refused(storage, after=before.run_id if before is not None else None)
+        except LakebedError as error:
+            _LOGGER.warning("the files of refused runs could not be removed: %s", error)
 
     def _is_due(self, repository: Repository) -> bool:
         now = now_us(self._runtime)
