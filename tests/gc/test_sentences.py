@@ -100,9 +100,8 @@ def test_what_became_of_old_commits_is_told_in_words() -> None:
     figures = {"commits": 6, "marked": 1, "waiting": 2, "rescued": 0, "expired": 3}
     figures_of_branches = {"main": 2, "": 1}
     commits = {"ran": True, **figures, "by_branch": figures_of_branches}
-    assert _shown({"commits": commits}, as_json=False) == {
+    assert _shown({"commits": commits}) == {
         "commits": "6 looked at, 1 newly marked, 2 marked before, 0 in use again, 3 expired"
         " (main 2, (no branch) 1)"
     }
-    assert _shown({"commits": {"ran": False}}, as_json=False)["commits"].startswith("not looked at")
-    assert _shown({"commits": commits}, as_json=True) == {"commits": commits}
+    assert _shown({"commits": {"ran": False}})["commits"].startswith("not looked at")
