@@ -1,6 +1,7 @@
 """Garbage collection in the background process: what it deletes, when, and what it leaves alone."""
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pyarrow as pa
@@ -8,8 +9,10 @@ import pytest
 from prometheus_client import REGISTRY
 
 from lakebed.block import Address, LocalSettings
+from lakebed.catalog.keys import GC
 from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.keys import GRAVELER, REPOSITORIES
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.engine.retention.rules import RetentionRules
 from lakebed.formats.layout import gc_runs_folder
@@ -227,6 +230,25 @@ def test_a_repository_that_fails_does_not_stop_the_others(
     assert HOUR <= age() < 2 * HOUR  # the other one has nothing to collect
     assert server.later(26) == 2
     assert age() < HOUR
+
+
+@pytest.mark.parametrize("record", ["lease", "repository"])
+def test_a_damaged_record_does_not_stop_the_collection_of_others(
+    record: str, server: Server
+) -> None:
+    """It comes first in the list of repositories."""
+    store = server.services.foundation.store
+    if record == "lease":
+        repository = server.services.catalog.repositories.get(LAKE)
+        server.services.catalog.gc_leases.take(LAKE, "somebody")
+        store.set(repository.partition, GC.prefix + b"lease", b"\xff\xff\xff")
+    else:
+        store.set(GRAVELER, REPOSITORIES.prefix + b"!", b"\xff\xff\xff")
+    with pytest.raises(RunsFailed) if record == "lease" else nullcontext():
+        server.later(0)
+    leases = server.services.catalog.gc_leases
+    assert leases.last_run(OTHER).good_us > 0
+    reclaim.measure_age(server.services)
 
 
 def test_commits_that_expire_are_collected_without_waiting_for_new_garbage(server: Server) -> None:

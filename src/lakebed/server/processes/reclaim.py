@@ -8,8 +8,6 @@ alone until something could be (`LastRun.next_us`), so that an idle one costs ne
 """
 
 import logging
-from collections.abc import Iterator
-from contextlib import suppress
 from typing import Final
 
 from lakebed.engine.errors import RepositoryNotFound
@@ -24,6 +22,7 @@ from lakebed.gc.state import SavedState
 from lakebed.gc.storage import Storage
 from lakebed.ids import UniqueID
 from lakebed.installation.collecting import OwnServer
+from lakebed.kv import CorruptRecord
 from lakebed.prometheus import Gauge
 from lakebed.server.http import logs
 from lakebed.server.services import Services
@@ -67,9 +66,12 @@ class Reclaim:
             RunsFailed: Some failed; they are tried again later.
         """
         made = failed = 0
-        for repository in self._due():
+        for repository in self._repositories():
             try:
-                made += self.collect(repository) is not None
+                if self._is_due(repository):
+                    made += self.collect(repository) is not None
+            except RepositoryNotFound:
+                continue  # it was deleted just now
             except LakebedError as error:
                 failed += 1
                 _LOGGER.warning(
@@ -82,17 +84,14 @@ class Reclaim:
             raise RunsFailed(failed)
         return made
 
-    def _due(self) -> Iterator[Repository]:
-        """Iterate over the repositories whose time has come."""
-        found = list(self._engine.repositories.list())
+    def _repositories(self) -> list[Repository]:
+        """Return all repositories, and forget those that are gone."""
+        found = list(self._engine.repositories.list_readable())
         there = {repository.unique_id for repository in found}
         for remembered in (self._jobs, self._not_before_us):
             for gone in remembered.keys() - there:
                 del remembered[gone]
-        for repository in found:
-            with suppress(RepositoryNotFound):
-                if self._is_due(repository):
-                    yield repository
+        return found
 
     def collect(self, repository: Repository) -> Summary | None:
         """Make a run; return None if somebody else makes one.
@@ -156,9 +155,13 @@ class Reclaim:
 def measure_age(services: Services) -> None:
     """Show when runs last ended well; a repository without any was clean when it was made."""
     times = []
-    for repository in services.foundation.engine.repositories.list():
-        with suppress(RepositoryNotFound):
-            last = services.catalog.gc_leases.last_run(repository.id)
-            times.append(max(last.good_us, repository.created_us))
+    for repository in services.foundation.engine.repositories.list_readable():
+        try:
+            good_us = services.catalog.gc_leases.last_run(repository.id).good_us
+        except RepositoryNotFound:
+            continue
+        except CorruptRecord:
+            good_us = 0  # nobody knows, and no run can be made
+        times.append(max(good_us, repository.created_us))
     if times:
         _LAST_GOOD.set(min(times) / 1e6)
