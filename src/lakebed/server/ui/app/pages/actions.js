@@ -69,6 +69,6 @@ function Hook({ base, hook }) {
   const isRunning = hook.status === "running";
   const output = useLoad((signal) => (open ? get(`${base}/hooks/${encodeURIComponent(hook.hook_run_id)}/output`, {}, signal) : Promise.resolve("")), `${hook.hook_run_id} ${open}`);
   useWatch(isRunning && open, output.reload);
-  return html`<section class="card"><header><div class="row"><${Status} of=${hook} /><h2>${hook.action} / ${hook.hook_id}</h2></div><button class="quiet" aria-expanded=${open} onClick=${() => setOpen(!open)}><${Icon} name="code" />${open ? "Hide output" : "Show output"}</button></header>
+  return html`<section class="card"><header><div class="row"><${Status} of=${hook} /><h2>${hook.action} / ${hook.hook_id}</h2></div><button class="quiet" aria-expanded=${open} onClick=${() => setOpen(!open)}><${Icon} name="code" />${open ? "Hide" : "Show"}<span class="wide-only">output</span></button></header>
     ${open && (output.data === undefined && !output.error ? html`<${Loading} rows=${2} />` : html`<div class="preview" tabindex="0"><pre>${output.error ? output.error.message : output.data || (isRunning ? "It has written nothing yet." : "It wrote nothing.")}</pre></div>`)}</section>`;
 }

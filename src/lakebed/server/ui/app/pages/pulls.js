@@ -19,7 +19,7 @@ export function Pulls({ name, repository, query }) {
   const list = useList(path`/repositories/${name}/pulls`, { status });
   const create = html`<${Button} kind="primary" icon="plus" onClick=${() => setCreating(true)}>Open a pull request<//>`;
   if (!hasFeature("pulls")) return html`<${Empty} icon="pull" title="This server has no pull requests"><p>Compare two branches and merge them there.</p><${Link} class="button" href=${inRepository(name, "compare")}>Compare<//><//>`;
-  return html`<${Heading} title="Pull requests"><div class="row">${["open", "closed", "all"].map((each) => html`<button key=${each} aria-pressed=${each === status} class=${each === status ? "primary" : ""} onClick=${() => setStatus(each)}>${each}</button>`)}</div>${create}<//>
+  return html`<${Heading} title="Pull requests"><div class="segments">${["open", "closed", "all"].map((each) => html`<button key=${each} aria-pressed=${each === status} onClick=${() => setStatus(each)}>${each}</button>`)}</div>${create}<//>
     <section class="card"><${Shown} of=${list}>${() => list.items.length === 0
       ? html`<${Empty} icon="pull" title=${status === "open" ? "No open pull requests" : "No pull requests"}><p>A pull request proposes a merge: others can look at what it changes first.</p>${create}<//>`
       : html`<ul class="items">${list.items.map((each) => html`<li key=${each.id}><span class="soft"><${Icon} name="pull" /></span><div class="grow"><${Link} href=${inRepository(name, `pulls/${each.id}`)}><strong>${each.title}</strong><//>
