@@ -344,7 +344,7 @@ export async function compareAndMerge({ page, at }) {
   await page.getByRole("link", { name: "conflict.txt" }).waitFor();
   await button(page, "Merge").click();
   await dialog(page).getByRole("button", { name: "Merge" }).click();
-  await says(page, "were changed on both sides");
+  await says(page, "Both sides changed 1 path");
   await page.getByText("1 conflict: both sides changed these").waitFor();
   await dialog(page).locator("select").selectOption("source-wins");
   await dialog(page).getByRole("button", { name: "Merge" }).click();
@@ -354,7 +354,11 @@ export async function compareAndMerge({ page, at }) {
 
 export async function pullRequests({ page, at, lake }) {
   await page.goto(at("pulls"));
-  await button(page, "Open a pull request").click();
+  const open = page.getByRole("link", { name: "Open a pull request" });
+  await open.click();
+  await button(page, "Cancel").click();
+  await dialog(page).waitFor({ state: "detached" });
+  await open.click();
   await says(page, "Choose the branch to merge");
   await page.getByRole("button", { name: "From: choose" }).click();
   await page.locator(".picker .list").getByRole("button", { name: "proposal" }).click();
@@ -362,7 +366,7 @@ export async function pullRequests({ page, at, lake }) {
   assert(await dialog(page).getByRole("button", { name: "Open", exact: true }).isDisabled());
   await field(page, "Title").fill("From the page");
   await dialog(page).getByRole("button", { name: "Open", exact: true }).click();
-  await page.waitForURL(/pulls\/[^/?]+$/);
+  await page.waitForURL(({ pathname }) => !/\/pulls(\/create)?$/.test(pathname));
   await button(page, "Compare rows").click();
   await says(page, "1 row added");
   await button(page, "Close").click();
@@ -380,7 +384,7 @@ export async function actions({ page, at }) {
   await page.getByRole("link", { name: "pre-commit" }).first().click();
   await says(page, "a level is below the bed");
   await page.goto(at("actions"));
-  await page.getByLabel("Runs of branch").fill("no-such-branch");
+  await page.getByLabel("Runs on branch").fill("no-such-branch");
   await says(page, "No runs for no-such-branch");
   await page.goto(at("changes?ref=checked"));
   await button(page, "Commit").click();
@@ -622,6 +626,27 @@ export async function keyboard({ page, at }) {
   await dialog(page).waitFor({ state: "detached" });
   await page.keyboard.type("gc");
   await page.waitForURL(/\/commits/);
+}
+
+/** Addresses of lakeFS's pages that have another one here, opened in a new window as links of its tools are. */
+export async function links({ page, lake, at }) {
+  for (const [address, place, title] of [
+    [lake.endpoint, /\/$/, "Repositories"],
+    [at(""), /\/objects$/, "README.md"],
+    [at("objects"), /\/objects$/, "README.md"],
+    [at("commits"), /\/commits$/, "Commits"],
+    [at("settings/general"), /\/settings\/general$/, "Settings"],
+    [at("settings/branches"), /\/settings\/branches$/, "Settings"],
+    [at(`pulls/create?ref=main&compare=${lake.branch}`), /\/pulls\/create\?/, "Open a pull request"],
+    [`${lake.endpoint}/auth`, /\/auth\/credentials$/, "My keys"],
+    [`${lake.endpoint}/auth/groups/Admins/policies`, /\/policies$/, "Admins"],
+  ]) {
+    await page.goto(address);
+    await page.getByRole("heading", { name: title, exact: true }).waitFor();
+    await page.waitForURL(place);
+  }
+  await page.goto(at(`pulls/create?ref=main&compare=${lake.branch}`));
+  await page.getByRole("button", { name: `From: ${lake.branch}` }).waitFor();
 }
 
 /** The list of objects is there after one round trip: it waits for no other answer. */

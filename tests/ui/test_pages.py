@@ -175,6 +175,7 @@ PATHS: Final = (
     "administration",
     "readerIsRefused",
     "keyboard",
+    "links",
 )
 
 

@@ -37,7 +37,7 @@ export function Actions({ name }) {
   const list = useList(path`/repositories/${name}/actions/runs`, { branch, running: true });
   useWatch(list.items.some((each) => each.status === "running"), list.reload);
   if (!hasFeature("actions")) return html`<${Empty} icon="actions" title="Actions are turned off on this server"><p>Its settings say so (<code>hooks.enabled</code>). Files below <code>_lakefs_actions/</code> are not run.</p><//>`;
-  return html`<${Heading} title="Actions" note=${html`What files below <code>_lakefs_actions/</code> ask to be run before and after commits, merges and other changes.`}><${Filter} label="Runs of branch" value=${branch} onInput=${setBranch} /><//>
+  return html`<${Heading} title="Actions" note=${html`What files below <code>_lakefs_actions/</code> ask to be run before and after commits, merges and other changes.`}><${Filter} label="Runs on branch" value=${branch} onInput=${setBranch} /><//>
     <section class="card"><${Shown} of=${list}>${() => list.items.length === 0
       ? html`<${Empty} icon="actions" title=${branch ? `No runs for ${branch}` : "No runs yet"}><p>Put a file like <code>_lakefs_actions/check.yaml</code> on a branch: its hooks run at the next commit or merge.</p><//>`
       : html`<ul class="items">${list.items.map((each) => html`<li key=${each.run_id}><${Status} of=${each} /><div class="grow"><${Link} href=${inRepository(name, `actions/${each.run_id}`)}><strong>${each.event_type}</strong><//> <span class="soft">on</span> <code>${each.branch || "–"}</code></div>

@@ -12,19 +12,24 @@ import { hasFeature, notify, useAction, useList, useLoad, useMissing } from "../
 /** @type {Record<string, string>} */
 const TONES = { open: "good", merged: "accent", closed: "bad" };
 
-/** @param {{name: string, repository: any, query: URLSearchParams}} props */
-export function Pulls({ name, repository, query }) {
+/** @param {{name: string}} props */
+export function Pulls({ name }) {
   const [status, setStatus] = useState("open");
-  const [creating, setCreating] = useState(query.has("new"));
   const list = useList(path`/repositories/${name}/pulls`, { status });
-  const create = html`<${Button} kind="primary" icon="plus" onClick=${() => setCreating(true)}>Open a pull request<//>`;
+  const create = html`<${Link} class="button primary" href=${inRepository(name, "pulls/create")}><${Icon} name="plus" />Open a pull request<//>`;
   if (!hasFeature("pulls")) return html`<${Empty} icon="pull" title="This server has no pull requests"><p>Compare two branches and merge them there.</p><${Link} class="button" href=${inRepository(name, "compare")}>Compare<//><//>`;
   return html`<${Heading} title="Pull requests"><div class="segments">${["open", "closed", "all"].map((each) => html`<button key=${each} aria-pressed=${each === status} onClick=${() => setStatus(each)}>${each}</button>`)}</div>${create}<//>
     <section class="card"><${Shown} of=${list}>${() => list.items.length === 0
       ? html`<${Empty} icon="pull" title=${status === "open" ? "No open pull requests" : "No pull requests"}><p>A pull request proposes a merge: others can look at what it changes first.</p>${create}<//>`
       : html`<ul class="items">${list.items.map((each) => html`<li key=${each.id}><span class="soft"><${Icon} name="pull" /></span><div class="grow"><${Link} href=${inRepository(name, `pulls/${each.id}`)}><strong>${each.title}</strong><//>
-          <div class="soft small"><code>${each.source_branch}</code> into <code>${each.destination_branch}</code> · ${each.author} · <${Time} at=${asSeconds(each.creation_date)} /></div></div><${Badge} tone=${TONES[each.status]}>${each.status}<//></li>`)}</ul><${More} of=${list} what="more" />`}<//></section>
-    ${creating && html`<${Creation} name=${name} into=${query.get("ref") ?? repository.data?.default_branch ?? ""} from=${query.get("compare") ?? ""} onClose=${() => setCreating(false)} />`}`;
+          <div class="soft small"><code>${each.source_branch}</code> into <code>${each.destination_branch}</code> · ${each.author} · <${Time} at=${asSeconds(each.creation_date)} /></div></div><${Badge} tone=${TONES[each.status]}>${each.status}<//></li>`)}</ul><${More} of=${list} what="more" />`}<//></section>`;
+}
+
+/** The list, and over it the form for a new one. @param {{name: string, repository: any, query: URLSearchParams}} props */
+export function CreatePull({ name, repository, query }) {
+  const into = query.get("ref") ?? repository.data?.default_branch;
+  return html`<${Pulls} name=${name} />
+    ${hasFeature("pulls") && into !== undefined && html`<${Creation} name=${name} into=${into} from=${query.get("compare") ?? ""} onClose=${() => go(inRepository(name, "pulls"))} />`}`;
 }
 
 /** Dates of pull requests are texts. @param {string | number} moment */
