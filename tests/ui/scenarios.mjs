@@ -98,6 +98,9 @@ export async function objects({ page, context, at, lake }) {
   await page.getByRole("link", { name: "stations.csv" }).waitFor();
   await page.getByLabel("Filter this folder").fill("nowhere");
   await says(page, "Nothing here has");
+  await page.goto(at("objects?ref=nowhere"));
+  await says(page, "Reference not found: nowhere");
+  await says(page, "pick another one");
   await page.goto(at("objects?ref=main&path=uploaded/"));
   await says(page, "This folder is empty");
   await page.getByLabel("Files to upload").setInputFiles([
@@ -336,7 +339,13 @@ export async function branchesAndTags({ page, at }) {
   await page.getByRole("link", { name: "v2" }).waitFor({ state: "detached" });
 }
 
-export async function compareAndMerge({ page, at }) {
+export async function compareAndMerge({ page, at, lake }) {
+  for (const place of [`compare?ref=main&compare=${lake.branch}`, `pulls/${lake.pull}`]) {
+    await page.goto(at(place));
+    await button(page, "Compare rows").click();
+    await page.getByRole("cell", { name: "Station 7" }).waitFor(); // what a merge brings, and not what is uncommitted
+    assert.equal(await page.getByRole("cell", { name: "Station 9" }).count(), 0);
+  }
   await page.goto(at("compare"));
   await says(page, "Choose what to compare");
   assert(await button(page, "Merge").isDisabled());

@@ -46,7 +46,7 @@ function Both({ name, base, head, readOnly }) {
     ${why && base !== head && html`<p class="soft small">${why}.</p>`}
     ${conflicts && html`<${Conflicts} conflicts=${conflicts.conflicts} total=${conflicts.conflicts_total} name=${name} left=${head} right=${base} />`}
     ${base === head ? html`<section class="card"><${Empty} icon="compare" title="Choose what to compare"><p>Pick another ref on the right: its changes are shown here, and can be merged into the left one.</p><//></section>`
-      : html`<${Differences} key=${round} name=${name} where=${path`/repositories/${name}/refs/${base}/diff/${head}`} left=${parting.data?.base_commit_id ?? base} right=${head}
+      : html`<${Differences} key=${round} name=${name} where=${path`/repositories/${name}/refs/${base}/diff/${head}`} left=${parting.data?.base_commit_id ?? base} right=${parting.data?.source_commit_id ?? head}
         empty=${html`<${Empty} icon="check" title="No differences"><p>${head} has changed nothing that ${base} does not have.</p><//>`} />`}
     ${merging && html`<${MergeForm} name=${name} base=${base} head=${head} onClose=${() => setMerging(false)} onConflict=${setConflicts} onDone=${() => { setMerging(false); setConflicts(null); setRound(round + 1); }} />`}`;
 }

@@ -100,7 +100,7 @@ function Rules({ where, rules, onClose, onDone }) {
       onDone();
     }
   };
-  return html`<${Form} title="Retention rules" label="Save" action=${action} onClose=${onClose} onSubmit=${submit} why=${!/^[1-9]\d*$/.test(days) ? "Give a number of days" : wrong ? "A line below is not right" : ""}>
+  return html`<${Form} title="Retention rules" label="Save" action=${action} onClose=${onClose} onSubmit=${submit} why=${!/^[1-9]\d*$/.test(days) ? "Give a number of days" : wrong ? "A line above is not right" : ""}>
     <${Field} label="Keep commits for (days)" value=${days} onInput=${setDays} inputmode="numeric" />
     <${Field} label="Other numbers for some branches" value=${text} onInput=${setText} multiline hint="One line each: a branch or a pattern, and a number of days: exp-* 7" error=${wrong ? `“${wrong}” is not a branch and a number of days` : ""} />
     ${rules && html`<button type="button" class="danger" onClick=${async () => (await action.run(() => remove(where))) && onDone()}>Remove all rules</button>`}<//>`;

@@ -94,7 +94,7 @@ function One({ name, pull, reload }) {
     ${conflicts && html`<${Conflicts} conflicts=${conflicts.conflicts} total=${conflicts.conflicts_total} name=${name} left=${pull.source_branch} right=${pull.destination_branch} />`}
     <div class="split"><div class="stack">${pull.description && html`<section class="card pad"><p class="message">${pull.description}</p></section>`}
       ${pull.merged_commit_id ? html`<${Differences} name=${name} where=${path`/repositories/${name}/refs/${`${pull.merged_commit_id}~1`}/diff/${pull.merged_commit_id}`} query=${{ type: "two_dot" }} left=${`${pull.merged_commit_id}~1`} right=${pull.merged_commit_id} empty=${html`<${Empty} icon="check" title="It changed nothing" />`} />`
-        : html`<${Differences} name=${name} where=${path`/repositories/${name}/refs/${pull.destination_branch}/diff/${pull.source_branch}`} left=${parting.data?.base_commit_id ?? ""} right=${pull.source_branch} empty=${html`<${Empty} icon="check" title="Nothing left to merge" />`} />`}</div>
+        : html`<${Differences} name=${name} where=${path`/repositories/${name}/refs/${pull.destination_branch}/diff/${pull.source_branch}`} left=${parting.data?.base_commit_id ?? ""} right=${parting.data?.source_commit_id ?? pull.source_branch} empty=${html`<${Empty} icon="check" title="Nothing left to merge" />`} />`}</div>
       <aside class="card pad" aria-label="About this pull request"><${Facts} of=${{
         Opened: html`<${Time} at=${asSeconds(pull.creation_date)} />`,
         Closed: pull.closed_date && html`<${Time} at=${asSeconds(pull.closed_date)} />`,
