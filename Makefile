@@ -23,7 +23,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-fast dist deploy-lint quickstart format lint typecheck typecheck-ui layers check ui-vendor ui-shots test-ui tests test test-fast test-lowest test-long test-kv-all simulate simulate-gc fuzz bench-kv bench-committed bench-engine bench-api bench-s3 bench-memory bench-gc bench-import bench-migrate bench-commands bench-cli bench-compare docs docs-reference docs-console proto lock clean
+.PHONY: help install install-fast dist deploy-lint quickstart format lint typecheck typecheck-ui layers check ui-vendor ui-shots test-ui tests test test-fast test-lowest test-long test-kv-all test-tables simulate simulate-gc fuzz bench-kv bench-committed bench-engine bench-api bench-s3 bench-memory bench-gc bench-import bench-migrate bench-commands bench-cli bench-compare docs docs-reference docs-console proto lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
@@ -61,6 +61,14 @@ $(VENV)/.fast: requirements/fast.txt pyproject.toml | $(filter .uv/bin/uv,$(UV))
 .airflow/.installed: requirements/airflow.txt | $(filter .uv/bin/uv,$(UV))
 	$(UV) venv --quiet --allow-existing --no-python-downloads --python $(PYTHON) .airflow
 	$(UV) pip sync --quiet --compile-bytecode --python .airflow/bin/python --require-hashes requirements/airflow.txt
+	touch $@
+
+# An earlier Spark than ours, for which there are plug-ins of Delta Lake and Iceberg.
+.tables/.installed: requirements/tables.txt pyproject.toml | $(filter .uv/bin/uv,$(UV))
+	@command -v java >/dev/null || { echo "Spark needs Java: there is no program java" >&2; exit 1; }
+	$(UV) venv --quiet --allow-existing --no-python-downloads --python $(PYTHON) .tables
+	$(UV) pip sync --quiet --compile-bytecode --python .tables/bin/python --require-hashes requirements/tables.txt
+	$(UV) pip install --quiet --python .tables/bin/python --no-deps --editable .
 	touch $@
 
 # The oldest versions of what we need, as somebody's environment may have them.
@@ -148,16 +156,23 @@ test-kv-all: install ## the tests of databases that are not in make test: MariaD
 	$(BIN)/python -m lakebed.testing.servers.fetch_databases
 	pytest $(PARALLEL) -q -m kv_all --durations 10 --timeout 900 tests/conformance tests/system
 
+# Spark fetches its plug-ins from Maven, into .tables too.
+test-tables: install .tables/.installed ## the blocks of docs/tables.md: Spark, Delta Lake and Iceberg on a quickstart
+	pytest -q -m tables --timeout 1800 tests/docs/test_tables.py
+
 test-ui: install ## the web UI in a real browser
 	pytest -q tests/ui tests/server/test_page.py tests/catalog/test_preview.py
 
 ui-shots: install ## screenshots of all pages into SHOTS: three widths, light and dark
 	$(BIN)/python -m tests.ui.shots $(SHOTS)
 
-# The file is committed, and its checksum with it: servers and users need no npm.
-ui-vendor: install ## take Preact and htm over from npm, into the web UI
+# The files are committed, and their checksums with them: servers and users need no npm.
+ui-vendor: install ## take Preact, htm and Swagger UI over from npm, into the web UI
 	cp node_modules/htm/preact/standalone.module.js $(UI)/vendor/preact-htm.js
-	cd $(UI)/vendor && sha256sum preact-htm.js > SHA256SUMS
+	cp node_modules/swagger-ui-dist/swagger-ui-bundle.js.LICENSE.txt $(UI)/vendor
+	for name in swagger-ui-bundle.js swagger-ui.css; do \
+		gzip --best --no-name < node_modules/swagger-ui-dist/$$name > $(UI)/vendor/$$name.gz || exit 1; done
+	cd $(UI)/vendor && sha256sum preact-htm.js swagger-ui-bundle.js.gz swagger-ui.css.gz > SHA256SUMS
 
 simulate: install ## run SEEDS simulated histories in all, each from a seed of its own, spread over every scenario
 	$(BIN)/python -m lakebed.testing.simulation.explore --seeds $(SEEDS) \
@@ -264,9 +279,12 @@ lock: | $(filter .uv/bin/uv,$(UV)) ## resolve the lock files again (UPGRADE=1: t
 		--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \
 		--output-file requirements/docs.txt requirements/docs.in
 	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \
+		--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \
+		--output-file requirements/tables.txt requirements/tables.in pyproject.toml
+	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \
 		--custom-compile-command "make lock" --resolution lowest-direct \
 		--extra azure --extra cosmos --extra dynamodb --extra gcs --extra mysql --extra otel --extra postgres --extra rocksdb --extra s3 \
 		--extra server --extra testing --extra valkey --group fast --output-file requirements/lowest.txt pyproject.toml
 
 clean: ## remove what the targets made
-	rm -rf .check.log .databases $(SHOTS) $(VENV) .airflow .docs .site .quickstart .uv node_modules .hypothesis .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .check.log .databases $(SHOTS) $(VENV) .airflow .docs .site .tables .quickstart .uv node_modules .hypothesis .pytest_cache .mypy_cache .ruff_cache

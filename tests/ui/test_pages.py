@@ -182,6 +182,7 @@ PATHS: Final = (
     "administration",
     "readerIsRefused",
     "keyboard",
+    "apiPage",
 )
 
 
