@@ -67,7 +67,7 @@ class Reader:
 def test_every_block_of_the_page_does_what_it_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with run_quickstart(tmp_path) as server:
+    with run_quickstart(tmp_path / "server") as server:
         shell = Shell(server, tmp_path, monkeypatch)
         reader = Reader(server, tmp_path, TABLES / "bin/python")
         printed: list[str] = []
@@ -90,7 +90,7 @@ def test_the_newest_spark_reads_and_writes_files(
     """With the Hadoop of our own Spark, for which there are no plug-ins yet."""
     found = list(blocks(PAGE))
     console, properties, program, output = found[:4]
-    with run_quickstart(tmp_path) as server:
+    with run_quickstart(tmp_path / "server") as server:
         shell = Shell(server, tmp_path, monkeypatch)
         for step in console.steps():
             shell.check(step)

@@ -693,7 +693,7 @@ export async function apiPage({ page, context, lake }) {
     await page.getByLabel("Username").fill(lake.key);
     await page.getByLabel("Password").fill(lake.secret);
     await page.getByLabel("Apply credentials").first().click();
-    await page.locator(".btn-done").click();
+    await page.locator(".btn-done").first().click();
   };
   assert.match(await answer("repositories/listRepositories", authorize), /^200/);
   const kept = await page.evaluate(() => JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie]));
