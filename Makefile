@@ -87,20 +87,26 @@ node_modules/.installed: package.json package-lock.json .npmrc
 dist: install ## build the wheel and the source package into dist/
 	$(BIN)/python -m hatchling build
 
-# helm is built from source: no package brings it.
+# These two are built from source: no package brings them.
 HELM := .deploy/bin/helm
 HELM_VERSION := v3.16.4
+COMPOSE_SPEC := .deploy/bin/compose-spec
+COMPOSE_SPEC_VERSION := v2.16.2
 
 .deploy/.installed: requirements/deploy.txt | $(filter .uv/bin/uv,$(UV))
 	$(UV) venv --quiet --allow-existing --no-python-downloads --python $(PYTHON) .deploy
 	$(UV) pip sync --quiet --python .deploy/bin/python --require-hashes requirements/deploy.txt
 	GOBIN=$(CURDIR)/.deploy/bin PATH=$(CURDIR)/.deploy/bin:$$PATH go install helm.sh/helm/v3/cmd/helm@$(HELM_VERSION)
+	GOBIN=$(CURDIR)/.deploy/bin PATH=$(CURDIR)/.deploy/bin:$$PATH go install github.com/compose-spec/compose-go/v2/cmd@$(COMPOSE_SPEC_VERSION)
+	mv .deploy/bin/cmd $(COMPOSE_SPEC)
 	touch $@
 
 deploy-lint: .deploy/.installed ## look for mistakes in deploy/: the container, the chart, the unit, the YAML files
 	.deploy/bin/hadolint deploy/docker/Dockerfile
 	.deploy/bin/yamllint --strict -d '{extends: default, rules: {braces: disable, brackets: disable, comments-indentation: disable, document-start: disable, line-length: {max: 140}}}' \
 		deploy/compose deploy/systemd/lakebed.yaml deploy/helm/lakebed/Chart.yaml deploy/helm/lakebed/values.yaml
+	@# What Docker Compose reads its files with; it takes no values for what they leave to the user.
+	for file in deploy/compose/*.yaml; do $(COMPOSE_SPEC) --no-interpolation $$file > .deploy/compose.yaml || exit 1; done
 	$(HELM) lint --strict deploy/helm/lakebed
 	$(HELM) template lake deploy/helm/lakebed --set ingress.enabled=true --set ingress.tlsSecret=tls --set autoscaling.enabled=true \
 		--set serviceMonitor.enabled=true --output-dir .deploy/rendered
