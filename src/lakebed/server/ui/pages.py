@@ -23,21 +23,21 @@ from lakebed.server.ui.assets import API, INDEX, PREFIX, load_assets
 
 NO_SUCH_OPERATION: Final = "invalid API endpoint"
 
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
+    " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none';"
+    " require-trusted-types-for 'script'; trusted-types "
+)
 DOCUMENT_HEADERS: Final = {
     # Scripts and styles are files of the server, nothing is taken from elsewhere, no text becomes
     # markup or a script, and no other page may show this one in a frame.
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
-        " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none';"
-        " require-trusted-types-for 'script'; trusted-types 'none'"
-    ),
+    "Content-Security-Policy": f"{_POLICY}'none'",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Referrer-Policy": "same-origin",
 }
-_POLICY: Final = "Content-Security-Policy"
 API_HEADERS: Final = DOCUMENT_HEADERS | {
     # Swagger UI registers a cleaner of markup as it loads; the page has no use for it.
-    _POLICY: DOCUMENT_HEADERS[_POLICY].replace("trusted-types 'none'", "trusted-types dompurify")
+    "Content-Security-Policy": f"{_POLICY}dompurify",
 }
 _NOT_THERE: Final = 501
 _KEPT: Final = "public, max-age=31536000, immutable"
