@@ -716,6 +716,6 @@ export async function apiPage({ page, context, lake }) {
   await page.setViewportSize({ width: 390, height: 800 });
   assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 390);
   await page.emulateMedia({ colorScheme: "dark" });
-  assert.equal(await page.evaluate(() => getComputedStyle(document.documentElement).colorScheme), "dark");
+  await page.waitForFunction(() => getComputedStyle(document.documentElement).colorScheme === "dark");
   assert.deepEqual(elsewhere, []);
 }
