@@ -129,6 +129,13 @@ def test_a_document_that_is_known_is_not_sent_again(client: falcon.testing.TestC
     assert "content-security-policy" in again.headers
 
 
+@pytest.mark.parametrize("address", ["/", "/docs"])
+def test_one_may_ask_for_the_head_alone(address: str, client: falcon.testing.TestClient) -> None:
+    whole, head = client.simulate_get(address), client.simulate_head(address)
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["etag"] == whole.headers["etag"]
+
+
 def test_files_are_packed_for_those_who_can_unpack(client: falcon.testing.TestClient) -> None:
     _, targets = document(client)
     target = next(each for each in targets if each.endswith("/main.js"))

@@ -102,6 +102,8 @@ class _Document:
         response.data = data
         response.content_type = "text/html; charset=utf-8"
 
+    on_head = on_get
+
 
 class _File:
     """A file that the document names, under the digest of its version."""
