@@ -704,3 +704,64 @@ export async function everyPage({ page, lake, axe }) {
   }
   return { faults, wide };
 }
+
+/** The page of the API: what is tried there is done, by the login of the pages or by keys. */
+export async function apiPage({ page, context, lake }) {
+  const elsewhere = [];
+  context.on("request", (each) => new URL(each.url()).origin === lake.endpoint || elsewhere.push(each.url()));
+  let visits = 0;
+  const answer = async (operation, fill) => {
+    await page.goto(`${lake.endpoint}/docs?${++visits}#/${operation}`); // it is loaded again, and opened there
+    await button(page, "Try it out").click();
+    if (fill) await fill();
+    await button(page, "Execute").click();
+    return page.locator(".live-responses-table .response").first().innerText();
+  };
+  assert.match(await answer("repositories/listRepositories"), new RegExp(`^200[^]*"id": "${lake.repository}"`));
+  const branch = async () => {
+    await page.getByPlaceholder("repository", { exact: true }).fill(lake.repository);
+    await page.locator("textarea").fill('{"name": "from-the-page", "source": "main"}');
+  };
+  assert.match(await answer("branches/createBranch", branch), /^201/);
+  const upload = async () => {
+    await page.getByPlaceholder("repository", { exact: true }).fill(lake.repository);
+    await page.getByPlaceholder("branch", { exact: true }).fill("from-the-page");
+    await page.getByPlaceholder("path", { exact: true }).fill("from/the-page.csv");
+    await page.locator("input[type=file]").setInputFiles({ name: "page.csv", mimeType: "text/csv", buffer: Buffer.from("a,b\n1,2\n") });
+  };
+  assert.match(await answer("objects/uploadObject", upload), /^201[^]*from\/the-page.csv/);
+
+  // Without a login: refused, and done with keys, which are kept nowhere.
+  await context.clearCookies();
+  assert.match(await answer("repositories/listRepositories"), /^401/);
+  const authorize = async () => {
+    await page.locator(".auth-wrapper .authorize").first().click();
+    await page.getByLabel("Username").fill(lake.key);
+    await page.getByLabel("Password").fill(lake.secret);
+    await page.getByLabel("Apply credentials").first().click();
+    await page.locator(".btn-done").first().click();
+  };
+  assert.match(await answer("repositories/listRepositories", authorize), /^200/);
+  const kept = await page.evaluate(() => JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie]));
+  assert(!kept.includes(lake.secret), kept);
+
+  // All is there, in the dark and on a phone.
+  const { paths } = await (await page.request.get(`${lake.endpoint}/openapi.json`)).json();
+  await page.goto(`${lake.endpoint}/docs`);
+  await page.locator(".opblock-tag").first().waitFor();
+  let shown = 0;
+  for (const tag of await page.locator(".opblock-tag").all()) {
+    await tag.click();
+    await page.locator(".opblock").first().waitFor();
+    shown += await page.locator(".opblock").count();
+    await tag.click(); // of many open ones, those out of sight are not in the document
+    await page.locator(".opblock").first().waitFor({ state: "detached" });
+  }
+  assert.equal(shown, Object.values(paths).flatMap(Object.keys).length);
+  assert.equal(await page.getByText("Could not render").count(), 0);
+  await page.setViewportSize({ width: 390, height: 800 });
+  assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 390);
+  await page.emulateMedia({ colorScheme: "dark" });
+  await page.waitForFunction(() => getComputedStyle(document.documentElement).colorScheme === "dark");
+  assert.deepEqual(elsewhere, []);
+}

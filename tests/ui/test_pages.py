@@ -176,6 +176,7 @@ PATHS: Final = (
     "readerIsRefused",
     "keyboard",
     "links",
+    "apiPage",
 )
 
 
