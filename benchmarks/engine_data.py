@@ -77,11 +77,11 @@ class BenchLake:
 
 
 @contextmanager
-def open_lake(folder: Path) -> Iterator[BenchLake]:
-    """Make an empty repository in a folder that is not there yet."""
+def open_lake(folder: Path, url: str | None = None) -> Iterator[BenchLake]:
+    """Make an empty repository in a folder that is not there yet, on SQLite or another database."""
     folder.mkdir()
     file = folder / "lakebed.db"
-    url, blocks = f"sqlite:///{file}", LocalSettings(folder / "blocks")
+    url, blocks = url or f"sqlite:///{file}", LocalSettings(folder / "blocks")
     with open_store(url) as store, Builders(url, blocks) as workers:
         engine = Engine(store, open_block(blocks), build_large=workers.build)
         repository = engine.repositories.create(
