@@ -5,6 +5,7 @@ from google.cloud.bigtable_admin_v2.types import Table
 
 from lakebed.kv import InvalidArgument, StoreUnreachable, UnsafeStore, open_store
 from lakebed.kv.drivers.bigtable import _check_clusters
+from lakebed.kv.drivers.mongodb import _check_engine
 
 pytestmark = pytest.mark.slow
 
@@ -52,3 +53,10 @@ def test_a_table_in_several_clusters_needs_a_profile() -> None:
         _check_clusters(table, "lakebed", "")
     _check_clusters(table, "lakebed", "to-one")
     _check_clusters(Table(cluster_states={"one": {}}), "lakebed", "")
+
+
+def test_a_mongodb_without_a_disk_is_refused() -> None:
+    with pytest.raises(UnsafeStore, match="storage engine inMemory keeps all in memory"):
+        _check_engine({"storageEngine": {"name": "inMemory", "persistent": False}})
+    _check_engine({"storageEngine": {"name": "wiredTiger", "persistent": True}})
+    _check_engine({})
