@@ -114,7 +114,7 @@ class Lake:
             self.block.delete(Address.parse(address))
 
     def named_by(self, metarange_id: MetaRangeID) -> set[str]:
-        page = self.other.engine.list_committed(self.repository, metarange_id, Query())
+        page = self.other.engine.committed(self.repository).list(metarange_id, Query())
         return {self.address(item) for item in page.items if isinstance(item, Entry)}
 
     def address(self, entry: Entry) -> str:
