@@ -195,8 +195,8 @@ simulate-gc: install ## the same, of what deletes: retention, purges, continuous
 fuzz: install ## feed every parser that strangers reach, and a running server, with new inputs for SECONDS in all
 	$(BIN)/python -m tests.fuzz.run --seconds $(SECONDS)
 
-bench-kv: install ## KV speed as ratios to a floor; fails where a bar is missed
-	$(BIN)/python -m benchmarks.kv
+bench-kv: install ## KV speed as ratios to a floor, of all or of DATABASES; fails where a bar is missed
+	$(BIN)/python -m benchmarks.kv $(DATABASES)
 
 bench-committed: install ## the same for committed metadata
 	$(BIN)/python -m benchmarks.committed

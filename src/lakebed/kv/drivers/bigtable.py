@@ -253,11 +253,36 @@ class BigtableCells(Cells):
             raise ForeignStore(
                 f"the table {name} is not Lakebed's: its column families are {', '.join(found)}"
             )
+        _check_rules(table, name)
         _check_clusters(self._describe(admin, Table.View.REPLICATION_VIEW), name, self._profile)
 
     def _describe(self, admin: Any, view: Any) -> Any:
         request = {"name": self._table, "view": view}
         return _read(lambda: admin.get_table(request, retry=None, timeout=OPEN_SECONDS))
+
+
+def _check_rules(table: Any, name: str) -> None:
+    """Refuse rules that remove what is not deleted, or tombstones before their time."""
+    for family, seconds, least in (
+        (_LIVING, None, "for ever"),
+        (_TOMBSTONES, TOMBSTONE_SECONDS, f"for {TOMBSTONE_SECONDS:.0f} seconds"),
+    ):
+        if not _keeps(table.column_families[family].gc_rule, seconds):
+            raise UnsafeStore(
+                f"the table {name} would lose writes: the rules of garbage collection of its column"
+                f" family {family} must keep the newest cell {least}"
+            )
+
+
+def _keeps(rule: Any, seconds: float | None) -> bool:
+    """Whether a rule leaves the newest cell alone for so long; None: for ever."""
+    if "max_age" in rule:
+        return seconds is not None and rule.max_age.total_seconds() >= seconds
+    if "union" in rule:  # removes what any of them would
+        return all(_keeps(each, seconds) for each in rule.union.rules)
+    if "intersection" in rule:
+        return any(_keeps(each, seconds) for each in rule.intersection.rules)
+    return True  # by the number of versions, or not at all
 
 
 def _check_clusters(table: Any, name: str, profile: str) -> None:
