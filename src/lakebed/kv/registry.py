@@ -44,6 +44,8 @@ _DRIVERS: Final = MappingProxyType(
         "bigtable": ("lakebed.kv.drivers.bigtable", "bigtable"),
         "cassandra": ("lakebed.kv.drivers.cassandra", "cassandra"),
         "hbase": ("lakebed.kv.drivers.hbase", "hbase"),
+        "spanner": ("lakebed.kv.drivers.spanner", "spanner"),
+        "foundationdb": ("lakebed.kv.drivers.foundationdb", "foundationdb"),
     }
 )
 
