@@ -5,8 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from google.api_core.exceptions import Aborted, DeadlineExceeded, NotFound
-from google.cloud.spanner_admin_database_v1 import Database, DatabaseDialect
+from google.api_core.exceptions import Aborted, DeadlineExceeded, InvalidArgument, NotFound
 from google.cloud.spanner_v1 import CommitResponse, PartialResultSet, ResultSet
 from google.protobuf.struct_pb2 import Value
 
@@ -49,7 +48,8 @@ class Service:
             raise reply
         return reply
 
-    execute_sql = commit = rollback = streaming_read = get_database = _answer
+    execute_sql = commit = rollback = streaming_read = _answer
+    get_database_ddl = update_database_ddl = _answer
 
     def create_session(self, _: dict[str, Any], **__: Any) -> Any:
         return SimpleNamespace(name="session")
@@ -106,10 +106,19 @@ def test_a_table_that_removes_other_rows_is_refused() -> None:
         check_table(AS_SPANNER_TELLS_IT.replace("OLDER_THAN(e,", "OLDER_THAN(created,"))
 
 
-def test_a_database_of_the_other_dialect_is_refused() -> None:
-    service = Service(Database(database_dialect=DatabaseDialect.POSTGRESQL))
-    with pytest.raises(ForeignStore, match="make one that speaks GoogleSQL"):
+def test_a_table_that_cannot_be_made_is_said_with_the_reason() -> None:
+    nothing = SimpleNamespace(statements=["CREATE TABLE lakebed_of_others (k INT64)"])
+    service = Service(nothing, InvalidArgument("Syntax error on line 1"), nothing)
+    with pytest.raises(StoreUnavailable, match=r"must speak GoogleSQL\): .*Syntax error on line 1"):
         _prepare(connection(service), "database", ThreadRuntime())
+
+
+def test_a_table_that_another_process_made_first_will_do() -> None:
+    nothing = SimpleNamespace(statements=[])
+    failed = SimpleNamespace(done=True, error=SimpleNamespace(message="Duplicate name in schema"))
+    made = SimpleNamespace(statements=[AS_SPANNER_TELLS_IT])
+    service = Service(nothing, SimpleNamespace(operation=failed), made)
+    _prepare(connection(service), "database", ThreadRuntime())
 
 
 def test_values_are_put_together_of_their_pieces() -> None:

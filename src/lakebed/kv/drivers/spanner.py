@@ -19,7 +19,7 @@ Tombstones stay for a day; then Spanner removes them, by the row deletion policy
 **Consistency.** Reads are strong: they see every write that was answered.
 
 **Durability.** Spanner answers a commit when a majority of the replicas has stored it. Nothing can
-be set wrong there; what is checked at opening is the table, its policy, and the dialect.
+be set wrong there; what is checked at opening is the table and its policy.
 
 **Limits.** A key has 8 KiB at most, a cell 10 MiB, and a request that is not a commit 10 MB, in
 which a value takes a third more than its bytes. A write makes 6 of the 80,000 changes of a commit.
@@ -33,7 +33,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from google.api_core.exceptions import Aborted, AlreadyExists, NotFound
-from google.cloud.spanner_admin_database_v1 import DatabaseAdminClient, DatabaseDialect
+from google.cloud.spanner_admin_database_v1 import DatabaseAdminClient
 from google.cloud.spanner_admin_database_v1.services.database_admin.transports import (
     DatabaseAdminGrpcTransport,
 )
@@ -270,33 +270,32 @@ class SpannerCells(Cells):
 def _prepare(admin: Connection, database: str, runtime: Runtime) -> None:
     """Make the table if there is none; refuse one that is not ours or not safe."""
     once: dict[str, Any] = {"retry": None, "timeout": OPEN_SECONDS}
-    found = admin.read(lambda client: client.get_database({"name": database}, **once))
-    if found.database_dialect == DatabaseDialect.POSTGRESQL:
-        raise ForeignStore(
-            "the database speaks the dialect of PostgreSQL: make one that speaks GoogleSQL"
-        )
 
     def describe(client: Any) -> str | None:
         statements = client.get_database_ddl({"database": database}, **once).statements
         return next((each for each in statements if _is_of_table(each)), None)
 
-    def create(client: Any) -> Any:
+    def create(client: Any) -> str:
         request = {"database": database, "statements": [CREATE_TABLE]}
         operation = client.update_database_ddl(request, **once).operation
         give_up_at = runtime.monotonic() + OPEN_SECONDS
         while not operation.done and runtime.monotonic() < give_up_at:
             runtime.sleep(PAUSE_SECONDS)
             operation = client.get_operation({"name": operation.name}, **once)
-        return operation
+        return operation.error.message or f"it takes longer than {OPEN_SECONDS:g} s"
 
     table = admin.read(describe)
     if table is None:
-        operation = admin.read(create)
+        try:
+            reason = admin.read(create)
+        except StoreUnavailable as error:
+            reason = str(error)
         # Whatever became of it: another process may have come first.
         table = admin.read(describe)
         if table is None:
-            reason = operation.error.message or f"it takes longer than {OPEN_SECONDS:g} s"
-            raise StoreUnavailable(f"cannot create the table {TABLE}: {reason}")
+            raise StoreUnavailable(
+                f"cannot create the table {TABLE} (the database must speak GoogleSQL): {reason}"
+            )
     check_table(table)
 
 
