@@ -24,7 +24,7 @@ from lakebed.kv import Store, Version, open_store
 from lakebed.kv.drivers.cassandra import statements as cassandra
 from lakebed.kv.drivers.hbase import driver as hbase
 from lakebed.kv.drivers.hbase.link import SERVICE, Link, parse_url
-from lakebed.kv.drivers.spanner import _READ, _STRONG, _TYPES, _UPDATE, TABLE, _names, _text
+from lakebed.kv.drivers.spanner import _BEGIN, _READ, _STRONG, _TYPES, _UPDATE, TABLE, _names, _text
 from lakebed.kv.rows import after_prefix, pack, pack_body, row_name
 from lakebed.kv.wrappers.fenced import Cell
 from lakebed.testing.servers.java_databases import (
@@ -191,7 +191,7 @@ def open_spanner() -> Opened:
             parameters |= {"p": _text(PARTITION), "k": _text(key), "old": _text(versions[key])}
             request = {
                 "session": session,
-                "transaction": {"begin": {"read_write": {}}},
+                "transaction": _BEGIN,
                 "sql": _UPDATE,
                 "params": parameters,
                 "param_types": _TYPES,

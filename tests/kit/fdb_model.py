@@ -187,7 +187,7 @@ class Transaction:
         cluster = self._cluster
         fault = cluster.faults.pop(0) if cluster.faults else None
         if fault is Fault.LATE:
-            self.read_version()
+            # Without a version by now, it gets one when it arrives.
             cluster.held.append(self)
             raise FDBError(TRANSACTION_TIMED_OUT)
         if fault is not Fault.LOST:

@@ -9,12 +9,12 @@ It is experimental since it was never run against Spanner itself. It is tested w
 server of Google's own, which speaks the protocol and reads the SQL, but isolates no transactions.
 
 **Late application.** A write is a transaction of two requests: a statement that changes the row if
-it has the stamp that is expected, and the commit. Spanner has no condition that reaches over
-several transactions, so `lakebed.kv.wrappers.fenced` makes the contract of it. That is exact: a
-transaction that commits is as if it ran at the moment of its commit. A lost commit that lands
-behind a touch has read a stamp that is gone by then, so Spanner aborts it. No clock takes part in
-this. Whichever of the two requests gets no reply, the write counts as one that may still land.
-Tombstones stay for a day; then Spanner removes them, by the row deletion policy of the table.
+it has the stamp that is expected, and the commit. Either may be held up and land after its client
+gave up, so `lakebed.kv.wrappers.fenced` makes the contract of it. That is exact, since transactions
+are serializable: a lost commit that lands behind a touch has read a stamp that is gone by then, so
+Spanner aborts it. No clock takes part in this. Whichever of the two requests gets no reply, the
+write counts as one that may still land. Tombstones stay for a day; then Spanner removes them, by
+the row deletion policy of the table. Long before, it aborts what a lost commit would belong to.
 
 **Consistency.** Reads are strong: they see every write that was answered.
 
@@ -77,6 +77,7 @@ _UPDATE: Final = (
 )
 _READ: Final = ("k", "w", "s", "v")
 _STRONG: Final = {"single_use": {"read_only": {"strong": True}}}
+_BEGIN: Final = {"begin": {"read_write": {}, "isolation_level": "SERIALIZABLE"}}
 _COMMITS: Final = 10
 """How often Spanner may ask for a commit again, which it does for reasons of its own."""
 _BYTES: Final = {"code": "BYTES"}
@@ -188,7 +189,7 @@ class SpannerCells(Cells):
         def ask(client: Any) -> Any:
             request = {
                 "session": self._session_of(client),
-                "transaction": {"begin": {"read_write": {}}},
+                "transaction": _BEGIN,
                 "sql": statement,
                 "params": parameters,
                 "param_types": {name: _TYPES[name] for name in parameters},
