@@ -138,14 +138,13 @@ class Transaction:
     def get_range(
         self, begin: bytes, end: bytes, limit: int = 0, *, streaming_mode: object = None
     ) -> list[SimpleNamespace]:
-        assert limit > 0
         found: list[SimpleNamespace] = []
         with self._cluster.lock:
             for name in self._cluster.rows.irange(begin, end, inclusive=(True, False)):
                 value = self._cluster.read(name, self.read_version())
                 if value is not None:
                     found.append(SimpleNamespace(key=name, value=value))
-                    if len(found) == limit:
+                    if len(found) == limit:  # 0: all
                         break
         return found
 

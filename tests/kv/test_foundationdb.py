@@ -18,7 +18,7 @@ from lakebed.kv import (
     open_store,
 )
 from lakebed.kv.drivers import foundationdb
-from lakebed.kv.drivers.foundationdb import FoundationDBStore
+from lakebed.kv.drivers.foundationdb import PIECE_BYTES, PIECES, FoundationDBStore
 from lakebed.runtime import ThreadRuntime
 from tests.kit.fdb_model import Client, Cluster, Fault, Transaction
 
@@ -164,6 +164,27 @@ def test_the_largest_records_fit(store: FoundationDBStore) -> None:
     store.set(partition, key, b"v" * limits.value_bytes)
     store.set_many(partition, [(key[:-1] + b"%d" % n, b"v" * limits.value_bytes) for n in range(9)])
     assert len(list(store.scan(partition))) == 10
+
+
+def test_a_value_that_is_replaced_leaves_no_pieces(
+    cluster: Cluster, store: FoundationDBStore
+) -> None:
+    def pieces() -> int:
+        found = cluster.create_transaction().get_range(PIECES, PIECES + b"\xff", 0)
+        return len(found)
+
+    large = b"v" * (3 * PIECE_BYTES)
+    store.set(b"p", b"key", large)
+    store.set(b"p", b"key\x00", large)
+    store.set(b"q", b"key", large)
+    assert pieces() == 9
+    store.set(b"p", b"key", b"small")
+    assert pieces() == 6
+    assert store.get(b"p", b"key\x00").value == large
+    store.delete(b"p", b"key\x00")
+    assert pieces() == 3
+    store.drop_partition(b"q")
+    assert pieces() == 0
 
 
 @pytest.mark.parametrize(

@@ -24,12 +24,13 @@ If FoundationDB does not answer for a minute, the process ends, as there, and fo
 with the storage engine ``memory`` of a single process that is lost with its disk; how many
 replicas there are is the cluster's configuration, which is not checked.)
 
-**Limits.** A key has 10,000 bytes and a value 100,000. A transaction has 10 MB and takes 5 seconds
-at most; bulk writes are cut accordingly. To drop a partition is one step, whatever it holds.
+**Limits.** A key has 10,000 bytes and a value 100,000; what is larger is kept in pieces, in the
+subspace ``("lakebed-pieces",)``. A transaction has 10 MB and takes 5 seconds at most; bulk writes
+are cut accordingly. To drop a partition is one step, whatever it holds.
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NoReturn, TypeVar
 
 import fdb
@@ -71,8 +72,15 @@ TRANSACTION_KEYS: Final = 1000
 TRANSACTION_BYTES: Final = 1 << 20
 """FoundationDB takes 10 MB, and advises one."""
 
+# The tuples ("lakebed",) and ("lakebed-pieces",) as FoundationDB writes them.
 SUBSPACE: Final = b"\x02lakebed\x00"
-"""The tuple ("lakebed",) as FoundationDB writes it."""
+PIECES: Final = b"\x02lakebed-pieces\x00"
+PIECE_BYTES: Final = 90_000
+
+# What is stored: the version, one of these, and the value if it is here.
+_HERE: Final = b"\x00"
+_IN_PIECES: Final = b"\x01"
+_HEAD: Final = VERSION_BYTES + 1
 
 _EXAMPLE: Final = "foundationdb:///etc/foundationdb/fdb.cluster"
 _LIBRARY: Final = (
@@ -106,7 +114,7 @@ def open_driver(url: str, runtime: Runtime) -> Store:
 
 
 class FoundationDBStore(Store):
-    """The records below `SUBSPACE`.
+    """The records below `SUBSPACE` and `PIECES`.
 
     Args:
         url: Where the cluster file is.
@@ -120,7 +128,7 @@ class FoundationDBStore(Store):
     """
 
     name = "foundationdb"
-    limits = Limits(partition_bytes=1024, key_bytes=8192, value_bytes=99_000)
+    limits = Limits(partition_bytes=1024, key_bytes=8192, value_bytes=1 << 20)
     shared_between_processes = True
 
     def __init__(
@@ -142,10 +150,15 @@ class FoundationDBStore(Store):
     def get(self, partition: bytes, key: bytes) -> Item:
         with self._lifetime.call(partition, key):
             name = _name(partition, key)
-            found = self._read(lambda transaction: _value(transaction, name))
-        if found is None:
+
+            def ask(transaction: Any) -> Item | None:
+                found = _value(transaction, name)
+                return None if found is None else _item(transaction, partition, key, found)
+
+            item = self._read(ask)
+        if item is None:
             raise KeyNotFound(partition, key)
-        return _item(key, found)
+        return item
 
     def set(
         self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
@@ -153,7 +166,7 @@ class FoundationDBStore(Store):
         with self._lifetime.call(partition, key, value):
             mark = version or new_version(self._runtime)
             name = _name(partition, key)
-            self._write(name, lambda transaction: transaction.set(name, mark + value))
+            self._write(name, lambda transaction: _put(transaction, partition, key, value, mark))
         return mark
 
     def set_if(
@@ -173,7 +186,7 @@ class FoundationDBStore(Store):
             def change(transaction: Any) -> None:
                 if not _holds(predicate, _value(transaction, name)):
                     raise PredicateFailed(partition, key)
-                transaction.set(name, mark + value)
+                _put(transaction, partition, key, value, mark)
 
             self._write(name, change)
         return mark
@@ -181,7 +194,7 @@ class FoundationDBStore(Store):
     def delete(self, partition: bytes, key: bytes) -> None:
         with self._lifetime.call(partition, key):
             name = _name(partition, key)
-            self._write(name, lambda transaction: transaction.clear(name))
+            self._write(name, lambda transaction: _clear(transaction, partition, key))
 
     def delete_if(self, partition: bytes, key: bytes, predicate: Version) -> None:
         with self._lifetime.call(partition, key):
@@ -191,16 +204,21 @@ class FoundationDBStore(Store):
             def change(transaction: Any) -> None:
                 if not _holds(predicate, _value(transaction, name)):
                     raise PredicateFailed(partition, key)
-                transaction.clear(name)
+                _clear(transaction, partition, key)
 
             self._write(name, change)
 
     def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
         with self._lifetime.call(partition):
             base = _name(partition)
-            end = after_prefix(base)
-            found = self._read(lambda transaction: _range(transaction, base + start, end, limit))
-        return [_item(name[len(base) :], value) for name, value in found]
+
+            def ask(transaction: Any) -> list[Item]:
+                found = _range(transaction, base + start, after_prefix(base), limit)
+                return [
+                    _item(transaction, partition, name[len(base) :], value) for name, value in found
+                ]
+
+            return self._read(ask)
 
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
         def first_name(start: bytes) -> bytes | None:
@@ -218,14 +236,10 @@ class FoundationDBStore(Store):
             partition, items, keys_max=TRANSACTION_KEYS, bytes_max=TRANSACTION_BYTES
         )
         for chunk in chunks:
-            rows = [
-                (_name(partition, key), new_version(self._runtime) + value)
-                for key, value in chunk.items()
-            ]
 
-            def change(transaction: Any, rows: list[tuple[bytes, bytes]] = rows) -> None:
-                for name, value in rows:
-                    transaction.set(name, value)
+            def change(transaction: Any, chunk: Mapping[bytes, bytes] = chunk) -> None:
+                for key, value in chunk.items():
+                    _put(transaction, partition, key, value, new_version(self._runtime))
 
             with self._lifetime.call(partition), step_of_many(applied=applied):
                 self._write(_name(partition), change)
@@ -234,9 +248,12 @@ class FoundationDBStore(Store):
     def drop_partition(self, partition: bytes) -> None:
         """Delete every key of a partition at once."""
         with self._lifetime.call(partition):
-            base = _name(partition)
-            end = after_prefix(base)
-            self._write(base, lambda transaction: transaction.clear_range(base, end))
+
+            def change(transaction: Any) -> None:
+                for prefix in (_name(partition), PIECES + row_name(partition)):
+                    transaction.clear_range(prefix, after_prefix(prefix))
+
+            self._write(_name(partition), change)
 
     def close(self) -> None:
         self._lifetime.close()
@@ -350,8 +367,35 @@ def _range(transaction: Any, begin: bytes, end: bytes, limit: int) -> list[tuple
     return [(pair.key, pair.value) for pair in found]
 
 
-def _item(key: bytes, found: bytes) -> Item:
-    return Item(key, found[VERSION_BYTES:], Version(found[:VERSION_BYTES]))
+def _pieces(partition: bytes, key: bytes) -> bytes:
+    """Return what the names of all pieces of a value begin with, and no others."""
+    return PIECES + row_name(partition) + row_name(key)
+
+
+def _put(transaction: Any, partition: bytes, key: bytes, value: bytes, version: Version) -> None:
+    prefix = _pieces(partition, key)
+    transaction.clear_range(prefix, after_prefix(prefix))
+    if len(value) <= PIECE_BYTES:
+        transaction.set(_name(partition, key), version + _HERE + value)
+        return
+    transaction.set(_name(partition, key), version + _IN_PIECES)
+    for number, begin in enumerate(range(0, len(value), PIECE_BYTES)):
+        transaction.set(prefix + bytes([number]), value[begin : begin + PIECE_BYTES])
+
+
+def _clear(transaction: Any, partition: bytes, key: bytes) -> None:
+    prefix = _pieces(partition, key)
+    transaction.clear_range(prefix, after_prefix(prefix))
+    transaction.clear(_name(partition, key))
+
+
+def _item(transaction: Any, partition: bytes, key: bytes, found: bytes) -> Item:
+    value = found[_HEAD:]
+    if found[VERSION_BYTES:_HEAD] == _IN_PIECES:
+        prefix = _pieces(partition, key)
+        pieces = _range(transaction, prefix, after_prefix(prefix), 0)
+        value = b"".join(piece for _, piece in pieces)
+    return Item(key, value, Version(found[:VERSION_BYTES]))
 
 
 def _holds(predicate: Predicate, found: bytes | None) -> bool:
