@@ -34,6 +34,7 @@ from benchmarks.kv_fetched_databases import (
     open_cassandra,
     open_hbase,
     open_mongodb,
+    open_spanner,
 )
 from benchmarks.kv_postgresql import (
     PARTITION,
@@ -379,6 +380,7 @@ _DATABASES = [
     ("cassandra", "cassandra", open_cassandra, 8),
     ("hbase", "hbase", open_hbase, 20),
     ("bigtable", "bigtable", open_bigtable, 40),
+    ("spanner", "spanner", open_spanner, 4),
     ("mongodb", "mongodb", open_mongodb, 60),
     ("gs", "gcs", _gcs, 4),
     ("cosmos", "cosmos", _cosmos, 4),

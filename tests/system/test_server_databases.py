@@ -44,6 +44,8 @@ from lakebed.testing.servers.more_databases import (
     mariadb_url,
     mongodb_server,
     mongodb_url,
+    spanner_server,
+    spanner_url,
 )
 from tests.engine.test_engine_machine import EngineMachine
 from tests.kit.rounds import rounds
@@ -60,13 +62,14 @@ SERVERS: dict[str, tuple[Run, Callable[[int], str]]] = {
     "azblob": (azurite_server, azurite_url),
     "mysql": (mariadb_server, mariadb_url),
     "bigtable": (bigtable_server, bigtable_url),
+    "spanner": (spanner_server, spanner_url),
     "mongodb": (mongodb_server, mongodb_url),
     "cassandra": (cassandra_server, cassandra_url),
     "hbase": (hbase_server, hbase_url),
     "gcs": (partial(gcs_server, durable=False), gcs_url),
     "cosmos": (cosmos_server, cosmos_url),
 }
-FETCHED = {"mysql", "bigtable", "mongodb", "cassandra", "hbase", "gcs", "cosmos"}
+FETCHED = {"mysql", "bigtable", "spanner", "mongodb", "cassandra", "hbase", "gcs", "cosmos"}
 """Those of `make test-kv-all`."""
 CLEANED = 'lakebed_background_runs_total{outcome="success",task="cleaner"}'
 CLIENTS = 3
