@@ -52,8 +52,8 @@ from lakebed.kv.errors import (
     StoreUnreachable,
     UnsafeStore,
 )
-from lakebed.kv.rows import after_prefix, list_partitions, pack, row_name, split_name, unpack
-from lakebed.kv.store import Limits, Store
+from lakebed.kv.rows import list_partitions, pack, row_name, split_name, unpack
+from lakebed.kv.store import Limits, Store, after_prefix
 from lakebed.kv.urls import split_url
 from lakebed.kv.wrappers.fenced import Cell, Cells, FencedStore
 from lakebed.runtime import Runtime

@@ -132,8 +132,13 @@ class PostgreSQLStore(Store):
         if not self._write(statements.DELETE_IF, partition, key, predicate):
             raise PredicateFailed(partition, key)
 
-    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
-        return wire.items(self._read(statements.SCAN, partition, start, wire.int8(limit)))
+    def scan_page(
+        self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
+    ) -> list[Item]:
+        most = wire.int8(limit)
+        if end is None:
+            return wire.items(self._read(statements.SCAN, partition, start, most))
+        return wire.items(self._read(statements.SCAN_TO, partition, start, most, end))
 
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
         if self._closed:

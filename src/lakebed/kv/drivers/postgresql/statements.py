@@ -105,6 +105,10 @@ SCAN: Final = """
 SELECT key, value, version FROM lakebed_kv
 WHERE partition = $1 AND key >= $2 ORDER BY key LIMIT $3
 """
+SCAN_TO: Final = """
+SELECT key, value, version FROM lakebed_kv
+WHERE partition = $1 AND key >= $2 AND key < $4 ORDER BY key LIMIT $3
+"""
 
 # From each partition straight to the next one, whatever lies between: few rows are read.
 PARTITIONS: Final = """
