@@ -240,7 +240,7 @@ class PostgreSQLStore(Store):
         link = self._pool.take()
         kept: Link | None = None
         try:
-            found = link.ask(statement, parameters)
+            found = link.look_up(statement, parameters)
             kept = link
         except psycopg.Error as error:
             raise StoreUnavailable(f"postgresql did not answer: {explain(error)}") from error

@@ -8,8 +8,9 @@ from typing import Final, LiteralString
 # The parts put together here are all constants of this module.
 # ruff: noqa: S608
 
-# What the table must look like: its kind (partitioned) and its columns with their types.
-KIND: Final = "p"
+# What the table must look like: its kind and its columns with their types. Tables of older versions
+# are partitioned by hash, and go on as they are: all statements are the same.
+KINDS: Final = ("r", "p")
 COLUMNS: Final = ("partition bytea", "key bytea", "value bytea", "version bytea")
 DESCRIBE: Final = """
 SELECT relkind::text, array(
@@ -33,11 +34,7 @@ BEGIN
             value bytea NOT NULL,
             version bytea NOT NULL,
             PRIMARY KEY (partition, key)
-        ) PARTITION BY HASH (partition);
-        FOR number IN 0..15 LOOP
-            EXECUTE format('CREATE TABLE lakebed_kv_%s PARTITION OF lakebed_kv'
-                ' FOR VALUES WITH (MODULUS 16, REMAINDER %s)', number, number);
-        END LOOP;
+        );
     END IF;
 END
 $$
