@@ -185,6 +185,7 @@ bench-engine: install ## the same for the engine: commits, writers beside them, 
 
 bench-api: install ## the same for the REST API
 	$(BIN)/python -m benchmarks.api
+	$(BIN)/python -m benchmarks.api_postgresql
 	$(BIN)/python -m benchmarks.api_listings
 
 bench-s3: install ## the same for the S3 gateway

@@ -166,12 +166,17 @@ class Link:
         begun = self._runtime.monotonic()
         give_up_at = begun + self._patience.reply_seconds
         self._send(statement, parameters, give_up_at)
-        if self._least_seconds < NEAR_SECONDS and self._input.poll(_NEAR_WAIT_MS):
+        if self.is_near and self._input.poll(_NEAR_WAIT_MS):
             self._connection.pgconn.consume_input()
         reply = self._reply(give_up_at)
         took = self._runtime.monotonic() - begun
         self._least_seconds = min(took, self._least_seconds + _FORGET_SECONDS)
         return reply
+
+    @property
+    def is_near(self) -> bool:
+        """Whether a reply may come sooner than another thread could take over."""
+        return self._least_seconds < NEAR_SECONDS
 
     def _send(
         self, statement: LiteralString, parameters: Sequence[bytes], give_up_at: float
