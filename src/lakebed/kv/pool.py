@@ -84,8 +84,7 @@ class Pool(Generic[LinkT]):
             StoreUnavailable: All connections are busy; `StoreUnreachable`: the server cannot be
                 reached.
         """
-        if os.getpid() != self._process:
-            raise StoreClosed("the store was opened in another process")
+        self.check_process()
         connect_by = monotonic() + (seconds or self._connect_seconds())
         link = self._wait_for_turn(connect_by, seconds or TURN_SECONDS)
         if link is not None:
@@ -96,6 +95,15 @@ class Pool(Generic[LinkT]):
             # Others had all connections till now, which says nothing about the server.
             connect_by = monotonic() + TAKE_SECONDS
         return self._make(connect_by)
+
+    def check_process(self) -> None:
+        """Refuse a child of the process that made the pool.
+
+        Raises:
+            StoreClosed: This is one.
+        """
+        if os.getpid() != self._process:
+            raise StoreClosed("the store was opened in another process")
 
     def _connect_seconds(self) -> float:
         return TAKE_SECONDS if self._is_reachable else TAKE_AGAIN_SECONDS

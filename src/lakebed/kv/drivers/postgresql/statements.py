@@ -138,20 +138,26 @@ _INSERT: Final[LiteralString] = (
 _UPDATE: Final[LiteralString] = (
     f"UPDATE lakebed_kv SET value = {_VALUE}, version = $5 WHERE partition = $2 AND key = $3"
 )
+_LEAVE: Final[LiteralString] = " ON CONFLICT DO NOTHING RETURNING version"
 _REPLACE: Final[LiteralString] = (
     " ON CONFLICT (partition, key) DO UPDATE SET value = excluded.value, version = excluded.version"
 )
 
 SET: Final = _INSERT + _REPLACE
-SET_IF_ABSENT: Final = _INSERT + " ON CONFLICT DO NOTHING"
+SET_IF_ABSENT: Final = _INSERT + _LEAVE
 SET_IF_EXISTS: Final = _UPDATE
 SET_IF_VERSION: Final = _UPDATE + " AND version = $6"
 
-SET_MANY: Final = (
+# Rows come in the order of their keys, the same everywhere: two writers never wait for each other.
+_INSERT_MANY: Final[LiteralString] = (
     f"INSERT INTO lakebed_kv (partition, key, value, version)"
-    f" SELECT CASE WHEN {_IN_TIME} THEN $2::bytea ELSE {_LATE} END, key, value, version"
-    f" FROM unnest($3::bytea[], $4::bytea[], $5::bytea[]) AS rows (key, value, version)" + _REPLACE
+    f" SELECT CASE WHEN {_IN_TIME} THEN partition ELSE {_LATE} END, key, value, version"
+    f" FROM unnest($2::bytea[], $3::bytea[], $4::bytea[], $5::bytea[])"
+    f" AS rows (partition, key, value, version)"
 )
+SET_MANY: Final = _INSERT_MANY + _REPLACE
+CREATE_MANY: Final = _INSERT_MANY + _LEAVE
+"""Returns the versions of those that were created."""
 
 DELETE: Final = f"DELETE FROM lakebed_kv WHERE partition = $2 AND key = $3 AND {_UNLESS_LATE}"
 DELETE_IF: Final = DELETE + " AND version = $4"
