@@ -171,6 +171,7 @@ def test_a_write_that_is_broken_off_in_the_queue_is_never_applied(world: World) 
     write.bell = InterruptedBell()  # type: ignore[assignment]
     with pytest.raises(KeyboardInterrupt):
         world.batches.write(write)
+    assert not world.batches._queue
     world.go_on(busy)
     assert [b"broken off"] not in world.ran
 

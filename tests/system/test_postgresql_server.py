@@ -24,9 +24,11 @@ from lakebed.kv import (
     StoreClosed,
     StoreFull,
     StoreUnavailable,
+    Version,
     open_store,
 )
 from lakebed.kv.drivers.postgresql import PostgreSQLStore, open_driver
+from lakebed.kv.drivers.postgresql.batches import Write
 from lakebed.kv.drivers.postgresql.link import Backend, Link, Patience
 from lakebed.kv.pool import POOL_SIZE
 from lakebed.runtime import ThreadRuntime, call_before_waiting
@@ -150,6 +152,37 @@ def test_a_table_of_an_older_version_goes_on(postgresql_url: str) -> None:
         assert set(store.partitions()) >= set(partitions)
         store.drop_partition(b"p7")
         assert not list(store.scan(b"p7"))
+
+
+def test_each_write_of_a_batch_is_judged_by_itself(postgresql_url: str) -> None:
+    with PostgreSQLStore(postgresql_url, ThreadRuntime()) as store:
+        there = store.set(b"p", b"there", b"old")
+        batch = [
+            Write(b"p", key, b"new", Version(key.ljust(16))) for key in (b"b", b"there", b"a", b"c")
+        ]
+        assert store._create_batch(batch) == [True, False, True, True]
+        found = {item.key: (item.value, item.predicate) for item in store.scan(b"p")}
+        created = {write.key: (b"new", write.version) for write in batch if write.key != b"there"}
+        assert found == created | {b"there": (b"old", there)}
+
+
+def test_of_those_who_create_a_key_at_once_one_wins(postgresql_url: str) -> None:
+    threads, keys = 12, [b"%d" % number for number in range(40)]
+    winners: Counter[bytes] = Counter()
+    barrier = threading.Barrier(threads)
+    with open_store(postgresql_url) as store:
+
+        def work() -> None:
+            for key in keys:
+                barrier.wait()
+                try:
+                    store.set_if(b"p", key, b"", ABSENT)
+                except PredicateFailed:
+                    continue
+                winners[key] += 1
+
+        in_threads([work] * threads)
+    assert winners == dict.fromkeys(keys, 1)
 
 
 class TickingRuntime(ThreadRuntime):
