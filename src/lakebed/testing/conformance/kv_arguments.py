@@ -76,6 +76,8 @@ class ArgumentsConformance:
             store.scan(partition, limit=-1)
         with pytest.raises(InvalidArgument, match="start must be bytes"):
             store.scan(partition, start="text")  # type: ignore[arg-type] # the test
+        with pytest.raises(InvalidArgument, match="prefix must be bytes"):
+            store.scan(partition, prefix="text")  # type: ignore[arg-type] # the test
 
     def test_the_declared_limits_hold(self, store: Store, partition: bytes) -> None:
         limits = store.limits

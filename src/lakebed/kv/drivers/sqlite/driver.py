@@ -44,6 +44,10 @@ _SCAN: Final = """
     SELECT key, value, version FROM entries
     WHERE partition = ?1 AND key >= ?2 ORDER BY key LIMIT ?3
 """
+_SCAN_TO: Final = """
+    SELECT key, value, version FROM entries
+    WHERE partition = ?1 AND key >= ?2 AND key < ?4 ORDER BY key LIMIT ?3
+"""
 # From each partition straight to the next one, whatever lies between: few rows are read.
 _PARTITIONS: Final = """
     WITH RECURSIVE found(partition) AS (
@@ -153,8 +157,12 @@ class SqliteStore(Store):
         if not self.writer.execute(_DELETE_IF, [(partition, key, predicate)]):
             raise PredicateFailed(partition, key)
 
-    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
-        return self._readers.fetch_items(_SCAN, (partition, start, limit))
+    def scan_page(
+        self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
+    ) -> list[Item]:
+        if end is None:
+            return self._readers.fetch_items(_SCAN, (partition, start, limit))
+        return self._readers.fetch_items(_SCAN_TO, (partition, start, limit, end))
 
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
         page = [row[0] for row in self._readers.fetch(_PARTITIONS, (cursor, PARTITIONS_PAGE))]
