@@ -1,4 +1,4 @@
-"""Processes that build large commits, so that they do not slow down the requests of a server.
+"""Processes that build large commits and merges, which would slow down the requests of a server.
 
 A builder opens the store and the storage itself. It takes one request at a time from a pipe, and
 answers with the ids of files that are durable by then, or with an error. Nothing else passes
@@ -14,13 +14,22 @@ from functools import lru_cache
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from queue import Empty, SimpleQueue
-from typing import ClassVar, Final, NamedTuple, Self
+from typing import Any, ClassVar, Final, NamedTuple, Self
 
 from lakebed.block import BlockSettings, open_block
-from lakebed.engine.commits.build import Build, BuildRequest, Built, build_here
+from lakebed.engine.commits.build import (
+    Build,
+    BuildRequest,
+    Built,
+    MergeBuild,
+    MergeBuildRequest,
+    build_here,
+    merge_here,
+)
 from lakebed.engine.committed import Cache, committed_for
 from lakebed.engine.settings import CacheSettings, EngineSettings
 from lakebed.errors import LakebedError
+from lakebed.formats import MetaRangeID
 from lakebed.kv import open_store
 from lakebed.runtime import ThreadRuntime, about_to_wait
 
@@ -77,6 +86,9 @@ class BuildersBusy(BuilderFailed):
         )
 
 
+_Request = BuildRequest | MergeBuildRequest
+
+
 class _Places(NamedTuple):
     """What a builder opens."""
 
@@ -127,6 +139,15 @@ class Builders:
             BuilderHung: It was not done in time. Another would hardly be, and somebody waits.
             BuildersBusy: No process was free in time.
         """
+        built: Built = self._ask(request)
+        return built
+
+    def merge(self, request: MergeBuildRequest) -> MetaRangeID:
+        """Merge in one of the processes; see `MergeBuild`. Raises as `build` does."""
+        merged: MetaRangeID = self._ask(request)
+        return merged
+
+    def _ask(self, request: _Request) -> Any:
         try:
             about_to_wait()
             builder = self._idle.get(timeout=self._limit_seconds)
@@ -134,12 +155,12 @@ class Builders:
             raise BuildersBusy(self._limit_seconds) from None
         try:
             try:
-                return builder.build(request, self._limit_seconds)
+                return builder.ask(request, self._limit_seconds)
             except BuilderDied as error:
                 # It may have been killed by chance: once more in a new one. Never in this process:
                 # a build that needs too much memory must not take the server with it.
                 _LOGGER.warning("a builder ended (exit code %s): trying again", error.exit_code)
-                return builder.build(request, self._limit_seconds)
+                return builder.ask(request, self._limit_seconds)
         finally:
             self._idle.put(builder)
 
@@ -164,8 +185,8 @@ class _Builder:
         self._begin = begin
         self._running: tuple[BaseProcess, Connection] | None = None
 
-    def build(self, request: BuildRequest, limit_seconds: float) -> Built:
-        """Build in the process; start it if it does not run."""
+    def ask(self, request: _Request, limit_seconds: float) -> Any:
+        """Have a request answered by the process; start it if it does not run."""
         process, pipe = self._running or self._start()
         try:
             pipe.send(request)
@@ -207,12 +228,11 @@ class _Builder:
         return self._running
 
 
-def _receive(pipe: Connection, limit_seconds: float) -> Built | Exception:
+def _receive(pipe: Connection, limit_seconds: float) -> Any:
     if not pipe.poll(limit_seconds):
         _LOGGER.warning("a builder was not done after %g seconds: it is ended", limit_seconds)
         raise BuilderHung(limit_seconds)
-    answer: Built | Exception = pipe.recv()
-    return answer
+    return pipe.recv()
 
 
 # In the builder
@@ -231,9 +251,10 @@ def _serve(pipe: Connection, places: _Places, begin: Callable[[], None] | None) 
             return  # the parent is gone
 
 
-def _answer(places: _Places, request: BuildRequest) -> Built | Exception:
+def _answer(places: _Places, request: _Request) -> Built | MetaRangeID | Exception:
     try:
-        return _open_build(places)(request)
+        build, merge = _open(places)
+        return merge(request) if isinstance(request, MergeBuildRequest) else build(request)
     except LakebedError as error:
         return error
     except Exception as error:  # noqa: BLE001 - whatever it is, the caller waits for an answer
@@ -241,9 +262,10 @@ def _answer(places: _Places, request: BuildRequest) -> Built | Exception:
 
 
 @lru_cache(maxsize=1)
-def _open_build(places: _Places) -> Build:
+def _open(places: _Places) -> tuple[Build, MergeBuild]:
     """Open store and storage once; again after a failure."""
     runtime = ThreadRuntime()
     storage = open_block(places.block, runtime=runtime)
     committed_in = committed_for(storage, runtime, Cache(runtime, places.cache))
-    return build_here(open_store(places.store_url, runtime=runtime), committed_in)
+    store = open_store(places.store_url, runtime=runtime)
+    return build_here(store, committed_in), merge_here(committed_in)
