@@ -10,9 +10,10 @@ import logging
 import multiprocessing
 import signal
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
+from multiprocessing.reduction import ForkingPickler
 from queue import Empty, SimpleQueue
 from typing import Any, ClassVar, Final, NamedTuple, Self
 
@@ -32,6 +33,7 @@ from lakebed.errors import LakebedError
 from lakebed.formats import MetaRangeID
 from lakebed.kv import open_store
 from lakebed.runtime import ThreadRuntime, about_to_wait
+from lakebed.without_pandas import call_without_pandas
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -219,8 +221,10 @@ class _Builder:
         # Spawned, not forked: locks and connections of this process must not be copied.
         context = multiprocessing.get_context("spawn")
         pipe, far_end = context.Pipe()
-        arguments = (far_end, self._places, self._begin)
-        process = context.Process(target=_serve, args=arguments, name="lakebed-build", daemon=True)
+        serve = bytes(ForkingPickler.dumps(partial(_serve, self._places, self._begin)))
+        process = context.Process(
+            target=call_without_pandas, args=(serve, far_end), name="lakebed-build", daemon=True
+        )
         process.start()
         far_end.close()  # so that the pipe ends when the builder does
         self._running = (process, pipe)
@@ -238,7 +242,7 @@ def _receive(pipe: Connection, limit_seconds: float) -> Any:
 # In the builder
 
 
-def _serve(pipe: Connection, places: _Places, begin: Callable[[], None] | None) -> None:
+def _serve(places: _Places, begin: Callable[[], None] | None, pipe: Connection) -> None:
     # Ctrl-C reaches all processes of a terminal; this one ends when its parent does.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if begin is not None:

@@ -123,6 +123,15 @@ def test_a_worker_builds_what_this_process_would(lake: BuildLake) -> None:
         lake.commit()
 
 
+def test_a_worker_does_without_pandas(lake: BuildLake) -> None:
+    lake.stage(LARGE)
+    lake.commit()
+    (worker,) = multiprocessing.active_children()
+    libraries = Path(f"/proc/{worker.pid}/maps").read_text()
+    assert "/pyarrow/" in libraries
+    assert "/pandas/" not in libraries
+
+
 def test_a_small_commit_starts_no_process(lake: BuildLake) -> None:
     lake.stage(LARGE - 1)
     lake.commit()
