@@ -30,7 +30,7 @@ BARS = {
     "download of a large object": 1.3,
     "upload of a large object": 1.2,
 }
-"""How many times as fast as the commit before the work on speed began."""
+"""How many times as fast as the commit before the work on speed began, f559b0f0."""
 
 
 def main(arguments: list[str] | None = None) -> int:
