@@ -70,7 +70,9 @@ def test_everything_is_on_disk_before_a_write_returns(
         store.replace(DATA.address("a/b/2"), b"data", store.head(DATA.address("a/b/2")).etag)
         assert steps == ["draft", "rename", "data/a/b"]
         steps.clear()
-        # It did not make these folders, and so cannot know whether their names are on disk.
+        # It did not make these folders, and so cannot know whether their names are on disk, though it
+        # has read from them.
+        assert other.read(DATA.address("a/b/1")) == b"data"
         other.put(DATA.address("a/b/3"), [b"data"])
         assert steps == ["draft", ".", "data", "data/a", "rename", "data/a/b"]
         steps.clear()
