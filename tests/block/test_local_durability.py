@@ -70,9 +70,7 @@ def test_everything_is_on_disk_before_a_write_returns(
         store.replace(DATA.address("a/b/2"), b"data", store.head(DATA.address("a/b/2")).etag)
         assert steps == ["draft", "rename", "data/a/b"]
         steps.clear()
-        # It did not make these folders, and so cannot know whether their names are on disk, though it
-        # has read from them.
-        assert other.read(DATA.address("a/b/1")) == b"data"
+        # It did not make these folders, and so cannot know whether their names are on disk.
         other.put(DATA.address("a/b/3"), [b"data"])
         assert steps == ["draft", ".", "data", "data/a", "rename", "data/a/b"]
         steps.clear()
@@ -90,6 +88,24 @@ def test_everything_is_on_disk_before_a_write_returns(
         steps.clear()
         store.put(DATA.address("a/c/4"), [b"data"])
         assert steps == ["draft", ".", "data", "data/a", "rename", "data/a/c"]
+
+
+def test_a_folder_that_was_read_from_is_not_known_to_be_on_disk(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    real_fsync = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink())
+        real_fsync(descriptor)
+
+    with open_local(root) as store, open_local(root) as other:
+        other.put(DATA.address("a/1"), [b"data"])
+        assert store.read(DATA.address("a/1")) == b"data"
+        monkeypatch.setattr(os, "fsync", fsync)
+        store.put(DATA.address("a/2"), [b"data"])
+    assert synced[1:] == [root, root / "data", root / "data/a"]
 
 
 def test_an_object_that_nothing_names_yet_is_moved_before_it_is_synced(

@@ -26,7 +26,6 @@ REQUEST_ID_HEADER: Final = "X-Request-ID"
 _LOGGER: Final = logging.getLogger(__name__)
 Headers = list[tuple[str, str]]
 _name_of: Final = itemgetter(0)
-_value_of: Final = itemgetter(1)
 _FAILED: Final = (
     b'{"message":"internal error; the request id is in the header X-Request-ID","kind":"internal"}'
 )
@@ -100,11 +99,10 @@ class _Start:
 
     def __call__(self, status: str, headers: Headers, exc_info: Any = None, /) -> Any:
         self._record.status = int(status[:3])
-        # Made without a step of Python for each header: this is done for every answer.
-        given = dict(zip(map(str.lower, map(_name_of, headers)), map(_value_of, headers)))
-        length = given.get("content-length")
-        if length is not None:
-            self.length = int(length)
+        # Without a step of Python for each header: this is done for every answer.
+        names = list(map(str.lower, map(_name_of, headers)))
+        if "content-length" in names:
+            self.length = int(headers[names.index("content-length")][1])
         request_id = (REQUEST_ID_HEADER, self._record.request_id)
         return self._inner(status, [*headers, request_id], exc_info)
 

@@ -8,8 +8,8 @@ every folder above it are. That a folder exists proves nothing: another process 
 moment ago and not have brought its name to the disk yet. So a tree brings every level to the disk
 once itself and then remembers the folder, by an open descriptor.
 
-**Reads** remember the folders that they entered last, too, since most objects lie in a few. That says
-nothing about the disk, so writers do not go by it.
+**Reads** remember the folders that they entered last, too, since most objects lie in a few. That
+says nothing about the disk, so writers do not go by it.
 
 **Empty folders** are removed when their last object is deleted, because to the users of a storage
 there are only objects. A remembered folder may thus be gone, and another in its place. That shows
