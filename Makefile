@@ -23,7 +23,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-fast dist deploy-lint quickstart format lint typecheck typecheck-ui layers check ui-vendor ui-shots test-ui tests test test-fast test-lowest test-long test-kv-all simulate simulate-gc fuzz bench-kv bench-committed bench-engine bench-api bench-s3 bench-memory bench-gc bench-import bench-migrate bench-commands bench-cli bench-compare docs docs-reference docs-console proto lock clean
+.PHONY: help install install-fast dist deploy-lint quickstart format lint typecheck typecheck-ui layers check ui-vendor ui-shots test-ui tests test test-fast test-lowest test-long test-kv-all test-tables simulate simulate-gc fuzz bench-kv bench-committed bench-engine bench-api bench-s3 bench-memory bench-gc bench-import bench-migrate bench-commands bench-cli bench-compare docs docs-reference docs-console proto lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
@@ -63,6 +63,14 @@ $(VENV)/.fast: requirements/fast.txt pyproject.toml | $(filter .uv/bin/uv,$(UV))
 	$(UV) pip sync --quiet --compile-bytecode --python .airflow/bin/python --require-hashes requirements/airflow.txt
 	touch $@
 
+# An earlier Spark than ours, for which there are plug-ins of Delta Lake and Iceberg.
+.tables/.installed: requirements/tables.txt pyproject.toml | $(filter .uv/bin/uv,$(UV))
+	@command -v java >/dev/null || { echo "Spark needs Java: there is no program java" >&2; exit 1; }
+	$(UV) venv --quiet --allow-existing --no-python-downloads --python $(PYTHON) .tables
+	$(UV) pip sync --quiet --compile-bytecode --python .tables/bin/python --require-hashes requirements/tables.txt
+	$(UV) pip install --quiet --python .tables/bin/python --no-deps --editable .
+	touch $@
+
 # The oldest versions of what we need, as somebody's environment may have them.
 .lowest/.installed: requirements/lowest.txt pyproject.toml | $(filter .uv/bin/uv,$(UV))
 	$(UV) venv --quiet --allow-existing --no-python-downloads --python $(PYTHON) .lowest
@@ -79,20 +87,26 @@ node_modules/.installed: package.json package-lock.json .npmrc
 dist: install ## build the wheel and the source package into dist/
 	$(BIN)/python -m hatchling build
 
-# helm is built from source: no package brings it.
+# These two are built from source: no package brings them.
 HELM := .deploy/bin/helm
 HELM_VERSION := v3.16.4
+COMPOSE_SPEC := .deploy/bin/compose-spec
+COMPOSE_SPEC_VERSION := v2.16.2
 
 .deploy/.installed: requirements/deploy.txt | $(filter .uv/bin/uv,$(UV))
 	$(UV) venv --quiet --allow-existing --no-python-downloads --python $(PYTHON) .deploy
 	$(UV) pip sync --quiet --python .deploy/bin/python --require-hashes requirements/deploy.txt
 	GOBIN=$(CURDIR)/.deploy/bin PATH=$(CURDIR)/.deploy/bin:$$PATH go install helm.sh/helm/v3/cmd/helm@$(HELM_VERSION)
+	GOBIN=$(CURDIR)/.deploy/bin PATH=$(CURDIR)/.deploy/bin:$$PATH go install github.com/compose-spec/compose-go/v2/cmd@$(COMPOSE_SPEC_VERSION)
+	mv .deploy/bin/cmd $(COMPOSE_SPEC)
 	touch $@
 
 deploy-lint: .deploy/.installed ## look for mistakes in deploy/: the container, the chart, the unit, the YAML files
 	.deploy/bin/hadolint deploy/docker/Dockerfile
 	.deploy/bin/yamllint --strict -d '{extends: default, rules: {braces: disable, brackets: disable, comments-indentation: disable, document-start: disable, line-length: {max: 140}}}' \
 		deploy/compose deploy/systemd/lakebed.yaml deploy/helm/lakebed/Chart.yaml deploy/helm/lakebed/values.yaml
+	@# What Docker Compose reads its files with; it takes no values for what they leave to the user.
+	for file in deploy/compose/*.yaml; do $(COMPOSE_SPEC) --no-interpolation $$file > .deploy/compose.yaml || exit 1; done
 	$(HELM) lint --strict deploy/helm/lakebed
 	$(HELM) template lake deploy/helm/lakebed --set ingress.enabled=true --set ingress.tlsSecret=tls --set autoscaling.enabled=true \
 		--set serviceMonitor.enabled=true --output-dir .deploy/rendered
@@ -148,16 +162,23 @@ test-kv-all: install ## the tests of databases that are not in make test: MariaD
 	$(BIN)/python -m lakebed.testing.servers.fetch_databases
 	pytest $(PARALLEL) -q -m kv_all --durations 10 --timeout 900 tests/conformance tests/system
 
+# Spark fetches its plug-ins from Maven, into .tables too.
+test-tables: install .tables/.installed ## the blocks of docs/tables.md: Spark, Delta Lake and Iceberg on a quickstart
+	pytest -q -m tables --timeout 1800 tests/docs/test_tables.py
+
 test-ui: install ## the web UI in a real browser
 	pytest -q tests/ui tests/server/test_page.py tests/catalog/test_preview.py
 
 ui-shots: install ## screenshots of all pages into SHOTS: three widths, light and dark
 	$(BIN)/python -m tests.ui.shots $(SHOTS)
 
-# The file is committed, and its checksum with it: servers and users need no npm.
-ui-vendor: install ## take Preact and htm over from npm, into the web UI
+# The files are committed, and their checksums with them: servers and users need no npm.
+ui-vendor: install ## take Preact, htm and Swagger UI over from npm, into the web UI
 	cp node_modules/htm/preact/standalone.module.js $(UI)/vendor/preact-htm.js
-	cd $(UI)/vendor && sha256sum preact-htm.js > SHA256SUMS
+	cp node_modules/swagger-ui-dist/swagger-ui-bundle.js.LICENSE.txt $(UI)/vendor
+	for name in swagger-ui-bundle.js swagger-ui.css; do \
+		gzip --best --no-name < node_modules/swagger-ui-dist/$$name > $(UI)/vendor/$$name.gz || exit 1; done
+	cd $(UI)/vendor && sha256sum preact-htm.js swagger-ui-bundle.js.gz swagger-ui.css.gz > SHA256SUMS
 
 simulate: install ## run SEEDS simulated histories in all, each from a seed of its own, spread over every scenario
 	$(BIN)/python -m lakebed.testing.simulation.explore --seeds $(SEEDS) \
@@ -174,8 +195,8 @@ simulate-gc: install ## the same, of what deletes: retention, purges, continuous
 fuzz: install ## feed every parser that strangers reach, and a running server, with new inputs for SECONDS in all
 	$(BIN)/python -m tests.fuzz.run --seconds $(SECONDS)
 
-bench-kv: install ## KV speed as ratios to a floor; fails where a bar is missed
-	$(BIN)/python -m benchmarks.kv
+bench-kv: install ## KV speed as ratios to a floor, of all or of DATABASES; fails where a bar is missed
+	$(BIN)/python -m benchmarks.kv $(DATABASES)
 
 bench-committed: install ## the same for committed metadata
 	$(BIN)/python -m benchmarks.committed
@@ -264,9 +285,12 @@ lock: | $(filter .uv/bin/uv,$(UV)) ## resolve the lock files again (UPGRADE=1: t
 		--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \
 		--output-file requirements/docs.txt requirements/docs.in
 	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \
+		--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \
+		--output-file requirements/tables.txt requirements/tables.in pyproject.toml
+	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \
 		--custom-compile-command "make lock" --resolution lowest-direct \
 		--extra azure --extra cosmos --extra dynamodb --extra gcs --extra mysql --extra otel --extra postgres --extra rocksdb --extra s3 \
 		--extra server --extra testing --extra valkey --group fast --output-file requirements/lowest.txt pyproject.toml
 
 clean: ## remove what the targets made
-	rm -rf .check.log .databases $(SHOTS) $(VENV) .airflow .docs .site .quickstart .uv node_modules .hypothesis .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .check.log .databases $(SHOTS) $(VENV) .airflow .docs .site .tables .quickstart .uv node_modules .hypothesis .pytest_cache .mypy_cache .ruff_cache

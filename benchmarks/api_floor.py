@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 from wsgiref.types import StartResponse, WSGIEnvironment
 
-FOLDER = Path(os.environ.get("LAKEBED_FLOOR", "."))
+FOLDER = Path(os.environ["LAKEBED_FLOOR"])
 CHUNK_BYTES = 1 << 18
 
 _lock = threading.Lock()

@@ -102,15 +102,15 @@ def replace_and_print(objects: int) -> None:
         tables = [pa.Table.from_batches([batch]) for batch in listing(objects)]
         pages = [imported_page(table, str(PLACE), b"lake/").entries for table in tables]
         whole = pa.concat_tables(pages).combine_chunks()
-        ingest = engine.ingest(repository)
+        ingest = engine.committed(repository).ingest()
         ingest.add(whole)
         base = ingest.finish()
         part = whole.slice(4 * objects // 10, objects // 10)
         interval = Interval(part["key"][0].as_py(), part["key"][-1].as_py() + b"\x00")
         fresh = Engine(store, block, runtime=runtime)
-        ingest = fresh.ingest(repository)
+        ingest = fresh.committed(repository).ingest()
         ingest.add(part)
-        committed = fresh._committed_in(repository.home)  # noqa: SLF001 - for its counters
+        committed = fresh.committed(repository)
         committed.replace(base, ingest.finish(), [interval])
         known = committed.known_keys(base, interval.start, interval.end)
         counters = committed.counters

@@ -145,7 +145,7 @@ def rest_page() -> str:
         _NOTE,
         _said("""
             A server describes its operations in OpenAPI 3.1 at `/openapi.json`, and for people
-            at `/docs`, with parameters, bodies and answers. All paths begin with `/api/v1`. The
+            at `/docs`, where they can be tried. All paths begin with `/api/v1`. The
             API is that of lakeFS: [what differs](../compatibility.md). Requests are signed in
             by Basic (access key id and secret) or by a token of `POST /auth/login`. Errors have
             a `message`, a [`kind`](errors.md) for programs and, where it helps, a `detail`.

@@ -23,7 +23,7 @@ from lakebed.testing.servers.object_stores import free_ports
 from tests.docs.console import Names, Step
 
 PATIENCE_SECONDS: Final = 120
-_EXAMPLE: Final = "127.0.0.1:8000"
+EXAMPLE: Final = "127.0.0.1:8000"
 _FOR_BASH: Final = re.compile(r"[|&;<>$`*?(){}]|^[A-Z_]+=")
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -87,7 +87,7 @@ class Shell:
 
     def type(self, step: Step) -> tuple[int, list[str]]:
         """Run a command with the ids of this run; return its exit code and what it prints."""
-        command = self._names.as_typed(step.command).replace(_EXAMPLE, self._server.address)
+        command = self._names.as_typed(step.command).replace(EXAMPLE, self._server.address)
         if command.startswith("export "):
             name, _, value = command.removeprefix("export ").partition("=")
             self._patch.setenv(name, value)
@@ -95,7 +95,7 @@ class Shell:
         words = [] if _FOR_BASH.search(command) else shlex.split(command)
         run = self._run_here if words[:1] == ["lakebed"] else self._run_in_bash
         code, printed = run(command)
-        plain = _COLOUR.sub("", printed).replace(self._server.address, _EXAMPLE)
+        plain = _COLOUR.sub("", printed).replace(self._server.address, EXAMPLE)
         return code, [line.rstrip() for line in plain.rstrip("\n").split("\n")]
 
     def check(self, step: Step) -> None:

@@ -22,14 +22,14 @@ def test_a_look_into_one_range_says_what_a_listing_says(count: int) -> None:
         sealed = lake.engine._parts.publisher.seal(lake.repository, branch)
         built = lake.engine._parts.committer._build(lake.repository, sealed, sealed.sealed_tokens)
         metarange_id = built.made.metarange_id
-        found = lake.engine.has_below(lake.repository, metarange_id, FOLDER)
-        listed = lake.engine.list_committed(lake.repository, metarange_id, Query(prefix=FOLDER))
+        found = lake.engine.committed(lake.repository).has_below(metarange_id, FOLDER)
+        listed = lake.engine.committed(lake.repository).list(metarange_id, Query(prefix=FOLDER))
         assert found == bool(listed.items) == any(key.startswith(FOLDER) for key in keys)
 
 
 def test_an_empty_content_has_none() -> None:
     lake = HookLake()
     head = lake.engine.resolver.commit(lake.repository, MAIN)
-    assert not lake.engine.has_below(lake.repository, head.metarange_id, FOLDER)
+    assert not lake.engine.committed(lake.repository).has_below(head.metarange_id, FOLDER)
     request = CommitRequest(committer="", message="", allow_empty=True)
     assert lake.engine.commit(LAKE, MAIN, request).commit.parents == (head.id,)

@@ -364,7 +364,7 @@ class Collector:
 
     def named_by(self, metarange: MetaRangeID) -> set[str]:
         repository = self.world.repository
-        page = self.world.onlooker.list_committed(repository, metarange, Query())
+        page = self.world.onlooker.committed(repository).list(metarange, Query())
         entries = (item for item in page.items if isinstance(item, Entry))
         return {str(physical_address(repository.namespace, entry)) for entry in entries}
 

@@ -84,7 +84,7 @@ def test_a_purge_that_searches_only_what_was_published(monkeypatch: pytest.Monke
                 found.add(commit_id)
                 left += engine.commits.get(repository, commit_id).parents
         commits = engine.commits.get_all(repository, sorted(found))
-        return engine.scan_all(repository, [commit.metarange_id for commit in commits])
+        return engine.committed(repository).scan_all(commit.metarange_id for commit in commits)
 
     monkeypatch.setattr(Search, "_committed", published)
     assert fails()

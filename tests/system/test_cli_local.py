@@ -28,6 +28,32 @@ remote.Remote.send = send_and_stand_still
 cli.main()
 """
 
+# Ctrl-C comes when one file is there and noted, and the next one is being sent.
+INTERRUPTED: Final = """
+import os, signal, threading
+from lakebed import cli
+from lakebed.working_copy import hashes, remote
+
+send, note, noted = remote.Remote.send, hashes.Hashes.note, threading.Event()
+sent = []
+
+def send_until_interrupted(*arguments, **options):
+    if sent:
+        noted.wait(60)
+        os.kill(os.getpid(), signal.SIGINT)
+    sent.append(1)
+    return send(*arguments, **options)
+
+def note_and_tell(*arguments, **options):
+    note(*arguments, **options)
+    if sent:
+        noted.set()
+
+remote.Remote.send = send_until_interrupted
+hashes.Hashes.note = note_and_tell
+cli.main()
+"""
+
 
 @pytest.fixture
 def run(
@@ -86,7 +112,12 @@ def test_from_clone_to_commit_and_back(run: CommandLine, main: str) -> None:
         f"Checked out {first} in work: 2 downloaded, 1 removed\n"
     )
     assert Path("work/b/c").read_text() == "of b/c"
-    assert run.json("local", "pull", "work") == {"commit": second, "downloaded": 2, "removed": 1}
+    assert run.json("local", "pull", "work") == {
+        "commit": second,
+        "downloaded": 2,
+        "removed": 1,
+        "skipped": 0,
+    }
     assert sorted(path.name for path in Path("work").iterdir()) == [".lakefs_ref.yaml", "a", "new"]
 
 
@@ -139,8 +170,26 @@ def test_a_commit_goes_on_after_sigkill(run: CommandLine, main: str) -> None:
     child.communicate()
     assert head(run, main) == before
     assert yaml.safe_load(Path("work/.lakefs_ref.yaml").read_text())["active_operation"] == "commit"
-    assert run("local", "commit", "work", "-m", "m").endswith("2 uploaded, 0 removed\n")
+    assert run("local", "commit", "work", "-m", "m").endswith(
+        "2 uploaded, 0 removed; 1 were there already\n"
+    )
     assert [run("fs", "cat", f"{main}/data/{name}") for name in "xyz"] == ["x", "y", "z"]
     assert sorted(path.name for path in Path("work").iterdir()) == [
         *(".lakefs_ref.yaml", "a", "b", "x", "y", "z")
     ]
+
+
+def test_ctrl_c_says_what_was_done(run: CommandLine, main: str) -> None:
+    run("local", "clone", f"{main}/data/", "work")
+    for name in ("x", "y", "z"):
+        Path(f"work/{name}").write_text(name)
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, "local", "commit", "work", "-m", "m", "-p", "1"],
+        env=os.environ | run.environ,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 130
+    assert "transferred before the end; the same command goes on from there" in done.stderr
+    assert run("local", "commit", "work", "-m", "m").endswith("were there already\n")

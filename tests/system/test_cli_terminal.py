@@ -120,6 +120,34 @@ def test_a_transfer_shows_how_it_gets_on(run: CommandLine, repo: str, tmp_path: 
     assert "ing lakefs://" not in shown
 
 
+def test_a_working_copy_shows_how_it_gets_on(
+    run: CommandLine, repo: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    folder = tmp_path / "its-name-is-longer-than-a-line-that-shows-figures-too-can-hold"
+    first, second = folder / "first", folder / "second"
+    code, _ = on_terminal(run, "local", "clone", f"{repo}/main", str(first))
+    assert code == 0
+    for name in ("one", "two"):
+        (first / name).write_bytes(b"x" * 1_000_000)
+    for arguments in (
+        ["commit", str(first), "-m", "Two files"],
+        ["clone", f"{repo}/main", str(second)],
+    ):
+        code, shown = on_terminal(run, "local", *arguments)
+        assert code == 0, shown
+        assert "2.0/2.0 MB" in shown
+        assert "2/2 files" in shown
+        assert "ETA" in shown
+    (first / "one").write_bytes(b"y" * 3_000_000)
+    (second / "two").unlink()
+    on_terminal(run, "local", "commit", str(first), "-m", "A larger one")
+    for arguments in (["pull", str(second)], ["checkout", str(second), "--yes"]):
+        code, shown = on_terminal(run, "local", *arguments)
+        assert code == 0, shown
+        assert "1/1 files" in shown
+
+
 @pytest.mark.parametrize(
     ("keys", "code", "ending"),
     [

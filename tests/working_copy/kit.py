@@ -28,7 +28,13 @@ Files = dict[str, bytes]
 
 
 class InTurn:
-    """Transfers, one after the other, so that tests can count steps."""
+    """Transfers, one after the other, so that tests can count steps; `expected` in all."""
+
+    def __init__(self) -> None:
+        self.expected: list[int] = []
+
+    def expect(self, sizes: Iterable[int]) -> None:
+        self.expected += sizes
 
     def run(self, jobs: Iterable[Any], work: Callable[[Any], Any]) -> Iterator[Outcome[Any, Any]]:
         for job in jobs:
@@ -74,7 +80,8 @@ class Lake:
         self.client.call(
             "POST", "repositories", body={"name": self.name, "storage_namespace": namespace}
         )
-        self.tools = Tools(self.client, InTurn(), lambda _: None, self._cache)
+        self.transfers = InTurn()
+        self.tools = Tools(self.client, self.transfers, lambda _: None, self._cache)
 
     def _cache(self, root: Path) -> Path:
         return self.folder / f"{root.name}.sqlite"

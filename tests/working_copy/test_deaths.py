@@ -10,6 +10,7 @@ from typing import Any, Final
 import pytest
 
 from lakebed.working_copy import folder
+from lakebed.working_copy.copy import Summary
 from lakebed.working_copy.place import read_place
 from tests.working_copy.kit import Inside, Lake, inside, md5, on_disk, write
 
@@ -170,6 +171,59 @@ def test_a_checkout_goes_on_wherever_it_died(lake: Lake, tmp_path: Path) -> None
         if alive:
             break
     assert last > 15
+
+
+def test_what_is_left_of_a_clone_is_told_before_and_after(lake: Lake, tmp_path: Path) -> None:
+    def told_after(dies_at: int, root: Path) -> tuple[Summary, int, int]:
+        assert not survives(lake, dies_at, lambda: lake.clone(root))
+        there = len(on_disk(root))
+        lake.transfers.expected.clear()
+        return lake.clone(root), there, len(lake.transfers.expected)
+
+    files = len(lake.files(prefix="data/"))
+    halves = []
+    for dies_at in count(start=1):
+        summary, there, expected = told_after(dies_at, tmp_path / str(dies_at))
+        assert (summary.fetched, summary.there_already) == (files - there, there)
+        assert expected == files - there
+        halves.append(there)
+        if there == files:
+            break
+    assert set(halves) == set(range(files + 1))
+
+
+def test_what_is_left_of_a_commit_is_told_before_and_after(lake: Lake, tmp_path: Path) -> None:
+    root = tmp_path / "copy"
+    lake.clone(root)
+    found = set()
+    for dies_at in count(start=1):
+        for name in ("one", "two", "three"):
+            write(root, name, f"{name} {dies_at}")
+        (root / "mine").unlink(missing_ok=True)
+        alive = survives(lake, dies_at, lambda: lake.commit_copy(root))
+        if alive:
+            break
+        lake.transfers.expected.clear()
+        done = lake.commit_copy(root)
+        if done is not None:
+            assert done.sent + done.removed + done.there_already in {3, 4}
+            assert len(lake.transfers.expected) == done.sent
+            found.add(done.there_already)
+    assert {0, 1, 2, 3} <= found
+
+
+def test_what_an_interrupted_pull_brings_later_is_counted(lake: Lake, tmp_path: Path) -> None:
+    root = tmp_path / "copy"
+    lake.clone(root)
+    kept = len(on_disk(root))
+    lake.put("data/one", "1")
+    lake.put("data/two", "2")
+    lake.commit()
+    steps = count(start=1)
+    while len(on_disk(root)) < kept + 1:
+        assert not survives(lake, next(steps), lambda: lake.pull(root))
+    summary = lake.pull(root)
+    assert (summary.fetched, summary.there_already) == (1, kept + 1)
 
 
 def _prepare(lake: Lake, root: Path, number: int) -> tuple[dict[str, str], dict[str, str]]:

@@ -5,23 +5,19 @@ and gives the unique id that names its partition. To list repositories, branches
 commits, callers use the parts themselves (`Engine.branches` and so on).
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Final
-
-import pyarrow as pa
 
 from lakebed.block import BlockStore
 from lakebed.engine.commits.build import Build
 from lakebed.engine.commits.commit import CommitRequest, CommitResult
 from lakebed.engine.commits.merges import MergeRequest, Replacement
 from lakebed.engine.committed import (
-    Breaks,
     Cache,
     Committed,
     DiffEntry,
-    Ingest,
     Page,
     Query,
     committed_for,
@@ -226,17 +222,7 @@ class Engine:
             branch = resolved.branch
             return self._parts.reader.list_entries(repository, branch.id, query, known=branch)
         commit = self.commits.get(repository, resolved.commit_id)
-        return self._committed_in(repository.home).list(commit.metarange_id, query)
-
-    def list_committed(
-        self, repository: Repository, metarange_id: MetaRangeID, query: Query
-    ) -> Page[Entry]:
-        """Return a page of the entries of a metarange, which some commit holds or will hold."""
-        return self._committed_in(repository.home).list(metarange_id, query)
-
-    def has_below(self, repository: Repository, metarange_id: MetaRangeID, prefix: bytes) -> bool:
-        """Whether a metarange, which some commit holds or will hold, has keys with a prefix."""
-        return self._committed_in(repository.home).has_below(metarange_id, prefix)
+        return self.committed(repository).list(commit.metarange_id, query)
 
     @traced("engine.put")
     def put(
@@ -357,7 +343,7 @@ class Engine:
         repository = self.repositories.get(repository_id)
         before = self.resolver.commit(repository, left)
         after = self.resolver.commit(repository, right)
-        committed = self._committed_in(repository.home)
+        committed = self.committed(repository)
         right_id = after.metarange_id
         if not since_parting:
             return committed.list_diff(before.metarange_id, right_id, query)
@@ -411,7 +397,7 @@ class Engine:
         look_ahead: bool = True,
     ) -> LogPage:
         """Return a page of the commits that led to one; see `History.page`."""
-        committed = self._committed_in(repository.home)
+        committed = self.committed(repository)
         return self._history.page(
             repository, committed, head, query, amount=amount, look_ahead=look_ahead
         )
@@ -477,7 +463,7 @@ class Engine:
     def count_conflicts(self, repository: Repository, base: Commit, ends: Sequence[Commit]) -> int:
         """Return how many keys two commits changed differently since a third one."""
         ids = [commit.metarange_id for commit in (base, *ends)]
-        return self._committed_in(repository.home).count_conflicts(*ids)
+        return self.committed(repository).count_conflicts(*ids)
 
     def _read_ends(
         self, repository: Repository, source: str, branch: BranchID
@@ -543,24 +529,6 @@ class Engine:
     def committed(self, repository: Repository) -> Committed:
         """Return the committed entries of a repository."""
         return self._committed_in(repository.home)
-
-    def ingest(self, repository: Repository, so_far: MetaRangeID | None = None) -> Ingest:
-        """Begin to store many entries of a repository, or go on; see `Committed.ingest`."""
-        return self._committed_in(repository.home).ingest(so_far)
-
-    def examine(self, repository: Repository, metarange_id: MetaRangeID) -> Iterator[pa.Table]:
-        """Yield the entries of a metarange that was made outside; see `Committed.examine`."""
-        return self._committed_in(repository.home).examine(metarange_id)
-
-    def scan_all(
-        self, repository: Repository, metarange_ids: Iterable[MetaRangeID]
-    ) -> Iterator[pa.Table]:
-        """Yield the entries of many metaranges, each range once; see `Committed.scan_all`."""
-        return self._committed_in(repository.home).scan_all(metarange_ids)
-
-    def breaks(self, repository: Repository) -> Breaks:
-        """Return where the ranges of a repository end."""
-        return self._committed_in(repository.home).breaks
 
     @traced("engine.revert")
     def revert(

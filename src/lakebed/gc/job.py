@@ -15,7 +15,7 @@ Who does the work beside the storage is an `Executor`: Spark, or this process.
 import logging
 import math
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
@@ -35,7 +35,7 @@ from lakebed.gc.errors import InvalidOption, NotQuiet, WrongStorage
 from lakebed.gc.executors.write import DUE_LABEL, FREED_LABEL
 from lakebed.gc.judging import Executor, Findings, Judging, of_kind, repository_uids
 from lakebed.gc.lease import Lease, Leases
-from lakebed.gc.report import Summary, noting_refusal, prune, remove_files
+from lakebed.gc.report import Summary, noting_failure, prune, remove_files
 from lakebed.gc.rules import Look, Verdict
 from lakebed.gc.state import SavedState
 from lakebed.gc.storage import Storage
@@ -131,7 +131,7 @@ class Job:
         commits = self._expire(options)
         self._note("The server writes down what is in use.")
         manifest = self._prepare()
-        with noting_refusal(self._storage, manifest.run.run_id):
+        with self._noting_failure(manifest.run.run_id, has_begun=False):
             return self._run_prepared(saved, manifest, options, commits)
 
     def _run_prepared(
@@ -173,14 +173,24 @@ class Job:
             _summary(judging, options, findings, self._executor.name), commits=commits
         )
         self._note(f"{summary.due} objects are to be deleted, {summary.waiting} are waiting.")
-        if not options.dry_run:
-            summary = self._act(saved, judging, findings, summary, options)
+        if options.dry_run:
+            self._leave(summary)
+            return summary
+        self._check_brakes(saved, judging, summary, options)
+        with self._noting_failure(summary.run_id, has_begun=True):
+            summary = self._act(saved, judging, findings, summary)
+            self._leave(summary)
+        self._prune(summary.run_id)
+        return summary
+
+    def _noting_failure(self, run_id: GCRunID, *, has_begun: bool) -> AbstractContextManager[None]:
+        return noting_failure(self._storage, run_id, self._executor.name, has_begun=has_begun)
+
+    def _leave(self, summary: Summary) -> None:
+        """Leave the report."""
         self._storage.block.put(
             self._storage.file(summary.run_id, SUMMARY_NAME), [summary.encode()]
         )
-        if not options.dry_run:
-            self._prune(summary.run_id)
-        return summary
 
     def _prune(self, run_id: GCRunID) -> None:
         try:
@@ -197,15 +207,10 @@ class Job:
         _LOGGER.info("%s: %s", self._storage.namespace, line)
         self._say(line)
 
-    def _act(
-        self,
-        saved: SavedState,
-        judging: Judging,
-        findings: Findings,
-        summary: Summary,
-        options: Options,
-    ) -> Summary:
-        """Delete, and leave a state to the next run."""
+    def _check_brakes(
+        self, saved: SavedState, judging: Judging, summary: Summary, options: Options
+    ) -> None:
+        """Make sure that what was found may be deleted."""
         known, manifest = judging.known, judging.manifest
         count = known.objects if known is not None else summary.looked_at
         rules.check_share(summary.due, count, max_share=options.max_share)
@@ -215,6 +220,12 @@ class Job:
         # Judging may have taken hours.
         self._server.check_still_there(manifest.run.unique_id, summary.run_id)
         self._lease.check()
+
+    def _act(
+        self, saved: SavedState, judging: Judging, findings: Findings, summary: Summary
+    ) -> Summary:
+        """Delete, and leave a state to the next run."""
+        known, manifest = judging.known, judging.manifest
         summary, failed = self._sweep(findings, summary)
         left_closed = 0
         if failed:

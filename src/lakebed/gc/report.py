@@ -125,16 +125,31 @@ class Summary:
 
 
 @contextmanager
-def noting_refusal(storage: Storage, run_id: GCRunID) -> Iterator[None]:
-    """Leave a note of why a run ends early, if it does; the error goes through."""
+def noting_failure(
+    storage: Storage, run_id: GCRunID, executor: str, *, has_begun: bool
+) -> Iterator[None]:
+    """Leave a note of why a run ends early, if it does; the error goes through.
+
+    Args:
+        storage: Of the repository.
+        run_id: The run.
+        executor: Who did the work.
+        has_begun: Whether it has begun to delete; else it is refused, and nothing was deleted.
+    """
     try:
         yield
     except NotTheOwner:
         raise  # nothing of this run is wanted there
     except LakebedError as error:
-        note = {"kind": error.kind, "message": str(error)}
+        note = {
+            "kind": error.kind,
+            "message": str(error),
+            "executor": executor,
+            "has_begun": has_begun,
+        }
+        # The first note stays: what has begun is noted inside of what has not.
         with suppress(LakebedError):
-            storage.block.put(storage.file(run_id, REFUSAL_NAME), [json.dumps(note).encode()])
+            storage.block.create(storage.file(run_id, REFUSAL_NAME), json.dumps(note).encode())
         raise
 
 
@@ -206,6 +221,39 @@ def thin_out(storage: Storage, run_id: GCRunID) -> None:
     if summary is not None and summary.get("executor") == SERVER:
         did_something = summary["deleted"] or summary["failed"]
         remove_files(storage, run_id, keep=_REPORT if did_something else ())
+
+
+def thin_out_refused(storage: Storage, after: GCRunID | None) -> None:
+    """Of runs of a server that were refused, leave the reason of the last one, and nothing else.
+
+    They may be refused every few minutes, until somebody has done something about it. Runs that
+    have begun to delete are left as they are: the state may name their files.
+
+    Args:
+        storage: Of the repository.
+        after: The last run that was not refused; only later ones are looked at.
+
+    Raises:
+        NotTheOwner: The namespace now belongs to another repository.
+        DamagedFile: A note cannot be read.
+        BlockError: The storage refused or failed.
+    """
+    storage.check_owner()
+    later = [each for each in run_ids(storage) if each > (after or "")]
+    refused = [each for each in later if _is_refused_by_server(storage, each)]
+    for run_id in refused[:-1]:
+        remove_files(storage, run_id)
+    for run_id in refused[-1:]:
+        remove_files(storage, run_id, keep=(REFUSAL_NAME,))
+
+
+def _is_refused_by_server(storage: Storage, run_id: GCRunID) -> bool:
+    address = storage.file(run_id, REFUSAL_NAME)
+    try:
+        note = load_json(storage.block.read(address), file=str(address))
+    except ObjectNotFound:
+        return False
+    return note.get("executor") == SERVER and not note["has_begun"]
 
 
 def remove_files(storage: Storage, run_id: GCRunID, *, keep: tuple[str, ...] = ()) -> None:

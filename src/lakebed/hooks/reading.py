@@ -49,11 +49,11 @@ class ActionReader:
         known = repository.unique_id, metarange_id
         if self._without.get(known):
             return []
-        if not self._engine.has_below(repository, metarange_id, FOLDER.encode()):
+        if not self._engine.committed(repository).has_below(metarange_id, FOLDER.encode()):
             self._without.put(known, True)
             return []
         query = Query(prefix=FOLDER.encode(), delimiter=b"/", amount=FILES_MAX + 1)
-        page = self._engine.list_committed(repository, metarange_id, query)
+        page = self._engine.committed(repository).list(metarange_id, query)
         if len(page.items) > FILES_MAX:
             # Also if most are folders: those behind them would not be read, and not be obeyed.
             raise InvalidAction(FOLDER, f"there are more than {FILES_MAX} files and folders in it")

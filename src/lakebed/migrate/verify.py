@@ -20,7 +20,7 @@ def find_difference(
         DamagedTable: A file of lakeFS is damaged.
     """
     here = engine.commits.get(repository, CommitID(commit.id))
-    ours = _rows(engine.examine(repository, here.metarange_id))
+    ours = _rows(engine.committed(repository).examine(here.metarange_id))
     theirs = _rows(_listed(source, commit.metarange_id))
     mine = their = pa.table({})
     while True:

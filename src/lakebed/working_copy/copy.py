@@ -47,6 +47,9 @@ JobT = TypeVar("JobT")
 class Transfers(Protocol):
     """Does work on many jobs, perhaps several at a time."""
 
+    def expect(self, sizes: Iterable[int]) -> None:
+        """Find out how much there is to do, if that is shown: the size of each file."""
+
     def run(self, jobs: Iterable[JobT], work: Callable[[JobT], Any]) -> Iterator[Any]:
         """Yield what became of each: `job`, and `result` or `error`."""
 
@@ -70,6 +73,17 @@ class Summary:
     commit_id: str
     fetched: int = 0
     removed: int = 0
+    there_already: int = 0
+    """Files that were as wanted when an interrupted operation went on."""
+
+    def after(self, earlier: "Summary") -> "Summary":
+        """Return this and what was done before it as one."""
+        return replace(
+            self,
+            fetched=earlier.fetched + self.fetched,
+            removed=earlier.removed + self.removed,
+            there_already=earlier.there_already,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +93,8 @@ class Committed:
     commit_id: str
     sent: int
     removed: int
+    there_already: int
+    """Changes that an interrupted commit had sent."""
     not_pulled: tuple[str, ...]
     """Files that were changed here while others changed them on the server."""
 
@@ -202,9 +218,10 @@ class WorkingCopy:
             Conflicts: Files were changed on both sides; nothing was done.
             Interrupted: Another operation has to be finished first.
         """
-        self._finish("pull", throw_away=force)
+        finished = self._finish("pull", throw_away=force)
         target = self._remote.resolve(self.place.source.ref)
-        return self._sync("pull", target, throw_away=force)
+        done = self._sync("pull", target, throw_away=force)
+        return done if finished is None else done.after(finished)
 
     def checkout(self, ref: str | None = None) -> Summary:
         """Make the folder what a commit holds, and throw away what was changed here.
@@ -217,8 +234,11 @@ class WorkingCopy:
         target = self._remote.resolve(ref) if ref else noted.get("target", self.place.at_head)
         return self._sync("checkout", target, throw_away=True)
 
-    def _finish(self, operation: str, *, throw_away: bool = False) -> None:
+    def _finish(self, operation: str, *, throw_away: bool = False) -> Summary | None:
         """Go on with an operation that was interrupted, if this one can.
+
+        Returns:
+            What was done; None if nothing was left of it.
 
         Raises:
             Interrupted: It cannot.
@@ -227,20 +247,22 @@ class WorkingCopy:
         note = self._note(_OPERATION_NOTE)
         if active in {"pull", "commit"} and note:
             if not throw_away:
-                self._sync(active, note["target"])
+                return self._sync(active, note["target"])
         elif active not in {"", "commit"} and not throw_away:
             again = f"run `lakebed local {active}` again to finish it, or " if note else ""
             raise Interrupted(
                 f"the last `local {active}` was interrupted, so there can be no {operation} now:"
                 f" {again}run `lakebed local checkout`, which throws away what was changed here"
             )
+        return None
 
     def _sync(self, operation: str, target: str, *, throw_away: bool = False) -> Summary:
         """Make the folder what a commit holds; see `judge`."""
         if operation != "clone" and not throw_away and self._is_as_good_as(target):
             self._end(target)
             return Summary(target)
-        found = self._check(operation, target, throw_away=throw_away)
+        goes_on = self.place.active_operation == operation
+        found, there_already = self._check(operation, target, throw_away=throw_away)
         self._begin(operation, target)
         if Verdict.REMOVE in found:
             for row, verdict in self._judged(operation, target, throw_away=throw_away):
@@ -251,27 +273,35 @@ class WorkingCopy:
             wanted = (row for row, verdict in judged if verdict is Verdict.FETCH)
             self._transfer(wanted, self._fetch)
         self._end(target)
-        return Summary(target, found.get(Verdict.FETCH, 0), found.get(Verdict.REMOVE, 0))
+        fetched, removed = found.get(Verdict.FETCH, 0), found.get(Verdict.REMOVE, 0)
+        return Summary(target, fetched, removed, there_already if goes_on else 0)
 
     def _is_as_good_as(self, target: str) -> bool:
         """Whether a commit holds what the folder was made from."""
         at_head = self.place.at_head
         return target == at_head or next(self._remote.diff(at_head, target), None) is None
 
-    def _check(self, operation: str, target: str, *, throw_away: bool) -> dict[Verdict, int]:
-        """Count what there is to do, before anything is done.
+    def _check(
+        self, operation: str, target: str, *, throw_away: bool
+    ) -> tuple[dict[Verdict, int], int]:
+        """Count what there is to do, and the files that are as wanted, before anything is done.
 
         Raises:
             Conflicts, BadNames: Not all of it can be done.
         """
         counts: dict[Verdict, int] = {}
-        conflicts = []
+        there_already = 0
+        conflicts, sizes = [], []
         names = NameCheck(ignores_case=self._folder.ignores_case())
         for row in self._rows(operation, target, throw_away=throw_away):
             verdict = self._judge(row, operation, throw_away=throw_away)
             counts[verdict] = counts.get(verdict, 0) + 1
             if verdict is Verdict.CONFLICT:
                 conflicts.append(row.path)
+            if verdict is Verdict.FETCH and row.target is not None:
+                sizes.append(row.target.size)
+            if verdict is Verdict.KEEP and row.local:
+                there_already += 1
             if verdict is Verdict.FETCH or (verdict is Verdict.KEEP and row.local):
                 names.add(row.path)
         names.finish()
@@ -281,7 +311,8 @@ class WorkingCopy:
                 "move these files out of the folder and run `lakebed local pull`, or throw all your"
                 " changes away with `lakebed local pull --force`",
             )
-        return counts
+        self._transfers.expect(sizes)
+        return counts, there_already
 
     def _judged(
         self, operation: str, target: str, *, throw_away: bool
@@ -350,6 +381,8 @@ class WorkingCopy:
         if next(changes, None) is None:
             self._forget_branch(self._note(_COMMIT_NOTE).get("branch"))
             return None
+        goes_on = self._note(_COMMIT_NOTE).get("head") == head
+        wanted = 1 + sum(1 for _ in changes) if goes_on else 0
         branch = self._branch_from(head)
         self._write(self.place.during("commit"))
         sent, removed = self._send_all(branch)
@@ -369,7 +402,8 @@ class WorkingCopy:
             not_pulled = conflicts.paths
             self._end(sent_id)
         self._forget_branch(branch)
-        return Committed(commit_id, sent, removed, tuple(not_pulled))
+        there_already = max(0, wanted - sent - removed)
+        return Committed(commit_id, sent, removed, there_already, tuple(not_pulled))
 
     def _local_changes(self, ref: str) -> Iterator[tuple[str, Item | None, LocalFile | None]]:
         """Iterate over the paths where the folder differs from a ref."""
@@ -418,6 +452,8 @@ class WorkingCopy:
                     raise Changed(path)
             return before, md5, checksum, now
 
+        changed = (file for _, _, file in self._local_changes(branch))
+        self._transfers.expect(file.size for file in changed if file is not None)
         sent = self._transfer(to_send(), send)
         self._remote.remove(branch, gone)
         return sent, len(gone)

@@ -234,7 +234,7 @@ class Imports:
 
     def breaks(self, repository_id: RepositoryID) -> Breaks:
         """Return where ranges end: whoever makes a metarange outside has to cut them so."""
-        return self._engine.breaks(self._engine.repositories.get(repository_id))
+        return self._engine.committed(self._engine.repositories.get(repository_id)).breaks
 
     def records(self, repository: Repository) -> Records[pb.Import]:
         """Return the records of the imports into a repository."""

@@ -117,7 +117,7 @@ class ImportRun:
         if record.outside:
             metarange_id = MetaRangeID(record.handed_metarange_id)
             count = check_handed(
-                self._engine.examine(self._repository, metarange_id), self._sources
+                self._engine.committed(self._repository).examine(metarange_id), self._sources
             )
         else:
             metarange_id, count = self._ingest()
@@ -133,7 +133,9 @@ class ImportRun:
         """Write the ranges of all that is imported; return their metarange and the number."""
         record = self._held.message
         saved = record.saved_metarange_id
-        ingest = self._engine.ingest(self._repository, MetaRangeID(saved) if saved else None)
+        ingest = self._engine.committed(self._repository).ingest(
+            MetaRangeID(saved) if saved else None
+        )
         skipped = _Skipped(record)
         next_save = _next_save(ingest)
 

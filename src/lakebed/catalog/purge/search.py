@@ -85,7 +85,7 @@ class Search:
     def _committed(self) -> Iterator[pa.Table]:
         commits = Records(self._store, COMMITS, self._repository.partition).scan()
         metarange_ids = (MetaRangeID(record.message.metarange_id) for record in commits)
-        return self._engine.scan_all(self._repository, metarange_ids)
+        return self._engine.committed(self._repository).scan_all(metarange_ids)
 
 
 def _decided(records: Iterable[pb.Link | pb.MultipartUpload]) -> Iterator[Item]:

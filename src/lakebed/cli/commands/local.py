@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from lakebed.cli.commands.fs.parallel import JobT, Outcome, Parallel, ParallelismOption, ResultT
-from lakebed.cli.commands.fs.progress import progress
+from lakebed.cli.commands.fs.progress import Bar, progress
 from lakebed.cli.errors import CommandError, Misuse
 from lakebed.cli.groups import new_group
 from lakebed.cli.options import MetaOption, YesOption, key_values
@@ -177,8 +177,14 @@ def commit(
         session.output.done(f"Nothing to commit: {directory} is as {source} is")
         return
     session.output.done(
-        f"Committed {done.commit_id} to {source}: {done.sent} uploaded, {done.removed} removed",
-        {"commit": done.commit_id, "uploaded": done.sent, "removed": done.removed},
+        f"Committed {done.commit_id} to {source}: {done.sent} uploaded, {done.removed} removed"
+        f"{_there_already(done.there_already)}",
+        {
+            "commit": done.commit_id,
+            "uploaded": done.sent,
+            "removed": done.removed,
+            "skipped": done.there_already,
+        },
     )
     if done.not_pulled:
         raise CommandError(
@@ -222,25 +228,34 @@ def _opened(
 
 @contextmanager
 def _tools(session: Session, title: str, parallelism: int) -> Iterator[Tools]:
-    with progress(session, title, hidden=not title) as advance:
-        transfers = _Transfers(parallelism, advance)
-        yield Tools(session.client, transfers, transfers.step, _cache_of)
+    with progress(session, title, hidden=not title) as bar:
+        transfers = _Transfers(parallelism, bar)
+        with transfers.told_if_interrupted():
+            yield Tools(session.client, transfers, transfers.step, _cache_of)
 
 
 class _Transfers:
     """Transfers of several rounds, each with threads of its own."""
 
-    def __init__(self, parallelism: int, advance: Callable[[int], None]) -> None:
+    def __init__(self, parallelism: int, bar: Bar) -> None:
         self._parallelism = parallelism
-        self._advance = advance
+        self._bar = bar
         self._round: Parallel | None = None
+        self._count = 0
+
+    def expect(self, sizes: Iterable[int]) -> None:
+        self._bar.expect(sizes)
 
     def run(
         self, jobs: Iterable[JobT], work: Callable[[JobT], ResultT]
     ) -> Iterator[Outcome[JobT, ResultT]]:
         self._round = Parallel(self._parallelism)
         try:
-            yield from self._round.run(jobs, work)
+            for outcome in self._round.run(jobs, work):
+                if outcome.error is None:
+                    self._count += 1
+                self._bar.end_file()
+                yield outcome
         finally:
             self._round = None
 
@@ -248,7 +263,20 @@ class _Transfers:
         """Show that so many bytes were transferred."""
         if (current := self._round) is not None:
             current.check()
-        self._advance(count)
+        self._bar(count)
+
+    @contextmanager
+    def told_if_interrupted(self) -> Iterator[None]:
+        """Say what was done if the user ends it."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            if self._count:
+                warn(
+                    f"{self._count} file(s) were transferred before the end; the same command goes"
+                    " on from there"
+                )
+            raise
 
 
 def _cache_of(root: Path) -> Path | None:
@@ -271,10 +299,16 @@ def _ref_in(copy: WorkingCopy, ref: str | None) -> str | None:
 
 def _say(session: Session, done: str, summary: Summary) -> None:
     session.output.done(
-        f"{done}: {summary.fetched} downloaded, {summary.removed} removed",
+        f"{done}: {summary.fetched} downloaded, {summary.removed} removed"
+        f"{_there_already(summary.there_already)}",
         {
             "commit": summary.commit_id,
             "downloaded": summary.fetched,
             "removed": summary.removed,
+            "skipped": summary.there_already,
         },
     )
+
+
+def _there_already(count: int) -> str:
+    return f"; {count} were there already" if count else ""

@@ -40,8 +40,17 @@ def describe(routes: Iterable[Route], *, base_path: str) -> dict[str, Any]:
         "components": {
             "schemas": components,
             "securitySchemes": {
-                "basic": {"type": "http", "scheme": "basic"},
-                "bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
+                "basic": {
+                    "type": "http",
+                    "scheme": "basic",
+                    "description": "An access key id, and its secret as the password.",
+                },
+                "bearer": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "bearerFormat": "JWT",
+                    "description": "A token of the operation login.",
+                },
             },
         },
         "security": [{"basic": []}, {"bearer": []}],

@@ -2,6 +2,7 @@
 
 There is no build step: the browser gets the modules as they lie in ``app/``. Their addresses hold
 a digest over all of them, so each may be kept for ever, and modules of two versions never meet.
+Large files of others lie there packed, as ``NAME.gz``.
 """
 
 import gzip
@@ -21,10 +22,12 @@ from lakebed import __version__
 PREFIX: Final = "/_ui"
 """What the addresses of the files begin with; no repository can have such a name."""
 
-_INDEX: Final = "index.html"
+INDEX: Final = "index.html"
+API: Final = "api.html"
 _FIRST_MODULES: Final = ("main.js", "pages/objects.js")
 _IMPORTED: Final = re.compile(r'from "(\.[^"]+)"')
 _DIGEST_LENGTH: Final = 16
+_PACKED: Final = ".gz"
 _TYPES: Final = {
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -37,9 +40,13 @@ class Asset:
     """A file, and how it goes over the wire."""
 
     content_type: str
-    plain: bytes
     packed: bytes
-    """The same with gzip."""
+    """With gzip, as nearly everybody takes it."""
+
+    @property
+    def plain(self) -> bytes:
+        """As it is."""
+        return gzip.decompress(self.packed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,22 +55,23 @@ class Assets:
 
     digest: str
     by_name: dict[str, Asset]
-    template: str
-    """The one document, with places to fill."""
+    templates: dict[str, str]
+    """The documents, with places to fill."""
 
-    def document(self, features: Iterable[str]) -> bytes:
-        """Return the one document of the web UI.
+    def document(self, name: str, features: Iterable[str] = ()) -> bytes:
+        """Return a document: `INDEX`, the one of the web UI, or `API`.
 
         Args:
+            name: Its file.
             features: The names of what this server has; the pages of others are not offered.
         """
         folder = f"{PREFIX}/{self.digest}"
         # Those that most visits need are named here: no browser has to read one to find the next.
         modules = "\n".join(
-            f'<link rel="modulepreload" href="{folder}/{name}">'
-            for name in sorted(self.needed_by(_FIRST_MODULES))
+            f'<link rel="modulepreload" href="{folder}/{each}">'
+            for each in sorted(self.needed_by(_FIRST_MODULES))
         )
-        filled = self.template.replace("{{folder}}", folder).replace("{{modules}}", modules)
+        filled = self.templates[name].replace("{{folder}}", folder).replace("{{modules}}", modules)
         filled = filled.replace("{{features}}", escape(" ".join(sorted(features))))
         return filled.replace("{{version}}", escape(__version__)).encode()
 
@@ -90,13 +98,15 @@ def load_assets() -> Assets:
     for name, data in found.items():
         digest.update(f"{name}\0{len(data)}\0".encode())
         digest.update(data)
-    template = found.pop(_INDEX).decode()
+    templates = {name: found.pop(name).decode() for name in (INDEX, API)}
     by_name = {}
     for name, data in found.items():
-        content_type = _TYPES.get(name[name.rfind(".") :])
+        served = name.removesuffix(_PACKED)
+        content_type = _TYPES.get(served[served.rfind(".") :])
         if content_type is not None:
-            by_name[name] = Asset(content_type, data, gzip.compress(data, 9, mtime=0))
-    return Assets(digest.hexdigest()[:_DIGEST_LENGTH], by_name, template)
+            packed = data if served != name else gzip.compress(data, 9, mtime=0)
+            by_name[served] = Asset(content_type, packed)
+    return Assets(digest.hexdigest()[:_DIGEST_LENGTH], by_name, templates)
 
 
 def _walk(folder: Traversable, prefix: str) -> Iterator[tuple[str, bytes]]:

@@ -1,7 +1,7 @@
 """What a server shows outside of the API: the web UI, a description of the API, metrics."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property, partial
 from typing import Any, Final
 
@@ -19,21 +19,25 @@ from lakebed.server.http.metrics_access import MetricsReaders, MetricsRefused
 from lakebed.server.http.request import current_record
 from lakebed.server.services import Services
 from lakebed.server.settings import MetricsSettings, ServerSettings
-from lakebed.server.ui import api_page
-from lakebed.server.ui.assets import PREFIX, load_assets
+from lakebed.server.ui.assets import API, INDEX, PREFIX, load_assets
 
 NO_SUCH_OPERATION: Final = "invalid API endpoint"
 
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
+    " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none';"
+    " require-trusted-types-for 'script'; trusted-types "
+)
 DOCUMENT_HEADERS: Final = {
     # Scripts and styles are files of the server, nothing is taken from elsewhere, no text becomes
     # markup or a script, and no other page may show this one in a frame.
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
-        " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none';"
-        " require-trusted-types-for 'script'; trusted-types 'none'"
-    ),
+    "Content-Security-Policy": f"{_POLICY}'none'",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Referrer-Policy": "same-origin",
+}
+API_HEADERS: Final = DOCUMENT_HEADERS | {
+    # Swagger UI registers a cleaner of markup as it loads; the page has no use for it.
+    "Content-Security-Policy": f"{_POLICY}dompurify",
 }
 _NOT_THERE: Final = 501
 _KEPT: Final = "public, max-age=31536000, immutable"
@@ -60,12 +64,12 @@ def features_of(routes: Iterable[Route], settings: ServerSettings) -> set[str]:
 
 def add_pages(app: Any, services: Services, routes: Iterable[Route], *, base_path: str) -> None:
     """Add the pages to an application."""
-    home = _Home(features_of(routes, services.settings))
+    # The one document of the web UI, whatever page of it is asked for.
+    home = _Document(INDEX, DOCUMENT_HEADERS, features_of(routes, services.settings))
     app.add_route("/", home)
     app.add_route(f"{PREFIX}/{{digest}}/{{name:path}}", _File())
-    description = _Description(routes, base_path)
-    app.add_route("/openapi.json", description)
-    app.add_route("/docs", description, suffix="page")
+    app.add_route("/openapi.json", _Description(routes, base_path))
+    app.add_route("/docs", _Document(API, API_HEADERS))
     app.add_route("/healthcheck", _Healthy())
     app.add_route("/_health", _HealthyInWords())
     app.add_route("/metrics", _Metrics(services.settings.metrics))
@@ -74,20 +78,22 @@ def add_pages(app: Any, services: Services, routes: Iterable[Route], *, base_pat
     app.add_sink(partial(_show_home, home), "/(?!api(?:/|$))")
 
 
-class _Home:
-    """The one document of the web UI, whatever page of it is asked for."""
+class _Document:
+    """A document for browsers, which they may keep and ask about."""
 
-    def __init__(self, features: Iterable[str]) -> None:
+    def __init__(self, name: str, headers: Mapping[str, str], features: Iterable[str] = ()) -> None:
+        self._name = name
+        self._headers = headers
         self._features = features
 
     @cached_property
-    def _document(self) -> tuple[bytes, str]:
-        data = load_assets().document(self._features)
+    def _content(self) -> tuple[bytes, str]:
+        data = load_assets().document(self._name, self._features)
         return data, f'"{hashlib.sha256(data).hexdigest()[:32]}"'
 
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
-        data, etag = self._document
-        response.set_headers(DOCUMENT_HEADERS)
+        data, etag = self._content
+        response.set_headers(self._headers)
         response.set_header("Cache-Control", _ASKED_AGAIN)
         response.set_header("ETag", etag)
         if request.get_header("If-None-Match") == etag:
@@ -95,6 +101,8 @@ class _Home:
             return
         response.data = data
         response.content_type = "text/html; charset=utf-8"
+
+    on_head = on_get
 
 
 class _File:
@@ -119,36 +127,27 @@ class _File:
             response.data = found.plain
 
 
-def _show_home(home: _Home, request: falcon.Request, response: falcon.Response) -> None:
+def _show_home(home: _Document, request: falcon.Request, response: falcon.Response) -> None:
     if request.method not in {"GET", "HEAD"} or request.path.startswith(f"{PREFIX}/"):
         raise falcon.HTTPNotFound
     home.on_get(request, response)
 
 
 class _Description:
-    """What the API is, for programs and for people."""
+    """What the API is, for programs."""
 
     def __init__(self, routes: Iterable[Route], base_path: str) -> None:
         self._routes = routes
         self._base_path = base_path
 
-    # Both are made when somebody asks: it takes a tenth of a second, and few processes need it.
+    # It is made when somebody asks: it takes a tenth of a second, and few processes need it.
     @cached_property
     def _data(self) -> bytes:
         return msgspec.json.encode(describe(self._routes, base_path=self._base_path))
 
-    @cached_property
-    def _page(self) -> bytes:
-        return api_page.render(describe(self._routes, base_path=self._base_path))
-
     def on_get(self, _request: falcon.Request, response: falcon.Response) -> None:
         response.data = self._data
         response.content_type = JSON_TYPE
-
-    def on_get_page(self, _request: falcon.Request, response: falcon.Response) -> None:
-        response.set_headers(DOCUMENT_HEADERS)
-        response.data = self._page
-        response.content_type = "text/html; charset=utf-8"
 
 
 class _Healthy:

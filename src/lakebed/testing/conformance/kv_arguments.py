@@ -85,10 +85,13 @@ class ArgumentsConformance:
         # Bytes that do not compress, so that a limit on the stored size shows.
         noise = bytes((i * i * 31 + i * 7 + (i >> 3)) % 256 for i in range(limits.key_bytes))
         widest = (partition * limits.partition_bytes)[: limits.partition_bytes]
-        value = noise * (self.least.value_bytes // len(noise))
-        store.set(widest, noise, value)
+        value = (noise * (limits.value_bytes // len(noise) + 1))[: limits.value_bytes]
+        version = store.set(widest, noise, value)
         assert store.get(widest, noise).value == value
-        assert [item.key for item in store.scan(widest)] == [noise]
+        # Not as a comparison of the items: pytest would print them.
+        (item,) = store.scan(widest)
+        assert (item.key, item.predicate) == (noise, version)
+        assert item.value == value
         assert list(store.scan(widest, start=noise + b"\x00")) == []
         store.drop_partition(widest)
 

@@ -27,13 +27,13 @@ class Bar:
         """One file more is done."""
 
     def expect(self, sizes: Iterable[int]) -> None:
-        """Find out how much there is to do, if that is shown: the size of each file."""
+        """Find out how much more there is to do, if that is shown: the size of each file."""
 
 
 class _ShownBar(Bar):
     def __init__(self, bar: Any, task: Any) -> None:
         self._bar, self._task = bar, task
-        self._done, self._files = 0, 0
+        self._done, self._files, self._total = 0, 0, 0
 
     def __call__(self, step: int) -> None:
         self._bar.advance(self._task, step)
@@ -43,12 +43,11 @@ class _ShownBar(Bar):
         self._show_files()
 
     def expect(self, sizes: Iterable[int]) -> None:
-        total = 0
         for each in sizes:
             self._files += 1
-            total += each
+            self._total += each
             self._show_files()
-        self._bar.update(self._task, total=total)
+        self._bar.update(self._task, total=self._total)
 
     def _show_files(self) -> None:
         self._bar.update(self._task, files=f"{self._done}/{self._files} files")
@@ -78,18 +77,28 @@ def progress(
         TimeRemainingColumn,
         TransferSpeedColumn,
     )
+    from rich.table import Column  # noqa: PLC0415
 
+    # The title gives way to the figures, which are never cut.
+    title_column = Column(ratio=2, no_wrap=True, overflow="ellipsis")
+    whole = Column(no_wrap=True)
     measures = (
-        (DownloadColumn(), TransferSpeedColumn(), TextColumn("ETA"), TimeRemainingColumn())
+        (
+            DownloadColumn(table_column=whole),
+            TransferSpeedColumn(table_column=whole),
+            TextColumn("ETA"),
+            TimeRemainingColumn(table_column=whole),
+        )
         if unit == "bytes"
-        else (MofNCompleteColumn(), TimeElapsedColumn())
+        else (MofNCompleteColumn(table_column=whole), TimeElapsedColumn(table_column=whole))
     )
     bar = Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
+        TextColumn("{task.description}", markup=False, table_column=title_column),
+        BarColumn(bar_width=None, table_column=Column(ratio=1)),
         *measures,
         TextColumn("{task.fields[files]}"),
         console=Console(stderr=True),
+        expand=True,
     )
     with bar:
         yield _ShownBar(bar, bar.add_task(printable(title), total=total, files=""))

@@ -19,6 +19,7 @@ from lakebed.kv.errors import (
     OutcomeUnknown,
     PredicateFailed,
     StoreUnavailable,
+    UnsafeStore,
 )
 from lakebed.kv.lifetime import Lifetime
 from lakebed.kv.store import (
@@ -47,9 +48,13 @@ LEASE_SECONDS: Final = 24 * 3600
 SESSION_SECONDS: Final = 12 * 3600.0
 """A session is left long before its lease ends."""
 PAUSE_SECONDS: Final = 0.2
+SYNC_SECONDS: Final = 2.0
+"""How long a member may take to flush a write that a majority of the others has already."""
 
 _DATA: Final = b"d"
 _SESSIONS: Final = b"s"
+_NOTHING: Final = b"n"
+"""A key that is never there."""
 _LENGTH_BYTES: Final = 2
 # Behind the version, so that what is stored is larger than the version even if the value is empty.
 _SEPARATOR: Final = b"\x01"
@@ -83,7 +88,9 @@ class EtcdStore(Store):
 
     Raises:
         InvalidArgument: The URL is malformed.
-        StoreUnavailable: The cluster cannot be reached.
+        ForeignStore: The cluster is too old.
+        UnsafeStore: It would lose acknowledged writes.
+        StoreUnavailable: It cannot be reached.
     """
 
     name = "etcd"
@@ -107,6 +114,8 @@ class EtcdStore(Store):
         self._lifetime = Lifetime(runtime, self._gateway.close, limits=self.limits, shared=True)
         try:
             self._check_cluster()
+            if not address.trusted:
+                self._check_durability()
         except BaseException:
             self.close()
             raise
@@ -220,6 +229,23 @@ class EtcdStore(Store):
         major, minor = (int(part) for part in status["version"].split(".")[:2])
         if (major, minor) < (3, 4):
             raise ForeignStore(f"etcd has version {status['version']}: 3.4 or newer is needed")
+
+    def _check_durability(self) -> None:
+        """Refuse members that do not flush a write to their disk before it is answered."""
+        before = self._gateway.count_syncs()
+        give_up_at = self._runtime.monotonic() + SYNC_SECONDS
+        while before:
+            # It deletes nothing, and goes through the log of all members all the same.
+            self._gateway.read("/v3/kv/deleterange", {"key": encode(self._prefix + _NOTHING)})
+            after = self._gateway.count_syncs()
+            # A member that does not answer any more is not known to be one of them.
+            before = {each: n for each, n in before.items() if after.get(each) == n}
+            if before and self._runtime.monotonic() >= give_up_at:
+                raise UnsafeStore(
+                    f"etcd at {', '.join(before)} would lose acknowledged writes: it runs with"
+                    " --unsafe-no-fsync. Change that, or say by ?durable=true that its writes are"
+                    " kept by other means"
+                )
 
     # Keys and values
 

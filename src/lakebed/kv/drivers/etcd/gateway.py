@@ -1,5 +1,6 @@
 """Requests to etcd's HTTP gateway, and what their failures mean."""
 
+import re
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ REPLY_SECONDS: Final = 5.0
 CONNECTIONS: Final = 64
 DEFAULT_PREFIX: Final = "lakebed"
 _EXAMPLE: Final = "etcd://host:2379/prefix"
-_OPTIONS: Final = frozenset({"tls", "ca"})
+_OPTIONS: Final = frozenset({"tls", "ca", "durable"})
 
 # Codes of gRPC with which etcd refuses a request before it proposes it to the others.
 _INVALID_ARGUMENT: Final = 3
@@ -46,6 +47,7 @@ _REFUSALS: Final = frozenset(
     }
 )
 _NO_ROOM: Final = "database space exceeded"
+_SYNCS: Final = re.compile(r"^etcd_disk_wal_fsync_duration_seconds_count (\S+)$", re.MULTILINE)
 
 _NOT_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
@@ -71,6 +73,8 @@ class Address:
     user: str | None
     password: str
     ca: str | None
+    trusted: bool
+    """Whether its writes are said to be kept by other means than its disk."""
 
 
 def parse_url(url: str) -> Address:
@@ -91,7 +95,12 @@ def parse_url(url: str) -> Address:
         raise InvalidArgument(f"the URL is malformed: use {_EXAMPLE}, with a host and a port")
     prefix = unquote(parts.path.strip("/")) or DEFAULT_PREFIX
     return Address(
-        endpoints, prefix.encode(), unquote(user) or None, unquote(password), options.get("ca")
+        endpoints,
+        prefix.encode(),
+        unquote(user) or None,
+        unquote(password),
+        options.get("ca"),
+        is_on(options, "durable"),
     )
 
 
@@ -159,6 +168,19 @@ class Gateway:
             raise OutcomeUnknown(f"etcd did not say what became of a request: {message}")
         kind = StoreFull if _NO_ROOM in message else StoreUnavailable
         raise kind(f"etcd refused a request: {message}")
+
+    def count_syncs(self) -> dict[str, float]:
+        """Return how often each member has flushed its log to the disk; of those that tell."""
+        found: dict[str, float] = {}
+        for endpoint in self._address.endpoints:
+            try:
+                page = self._client.get(f"{endpoint}/metrics").text
+            except httpx.HTTPError:
+                continue
+            count = _SYNCS.search(page)
+            if count is not None:
+                found[endpoint] = float(count[1])
+        return found
 
     def _authenticate(self) -> None:
         login = {"name": self._address.user, "password": self._address.password}

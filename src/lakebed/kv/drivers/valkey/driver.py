@@ -84,7 +84,7 @@ class ValkeyStore(Store):
             raise
 
     def get(self, partition: bytes, key: bytes) -> Item:
-        self._lifetime.check(partition, key)
+        self._lifetime.begin(partition, key)
         with self._pool.reading() as link:
             stored = ask(link, "HGET", _names(partition)[0], key)
         if stored is None:
