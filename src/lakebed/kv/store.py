@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
+from itertools import chain
 from operator import itemgetter
 from typing import Final, NamedTuple, NewType, Self
 
@@ -35,6 +36,8 @@ from lakebed.kv.errors import (
     StoreUnavailable,
 )
 from lakebed.runtime import Runtime
+
+_ONLY_BYTES: Final = frozenset({bytes})
 
 Version = NewType("Version", bytes)
 """The mark of one write; never used twice."""
@@ -128,6 +131,17 @@ class Limits:
         _check_part("partition", partition, self.partition_bytes)
         _check_part("key", key, self.key_bytes)
         _check_part("value", value, self.value_bytes, may_be_empty=True)
+
+    def check_keys(self, keys: Sequence[tuple[bytes, bytes]]) -> None:
+        """Refuse what the driver could not hold, of several keys; raises as `check`."""
+        # Nearly always all are fine and short: then no step of Python is taken for each.
+        parts = list(chain.from_iterable(keys))
+        are_bytes = _ONLY_BYTES.issuperset(map(type, parts)) and all(parts)
+        short = min(self.partition_bytes, self.key_bytes)
+        if are_bytes and max(map(len, parts), default=0) <= short:
+            return
+        for partition, key in keys:
+            self.check(partition, key)
 
     def check_partition(self, partition: bytes) -> None:
         """Refuse a partition that the driver could not hold; raises as `check`."""

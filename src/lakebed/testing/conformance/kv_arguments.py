@@ -108,6 +108,9 @@ class ArgumentsConformance:
                 store.set(bad_partition, key, value)
             with pytest.raises(LimitExceeded, match=f"at most {number}"):
                 store.set_if(bad_partition, key, value, ABSENT)
+            if not value:
+                with pytest.raises(LimitExceeded, match=f"at most {number}"):
+                    store.get_many([(partition, b"key"), (bad_partition, key)])
         assert list(store.scan(partition)) == []
 
     def test_a_large_value(self, store: Store, partition: bytes) -> None:
