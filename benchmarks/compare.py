@@ -32,7 +32,7 @@ BARS = {
     "upload of a large object": 1.2,
 }
 POSTGRESQL_BARS = {"staging by the API": 2.0}
-"""How many times as fast as the commit before the work on speed began, f559b0f0; by the database."""
+"""How many times as fast as the commit before the work on speed began, f559b0f0."""
 
 
 def main(arguments: list[str] | None = None) -> int:
