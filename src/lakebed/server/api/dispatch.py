@@ -5,7 +5,7 @@ answers what is no operation. But Falcon's objects for a request and its answer 
 operation: they took as long as all else that the door does for a small request.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from http import HTTPStatus
 from types import SimpleNamespace
@@ -117,7 +117,7 @@ class Operation:
         self,
         environ: WSGIEnvironment,
         start_response: StartResponse,
-        parts: dict[str, str],
+        parts: Mapping[str, str],
         template: str,
     ) -> Iterable[bytes]:
         """Answer a request, given the parts of its path, and the path in the table of routes."""
@@ -130,7 +130,7 @@ class Operation:
                 headers.pop("www-authenticate", None)
         return send_answer(environ, start_response, status, headers, body)
 
-    def _handle(self, environ: WSGIEnvironment, parts: dict[str, str], template: str) -> Any:
+    def _handle(self, environ: WSGIEnvironment, parts: Mapping[str, str], template: str) -> Any:
         record, route, services = current_record(), self._route, self._services
         assert record is not None, "requests come in the envelope"
         record.operation = route.operation
@@ -158,7 +158,7 @@ class Operation:
 
 
 def permissions(
-    route: Route, parts: dict[str, str], given: dict[str, Any]
+    route: Route, parts: Mapping[str, str], given: dict[str, Any]
 ) -> tuple[Permission, ...]:
     """Return the permissions that a request needs."""
     assert isinstance(route.needs, tuple)
@@ -184,12 +184,12 @@ def _is_forced(given: dict[str, Any]) -> bool:
 # What they ask
 
 
-def _binder(route: Route) -> Callable[[ApiRequest, dict[str, str]], dict[str, Any]]:
+def _binder(route: Route) -> Callable[[ApiRequest, Mapping[str, str]], dict[str, Any]]:
     """Return the function that reads a handler's arguments from a request."""
     lists = _list_fields(route.query)
     decode = None if route.body is None else msgspec.json.Decoder(route.body).decode
 
-    def bind(request: ApiRequest, parts: dict[str, str]) -> dict[str, Any]:
+    def bind(request: ApiRequest, parts: Mapping[str, str]) -> dict[str, Any]:
         given: dict[str, Any] = {"request": request, **parts}
         if route.query is not None:
             given["query"] = _read_query(request.environ["QUERY_STRING"], route.query, lists)
