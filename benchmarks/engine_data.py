@@ -22,6 +22,7 @@ from lakebed.engine.settings import EngineSettings
 from lakebed.engine.staging.codec import TOMBSTONE, encode
 from lakebed.formats import ENTRY_SCHEMA, AddressType, Entry, entries_of
 from lakebed.kv import Store, open_store
+from lakebed.kv.registry import serves_one_process
 
 LAKE = RepositoryID("lake")
 MAIN = BranchID("main")
@@ -77,13 +78,14 @@ class BenchLake:
 
 
 @contextmanager
-def open_lake(folder: Path) -> Iterator[BenchLake]:
-    """Make an empty repository in a folder that is not there yet."""
+def open_lake(folder: Path, url: str | None = None) -> Iterator[BenchLake]:
+    """Make an empty repository in a folder that is not there yet, on SQLite or another database."""
     folder.mkdir()
     file = folder / "lakebed.db"
-    url, blocks = f"sqlite:///{file}", LocalSettings(folder / "blocks")
+    url, blocks = url or f"sqlite:///{file}", LocalSettings(folder / "blocks")
     with open_store(url) as store, Builders(url, blocks) as workers:
-        engine = Engine(store, open_block(blocks), build_large=workers.build)
+        build = None if serves_one_process(url) else workers.build
+        engine = Engine(store, open_block(blocks), build_large=build)
         repository = engine.repositories.create(
             LAKE, Namespace.parse("local://lake/repo"), committer="benchmark"
         )

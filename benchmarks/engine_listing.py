@@ -27,13 +27,14 @@ def measure_pages(folder: Path, objects: int) -> Row:
         for _ in range(2):
             floors.append(_bare_parse(lake))
             begun = perf_counter()
-            assert _list_all(lake) == objects
+            assert list_all(lake) == objects
             ours.append(perf_counter() - begun)
     operation = f"list {objects:,} staged objects by 1,000"
     return Row(operation, "sqlite", objects / min(ours), min(floors) / min(ours), AT_MOST_4_TIMES)
 
 
-def _list_all(lake: BenchLake) -> int:
+def list_all(lake: BenchLake) -> int:
+    """List all objects of the main branch, a page at a time; return how many there are."""
     count, after, has_more = 0, b"", True
     while has_more:
         page = lake.engine.list_entries(LAKE, MAIN, Query(after=after))

@@ -10,7 +10,7 @@ else a line says that they were not.
 
 import os
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
 from unittest.mock import patch
@@ -34,6 +34,7 @@ from benchmarks.kv_fetched_databases import (
     open_cassandra,
     open_hbase,
     open_mongodb,
+    open_spanner,
 )
 from benchmarks.kv_postgresql import (
     PARTITION,
@@ -86,23 +87,21 @@ Floor = tuple[Call, Call]
 """A bare get and a bare conditional write."""
 
 
-def measure(*, scale: float) -> list[Row]:
-    """Measure `get` and `set_if` of each; `scale` shrinks the number of calls."""
+def measure(chosen: Collection[str], *, scale: float) -> list[Row]:
+    """Measure `get` and `set_if` of those that were chosen; all, if none was.
+
+    `scale` shrinks the number of calls.
+    """
     rows: list[Row] = []
-    databases = [
-        ("dynamodb", _dynamodb, 8),
-        ("etcd", _etcd, 20),
-        ("valkey", _valkey, 100),
-        ("azblob", _azure_blob, 4),
-        ("rocksdb", _rocksdb, 20),
-    ]
-    for name, server, opened, calls_of_a_round in _FETCHED:
+    for name, server, opened, calls_of_a_round in _DATABASES:
+        if chosen and name not in chosen:
+            continue
         try:
-            fetched(server)
-            databases.append((name, opened, calls_of_a_round))
+            if server is not None:
+                fetched(server)
         except ServerMissingError as error:
             print(f"{name} is not measured: {error}")
-    for name, opened, calls_of_a_round in databases:
+            continue
         calls = max(2, int(calls_of_a_round * scale))
         rounds = ROUNDS if scale >= 1 else 1
         with opened() as (store, versions, (bare_get, bare_set_if)):
@@ -371,13 +370,21 @@ def _rocksdb() -> Opened:
         bare.close()
 
 
-_FETCHED = [
+_DATABASES = [
+    ("dynamodb", None, _dynamodb, 8),
+    ("etcd", None, _etcd, 20),
+    ("valkey", None, _valkey, 100),
+    ("azblob", None, _azure_blob, 4),
+    ("rocksdb", None, _rocksdb, 20),
     ("mysql", "mariadb", _mysql, 50),
     ("cassandra", "cassandra", open_cassandra, 8),
     ("hbase", "hbase", open_hbase, 20),
     ("bigtable", "bigtable", open_bigtable, 40),
+    ("spanner", "spanner", open_spanner, 4),
     ("mongodb", "mongodb", open_mongodb, 60),
     ("gs", "gcs", _gcs, 4),
     ("cosmos", "cosmos", _cosmos, 4),
 ]
-"""Name, the server that `make test-kv-all` fetches, how it is opened, and calls of a round."""
+"""Name, the server if `make test-kv-all` fetches it, how it is opened, and calls of a round."""
+
+NAMES = tuple(name for name, *_ in _DATABASES)

@@ -1,7 +1,8 @@
-"""Cassandra, HBase, Bigtable and MongoDB: the store and the bare client, for `kv_databases`.
+"""Cassandra, HBase, Bigtable, Spanner, MongoDB: store and bare client, for `kv_databases`.
 
 They are measured where `make test-kv-all` has fetched their servers. Bigtable's is Google's
-emulator and MongoDB's is one of others; both keep all in memory.
+emulator, Spanner's is Google's server for tests, and MongoDB's is one of others; these keep all in
+memory.
 """
 
 import os
@@ -14,6 +15,8 @@ from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
 from cassandra.query import tuple_factory
 from google.cloud.bigtable_v2 import BigtableClient
 from google.cloud.bigtable_v2.services.bigtable.transports import BigtableGrpcTransport
+from google.cloud.spanner_v1 import SpannerClient
+from google.cloud.spanner_v1.services.spanner.transports import SpannerGrpcTransport
 from pymongo import MongoClient
 
 from benchmarks.kv_postgresql import PARTITION, THREADS, VALUE, Call, _fill, _key
@@ -21,6 +24,7 @@ from lakebed.kv import Store, Version, open_store
 from lakebed.kv.drivers.cassandra import statements as cassandra
 from lakebed.kv.drivers.hbase import driver as hbase
 from lakebed.kv.drivers.hbase.link import SERVICE, Link, parse_url
+from lakebed.kv.drivers.spanner import _BEGIN, _READ, _STRONG, _TYPES, _UPDATE, TABLE, _names, _text
 from lakebed.kv.rows import after_prefix, pack, pack_body, row_name
 from lakebed.kv.wrappers.fenced import Cell
 from lakebed.testing.servers.java_databases import (
@@ -34,6 +38,8 @@ from lakebed.testing.servers.more_databases import (
     bigtable_url,
     mongodb_server,
     mongodb_url,
+    spanner_server,
+    spanner_url,
 )
 
 Opened = Iterator[tuple[Store, dict[bytes, Version], tuple[Call, Call]]]
@@ -149,6 +155,52 @@ def open_bigtable() -> Opened:
             }
             reply = client.check_and_mutate_row(request, retry=None, timeout=60)
             assert reply.predicate_matched
+            versions[key] = new.version
+
+        yield store, versions, (get, set_if)
+        client.transport.close()
+
+
+@contextmanager
+def open_spanner() -> Opened:
+    database = "projects/project/instances/instance/databases/database"
+    with spanner_server() as server, open_store(spanner_url(server.port)) as store:
+        versions = _fill(store)
+        channel = grpc.insecure_channel(f"127.0.0.1:{server.port}")
+        client = SpannerClient(transport=SpannerGrpcTransport(channel=channel))
+        once = {"retry": None, "timeout": 60}
+        made = {"database": database, "session": {"multiplexed": True}}
+        session = client.create_session(made, **once).name
+
+        def get(thread: int, number: int) -> None:
+            request = {
+                "session": session,
+                "transaction": _STRONG,
+                "table": TABLE,
+                "columns": _READ,
+                "key_set": {"keys": [_names(PARTITION, _key(thread, number))]},
+                "limit": 1,
+            }
+            (reply,) = client.streaming_read(request, **once)
+            assert len(reply.values) == len(_READ)
+
+        def set_if(thread: int, number: int) -> None:
+            key, new = _key(thread, number), _new()
+            mark = _text(new.version)
+            parameters = {"w": mark, "s": mark, "v": _text(VALUE), "e": None}
+            parameters |= {"p": _text(PARTITION), "k": _text(key), "old": _text(versions[key])}
+            request = {
+                "session": session,
+                "transaction": _BEGIN,
+                "sql": _UPDATE,
+                "params": parameters,
+                "param_types": _TYPES,
+                "seqno": 1,
+            }
+            reply = client.execute_sql(request, **once)
+            assert reply.stats.row_count_exact == 1
+            transaction = reply.metadata.transaction.id
+            client.commit({"session": session, "transaction_id": transaction}, **once)
             versions[key] = new.version
 
         yield store, versions, (get, set_if)

@@ -19,10 +19,12 @@ ROOT = Path(__file__).parents[1]
     ("name", "operations"),
     [
         ("kv", ["get ", "scan", "set_if ", "set, 16", "get, 16 threads", "set_if, 16 threads"]),
+        ("kv_commits", ["commit of"]),
         ("engine", ["commit of", "same while", "racing", "list 480", "list 10", "read a", "merge"]),
         ("memory", ["peak of a worker", "uploaded meanwhile"]),
         ("api_listings", ["bare", "REST list", "S3 LIST", "uncommitted", "first 100", "list 300"]),
         ("compare", ["small merge", "branch, upload", "commit of many", "upload of a large"]),
+        ("api_postgresql", ["G: bare", "stat, staged", "list 1000", "upload 1 KiB", "S3 PUT"]),
         ("s3", ["verify", "durable put", "HEAD", "GET", "PUT", "LIST", "multipart"]),
         ("migrating", ["read a range"]),
         ("importing", ["import 20,000", "the same", "memory", "replace", "and"]),
@@ -30,7 +32,7 @@ ROOT = Path(__file__).parents[1]
 )
 @pytest.mark.slow
 def test_a_benchmark_runs(name: str, operations: list[str]) -> None:
-    more = ["--base", str(ROOT)] if name == "compare" else []
+    more = {"compare": ["--base", str(ROOT)], "kv_commits": ["rocksdb", "valkey"]}.get(name, [])
     done = subprocess.run(
         [sys.executable, "-m", f"benchmarks.{name}", "--tiny", *more],
         cwd=ROOT,

@@ -4,9 +4,14 @@ import os
 import time
 import unicodedata
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lakebed.block import (
     BlockStore,
@@ -14,6 +19,8 @@ from lakebed.block import (
     InvalidArgument,
     PreconditionFailed,
 )
+from lakebed.block.drivers.local import store as local_store
+from lakebed.block.store import LIST_SCHEMA
 from tests.block.local_storage import DATA, drafts, listed, open_local, writes
 
 # Names
@@ -82,6 +89,45 @@ def test_files_that_no_address_spells_are_left_alone(store: BlockStore, root: Pa
     store.put(DATA.address("a"), [b"data"])
     (Path(os.fsdecode(os.fsencode(root) + b"/data/\xff"))).write_bytes(b"foreign")
     assert listed(store) == ["a"]
+
+
+NAMES = st.sampled_from([b"a", b"a.b", b"b", b"a\xff", "é".encode()])
+TREES = st.sets(st.lists(NAMES, min_size=1, max_size=3).map(b"/".join), max_size=12)
+
+
+@pytest.mark.parametrize("batch_rows", [1, 3])
+@given(tree=TREES, after=TREES)
+def test_a_listing_has_every_file_once_in_order(
+    batch_rows: int, tree: set[bytes], after: set[bytes]
+) -> None:
+    """Whatever their names are, and wherever a batch ends."""
+    with (
+        TemporaryDirectory() as folder,
+        pytest.MonkeyPatch.context() as patch,
+        open_local(Path(folder)) as store,
+    ):
+        patch.setattr(local_store, "LIST_BATCH_ROWS", batch_rows)
+        base = os.fsencode(folder) + b"/data/"
+        for path in tree:
+            with suppress(FileExistsError, IsADirectoryError, NotADirectoryError):
+                os.makedirs(os.path.dirname(base + path), exist_ok=True)  # noqa: PTH103, PTH120
+                Path(os.fsdecode(base + path)).write_bytes(path)
+                os.utime(base + path, ns=(0, 1_000_000_001 * len(path)))
+        there = [path for path in sorted(tree) if os.path.isfile(base + path)]  # noqa: PTH113
+        spelled = [path for path in there if b"\xff" not in path]
+        starts = [path.decode() for path in after if b"\xff" not in path]
+        for start in (None, *starts):
+            last = None if start is None else DATA.address(start)
+            batches = list(store.list_objects(DATA, start_after=last))
+            found = pa.Table.from_batches(batches, LIST_SCHEMA).to_pylist()
+            expected = [each for each in spelled if start is None or each > start.encode()]
+            addresses = [DATA.address(path.decode()) for path in expected]
+            heads = [store.head(address) for address in addresses]
+            assert [(row["address"], row["etag"], row["mtime"], row["size"]) for row in found] == [
+                (str(head.address), head.etag, head.mtime, len(path))
+                for head, path in zip(heads, expected, strict=True)
+            ]
+            assert all(0 < batch.num_rows <= batch_rows for batch in batches)
 
 
 def test_the_reserved_folder_never_shows(store: BlockStore) -> None:

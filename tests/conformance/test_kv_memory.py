@@ -4,6 +4,8 @@ from lakebed.testing.conformance.kv import StoreConformance
 
 
 class TestMemoryStore(StoreConformance):
+    over_a_network = False
+
     @pytest.fixture
     def url(self) -> str:
         return "memory://"
@@ -11,6 +13,8 @@ class TestMemoryStore(StoreConformance):
 
 class TestNamespacedStore(StoreConformance):
     """The same in a namespace: nothing that a caller sees changes."""
+
+    over_a_network = False
 
     @pytest.fixture
     def url(self) -> str:

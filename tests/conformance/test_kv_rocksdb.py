@@ -6,6 +6,7 @@ from lakebed.testing.conformance.kv import StoreConformance
 
 
 class TestRocksDBStore(StoreConformance):
+    over_a_network = False
     one_handle = True
 
     @pytest.fixture

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from lakebed.block import LocalSettings
+from lakebed.block import Address, LocalSettings, StorageUnavailable
+from lakebed.block.drivers.local.store import LocalBlockStore
 from lakebed.cli.commands.gc import _shown
 from lakebed.gc.errors import NotQuiet
 from lakebed.gc.executors.tally import TALLY
@@ -67,13 +69,39 @@ def test_a_run_that_is_refused_says_why_in_the_list(lake: Lake, tmp_path: Path) 
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("file", ["swept-", "state.json"])
+def test_a_run_that_ends_while_it_deletes_is_not_called_refused(
+    file: str, lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever reads that a run was refused believes that nothing was deleted."""
+    lake.upload(b"a", "1")
+    lake.engine.delete(REPOSITORY, MAIN, b"a")
+    lake.clock.ahead_seconds += 24 * 9 * 3600
+    collect(lake, tmp_path)
+    lake.clock.ahead_seconds += 2 * 3600
+
+    def full(
+        store: LocalBlockStore, address: Address, data: bytes, *rest: Any, **options: Any
+    ) -> object:
+        if file in str(address):
+            raise StorageUnavailable("the disk is full")
+        return write(store, address, data, *rest, **options)
+
+    name = "create" if file == "swept-" else "replace"
+    write = getattr(LocalBlockStore, name)
+    monkeypatch.setattr(LocalBlockStore, name, full)
+    with pytest.raises(StorageUnavailable):
+        collect(lake, tmp_path)
+    *_, last = lake.catalog.gc_runs.list(REPOSITORY)
+    assert (last.state, last.message) == ("incomplete", "the disk is full")
+
+
 def test_what_became_of_old_commits_is_told_in_words() -> None:
     figures = {"commits": 6, "marked": 1, "waiting": 2, "rescued": 0, "expired": 3}
     figures_of_branches = {"main": 2, "": 1}
     commits = {"ran": True, **figures, "by_branch": figures_of_branches}
-    assert _shown({"commits": commits}, as_json=False) == {
+    assert _shown({"commits": commits}) == {
         "commits": "6 looked at, 1 newly marked, 2 marked before, 0 in use again, 3 expired"
         " (main 2, (no branch) 1)"
     }
-    assert _shown({"commits": {"ran": False}}, as_json=False)["commits"].startswith("not looked at")
-    assert _shown({"commits": commits}, as_json=True) == {"commits": commits}
+    assert _shown({"commits": {"ran": False}})["commits"].startswith("not looked at")

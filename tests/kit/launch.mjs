@@ -18,7 +18,11 @@ async function unpack() {
   if (kept === undefined) delete process.env.TMPDIR;
   else process.env.TMPDIR = kept;
   // Its own list of folders with fonts names other places; without fonts, Chromium shows no text.
-  const fonts = `<dir>${folder}/fonts</dir><cachedir>${folder}/fonts-cache</cachedir>`;
+  // It brings Open Sans only: what is set in columns looks right with Debian's DejaVu, if that is there.
+  const fonts = `<dir>${folder}/fonts</dir><dir>/usr/share/fonts/truetype/dejavu</dir><cachedir>${folder}/fonts-cache</cachedir>
+    <match target="pattern"><edit name="family" mode="append" binding="strong"><string>Open Sans</string></edit></match>
+    <match target="pattern"><test name="family"><string>monospace</string></test>
+      <edit name="family" mode="prepend" binding="strong"><string>DejaVu Sans Mono</string></edit></match>`;
   writeFileSync(`${draft}/fonts.conf`, `<fontconfig>${fonts}</fontconfig>`);
   try {
     renameSync(draft, folder);

@@ -13,6 +13,7 @@ from lakebed.kv.drivers.gcs import GCSCells
 from lakebed.kv.drivers.hbase import HBaseCells
 from lakebed.kv.drivers.mongodb import MongoDBCells
 from lakebed.kv.drivers.mysql import MySQLStore
+from lakebed.kv.drivers.spanner import SpannerCells
 from lakebed.kv.wrappers.fenced import Cells, FencedStore, _Fate
 from lakebed.runtime import Runtime
 from lakebed.testing.servers.java_databases import (
@@ -32,6 +33,8 @@ from lakebed.testing.servers.more_databases import (
     mariadb_url,
     mongodb_server,
     mongodb_url,
+    spanner_server,
+    spanner_url,
 )
 from tests.kit.database_bench import Database
 
@@ -74,6 +77,15 @@ MORE_DATABASES = [
             bigtable_server,
             bigtable_url,
             fenced(BigtableCells),
+            take_out_the_fence,
+            durable=False,
+            takes_back=True,
+        ),
+        Database(
+            "spanner",
+            spanner_server,
+            spanner_url,
+            fenced_with_a_clock(SpannerCells),
             take_out_the_fence,
             durable=False,
             takes_back=True,

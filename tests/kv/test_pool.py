@@ -1,6 +1,7 @@
 """The pool of connections: who waits how long, and what becomes of a late connection."""
 
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
@@ -14,6 +15,7 @@ from lakebed.kv import (
 )
 from lakebed.kv import pool as module
 from lakebed.kv.pool import Pool
+from lakebed.testing.conformance.kv_concurrency import in_threads
 
 
 class FakeLink:
@@ -86,6 +88,61 @@ def test_a_busy_pool_is_waited_for_longer_than_a_server_that_is_away(server: Ser
     pool.give_back(link, link)
     thread.join(60)
     assert waiting == [link]
+
+
+def test_a_connection_given_back_right_after_nobody_found_one_is_not_overlooked(
+    server: Server,
+) -> None:
+    server.answers.set()
+    pool = make_pool(server.connect)
+    link = pool.take(60)
+    giver = threading.Thread(target=lambda: pool.give_back(link, link))
+
+    class Idle(list[FakeLink]):
+        looks = 0
+
+        def pop(self, *_: object) -> FakeLink:
+            try:
+                return super().pop()
+            except IndexError:
+                self.looks += 1
+                if self.looks == 2:  # the first look is without the lock, the second behind it
+                    giver.start()
+                    giver.join(0.2)  # it ends now, or waits for the lock that is held here
+                raise
+
+    pool._idle = Idle()
+    assert pool.take(60) is link
+    giver.join(60)
+
+
+def test_threads_share_few_connections(server: Server) -> None:
+    server.answers.set()
+    pool = Pool(server.connect, 2, database="it", explain=str)
+    at_once = threading.BoundedSemaphore(2)
+
+    def use() -> None:
+        for _ in range(500):
+            link = pool.take(60)
+            assert at_once.acquire(blocking=False), "more connections are in use than there may be"
+            time.sleep(0)  # others run
+            at_once.release()
+            pool.give_back(link, link)
+
+    in_threads([use] * 8)
+    assert len(server.made) <= 2
+    pool.close()
+    assert all(link.closed.is_set() for link in server.made)
+
+
+def test_a_connection_that_comes_back_after_the_end_is_closed(server: Server) -> None:
+    server.answers.set()
+    pool = make_pool(server.connect)
+    link = pool.take(60)
+    pool.close()
+    assert not link.closed.is_set()
+    pool.give_back(link, link)
+    assert link.closed.is_set()
 
 
 @pytest.mark.usefixtures("hasty")

@@ -12,6 +12,7 @@ from typing import TypeVar
 import pytest
 
 from lakebed.kv import ForeignStore, InvalidArgument, StoreUnavailable, open_store
+from lakebed.kv.drivers import local_disk
 from lakebed.kv.drivers.rocksdb import RocksDBStore
 from lakebed.kv.wrappers.fenced import EXIT_CODE
 from lakebed.runtime import ThreadRuntime, call_before_waiting
@@ -48,6 +49,16 @@ def test_a_folder_of_others_is_left_as_it_is(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["notes"]
     with pytest.raises(StoreUnavailable, match="cannot use"):
         open_store(f"rocksdb:///{tmp_path}/notes")
+
+
+def test_a_folder_on_a_network_file_system_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mountinfo").write_text(f"1 0 0:1 / {tmp_path} rw - nfs4 server:/ rw\n")
+    monkeypatch.setattr(local_disk, "MOUNTS", tmp_path / "mountinfo")
+    with pytest.raises(InvalidArgument, match=r"network file system \(nfs4\)"):
+        open_store(f"rocksdb:///{tmp_path}/kv")
+    assert not (tmp_path / "kv").exists()
 
 
 def test_a_process_ends_with_a_write_that_rocksdb_does_not_take(tmp_path: Path) -> None:

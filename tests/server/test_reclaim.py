@@ -1,18 +1,27 @@
 """Garbage collection in the background process: what it deletes, when, and what it leaves alone."""
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from prometheus_client import REGISTRY
 
-from lakebed.block import Address, LocalSettings
+from lakebed.block import Address, LocalSettings, StorageUnavailable
+from lakebed.block.drivers.local.store import LocalBlockStore
+from lakebed.catalog.keys import GC
 from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.keys import GRAVELER, REPOSITORIES
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.engine.retention.rules import RetentionRules
 from lakebed.formats.layout import gc_runs_folder
+from lakebed.gc.errors import MissingHistory
+from lakebed.gc.job import Job, Options
+from lakebed.gc.on_arrow import ArrowExecutor
+from lakebed.installation.collecting import OwnServer
 from lakebed.server import quickstart
 from lakebed.server.app import open_services
 from lakebed.server.config_files import load
@@ -162,9 +171,8 @@ def test_it_waits_for_runs_of_others(server: Server) -> None:
     assert leases.renew(LAKE, "c0").holder == ""
 
 
-def test_a_repository_that_fails_does_not_stop_the_others(
-    server: Server, caplog: pytest.LogCaptureFixture
-) -> None:
+def lose_a_range(server: Server) -> tuple[Address, bytes]:
+    """Commit something whose range then goes missing, and return that: no run can go on."""
     server.upload("a", "1")
     server.commit()
     namespace = server.services.catalog.repositories.get(LAKE).namespace
@@ -174,6 +182,58 @@ def test_a_repository_that_fails_does_not_stop_the_others(
     address = Address.parse(lost)
     data = block.read(address)
     block.delete(address)
+    return address, data
+
+
+def test_of_runs_that_are_refused_the_last_reason_is_left(server: Server) -> None:
+    server.services.catalog.repositories.delete(OTHER)
+    address, data = lose_a_range(server)
+    storage = server.reclaim._storage(server.services.catalog.repositories.get(LAKE))
+    own_server = OwnServer(server.services.catalog, server.services.catalog.repositories.get(LAKE))
+    # Of a run that somebody else made, all is left to look at.
+    with pytest.raises(MissingHistory):
+        Job(ArrowExecutor(storage, server.clock), own_server, storage).run(Options())
+    by_hand = server.run_files()
+    for _ in range(3):
+        with pytest.raises(RunsFailed):
+            server.later(INTERVAL / HOUR)
+    *before, last = sorted(server.run_files().items())
+    assert dict(before) == by_hand
+    assert last[1] == {"refused.json"}
+    server.services.foundation.block.create(address, data)
+    assert server.later(INTERVAL / HOUR) == 1
+    runs = server.services.catalog.gc_runs.list(LAKE)
+    assert [run.state for run in runs] == ["refused", "refused", "done"]
+
+
+def test_the_files_of_a_run_that_has_begun_to_delete_stay(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have replaced the state, though it was told that this failed."""
+    server.services.catalog.repositories.delete(OTHER)
+    server.upload("a", "1")
+    assert server.later(0) == 1
+    before = server.run_files()
+    replace = LocalBlockStore.replace
+
+    def replace_and_fail(store: LocalBlockStore, address: Address, *rest: Any) -> object:
+        replace(store, address, *rest)
+        raise StorageUnavailable("the answer was lost")
+
+    monkeypatch.setattr(LocalBlockStore, "replace", replace_and_fail)
+    with pytest.raises(RunsFailed):
+        server.later(INTERVAL / HOUR)
+    (begun,) = server.run_files().keys() - before.keys()
+    assert {"manifest.json", "commits", "refused.json"} <= server.run_files()[begun]
+    monkeypatch.undo()
+    assert server.later(INTERVAL / HOUR) == 1
+
+
+def test_a_repository_that_fails_does_not_stop_the_others(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    address, data = lose_a_range(server)
+    block = server.services.foundation.block
     with pytest.raises(RunsFailed, match="1 runs failed"):
         server.later(0)
     assert "garbage of lake failed: missing_history" in caplog.text
@@ -195,6 +255,25 @@ def test_a_repository_that_fails_does_not_stop_the_others(
     assert HOUR <= age() < 2 * HOUR  # the other one has nothing to collect
     assert server.later(26) == 2
     assert age() < HOUR
+
+
+@pytest.mark.parametrize("record", ["lease", "repository"])
+def test_a_damaged_record_does_not_stop_the_collection_of_others(
+    record: str, server: Server
+) -> None:
+    """It comes first in the list of repositories."""
+    store = server.services.foundation.store
+    if record == "lease":
+        repository = server.services.catalog.repositories.get(LAKE)
+        server.services.catalog.gc_leases.take(LAKE, "somebody")
+        store.set(repository.partition, GC.prefix + b"lease", b"\xff\xff\xff")
+    else:
+        store.set(GRAVELER, REPOSITORIES.prefix + b"!", b"\xff\xff\xff")
+    with pytest.raises(RunsFailed) if record == "lease" else nullcontext():
+        server.later(0)
+    leases = server.services.catalog.gc_leases
+    assert leases.last_run(OTHER).good_us > 0
+    reclaim.measure_age(server.services)
 
 
 def test_commits_that_expire_are_collected_without_waiting_for_new_garbage(server: Server) -> None:

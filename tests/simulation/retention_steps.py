@@ -3,7 +3,8 @@
 Each history has one operation, and lets others happen between two of its calls to the store: days
 pass, a commit is marked, it expires, and what only expired commits name is deleted at once. All
 places are tried, and all pairs of places for the two passes. Then the same the other way round:
-operations at every step of a pass, and of the preparation of a run.
+operations at every step of a pass, and of the preparation of a run. And while a merge is under way,
+its branch goes elsewhere and comes back, at every step.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,6 +23,8 @@ from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.commits.merges import MergeRequest
 from lakebed.engine.committed import Query, Strategy
 from lakebed.engine.engine import Engine
+from lakebed.engine.errors import NotUnique
+from lakebed.engine.hooks import Hooks, Offer
 from lakebed.engine.model import BranchID, CommitID
 from lakebed.engine.retention.rules import RetentionRules
 from lakebed.errors import LakebedError
@@ -42,6 +45,16 @@ SPARE: Final = BranchID("spare")
 STEPS_MAX: Final = 60
 
 
+class Telling(Hooks):
+    """Tells somebody the id of each commit that is offered."""
+
+    def __init__(self) -> None:
+        self.tell: Callable[[CommitID], object] = lambda _commit_id: None
+
+    def before_commit(self, offer: Offer) -> None:
+        self.tell(offer.commit.id)
+
+
 class Lake:
     """Two processes over one store: calls of the first are interrupted, those of the other not."""
 
@@ -52,6 +65,7 @@ class Lake:
         self.at: dict[int, Callable[[], object]] = {}
         """What happens before which call of the first process."""
         self.calls: Iterator[int] | None = None
+        self.hooks = Telling()
         self.first = self.process(interrupted=True)
         self.other = self.process(interrupted=False)
         engine = self.other.engine
@@ -64,7 +78,7 @@ class Lake:
 
     def process(self, *, interrupted: bool) -> "Process":
         store = FaultyStore(self.store, self.intercept) if interrupted else self.store
-        engine = Engine(store, self.block, runtime=self.clock)
+        engine = Engine(store, self.block, runtime=self.clock, hooks=self.hooks)
         return Process(engine, Catalog(engine, store, self.block, self.clock), self)
 
     def intercept(self, call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
@@ -171,6 +185,18 @@ def cherry_pick(process: Process) -> object:
     return process.catalog.commits.cherry_pick(REPOSITORY, DEV, process.lake.old, committer="")
 
 
+def cherry_pick_with_a_hook(process: Process) -> object:
+    """Whoever hears of the new commit makes a tag there."""
+    refs = process.lake.other.catalog.refs
+
+    def take_up(commit_id: CommitID) -> None:
+        with suppress(NotUnique):
+            refs.create_tag(REPOSITORY, "told", commit_id)
+
+    process.lake.hooks.tell = take_up
+    return cherry_pick(process)
+
+
 def commit_metarange(process: Process) -> object:
     metarange_id = process.engine.commits.get(
         process.lake.repository, process.lake.old
@@ -185,7 +211,7 @@ def copy(process: Process) -> object:
 
 
 NAMES: Final = (create_branch, create_tag, hard_reset)
-TAKES: Final = (merge, cherry_pick, commit_metarange, copy)
+TAKES: Final = (merge, cherry_pick, cherry_pick_with_a_hook, commit_metarange, copy)
 Operation = Callable[[Process], object]
 
 
@@ -299,3 +325,29 @@ def every_step_of_a_look(operation: Operation) -> None:
         for at in count():
             if at > operate_within_a_look(operation, at, expires=expires):
                 break
+
+
+def leave_within(operation: Operation, at: int) -> int:
+    """The branch is elsewhere at one call of an operation, while all that it left expires."""
+    lake = Lake()
+    commits = lake.other.catalog.commits
+    head = lake.other.engine.branches.get(lake.repository, DEV).commit_id
+    elsewhere = commits.commit(REPOSITORY, SPARE, REQUEST).commit.id
+
+    def happens() -> None:
+        commits.hard_reset(REPOSITORY, DEV, elsewhere)
+        lake.expire()
+        lake.expire()
+        lake.collect()
+        commits.hard_reset(REPOSITORY, DEV, head)
+
+    lake.at = {at: happens}
+    made = run(lake, partial(operation, lake.first))
+    lake.check()
+    return made
+
+
+def every_time_to_leave(operation: Operation) -> None:
+    for at in count():
+        if at > leave_within(operation, at):
+            break

@@ -12,8 +12,9 @@ from lakebed.catalog.gc.files import RunFiles
 from lakebed.catalog.gc.prepare import GCPreparation
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.commits import offers
+from lakebed.engine.commits.offers import Offers
 from lakebed.engine.keys import BRANCHES, TAGS
-from lakebed.engine.model import Branch, BranchID, CommitID, Repository
+from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository
 from lakebed.engine.refs import restore
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
@@ -66,6 +67,12 @@ def test_a_commit_may_expire_at_any_step_of_what_uses_it(operation: Operation) -
 def test_a_commit_may_be_used_at_any_step_of_a_pass_or_of_a_look(operation: Operation) -> None:
     steps.every_step_of_a_pass(operation)
     steps.every_step_of_a_look(operation)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("operation", [steps.merge, steps.cherry_pick, steps.commit_metarange])
+def test_a_branch_may_be_elsewhere_meanwhile(operation: Operation) -> None:
+    steps.every_time_to_leave(operation)
 
 
 # Broken rules
@@ -122,6 +129,23 @@ def move_blindly(monkeypatch: pytest.MonkeyPatch) -> None:
 def leave_sources_unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
     """A commit takes content without a look at the marks of its sources."""
     monkeypatch.setattr(offers, "check_sources", lambda *_args: True)
+
+
+def tell_before_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hook is told of a commit before its sources were looked at."""
+    store = Offers._store
+
+    def store_and_tell(self: Any, *arguments: Any) -> Commit:
+        commit = store(self, *arguments)
+        self._desk.hooks.tell(commit.id)
+        return commit
+
+    monkeypatch.setattr(Offers, "_store", store_and_tell)
+
+
+def publish_without_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit that is tried again may have expired meanwhile."""
+    monkeypatch.setattr(Offers, "_is_kept", lambda *_args: True)
 
 
 def leave_copies_unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,6 +262,8 @@ MUTANTS: list[tuple[Plant, Operation, Way]] = [
     (write_young_refs_at_once, steps.create_tag, steps.every_place),
     (move_blindly, steps.hard_reset, steps.every_place),
     (leave_sources_unchecked, steps.cherry_pick, steps.every_place),
+    (tell_before_the_check, steps.cherry_pick_with_a_hook, steps.every_place),
+    (publish_without_a_look, steps.merge, steps.every_time_to_leave),
     (leave_copies_unchecked, steps.copy, steps.every_place),
     (expire_at_once, steps.create_tag, steps.every_step_of_a_pass),
     (scan_before_marking, steps.create_tag, steps.every_step_of_a_pass),

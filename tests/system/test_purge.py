@@ -45,6 +45,8 @@ def test_an_object_is_purged_from_all_history(
         file.write_text(text)
         run("fs", "upload", "-s", str(file), f"{repo}/main/ada.json")
         run("commit", f"{repo}/main", "-m", text)
+    code, printed, _ = run.result("purge", "object", repo, "--path", "ida.json")
+    assert (code, printed) == (0, "No object of lakefs://people was found, in all its history.\n")
     named = ("purge", "object", repo, "--path", "ada.json")
     planned = run.json(*named)
     assert (planned["dry_run"], planned["objects"], planned["deleted"]) == (True, 2, 0)
@@ -106,4 +108,24 @@ def test_what_a_deleted_repository_has_left_is_asked_for(
     )
     (left,) = run.json("repo", "purge", repo)
     assert left["requested"]
-    assert "has left anything" in run.error("repo", "purge", "lakefs://never", "--confirm")
+    assert "Nothing was changed: add --confirm" in run.result("repo", "purge", repo)[2]
+    # Neither a name that was never there nor a repository that lives has left anything.
+    run("repo", "create", "lakefs://alive", f"{server.namespace}/alive")
+    for uri in ("lakefs://never", "lakefs://alive"):
+        for options in ((), ("--confirm",)):
+            assert "has left anything" in run.error("repo", "purge", uri, *options)
+
+
+def test_who_may_delete_a_repository_but_not_its_data_is_told_what_was_done(
+    run: CommandLine, server: LakebedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repo = "lakefs://half"
+    run("repo", "create", repo, f"{server.namespace}/half")
+    run("auth", "users", "create", "--id", "super")
+    run("auth", "groups", "members", "add", "--id", "SuperUsers", "--user", "super")
+    made = run.json("auth", "users", "credentials", "create", "--id", "super")
+    monkeypatch.setenv("LAKEBED_ACCESS_KEY_ID", made["access_key_id"])
+    monkeypatch.setenv("LAKEBED_SECRET_ACCESS_KEY", made["secret_access_key"])
+    said = run.error("repo", "delete", repo, "--purge", "--yes")
+    assert f"{repo} was deleted, but its data stays: " in said
+    assert "retention:PurgeRepository" in said

@@ -17,6 +17,8 @@ from hypothesis.stateful import run_state_machine_as_test
 from lakebed.testing.conformance.kv_concurrency import in_threads
 from lakebed.testing.servers.databases import (
     DatabaseServer,
+    azurite_server,
+    azurite_url,
     dynamodb_server,
     dynamodb_url,
     etcd_server,
@@ -34,10 +36,16 @@ from lakebed.testing.servers.lakebed import LakebedServer, lakebed_server
 from lakebed.testing.servers.more_databases import (
     bigtable_server,
     bigtable_url,
+    cosmos_server,
+    cosmos_url,
+    gcs_server,
+    gcs_url,
     mariadb_server,
     mariadb_url,
     mongodb_server,
     mongodb_url,
+    spanner_server,
+    spanner_url,
 )
 from tests.engine.test_engine_machine import EngineMachine
 from tests.kit.rounds import rounds
@@ -51,13 +59,17 @@ SERVERS: dict[str, tuple[Run, Callable[[int], str]]] = {
     "dynamodb": (partial(dynamodb_server, durable=False), dynamodb_url),
     "etcd": (partial(etcd_server, durable=False), etcd_url),
     "valkey": (valkey_server, valkey_url),
+    "azblob": (azurite_server, azurite_url),
     "mysql": (mariadb_server, mariadb_url),
     "bigtable": (bigtable_server, bigtable_url),
+    "spanner": (spanner_server, spanner_url),
     "mongodb": (mongodb_server, mongodb_url),
     "cassandra": (cassandra_server, cassandra_url),
     "hbase": (hbase_server, hbase_url),
+    "gcs": (partial(gcs_server, durable=False), gcs_url),
+    "cosmos": (cosmos_server, cosmos_url),
 }
-FETCHED = {"mysql", "bigtable", "mongodb", "cassandra", "hbase"}
+FETCHED = {"mysql", "bigtable", "spanner", "mongodb", "cassandra", "hbase", "gcs", "cosmos"}
 """Those of `make test-kv-all`."""
 CLEANED = 'lakebed_background_runs_total{outcome="success",task="cleaner"}'
 CLIENTS = 3
@@ -85,6 +97,8 @@ def url(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
     aws_credentials: None,
+    azure_key: None,
+    cosmos_key: None,
 ) -> Iterator[str]:
     with database_url(request.param, tmp_path_factory.mktemp("database")) as found:
         yield found

@@ -13,6 +13,8 @@ from lakebed.testing.servers.databases import (
     DatabaseServer,
     dynamodb_server,
     dynamodb_url,
+    etcd_server,
+    etcd_url,
     valkey_server,
     valkey_url,
 )
@@ -59,6 +61,29 @@ def test_valkey_with_replicas_is_refused(server: DatabaseServer) -> None:
             open_store(valkey_url(server.port))
         with pytest.raises(UnsafeStore, match="it is a replica"):
             open_store(valkey_url(replica.port))
+
+
+def test_a_valkey_that_does_not_tell_its_settings_is_refused(server: DatabaseServer) -> None:
+    with valkey.Valkey(port=server.port) as client:
+        rights = ["+@all", "-config"]
+        client.acl_setuser("shy", enabled=True, passwords=["+secret"], keys=["*"], commands=rights)
+    url = f"valkey://shy:secret@127.0.0.1:{server.port}/0"
+    with pytest.raises(UnsafeStore, match=r"does not tell its settings .* by \?durable=true"):
+        open_store(url)
+    open_store(f"{url}?durable=true").close()
+
+
+def test_an_etcd_that_does_not_wait_for_its_disk_is_refused() -> None:
+    with etcd_server(durable=False) as server:
+        url = etcd_url(server.port)
+        with pytest.raises(UnsafeStore, match="it runs with --unsafe-no-fsync"):
+            open_store(url.removesuffix("?durable=true"))
+        open_store(url).close()
+
+
+def test_an_etcd_that_waits_for_its_disk_is_taken() -> None:
+    with etcd_server(durable=True) as server:
+        open_store(etcd_url(server.port).removesuffix("?durable=true")).close()
 
 
 def test_a_valkey_that_does_not_let_us_in_is_named(server: DatabaseServer) -> None:

@@ -55,6 +55,15 @@ def test_a_replica_of_mysql_is_refused(server: DatabaseServer, admin: Any) -> No
         admin.execute("SET GLOBAL read_only = 0")
 
 
+def test_a_proxy_that_shares_connections_is_refused(
+    server: DatabaseServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind one, a statement runs on another connection than the one that was greeted."""
+    monkeypatch.setattr(pymysql.Connection, "thread_id", lambda _: 0)
+    with pytest.raises(StoreUnavailable, match="a proxy in between that shares connections"):
+        open_store(mariadb_url(server.port))
+
+
 def test_a_server_that_takes_small_statements_only_is_refused(
     server: DatabaseServer, admin: Any
 ) -> None:

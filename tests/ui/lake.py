@@ -2,6 +2,9 @@
 
 import io
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
 import httpx
@@ -14,6 +17,7 @@ from lakebed.gc.on_arrow import ArrowExecutor
 from lakebed.gc.server import Server
 from lakebed.gc.storage import open_storage
 from lakebed.runtime import ThreadRuntime
+from lakebed.testing.servers.lakebed import end, launch, settings_in, wait_until_ready
 
 REPOSITORY: Final = "lakes"
 BRANCH: Final = "measurements"
@@ -32,6 +36,19 @@ hooks:
           error("a level is below the bed")
         end
 """
+
+
+@contextmanager
+def new_server(folder: Path) -> Iterator[str]:
+    """Start a server that waits for its first administrator; yield its address, and end it."""
+    settings = settings_in(folder, {"processes": {"workers": 1, "shutdown_seconds": 5}})
+    process = launch(folder, settings, "-m", "lakebed", "run", "--config")
+    try:
+        endpoint = f"http://127.0.0.1:{settings['listen']['port']}"
+        wait_until_ready(process, folder, f"lakebed is ready at {endpoint}")
+        yield endpoint
+    finally:
+        end(process)
 
 
 def fill(api: httpx.Client, namespace: str) -> dict[str, str]:

@@ -19,7 +19,10 @@ export function PAGES({ repository, branch, commit, run, pull, conflicting_pull 
   const at = (page) => `/repositories/${repository}/${page}`;
   return [
     ["repositories", "/repositories"],
-    ["create", "/repositories", (page) => page.getByRole("button", { name: "Create repository" }).first().click()],
+    ["create", "/repositories", async (page) => {
+      await page.getByRole("button", { name: "Create repository" }).first().click();
+      await page.getByText("Example:").waitFor();
+    }],
     ["objects", at("objects?ref=main")],
     ["folder", at("objects?ref=main&path=by-continent/")],
     ["search", at("objects?ref=main&search=csv")],

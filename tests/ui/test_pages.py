@@ -11,8 +11,7 @@ from typing import Any, Final
 import httpx
 import pytest
 
-from lakebed.testing.servers.lakebed import end, launch, settings_in, wait_until_ready
-from tests.ui.lake import collect, fill
+from tests.ui.lake import collect, fill, new_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("ui")]
 
@@ -94,11 +93,7 @@ def person() -> Iterator[Visitor]:
 def lake(tmp_path_factory: pytest.TempPathFactory, person: Visitor) -> Iterator[dict[str, Any]]:
     """A server that was set up in the browser, with a lake in it."""
     folder = tmp_path_factory.mktemp("ui")
-    settings = settings_in(folder, {"processes": {"workers": 1, "shutdown_seconds": 5}})
-    process = launch(folder, settings, "-m", "lakebed", "run", "--config")
-    try:
-        endpoint = f"http://127.0.0.1:{settings['listen']['port']}"
-        wait_until_ready(process, folder, f"lakebed is ready at {endpoint}")
+    with new_server(folder) as endpoint:
         keys = person.play("setUp", {"endpoint": endpoint})
         pair = keys["key"], keys["secret"]
         with httpx.Client(base_url=f"{endpoint}/api/v1", auth=pair, timeout=60) as api:
@@ -116,8 +111,6 @@ def lake(tmp_path_factory: pytest.TempPathFactory, person: Visitor) -> Iterator[
             "importable": "local://outside/",
             "droppable": _on_the_desktop(folder / "desktop"),
         }
-    finally:
-        end(process)
 
 
 def _on_the_desktop(folder: Path) -> list[str]:
@@ -182,6 +175,7 @@ PATHS: Final = (
     "administration",
     "readerIsRefused",
     "keyboard",
+    "links",
     "apiPage",
 )
 

@@ -11,6 +11,7 @@ LakebedError
     ├── MissingRange        likewise; whose it is, is not known yet
     ├── NotQuiet            somebody writes to a repository that should be quiet
     ├── InvalidOption       an option of the run is wrong               (also a ValueError)
+    ├── SparkNotStarted     there is no Java, or not the cluster that was named
     └── ExecutorFailed      an executor failed; the message is its own
 
 The server's refusals, and its silence, are `lakebed.client.errors.ClientError`.
@@ -120,6 +121,18 @@ class InvalidOption(GCError, ValueError):
     """An option of the run is wrong."""
 
     kind = "invalid_option"
+
+
+class SparkNotStarted(GCError):
+    """Spark could not be started."""
+
+    kind = "spark_not_started"
+
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            f"Spark could not be started: {why}. It needs Java 17 (`java -version`, JAVA_HOME),"
+            " and --master, if given, has to be a Spark that can be reached"
+        )
 
 
 class ExecutorFailed(GCError):

@@ -35,7 +35,7 @@ from lakebed.gc.errors import InvalidOption, NotQuiet, WrongStorage
 from lakebed.gc.executors.write import DUE_LABEL, FREED_LABEL
 from lakebed.gc.judging import Executor, Findings, Judging, of_kind, repository_uids
 from lakebed.gc.lease import Lease, Leases
-from lakebed.gc.report import Summary, noting_refusal, prune, remove_files
+from lakebed.gc.report import Progress, Summary, noting_failure, prune, remove_files
 from lakebed.gc.rules import Look, Verdict
 from lakebed.gc.state import SavedState
 from lakebed.gc.storage import Storage
@@ -131,8 +131,9 @@ class Job:
         commits = self._expire(options)
         self._note("The server writes down what is in use.")
         manifest = self._prepare()
-        with noting_refusal(self._storage, manifest.run.run_id):
-            return self._run_prepared(saved, manifest, options, commits)
+        run_id, executor = manifest.run.run_id, self._executor.name
+        with noting_failure(self._storage, run_id, executor) as progress:
+            return self._run_prepared(saved, manifest, options, commits, progress)
 
     def _run_prepared(
         self,
@@ -140,6 +141,7 @@ class Job:
         manifest: GCManifest,
         options: Options,
         commits: dict[str, Any],
+        progress: Progress,
     ) -> Summary:
         look = _look(manifest, options)
         optimized = not options.clean and rules.may_optimize(
@@ -174,7 +176,9 @@ class Job:
         )
         self._note(f"{summary.due} objects are to be deleted, {summary.waiting} are waiting.")
         if not options.dry_run:
-            summary = self._act(saved, judging, findings, summary, options)
+            self._check_brakes(saved, judging, summary, options)
+            progress.has_begun = True
+            summary = self._act(saved, judging, findings, summary)
         self._storage.block.put(
             self._storage.file(summary.run_id, SUMMARY_NAME), [summary.encode()]
         )
@@ -197,15 +201,10 @@ class Job:
         _LOGGER.info("%s: %s", self._storage.namespace, line)
         self._say(line)
 
-    def _act(
-        self,
-        saved: SavedState,
-        judging: Judging,
-        findings: Findings,
-        summary: Summary,
-        options: Options,
-    ) -> Summary:
-        """Delete, and leave a state to the next run."""
+    def _check_brakes(
+        self, saved: SavedState, judging: Judging, summary: Summary, options: Options
+    ) -> None:
+        """Make sure that what was found may be deleted."""
         known, manifest = judging.known, judging.manifest
         count = known.objects if known is not None else summary.looked_at
         rules.check_share(summary.due, count, max_share=options.max_share)
@@ -215,6 +214,12 @@ class Job:
         # Judging may have taken hours.
         self._server.check_still_there(manifest.run.unique_id, summary.run_id)
         self._lease.check()
+
+    def _act(
+        self, saved: SavedState, judging: Judging, findings: Findings, summary: Summary
+    ) -> Summary:
+        """Delete, and leave a state to the next run."""
+        known, manifest = judging.known, judging.manifest
         summary, failed = self._sweep(findings, summary)
         left_closed = 0
         if failed:

@@ -124,17 +124,27 @@ class Summary:
         return f"{self.deleted} objects ({self.deleted_bytes:,} bytes) were deleted; {waiting}."
 
 
+@dataclass(slots=True)
+class Progress:
+    """How far a run has come."""
+
+    has_begun: bool = False
+    """Whether it has begun to delete. If it ends before that, it is refused."""
+
+
 @contextmanager
-def noting_refusal(storage: Storage, run_id: GCRunID) -> Iterator[None]:
+def noting_failure(storage: Storage, run_id: GCRunID, executor: str) -> Iterator[Progress]:
     """Leave a note of why a run ends early, if it does; the error goes through."""
+    progress = Progress()
     try:
-        yield
+        yield progress
     except NotTheOwner:
         raise  # nothing of this run is wanted there
     except LakebedError as error:
-        note = {"kind": error.kind, "message": str(error)}
+        told = {"kind": error.kind, "message": str(error), "executor": executor}
+        note = json.dumps(told | asdict(progress)).encode()
         with suppress(LakebedError):
-            storage.block.put(storage.file(run_id, REFUSAL_NAME), [json.dumps(note).encode()])
+            storage.block.put(storage.file(run_id, REFUSAL_NAME), [note])
         raise
 
 
@@ -206,6 +216,39 @@ def thin_out(storage: Storage, run_id: GCRunID) -> None:
     if summary is not None and summary.get("executor") == SERVER:
         did_something = summary["deleted"] or summary["failed"]
         remove_files(storage, run_id, keep=_REPORT if did_something else ())
+
+
+def thin_out_refused(storage: Storage, after: GCRunID | None) -> None:
+    """Of runs of a server that were refused, leave the reason of the last one, and nothing else.
+
+    They may be refused every few minutes, until somebody has done something about it. Runs that
+    have begun to delete are left as they are: the state may name their files.
+
+    Args:
+        storage: Of the repository.
+        after: The last run that was not refused; only later ones are looked at.
+
+    Raises:
+        NotTheOwner: The namespace now belongs to another repository.
+        DamagedFile: A note cannot be read.
+        BlockError: The storage refused or failed.
+    """
+    storage.check_owner()
+    later = [each for each in run_ids(storage) if each > (after or "")]
+    refused = [each for each in later if _is_refused_by_server(storage, each)]
+    for run_id in refused[:-1]:
+        remove_files(storage, run_id)
+    for run_id in refused[-1:]:
+        remove_files(storage, run_id, keep=(REFUSAL_NAME,))
+
+
+def _is_refused_by_server(storage: Storage, run_id: GCRunID) -> bool:
+    address = storage.file(run_id, REFUSAL_NAME)
+    try:
+        note = load_json(storage.block.read(address), file=str(address))
+    except ObjectNotFound:
+        return False
+    return note.get("executor") == SERVER and not note["has_begun"]
 
 
 def remove_files(storage: Storage, run_id: GCRunID, *, keep: tuple[str, ...] = ()) -> None:

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from pyspark.errors import PythonException
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException, PythonException
 from pyspark.sql import SparkSession
 
-from lakebed.gc.errors import ExecutorFailed
+from lakebed.gc.errors import ExecutorFailed, SparkNotStarted
 
 # Programs that spark-submit starts find their JVM by it; spark-submit has all other options.
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
@@ -33,6 +34,9 @@ def new_session(master: str | None = None, *, name: str = "lakebed gc") -> Spark
     Args:
         master: The Spark to run on; None: as ``spark-submit`` says, else this machine.
         name: What Spark calls the program.
+
+    Raises:
+        SparkNotStarted: It could not be started.
     """
     # Executors would take whatever Python comes first in PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -46,10 +50,20 @@ def new_session(master: str | None = None, *, name: str = "lakebed gc") -> Spark
         for option in ("spark.driver.host", "spark.driver.bindAddress"):
             builder = builder.config(option, "127.0.0.1")
         builder = builder.config("spark.ui.enabled", "false")
-    session = builder.master(master).getOrCreate()
+    try:
+        session = builder.master(master).getOrCreate()
+    except (PySparkException, Py4JError) as error:
+        raise SparkNotStarted(_cause_of(error)) from error
     if is_local:
         _say_failures_once(session)
     return session
+
+
+def _cause_of(error: Exception) -> str:
+    """Return what Spark says, without its stack; of an error of the JVM, which follows a colon."""
+    first, *others = str(error).splitlines()
+    found = next((line.removeprefix(": ") for line in others if line.startswith(": ")), first)
+    return found.rstrip(".")
 
 
 def _say_failures_once(session: SparkSession) -> None:

@@ -38,6 +38,11 @@ class Storage:
         """The storage, opened once in each process."""
         return _opened(self.settings)
 
+    @property
+    def is_on_disk(self) -> bool:
+        """Whether it is a folder, and no cloud."""
+        return isinstance(self.settings, LocalSettings)
+
     def file(self, run_id: GCRunID, name: str) -> Address:
         """The address of a file of a run."""
         return self.namespace.address(gc_path(self.repository_uid, run_id, name))

@@ -50,6 +50,18 @@ class Lifetime:
             raise StoreClosed("the store was opened in another process")
         self._limits.check(partition, key, value)
 
+    def begin(self, partition: bytes, key: bytes = b"any", value: bytes = b"") -> None:
+        """Check a call that waits for the network, and can do without `call`.
+
+        It settles what became of its write by a connection that `close` does not take from it.
+
+        Raises:
+            StoreClosed: As `check`.
+            InvalidArgument: As `check`.
+        """
+        self.check(partition, key, value)
+        about_to_wait()
+
     def chunks(
         self,
         partition: bytes,

@@ -14,8 +14,9 @@ any call failing (unless it was used just a moment before: see `Link.is_usable`)
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from threading import Condition, Thread
 from time import monotonic
 from typing import Final, Generic, Protocol, TypeVar
@@ -71,7 +72,9 @@ class Pool(Generic[LinkT]):
         self._explain = explain
         self._changed = Condition()
         self._idle: list[LinkT] = []
-        self._in_use = 0
+        self._count = 0
+        """How many there are, idle or not, those included that are being made."""
+        self._waiting = 0
         self._closed = False
         self._is_reachable = True
         self._process = os.getpid()
@@ -84,18 +87,32 @@ class Pool(Generic[LinkT]):
             StoreUnavailable: All connections are busy; `StoreUnreachable`: the server cannot be
                 reached.
         """
-        if os.getpid() != self._process:
-            raise StoreClosed("the store was opened in another process")
+        self.check_process()
+        if self._closed:
+            raise StoreClosed
+        link = self._pop_idle()
+        if link is not None and link.is_usable():
+            return link
         connect_by = monotonic() + (seconds or self._connect_seconds())
-        link = self._wait_for_turn(connect_by, seconds or TURN_SECONDS)
-        if link is not None:
-            if link.is_usable():
+        if link is None:
+            link = self._wait_for_turn(connect_by, seconds or TURN_SECONDS)
+            if link is not None and link.is_usable():
                 return link
-            link.close()
+        if link is not None:
+            link.close()  # another one is made in its place
         if seconds is None and self._is_reachable:
             # Others had all connections till now, which says nothing about the server.
             connect_by = monotonic() + TAKE_SECONDS
         return self._make(connect_by)
+
+    def check_process(self) -> None:
+        """Refuse a child of the process that made the pool.
+
+        Raises:
+            StoreClosed: This is one.
+        """
+        if os.getpid() != self._process:
+            raise StoreClosed("the store was opened in another process")
 
     def _connect_seconds(self) -> float:
         return TAKE_SECONDS if self._is_reachable else TAKE_AGAIN_SECONDS
@@ -116,29 +133,51 @@ class Pool(Generic[LinkT]):
             return
         with self._changed:
             self._closed = True
-            idle, self._idle = self._idle, []
             self._changed.notify_all()
-        for link in idle:
+        self._close_idle()
+
+    def _close_idle(self) -> None:
+        while (link := self._pop_idle()) is not None:
             link.close()
 
+    def _pop_idle(self) -> LinkT | None:
+        # Without the lock, for which threads would wait for each other.
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None
+
     def _return(self, link: LinkT | None) -> None:
-        with self._changed:
-            self._in_use -= 1
-            self._changed.notify()
-            if link is not None and not self._closed:
-                self._idle.append(link)
-                return
-        if link is not None:
-            link.close()
+        """Let others have a connection, or the room of one that there is no more."""
+        if link is None:
+            with self._changed:
+                self._count -= 1
+                self._changed.notify()
+            return
+        self._idle.append(link)
+        # Only now: whoever waits said so before it found none, so one of us sees the other.
+        if self._closed:
+            self._close_idle()
+        elif self._waiting:
+            with self._changed:
+                self._changed.notify()
 
     def _wait_for_turn(self, connect_by: float, seconds: float) -> LinkT | None:
         """Wait for the right to use a connection; return an idle one, or None to make a new one.
 
         If the server turns out to be unreachable meanwhile, the wait ends at `connect_by`.
         """
-        with self._changed:
+        with self._changed, self._said_to_wait():
             give_up_at = monotonic() + seconds
-            while not self._has_turn():
+            while True:
+                if self._closed:
+                    raise StoreClosed
+                link = self._pop_idle()
+                if link is not None:
+                    return link
+                if self._count < self._size:
+                    self._count += 1
+                    return None
                 now = monotonic()
                 if not self._is_reachable and now >= connect_by:
                     raise self._unreachable("no answer in time")
@@ -151,14 +190,14 @@ class Pool(Generic[LinkT]):
                 self._changed.wait(
                     give_up_at - now if self._is_reachable else min(connect_by, give_up_at) - now
                 )
-            if self._closed:
-                raise StoreClosed
-            self._in_use += 1
-            return self._idle.pop() if self._idle else None
 
-    def _has_turn(self) -> bool:
-        # Idle connections count too: together they never exceed the size of the pool.
-        return self._closed or bool(self._idle) or self._in_use < self._size
+    @contextmanager
+    def _said_to_wait(self) -> Iterator[None]:
+        self._waiting += 1
+        try:
+            yield
+        finally:
+            self._waiting -= 1
 
     def _make(self, give_up_at: float) -> LinkT:
         """Make a connection, by right of a turn that the caller has got."""

@@ -44,10 +44,14 @@ _DRIVERS: Final = MappingProxyType(
         "bigtable": ("lakebed.kv.drivers.bigtable", "bigtable"),
         "cassandra": ("lakebed.kv.drivers.cassandra", "cassandra"),
         "hbase": ("lakebed.kv.drivers.hbase", "hbase"),
+        "spanner": ("lakebed.kv.drivers.spanner", "spanner"),
+        "foundationdb": ("lakebed.kv.drivers.foundationdb", "foundationdb"),
     }
 )
 
 _OF_ONE_PROCESS: Final = frozenset({"memory", "rocksdb"})
+_EXPERIMENTAL: Final = frozenset({"spanner", "foundationdb"})
+"""Those that were never run against the database itself."""
 
 
 def open_store(url: str, *, runtime: Runtime | None = None, permit: Permit | None = None) -> Store:
@@ -61,6 +65,7 @@ def open_store(url: str, *, runtime: Runtime | None = None, permit: Permit | Non
     - ``mysql://`` (or ``mariadb://``), ``etcd://``, ``valkey://`` (or ``redis://``),
       ``dynamodb://``, ``azblob://``, ``cosmos://``, ``gs://``, ``bigtable://``, ``mongodb://``,
       ``cassandra://``, ``hbase://``, ``rocksdb:///``: see the drivers of these names.
+    - ``spanner://`` and ``foundationdb://``, which are experimental: a warning is logged.
 
     ``?namespace=name`` opens a part of the database that others, with other names, do not see.
 
@@ -78,6 +83,12 @@ def open_store(url: str, *, runtime: Runtime | None = None, permit: Permit | Non
     runtime = runtime or ThreadRuntime()
     url, namespace = take_namespace(url)
     inner = _load_driver(url)(url, runtime)
+    if inner.name in _EXPERIMENTAL:
+        _LOGGER.warning(
+            "a %s store is experimental: it was never run against the real database. Keep nothing"
+            " in it that you cannot lose",
+            inner.name,
+        )
     if namespace is not None:
         inner = NamespacedStore(inner, namespace)
     store = compose(HaltingStore(inner, runtime, permit or Permit()), runtime)

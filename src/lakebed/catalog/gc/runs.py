@@ -1,8 +1,8 @@
 """What became of the runs of garbage collection, for everybody who may see the repository.
 
 The files of a run tell (see `lakebed.formats.gc_state`): a summary is written at the end of a run,
-a refusal where it ended early. A run with neither is under way, or has died. Nobody can tell which
-for certain; a run that was overtaken by a later one, or has left nothing for a day, counts as dead.
+a note where it ended early. A run with neither is under way, or has died. Nobody can tell which for
+certain; a run that was overtaken by a later one, or has left nothing for a day, counts as dead.
 """
 
 from collections.abc import Iterator
@@ -32,10 +32,10 @@ class RunInfo:
     id: GCRunID
     began: datetime
     state: str
-    """``done``, ``incomplete`` (some objects could not be deleted), ``refused``, ``running`` or
-    ``died``."""
+    """``done``, ``incomplete`` (some objects could not be deleted, or it ended while it deleted),
+    ``refused`` (nothing was deleted), ``running`` or ``died``."""
     message: str
-    """Why it was refused."""
+    """Why it ended early."""
     summary: dict[str, Any] | None
     """Its figures, if it came to its end."""
 
@@ -70,9 +70,10 @@ class GCRuns:
         if summary is not None:
             state = "done" if summary.get("success") else "incomplete"
             return RunInfo(run_id, began, state, "", summary)
-        refusal = self._read(repository, run_id, REFUSAL_NAME)
-        if refusal is not None:
-            return RunInfo(run_id, began, "refused", str(refusal.get("message", "")), None)
+        note = self._read(repository, run_id, REFUSAL_NAME)
+        if note is not None:
+            state = "incomplete" if note.get("has_begun") else "refused"
+            return RunInfo(run_id, began, state, str(note.get("message", "")), None)
         is_recent = now_us(self._runtime) - began_us < _LONGEST_US
         return RunInfo(run_id, began, "running" if is_last and is_recent else "died", "", None)
 

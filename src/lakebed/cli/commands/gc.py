@@ -95,7 +95,7 @@ def run(
         session.output.record({**summary.as_dict(), "branches": branches})
     else:
         session.output.done(summary.sentence())
-        session.output.record(_shown(summary.as_dict(), as_json=False))
+        session.output.record(_shown(summary.as_dict()))
         session.output.table(_by_branch(summary.commits, branches), _BRANCH_COLUMNS)
     if not summary.success:
         raise Incomplete(f"{summary.failed} objects could not be deleted; the report says why")
@@ -191,7 +191,7 @@ def show(
     if session.output.as_json:
         session.output.record({**summary, "branches": branches})
         return
-    session.output.record(_shown(summary, as_json=False))
+    session.output.record(_shown(summary))
     session.output.table(
         branches,
         [
@@ -289,10 +289,8 @@ def _opened(
         yield server, open_storage(server, _block_settings(local_root))
 
 
-def _shown(summary: dict[str, Any], *, as_json: bool) -> dict[str, Any]:
+def _shown(summary: dict[str, Any]) -> dict[str, Any]:
     """A summary as people read it: with times, and without the names of files."""
-    if as_json:
-        return summary
     hidden = {"counts", "swept", "commits"}
     shown = {
         name.removesuffix("_us"): _moment(value) if name.endswith("_us") else value

@@ -71,7 +71,9 @@ def _run(session: Session, repository: RepositoryUri, body: dict[str, object]) -
 
 def _tell(session: Session, repository: RepositoryUri, report: dict[str, Any]) -> None:
     what = f"{report['objects']} objects ({size(report['bytes'])})"
-    if report["dry_run"]:
+    if report["dry_run"] and not report["objects"]:
+        session.output.done(f"No object of {repository} was found, in all its history.")
+    elif report["dry_run"]:
         session.output.done(
             f"{what} of {repository} would be deleted from all history. Nothing was changed: add"
             " --confirm and --reason to do it."

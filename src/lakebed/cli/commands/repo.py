@@ -4,12 +4,13 @@ from typing import Annotated
 
 import typer
 
-from lakebed.cli.errors import CommandError
+from lakebed.cli.errors import CommandError, Incomplete
 from lakebed.cli.groups import new_group
 from lakebed.cli.options import YesOption, key_values
-from lakebed.cli.output import Whole, moment
+from lakebed.cli.output import Whole, moment, warn
 from lakebed.cli.session import Page, Session, client_command
 from lakebed.cli.uris import RepositoryArgument, RepositoryUri
+from lakebed.client.errors import ClientError
 
 app = new_group()
 metadata = new_group("Notes on a repository.")
@@ -122,7 +123,11 @@ def delete(
     if not purge:
         session.output.done(f"Deleted {repository}")
         return
-    session.output.done(f"Deleted {repository}. {_purge(session, repository)}")
+    try:
+        told = _purge(session, repository)
+    except ClientError as error:
+        raise Incomplete(f"{repository} was deleted, but its data stays: {error}") from error
+    session.output.done(f"Deleted {repository}. {told}")
 
 
 @client_command(app, "purge")
@@ -142,6 +147,10 @@ def purge_left(
         session.output.done(_purge(session, repository))
         return
     found = session.client.get("deleted-repositories", repository.repository)["results"]
+    if not found:
+        raise CommandError(
+            f"no deleted repository {repository.repository} has left anything to be purged"
+        )
     session.output.table(
         found,
         [
@@ -151,6 +160,8 @@ def purge_left(
             ("Not before", lambda item: item["due"]),
         ],
     )
+    if not session.output.as_json:
+        warn("Nothing was changed: add --confirm to have it deleted.")
 
 
 def _purge(session: Session, repository: RepositoryUri) -> str:

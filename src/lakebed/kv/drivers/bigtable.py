@@ -22,20 +22,12 @@ which Bigtable removes what is older than a day.
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import timedelta
-from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-import grpc
-from google.api_core.exceptions import (
-    AlreadyExists,
-    DeadlineExceeded,
-    GoogleAPICallError,
-    NotFound,
-    ServiceUnavailable,
-)
-from google.auth.exceptions import GoogleAuthError
+from google.api_core.exceptions import AlreadyExists, NotFound
 from google.cloud.bigtable_admin_v2 import BaseBigtableTableAdminClient
 from google.cloud.bigtable_admin_v2.services.bigtable_table_admin.transports import (
     BigtableTableAdminGrpcTransport,
@@ -44,21 +36,13 @@ from google.cloud.bigtable_admin_v2.types import ColumnFamily, GcRule, Table
 from google.cloud.bigtable_v2 import BigtableClient
 from google.cloud.bigtable_v2.services.bigtable.transports import BigtableGrpcTransport
 
-from lakebed.kv.errors import (
-    ForeignStore,
-    InvalidArgument,
-    OutcomeUnknown,
-    StoreUnavailable,
-    StoreUnreachable,
-    UnsafeStore,
-)
-from lakebed.kv.rows import after_prefix, list_partitions, pack, row_name, split_name, unpack
-from lakebed.kv.store import Limits, Store
+from lakebed.kv.drivers.google_rpc import Connection
+from lakebed.kv.errors import ForeignStore, InvalidArgument, StoreUnavailable, UnsafeStore
+from lakebed.kv.rows import list_partitions, pack, row_name, split_name, unpack
+from lakebed.kv.store import Limits, Store, after_prefix
 from lakebed.kv.urls import split_url
 from lakebed.kv.wrappers.fenced import Cell, Cells, FencedStore
 from lakebed.runtime import Runtime
-
-ResultT = TypeVar("ResultT")
 
 REPLY_SECONDS: Final = 5.0
 OPEN_SECONDS: Final = 30.0
@@ -74,29 +58,6 @@ _NOW: Final = -1
 _OPTIONS: Final = frozenset({"app_profile", "emulator"})
 _EXAMPLE: Final = "bigtable://project/instance/table"
 _NAME: Final = re.compile(r"[A-Za-z0-9_.:-]+")
-_CHANNEL: Final = (
-    ("grpc.max_send_message_length", -1),
-    ("grpc.max_receive_message_length", -1),
-    # A request that is repeated inside the library could land twice, the second time unfenced.
-    ("grpc.enable_retries", 0),
-    # A new channel is a new connection; else all channels of a process share one.
-    ("grpc.use_local_subchannel_pool", 1),
-)
-# Statuses with which a request was refused before anything was changed.
-_REFUSALS: Final = frozenset(
-    {
-        grpc.StatusCode.INVALID_ARGUMENT,
-        grpc.StatusCode.NOT_FOUND,
-        grpc.StatusCode.PERMISSION_DENIED,
-        grpc.StatusCode.FAILED_PRECONDITION,
-        grpc.StatusCode.OUT_OF_RANGE,
-        grpc.StatusCode.UNIMPLEMENTED,
-        grpc.StatusCode.UNAUTHENTICATED,
-        grpc.StatusCode.RESOURCE_EXHAUSTED,
-    }
-)
-# How the library says that a request was never sent; it has no status of its own for that.
-_NOT_SENT: Final = ("failed to connect to all addresses", "Getting metadata from plugin failed")
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -126,16 +87,22 @@ class BigtableCells(Cells):
         self._profile = options.get("app_profile", "")
         self._reply_seconds = reply_seconds
         emulator = options.get("emulator")
-        self._connect = partial(_connect, BigtableClient, BigtableGrpcTransport, emulator)
-        self._client = self._connect()
-        admin = _connect(BaseBigtableTableAdminClient, BigtableTableAdminGrpcTransport, emulator)
+        self._connection = Connection(
+            BigtableClient, BigtableGrpcTransport, emulator=emulator, database=self.name
+        )
+        admin = Connection(
+            BaseBigtableTableAdminClient,
+            BigtableTableAdminGrpcTransport,
+            emulator=emulator,
+            database=self.name,
+        )
         try:
             self._prepare(admin, instance, table)
         except BaseException:
             self.close()
             raise
         finally:
-            admin.transport.close()
+            admin.close()
 
     def read(self, partition: bytes, key: bytes) -> Cell | None:
         found = self._rows({"row_keys": [row_name(partition, key)]}, 1)
@@ -164,14 +131,11 @@ class BigtableCells(Cells):
                 del bounds["end_value_open"]
             request["predicate_filter"] = {"value_range_filter": bounds}
             request["true_mutations"] = change
-        try:
-            reply = self._ask(
-                lambda client: client.check_and_mutate_row(
-                    request, retry=None, timeout=self._reply_seconds
-                )
+        reply = self._connection.write(
+            lambda client: client.check_and_mutate_row(
+                request, retry=None, timeout=self._reply_seconds
             )
-        except (GoogleAPICallError, GoogleAuthError) as error:
-            raise _failure_of_a_write(error) from error
+        )
         if reply.predicate_matched == (stamp is not None):
             return new
         return self.read(partition, key)
@@ -192,7 +156,7 @@ class BigtableCells(Cells):
         return list_partitions(first_name, cursor)
 
     def close(self) -> None:
-        self._client.transport.close()
+        self._connection.close()
 
     def _rows(self, which: Mapping[str, Any], limit: int) -> list[tuple[bytes, Cell]]:
         request = {
@@ -206,23 +170,9 @@ class BigtableCells(Cells):
             replies = client.read_rows(request, retry=None, timeout=self._reply_seconds)
             return list(_merge(replies))
 
-        return _read(lambda: self._ask(ask))
+        return self._connection.read(ask)
 
-    def _ask(self, call: Callable[[Any], ResultT]) -> ResultT:
-        """Ask on the connection that there is; get another one for the next if no reply comes.
-
-        All requests share a connection, which would be stuck for all of them, or wait before it is
-        made again. The old one ends when nobody waits on it any more.
-        """
-        client = self._client
-        try:
-            return call(client)
-        except (DeadlineExceeded, ServiceUnavailable):
-            if self._client is client:
-                self._client = self._connect()
-            raise
-
-    def _prepare(self, admin: Any, instance: str, name: str) -> None:
+    def _prepare(self, admin: Connection, instance: str, name: str) -> None:
         """Create the table if there is none; refuse one that is not ours or not safe."""
         try:
             table = self._describe(admin, Table.View.SCHEMA_VIEW)
@@ -240,24 +190,51 @@ class BigtableCells(Cells):
                 "table_id": name,
                 "table": Table(column_families=families),
             }
-            try:
-                admin.create_table(request, retry=None, timeout=OPEN_SECONDS)
-                _LOGGER.info("created the table %s", name)
-            except AlreadyExists:
-                pass  # another process came first
-            except (GoogleAPICallError, GoogleAuthError) as failure:
-                raise StoreUnavailable(f"cannot create the table: {failure}") from failure
+
+            def create(client: Any) -> None:
+                with suppress(AlreadyExists):  # another process came first
+                    client.create_table(request, retry=None, timeout=OPEN_SECONDS)
+                    _LOGGER.info("created the table %s", name)
+
+            admin.read(create)
             table = self._describe(admin, Table.View.SCHEMA_VIEW)
         found = sorted(table.column_families)
         if found != sorted((_LIVING, _TOMBSTONES)):
             raise ForeignStore(
                 f"the table {name} is not Lakebed's: its column families are {', '.join(found)}"
             )
+        _check_rules(table, name)
         _check_clusters(self._describe(admin, Table.View.REPLICATION_VIEW), name, self._profile)
 
-    def _describe(self, admin: Any, view: Any) -> Any:
+    def _describe(self, admin: Connection, view: Any) -> Any:
         request = {"name": self._table, "view": view}
-        return _read(lambda: admin.get_table(request, retry=None, timeout=OPEN_SECONDS))
+        return admin.read(
+            lambda client: client.get_table(request, retry=None, timeout=OPEN_SECONDS)
+        )
+
+
+def _check_rules(table: Any, name: str) -> None:
+    """Refuse rules that remove what is not deleted, or tombstones before their time."""
+    for family, seconds, least in (
+        (_LIVING, None, "for ever"),
+        (_TOMBSTONES, TOMBSTONE_SECONDS, f"for {TOMBSTONE_SECONDS:.0f} seconds"),
+    ):
+        if not _keeps(table.column_families[family].gc_rule, seconds):
+            raise UnsafeStore(
+                f"the table {name} would lose writes: the rules of garbage collection of its column"
+                f" family {family} must keep the newest cell {least}"
+            )
+
+
+def _keeps(rule: Any, seconds: float | None) -> bool:
+    """Whether a rule leaves the newest cell alone for so long; None: for ever."""
+    if "max_age" in rule:
+        return seconds is not None and rule.max_age.total_seconds() >= seconds
+    if "union" in rule:  # removes what any of them would
+        return all(_keeps(each, seconds) for each in rule.union.rules)
+    if "intersection" in rule:
+        return any(_keeps(each, seconds) for each in rule.intersection.rules)
+    return True  # by the number of versions, or not at all
 
 
 def _check_clusters(table: Any, name: str, profile: str) -> None:
@@ -283,19 +260,6 @@ def _parse_url(url: str) -> tuple[str, str, dict[str, str]]:
     return f"projects/{project}/instances/{instance}", table, options
 
 
-def _connect(client: Any, transport: Any, emulator: str | None) -> Any:
-    try:
-        if emulator is not None:
-            return client(transport=transport(channel=grpc.insecure_channel(emulator, _CHANNEL)))
-
-        def make_channel(*arguments: Any, **options: Any) -> grpc.Channel:
-            return transport.create_channel(*arguments, **options | {"options": _CHANNEL})
-
-        return client(transport=transport(channel=make_channel))
-    except GoogleAuthError as error:
-        raise InvalidArgument(f"there are no credentials for bigtable: {error}") from error
-
-
 def _between(first: bytes, end: bytes) -> dict[str, Any]:
     bounds = {"start_key_closed": first} | ({"end_key_open": end} if end else {})
     return {"row_ranges": [bounds]}
@@ -316,25 +280,3 @@ def _merge(replies: Any) -> Iterator[tuple[bytes, Cell]]:
             if chunk.commit_row:
                 yield name, unpack(value, tombstone=family == _TOMBSTONES)
                 name, family, value = b"", "", b""
-
-
-def _read(call: Callable[[], ResultT]) -> ResultT:
-    try:
-        return call()
-    except (GoogleAPICallError, GoogleAuthError) as error:
-        if _was_not_sent(error):
-            raise StoreUnreachable(f"cannot reach bigtable: {error}") from error
-        raise StoreUnavailable(f"bigtable did not answer: {error}") from error
-
-
-def _was_not_sent(error: Exception) -> bool:
-    return isinstance(error, GoogleAuthError) or any(each in str(error) for each in _NOT_SENT)
-
-
-def _failure_of_a_write(error: Exception) -> OutcomeUnknown:
-    """Say whether a write that failed may have been, or may yet be, applied."""
-    if _was_not_sent(error):
-        return StoreUnreachable(f"cannot reach bigtable: {error}")
-    if getattr(error, "grpc_status_code", None) in _REFUSALS:
-        return StoreUnavailable(f"bigtable refused the write: {error}")
-    return OutcomeUnknown(f"bigtable did not say what became of a write: {error}")

@@ -6,8 +6,8 @@ and key as hexadecimal text, since MongoDB orders binary data by length first.
 
 **Consistency and durability.** Whatever the URL says, writes wait until a majority has them in its
 journal, and reads go to the primary, which first makes sure that it still is the primary. A
-standalone server has only its own journal. (It may be run without a disk, by the storage engine
-``inMemory``; it does not tell everybody, so that is not checked.)
+standalone server has only its own journal. A primary without a disk, which the storage engine
+``inMemory`` makes, is refused if it tells: only users with the role ``clusterMonitor`` may ask.
 
 **Late application.** A request may be held up and land after its client gave up. MongoDB replaces
 single documents on a condition, so `lakebed.kv.wrappers.fenced` makes the contract of it. There is
@@ -40,9 +40,10 @@ from lakebed.kv.errors import (
     OutcomeUnknown,
     StoreUnavailable,
     StoreUnreachable,
+    UnsafeStore,
 )
-from lakebed.kv.rows import after_prefix, list_partitions, row_name, split_name
-from lakebed.kv.store import Limits, Store, Version
+from lakebed.kv.rows import list_partitions, row_name, split_name
+from lakebed.kv.store import Limits, Store, Version, after_prefix
 from lakebed.kv.wrappers.fenced import Cell, Cells, FencedStore
 from lakebed.runtime import Runtime
 
@@ -143,10 +144,17 @@ class MongoDBCells(Cells):
 
         return _read(ask)
 
+    def _status(self) -> Mapping[str, Any]:
+        try:
+            return self._client.admin.command("serverStatus")
+        except OperationFailure:  # not all users may ask
+            return {}
+
     def _prepare(self) -> None:
         # The older name of "hello", which all servers know.
         answer = _read(lambda: self._client.admin.command("isMaster"))
         self._is_replicated = "setName" in answer or answer.get("msg") == "isdbgrid"
+        _check_engine(_read(self._status))
         database = self._client.get_default_database()
         collection = database.get_collection(COLLECTION, read_preference=ReadPreference.PRIMARY)
         writing = (
@@ -162,6 +170,15 @@ class MongoDBCells(Cells):
                 f"the collection {COLLECTION} is not Lakebed's: a document has the fields"
                 f" {', '.join(sorted(some))}"
             )
+
+
+def _check_engine(status: Mapping[str, Any]) -> None:
+    engine = status.get("storageEngine", {})
+    if engine.get("persistent") is False:
+        raise UnsafeStore(
+            f"the storage engine {engine.get('name')} keeps all in memory, so acknowledged writes"
+            " would be lost when the server ends: use one that has a disk"
+        )
 
 
 def _connect(url: str, reply_seconds: float) -> MongoClient[dict[str, Any]]:

@@ -6,6 +6,7 @@ operation: they took as long as all else that the door does for a small request.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from http import HTTPStatus
 from types import SimpleNamespace
 from typing import Any, Final, NoReturn, get_origin
@@ -37,6 +38,10 @@ OPEN_BYTES_MAX: Final = 16 << 10
 OPEN_SECONDS_MAX: Final = 10.0
 """The longest that such a body may take."""
 
+_PATHS_MAX: Final = 1024
+"""For how many paths it is remembered what they mean; most requests are for a few."""
+_PATH_LENGTH_MAX: Final = 256
+
 _TYPE: Final = "content-type"
 _LENGTH: Final = "content-length"
 _BODILESS: Final = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
@@ -58,6 +63,7 @@ class Operations:
             others: Answers what is no operation.
         """
         self._find = router.find
+        self._find_known = lru_cache(maxsize=_PATHS_MAX)(router.find)
         self._others = others
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -65,7 +71,7 @@ class Operations:
         path: str = environ["PATH_INFO"]
         if not path.isascii():
             path = path.encode("latin-1").decode("utf-8", "replace")
-        found = self._find(path)
+        found = (self._find_known if len(path) <= _PATH_LENGTH_MAX else self._find)(path)
         if found is not None:
             _, methods, parts, template = found
             operation: object = methods.get(environ["REQUEST_METHOD"])

@@ -8,21 +8,21 @@ alone until something could be (`LastRun.next_us`), so that an idle one costs ne
 """
 
 import logging
-from collections.abc import Iterator
-from contextlib import suppress
 from typing import Final
 
 from lakebed.engine.errors import RepositoryNotFound
 from lakebed.engine.model import Repository
 from lakebed.errors import LakebedError
+from lakebed.formats.gc_state import GCState
 from lakebed.gc.errors import Busy
 from lakebed.gc.job import Job, Options
 from lakebed.gc.on_arrow import ArrowExecutor
-from lakebed.gc.report import SERVER, Summary, thin_out
+from lakebed.gc.report import SERVER, Summary, thin_out, thin_out_refused
 from lakebed.gc.state import SavedState
 from lakebed.gc.storage import Storage
 from lakebed.ids import UniqueID
 from lakebed.installation.collecting import OwnServer
+from lakebed.kv import CorruptRecord
 from lakebed.prometheus import Gauge
 from lakebed.server.http import logs
 from lakebed.server.services import Services
@@ -66,9 +66,12 @@ class Reclaim:
             RunsFailed: Some failed; they are tried again later.
         """
         made = failed = 0
-        for repository in self._due():
+        for repository in self._repositories():
             try:
-                made += self.collect(repository) is not None
+                if self._is_due(repository):
+                    made += self.collect(repository) is not None
+            except RepositoryNotFound:
+                continue  # it was deleted just now
             except LakebedError as error:
                 failed += 1
                 _LOGGER.warning(
@@ -81,17 +84,14 @@ class Reclaim:
             raise RunsFailed(failed)
         return made
 
-    def _due(self) -> Iterator[Repository]:
-        """Iterate over the repositories whose time has come."""
-        found = list(self._engine.repositories.list())
+    def _repositories(self) -> list[Repository]:
+        """Return all repositories, and forget those that are gone."""
+        found = list(self._engine.repositories.list_readable())
         there = {repository.unique_id for repository in found}
         for remembered in (self._jobs, self._not_before_us):
             for gone in remembered.keys() - there:
                 del remembered[gone]
-        for repository in found:
-            with suppress(RepositoryNotFound):
-                if self._is_due(repository):
-                    yield repository
+        return found
 
     def collect(self, repository: Repository) -> Summary | None:
         """Make a run; return None if somebody else makes one.
@@ -107,6 +107,9 @@ class Reclaim:
         except Busy:
             _LOGGER.debug("another run of %s is under way", repository.id)
             return None
+        except LakebedError:
+            self._tidy_up(storage, before)
+            raise
         if before is not None and before.run_id != summary.run_id:
             thin_out(storage, before.run_id)
         _LOGGER.info(
@@ -116,6 +119,13 @@ class Reclaim:
             summary.waiting,
         )
         return summary
+
+    def _tidy_up(self, storage: Storage, before: GCState | None) -> None:
+        """Remove what a run that was refused has left, but for the reason."""
+        try:
+            thin_out_refused(storage, after=before.run_id if before is not None else None)
+        except LakebedError as error:
+            _LOGGER.warning("the files of refused runs could not be removed: %s", error)
 
     def _is_due(self, repository: Repository) -> bool:
         now = now_us(self._runtime)
@@ -145,9 +155,13 @@ class Reclaim:
 def measure_age(services: Services) -> None:
     """Show when runs last ended well; a repository without any was clean when it was made."""
     times = []
-    for repository in services.foundation.engine.repositories.list():
-        with suppress(RepositoryNotFound):
-            last = services.catalog.gc_leases.last_run(repository.id)
-            times.append(max(last.good_us, repository.created_us))
+    for repository in services.foundation.engine.repositories.list_readable():
+        try:
+            good_us = services.catalog.gc_leases.last_run(repository.id).good_us
+        except RepositoryNotFound:
+            continue
+        except CorruptRecord:
+            good_us = 0  # nobody knows, and no run can be made
+        times.append(max(good_us, repository.created_us))
     if times:
         _LAST_GOOD.set(min(times) / 1e6)

@@ -63,15 +63,18 @@ class SequentialConformance(ScansConformance, ArgumentsConformance):
         version = store.set(partition, b"key", b"value")
         assert store.get(partition, b"key") == (b"key", b"value", version)
 
-    def test_a_write_says_that_it_waits(self, store: Store, partition: bytes) -> None:
+    def test_a_call_says_that_it_waits(self, store: Store, partition: bytes) -> None:
         """A thread that serves others gives that to another one first."""
-        said: list[None] = []
-        call_before_waiting(lambda: said.append(None))
+        said: list[str] = []
+        call_before_waiting(lambda: said.append("written"))
         try:
             store.set(partition, b"key", b"value")
+            call_before_waiting(lambda: said.append("read"))
+            store.get(partition, b"key")
         finally:
             call_before_waiting(lambda: None)
-        assert bool(said) == store.shared_between_processes
+        assert ("written" in said) == store.shared_between_processes
+        assert ("read" in said) == self.over_a_network
 
     @pytest.mark.parametrize("key", AWKWARD_KEYS)
     def test_keys_and_values_are_binary_safe(

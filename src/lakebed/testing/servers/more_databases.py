@@ -3,6 +3,7 @@
 - MariaDB: the real one, from a jar.
 - MongoDB: a server of others, in Java, that speaks its protocol; in memory.
 - Bigtable: Google's own emulator, built by Go; in memory.
+- Spanner: Google's own server for tests, built by Go; in memory, and without isolation.
 - Google Cloud Storage: a server of others, built by Go.
 - Cosmos DB: a server of others, in JavaScript, from npm; in memory.
 """
@@ -62,6 +63,25 @@ def bigtable_server() -> Iterator[DatabaseServer]:
 def bigtable_url(port: int) -> str:
     """The URL of the local server, or of one behind a proxy."""
     return f"bigtable://project/instance/lakebed?emulator=127.0.0.1:{port}"
+
+
+@contextmanager
+def spanner_server() -> Iterator[DatabaseServer]:
+    """Run Google's in-memory Spanner while the block lasts; what it holds ends with it.
+
+    It speaks the protocol and reads the SQL, but a statement is applied at once, before its commit.
+
+    Raises:
+        ServerMissingError: The program is missing or does not start.
+    """
+    program = fetched("spanner") / "spanner"
+    with running(lambda _, port: [str(program), f"127.0.0.1:{port}"]) as server:
+        yield server
+
+
+def spanner_url(port: int) -> str:
+    """The URL of the local server, or of one behind a proxy."""
+    return f"spanner://project/instance/database?emulator=127.0.0.1:{port}"
 
 
 @contextmanager

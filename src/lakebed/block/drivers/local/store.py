@@ -26,6 +26,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from io import FileIO
+from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
@@ -67,6 +68,7 @@ from lakebed.block.errors import (
 from lakebed.block.multipart import check_part_number
 from lakebed.block.ranges import ByteRange, resolve
 from lakebed.block.store import (
+    LIST_SCHEMA,
     BlockStore,
     ByteStream,
     DeleteResult,
@@ -82,10 +84,8 @@ from lakebed.block.store import (
 from lakebed.block.streams import (
     CHUNK_BYTES,
     LIST_BATCH_ROWS,
-    ListedObject,
     Meter,
     exactly,
-    list_batch,
     moment,
 )
 from lakebed.errors import quoted
@@ -100,6 +100,27 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 def _anything(_folder: Folder, _old: os.stat_result | None) -> None:
     """Replace whatever is there."""
+
+
+def _listed(store: str, files: list[tuple[bytes, os.stat_result]]) -> pa.RecordBatch:
+    """Return files of a store as a listing has them; column by column, because they are many."""
+    named = [(text, status) for path, status in files if (text := _as_text(path)) is not None]
+    columns = (
+        [f"{store}/{text}" for text, _ in named],
+        [status.st_size for _, status in named],
+        [status.st_mtime_ns // 1000 for _, status in named],
+        [etag_of(status) for _, status in named],
+    )
+    arrays = [pa.array(each, field.type) for each, field in zip(columns, LIST_SCHEMA, strict=True)]
+    return pa.record_batch(arrays, schema=LIST_SCHEMA)
+
+
+def _as_text(path: bytes) -> str | None:
+    """Return a path as addresses spell it; None if none does: it was not written here."""
+    try:
+        return path.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def _must_be_absent(address: Address) -> _Condition:
@@ -245,20 +266,12 @@ class LocalBlockStore(BlockStore):
 
     def _batches(self, namespace: Namespace, after: bytes) -> Iterator[pa.RecordBatch]:
         base = self._tree.path((namespace.parts.bucket.encode(),))
-        rows: list[ListedObject] = []
+        files = walk(base, namespace.prefix.encode(), after)
         with explained(namespace):
-            for path, status in walk(base, namespace.prefix.encode(), after):
-                try:
-                    address = f"{namespace.store}/{path.decode()}"
-                except UnicodeDecodeError:
-                    continue  # no address spells it; it was not written here
-                mtime_us = status.st_mtime_ns // 1000
-                rows.append(ListedObject(address, status.st_size, mtime_us, etag_of(status)))
-                if len(rows) == LIST_BATCH_ROWS:
-                    yield list_batch(rows)
-                    rows = []
-            if rows:
-                yield list_batch(rows)
+            while some := list(islice(files, LIST_BATCH_ROWS)):
+                batch = _listed(namespace.store, some)
+                if batch.num_rows:
+                    yield batch
 
     def list_folders(self, namespace: Namespace) -> Iterator[str]:
         self._check_open()
@@ -375,7 +388,7 @@ class LocalBlockStore(BlockStore):
                 file = self._tree.within(place, open_file)
             except FileNotFoundError as error:
                 raise ObjectNotFound(address) from error
-        if etag not in {None, etag_of(os.fstat(file.fileno()))}:
+        if etag is not None and etag != etag_of(os.fstat(file.fileno())):
             file.close()
             raise PreconditionFailed(address)
         return file

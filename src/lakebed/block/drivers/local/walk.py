@@ -27,14 +27,20 @@ def walk(base: bytes, prefix: bytes, after: bytes) -> Iterator[tuple[bytes, os.s
         OSError: A folder cannot be read.
     """
     levels = [_names(base, prefix, after)]
+    # A listing has millions of files, so that what is done for each is done here.
     while levels:
-        path = next(levels[-1], None)
-        if path is None:
+        for path in levels[-1]:
+            if path.endswith(b"/"):
+                levels.append(_names(base, path, after))
+                break
+            try:
+                status = os.lstat(base + b"/" + path)
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            if stat.S_ISREG(status.st_mode):
+                yield path, status
+        else:
             levels.pop()
-        elif path.endswith(b"/"):
-            levels.append(_names(base, path, after))
-        elif (status := _status(base + b"/" + path)) is not None:
-            yield path, status
 
 
 def _names(base: bytes, prefix: bytes, after: bytes) -> Iterator[bytes]:
@@ -43,8 +49,10 @@ def _names(base: bytes, prefix: bytes, after: bytes) -> Iterator[bytes]:
         paths = [prefix + name for name in scan(base + b"/" + prefix)]
     except (FileNotFoundError, NotADirectoryError):
         return iter(())
-    # A folder is due also where `after` lies in it.
-    return iter(sorted(path for path in paths if path > after or _is_above(path, after)))
+    if after:
+        # A folder is due also where `after` lies in it.
+        paths = [path for path in paths if path > after or _is_above(path, after)]
+    return iter(sorted(paths))
 
 
 def scan(folder: bytes) -> set[bytes]:
@@ -63,10 +71,10 @@ def scan(folder: bytes) -> set[bytes]:
         started_ns = time.time_ns()
         changed_ns = os.stat(folder).st_mtime_ns  # noqa: PTH116 - bytes
         with os.scandir(folder) as entries:
-            names.update(
-                entry.name + (b"/" if entry.is_dir(follow_symlinks=False) else b"")
+            names |= {
+                entry.name + b"/" if entry.is_dir(follow_symlinks=False) else entry.name
                 for entry in entries
-            )
+            }
         if os.stat(folder).st_mtime_ns == changed_ns < started_ns - _TICK_NS:  # noqa: PTH116
             break
     return names
@@ -74,11 +82,3 @@ def scan(folder: bytes) -> set[bytes]:
 
 def _is_above(path: bytes, after: bytes) -> bool:
     return path.endswith(b"/") and after.startswith(path)
-
-
-def _status(path: bytes) -> os.stat_result | None:
-    try:
-        status = os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    return status if stat.S_ISREG(status.st_mode) else None

@@ -18,8 +18,10 @@ refused, and the next one makes a new session.
 If etcd does not answer for a minute whether the epoch is changed, the process ends, as in
 `lakebed.kv.wrappers.fenced`, and for the same reason.
 
-**Durability.** etcd answers a write when a majority of its members have flushed it to disk. (It
-does not tell whether it runs with ``--unsafe-no-fsync``; do not set that.)
+**Durability.** etcd answers a write when a majority of its members have flushed it to disk, unless
+it runs with ``--unsafe-no-fsync``. It does not tell that, but its metrics count how often a member
+has flushed its log: a member whose count stays the same over a write is refused. ``?durable=true``
+skips this. A member whose metrics cannot be had is taken as it is.
 
 **Limits.** etcd takes requests of 1.5 MiB, and is made for a few gigabytes in all. It suits small
 installations: millions of staged objects need another database.

@@ -19,6 +19,7 @@ from lakebed.kv.errors import (
     OutcomeUnknown,
     PredicateFailed,
     StoreUnavailable,
+    UnsafeStore,
 )
 from lakebed.kv.lifetime import Lifetime
 from lakebed.kv.store import (
@@ -31,6 +32,7 @@ from lakebed.kv.store import (
     Predicate,
     Store,
     Version,
+    after_prefix,
     check_predicate,
     check_version,
     new_version,
@@ -47,9 +49,13 @@ LEASE_SECONDS: Final = 24 * 3600
 SESSION_SECONDS: Final = 12 * 3600.0
 """A session is left long before its lease ends."""
 PAUSE_SECONDS: Final = 0.2
+SYNC_SECONDS: Final = 2.0
+"""How long a member may take to flush a write that a majority of the others has already."""
 
 _DATA: Final = b"d"
 _SESSIONS: Final = b"s"
+_NOTHING: Final = b"n"
+"""A key that is never there."""
 _LENGTH_BYTES: Final = 2
 # Behind the version, so that what is stored is larger than the version even if the value is empty.
 _SEPARATOR: Final = b"\x01"
@@ -83,7 +89,9 @@ class EtcdStore(Store):
 
     Raises:
         InvalidArgument: The URL is malformed.
-        StoreUnavailable: The cluster cannot be reached.
+        ForeignStore: The cluster is too old.
+        UnsafeStore: It would lose acknowledged writes.
+        StoreUnavailable: It cannot be reached.
     """
 
     name = "etcd"
@@ -107,6 +115,8 @@ class EtcdStore(Store):
         self._lifetime = Lifetime(runtime, self._gateway.close, limits=self.limits, shared=True)
         try:
             self._check_cluster()
+            if not address.trusted:
+                self._check_durability()
         except BaseException:
             self.close()
             raise
@@ -153,9 +163,11 @@ class EtcdStore(Store):
             if not self._write(_conditions(name, predicate), [_delete(name)]):
                 raise PredicateFailed(partition, key)
 
-    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
+    def scan_page(
+        self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
+    ) -> list[Item]:
         with self._lifetime.call(partition):
-            return self._scan(partition, start, limit)
+            return self._scan(partition, start, limit, end)
 
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
         # The first key of a partition tells its name; the next one lies behind all of its keys.
@@ -221,6 +233,23 @@ class EtcdStore(Store):
         if (major, minor) < (3, 4):
             raise ForeignStore(f"etcd has version {status['version']}: 3.4 or newer is needed")
 
+    def _check_durability(self) -> None:
+        """Refuse members that do not flush a write to their disk before it is answered."""
+        before = self._gateway.count_syncs()
+        give_up_at = self._runtime.monotonic() + SYNC_SECONDS
+        while before:
+            # It deletes nothing, and goes through the log of all members all the same.
+            self._gateway.read("/v3/kv/deleterange", {"key": encode(self._prefix + _NOTHING)})
+            after = self._gateway.count_syncs()
+            # A member that does not answer any more is not known to be one of them.
+            before = {each: n for each, n in before.items() if after.get(each) == n}
+            if before and self._runtime.monotonic() >= give_up_at:
+                raise UnsafeStore(
+                    f"etcd at {', '.join(before)} would lose acknowledged writes: it runs with"
+                    " --unsafe-no-fsync. Change that, or say by ?durable=true that its writes are"
+                    " kept by other means"
+                )
+
     # Keys and values
 
     def _key(self, partition: bytes, key: bytes) -> bytes:
@@ -237,8 +266,9 @@ class EtcdStore(Store):
         stored = version + _SEPARATOR + value
         return {"request_put": {"key": encode(self._key(partition, key)), "value": encode(stored)}}
 
-    def _scan(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
+    def _scan(self, partition: bytes, start: bytes, limit: int, end: bytes | None) -> list[Item]:
         base = self._key(partition, b"")
+        range_end = _successor(base) if end is None else base + end
         items: list[Item] = []
         # The gateway takes only so much in one reply: large values come a few at a time.
         largest = max(1, PAGE_BYTES // self.limits.value_bytes)
@@ -246,7 +276,7 @@ class EtcdStore(Store):
             wanted = limit - len(items)
             body = {
                 "key": encode(base + start),
-                "range_end": encode(_successor(base)),
+                "range_end": encode(range_end),
                 "limit": str(wanted),
             }
             reply = self._range(body, largest)
@@ -389,11 +419,5 @@ def _delete(first: bytes, end: bytes | None = None) -> Json:
 
 
 def _successor(prefix: bytes) -> bytes:
-    """Return the first bytes after all that begin with a prefix; etcd's "no end" if there are none.
-
-    Trailing bytes 255 have no successor, so they are cut off first.
-    """
-    shortened = prefix.rstrip(b"\xff")
-    if not shortened:
-        return b"\x00"
-    return shortened[:-1] + bytes([shortened[-1] + 1])
+    """Return the first bytes after all that begin with a prefix, or etcd's "no end"."""
+    return after_prefix(prefix) or b"\x00"

@@ -1,10 +1,9 @@
 """The calls of the interface as statements, and what their errors mean."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Final, NoReturn
+from typing import Final, NoReturn, TypeVar
 
 import pymysql
 from pymysql.constants import ER
@@ -46,6 +45,8 @@ from lakebed.kv.store import (
 )
 from lakebed.kv.wrappers.fenced import FENCE_SECONDS, end_process
 from lakebed.runtime import Runtime
+
+ResultT = TypeVar("ResultT")
 
 OPEN_SECONDS: Final = 30.0
 RECONNECT_SECONDS: Final = 0.1
@@ -102,16 +103,14 @@ class MySQLStore(Store):
         self._pool = Pool(self._connect, address.pool_size, database="mysql", explain=explain)
         self._lifetime = Lifetime(runtime, self._pool.close, limits=self.limits, shared=True)
         try:
-            with self._reading(OPEN_SECONDS) as link:
-                _check_settings(link, trusted=address.trusted)
-                _prepare_table(link)
+            self._reading(partial(_prepare, trusted=address.trusted), seconds=OPEN_SECONDS)
         except BaseException:
             self.close()
             raise
 
     def get(self, partition: bytes, key: bytes) -> Item:
-        with self._lifetime.call(partition, key):
-            found = self._read(statements.GET, partition, key)
+        self._lifetime.begin(partition, key)
+        found = self._read(statements.GET, partition, key)
         if not found:
             raise KeyNotFound(partition, key)
         ((value, version),) = found
@@ -120,9 +119,9 @@ class MySQLStore(Store):
     def set(
         self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
     ) -> Version:
-        with self._lifetime.call(partition, key, value):
-            mark = version or new_version(self._runtime)
-            self._write(statements.SET, partition, key, value, mark)
+        self._lifetime.begin(partition, key, value)
+        mark = version or new_version(self._runtime)
+        self._write(statements.SET, partition, key, value, mark)
         return mark
 
     def set_if(
@@ -134,39 +133,42 @@ class MySQLStore(Store):
         *,
         version: Version | None = None,
     ) -> Version:
-        with self._lifetime.call(partition, key, value):
-            check_predicate(predicate)
-            mark = version or new_version(self._runtime)
-            if predicate is ABSENT:
-                found = self._write(statements.INSERT, partition, key, value, mark)
-            elif predicate is EXISTS:
-                found = self._write(statements.SET_IF_EXISTS, value, mark, partition, key)
-            else:
-                found = self._write(
-                    statements.SET_IF_VERSION, value, mark, partition, key, predicate
-                )
-            if not found:
-                raise PredicateFailed(partition, key)
+        self._lifetime.begin(partition, key, value)
+        check_predicate(predicate)
+        mark = version or new_version(self._runtime)
+        if predicate is ABSENT:
+            found = self._write(statements.INSERT, partition, key, value, mark)
+        elif predicate is EXISTS:
+            found = self._write(statements.SET_IF_EXISTS, value, mark, partition, key)
+        else:
+            found = self._write(statements.SET_IF_VERSION, value, mark, partition, key, predicate)
+        if not found:
+            raise PredicateFailed(partition, key)
         return mark
 
     def delete(self, partition: bytes, key: bytes) -> None:
-        with self._lifetime.call(partition, key):
-            self._write(statements.DELETE, partition, key)
+        self._lifetime.begin(partition, key)
+        self._write(statements.DELETE, partition, key)
 
     def delete_if(self, partition: bytes, key: bytes, predicate: Version) -> None:
-        with self._lifetime.call(partition, key):
-            check_version(predicate)
-            if not self._write(statements.DELETE_IF, partition, key, predicate):
-                raise PredicateFailed(partition, key)
+        self._lifetime.begin(partition, key)
+        check_version(predicate)
+        if not self._write(statements.DELETE_IF, partition, key, predicate):
+            raise PredicateFailed(partition, key)
 
-    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
-        with self._lifetime.call(partition):
+    def scan_page(
+        self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
+    ) -> list[Item]:
+        self._lifetime.begin(partition)
+        if end is None:
             rows = self._read(statements.SCAN, partition, start, limit)
+        else:
+            rows = self._read(statements.SCAN_TO, partition, start, end, limit)
         return [Item(key, value, Version(version)) for key, value, version in rows]
 
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
-        with self._lifetime.call(b"any"):
-            rows = self._read(statements.PARTITIONS, cursor, PARTITIONS_PAGE)
+        self._lifetime.begin(b"any")
+        rows = self._read(statements.PARTITIONS, cursor, PARTITIONS_PAGE)
         page = [partition for (partition,) in rows]
         return page, page[-1] if len(page) == PARTITIONS_PAGE else None
 
@@ -188,7 +190,8 @@ class MySQLStore(Store):
                 for key in sorted(chunk)  # in one order everywhere: writers rarely get stuck
                 for part in (partition, key, chunk[key], new_version(self._runtime))
             ]
-            with self._lifetime.call(partition), step_of_many(applied=applied):
+            self._lifetime.begin(partition)
+            with step_of_many(applied=applied):
                 self._write(statements.set_many(len(chunk)), *parameters)
             applied = True
 
@@ -197,7 +200,8 @@ class MySQLStore(Store):
         start: bytes | None = b""
         applied = False
         while start is not None:
-            with self._lifetime.call(partition), step_of_many(applied=applied):
+            self._lifetime.begin(partition)
+            with step_of_many(applied=applied):
                 found = self._read(statements.NEXT_CHUNK, partition, start, DROP_KEYS)
                 if found:
                     ((end,),) = found
@@ -220,8 +224,8 @@ class MySQLStore(Store):
         # One statement: it reads all at one moment.
         statement = " UNION ALL ".join([statements.GET_SOME] * len(wanted))
         parameters = [part for pair in wanted.items() for part in pair]
-        with self._lifetime.call(*keys[0]):
-            rows = self._read(statement, *parameters)
+        self._lifetime.begin(*keys[0])
+        rows = self._read(statement, *parameters)
         found = {
             (partition, key): Item(key, value, Version(version))
             for partition, key, value, version in rows
@@ -229,20 +233,19 @@ class MySQLStore(Store):
         return [found.get(pair) for pair in keys]
 
     def _read(self, statement: str, *parameters: object) -> Rows:
-        with self._reading() as link:
-            return link.ask(statement, *parameters)
+        return self._reading(lambda link: link.ask(statement, *parameters))
 
-    @contextmanager
-    def _reading(self, seconds: float | None = None) -> Iterator[Link]:
+    def _reading(self, read: Callable[[Link], ResultT], *, seconds: float | None = None) -> ResultT:
         link = self._pool.take(seconds)
         kept: Link | None = None
         try:
-            yield link
+            found = read(link)
             kept = link
         except pymysql.Error as error:
             raise StoreUnavailable(f"mysql did not answer: {explain(error)}") from error
         finally:
             self._pool.give_back(link, kept)
+        return found
 
     # Writes
 
@@ -306,6 +309,11 @@ class MySQLStore(Store):
                 )
                 self._give_up()
             self._runtime.sleep(RECONNECT_SECONDS)
+
+
+def _prepare(link: Link, *, trusted: bool) -> None:
+    _check_settings(link, trusted=trusted)
+    _prepare_table(link)
 
 
 def _check_settings(link: Link, *, trusted: bool) -> None:

@@ -130,6 +130,7 @@ class Link:
             # Rows that matched are counted, also those that already were as they should be.
             client_flag=CLIENT.FOUND_ROWS,
         )
+        self._cursor = self._connection.cursor()
         try:
             self.lock = f"lakebed:{runtime.random_bytes(16).hex()}"
             self._take_own_lock()
@@ -159,9 +160,8 @@ class Link:
         Raises:
             pymysql.Error: See `is_refusal` for what it means.
         """
-        with self._connection.cursor() as cursor:
-            cursor.execute(statement, parameters)
-            rows: Rows = cursor.fetchall()
+        self._cursor.execute(statement, parameters)
+        rows: Rows = self._cursor.fetchall()
         return rows
 
     def change(self, statement: str, parameters: Sequence[object]) -> int:
@@ -170,8 +170,7 @@ class Link:
         Raises:
             pymysql.Error: See `is_refusal` for what it means.
         """
-        with self._connection.cursor() as cursor:
-            matched: int = cursor.execute(statement, parameters)
+        matched: int = self._cursor.execute(statement, parameters)
         return matched
 
     def is_usable(self) -> bool:

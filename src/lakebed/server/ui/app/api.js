@@ -164,13 +164,16 @@ export function explain(error) {
     return { title: "This page has a fault", advice: String(error?.message ?? error) };
   }
   const detail = error.detail && error.detail !== error.message ? error.detail : "";
+  if (error.kind === "cancelled") return { title: "Cancelled", advice: "" };
   if (error.status === 0)
-    return { title: error.message, advice: "Check that it runs and that you are online, then try again." };
+    return { title: capital(error.message), advice: "Check that it runs and that you are online, then try again." };
   if (error.kind === "denied")
     return {
       title: "You may not do this",
       advice: `${detail || error.message}. Ask an administrator for a policy that allows it.`,
     };
+  if (error.kind === "ref_not_found" || error.kind === "branch_not_found")
+    return { title: capital(detail || error.message), advice: "It may have been deleted, or mistyped: pick another one." };
   if (error.status === 429 || error.status === 503)
     return { title: "The server is busy", advice: `${detail || error.message}. Try again in a moment.` };
   if (error.status >= 500) return { title: "The server failed", advice: detail || error.message };

@@ -219,7 +219,7 @@ export function Facts({ of, across }) {
 
 /** @param {{text: string, what?: string}} props */
 export function Code({ text, what = "code" }) {
-  return html`<div class="code"><pre tabindex="0">${text}</pre><${Copy} text=${text} what=${what} /></div>`;
+  return html`<div class="code"><pre>${text}</pre><${Copy} text=${text} what=${what} /></div>`;
 }
 
 /** @param {{tone?: string, children?: any}} props */

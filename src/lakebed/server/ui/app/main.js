@@ -43,6 +43,7 @@ const Branches = later(() => import("./pages/branches.js").then((module) => modu
 const Tags = later(() => import("./pages/tags.js").then((module) => module.Tags));
 const Compare = later(() => import("./pages/compare.js").then((module) => module.Compare));
 const Pulls = later(() => import("./pages/pulls.js").then((module) => module.Pulls));
+const CreatePull = later(() => import("./pages/pulls.js").then((module) => module.CreatePull));
 const PullPage = later(() => import("./pages/pulls.js").then((module) => module.PullPage));
 const Actions = later(() => import("./pages/actions.js").then((module) => module.Actions));
 const Run = later(() => import("./pages/actions.js").then((module) => module.Run));
@@ -77,7 +78,7 @@ const REPOSITORY_PAGES = [
   ["settings", Settings, "Settings", "settings"],
   ["object", ObjectPage],
   ["commits/{commit}", CommitPage],
-  ["pulls/create", Pulls],
+  ["pulls/create", CreatePull],
   ["pulls/{pull}", PullPage],
   ["actions/{run}", Run],
   ["settings/{part}", Settings],

@@ -15,7 +15,7 @@ export function Entities({ title, what, note, icon, where, page, onCreate, versi
   const [text, setText] = useState("");
   const list = useList(where, { prefix: text });
   const create = html`<${Button} kind="primary" icon="plus" onClick=${onCreate}>Create ${what}<//>`;
-  return html`<${Heading} title=${title} note=${note}><${Filter} label=${`${title} that begin with`} value=${text} onInput=${setText} />${create}<//>
+  return html`<${Heading} title=${title} note=${note}><${Filter} label="Names that begin with" value=${text} onInput=${setText} />${create}<//>
     <section class="card" key=${version}><${Shown} of=${list}>${() => list.items.length === 0 ? html`<${Empty} icon=${icon} title=${text ? `None begins with “${text}”` : `No ${title.toLowerCase()} yet`} />`
       : html`<ul class="items">${list.items.map((each) => html`<li key=${each.id}><span class="soft"><${Icon} name=${icon} /></span><div class="grow"><${Link} href=${`${page}/${encodeURIComponent(each.id)}`}><strong>${each.id}</strong><//>${each.description && html`<div class="soft small">${each.description}</div>`}</div>${each.creation_date && html`<span class="soft small wide-only">created <${Time} at=${each.creation_date} /></span>`}</li>`)}</ul><${More} of=${list} />`}<//></section>`;
 }

@@ -35,7 +35,7 @@ function Rows({ of, onOffset }) {
   const last = of.offset + of.rows.length;
   const side = of.columns.map((/** @type {any} */ column) => (isNumber(column.type) ? "number" : ""));
   return html`<header><div class="row"><${Badge} tone="accent">${of.format}<//>
-      <span class="soft small">${of.row_count !== null ? counted(of.row_count, "row") : "rows are not counted"} · ${counted(of.columns.length, "column")}${of.hidden_columns ? ` of ${of.columns.length + of.hidden_columns}` : ""}${Object.entries(of.layout).map(([key, value]) => ` · ${key} ${value}`)}</span></div>
+      <span class="grow soft small">${of.row_count !== null ? counted(of.row_count, "row") : "rows are not counted"} · ${counted(of.columns.length, "column")}${of.hidden_columns ? ` of ${of.columns.length + of.hidden_columns}` : ""}${Object.entries(of.layout).map(([key, value]) => ` · ${key} ${value}`)}</span></div>
     <div class="row"><span class="soft small">${of.rows.length ? `${count(of.offset + 1)}–${count(last)}` : "no rows"}</span>
       <button disabled=${of.offset === 0} onClick=${() => onOffset(Math.max(0, of.offset - ROWS))}>Previous</button>
       <button disabled=${!of.has_more} onClick=${() => onOffset(last)}>Next</button></div></header>

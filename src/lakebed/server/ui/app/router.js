@@ -1,6 +1,6 @@
 // Where the reader is. Addresses are those of lakeFS's pages, so links of its tools work.
 
-import { html, useEffect, useState } from "./vendor/preact-htm.js";
+import { html, useLayoutEffect, useState } from "./vendor/preact-htm.js";
 
 /** @typedef {{path: string, query: URLSearchParams, key: string}} Place */
 
@@ -28,7 +28,8 @@ export function go(address, { replace = false } = {}) {
 /** @returns {Place} */
 export function usePlace() {
   const [place, setPlace] = useState(here);
-  useEffect(() => {
+  // Before the effects of pages: one of them may lead to another page at once.
+  useLayoutEffect(() => {
     const update = () => setPlace(here());
     listeners.add(update);
     window.addEventListener("popstate", update);

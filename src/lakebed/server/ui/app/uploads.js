@@ -65,7 +65,7 @@ export function Uploads({ of }) {
   return html`<section class="card" aria-label="Uploads"><header><h2>${open.length ? `Uploading ${counted(open.length, "file")}` : "Some uploads failed"}</h2>
       ${open.length ? html`<button onClick=${() => of.items.forEach((each) => (each.state === "waiting" ? (each.state = "failed") : each.cancel?.()))}>Cancel all</button>` : html`<button onClick=${of.clear}>Dismiss</button>`}</header>
     <ul class="uploads pad">${shown.map((each) => html`<li key=${each.id}><span title=${each.path}>${each.path}</span><span class="soft small">${each.state === "failed" ? "failed" : size(each.file.size)}</span>
-      ${each.state === "failed" ? html`<span class="wrong small">${each.error || "cancelled"}</span>` : html`<progress aria-label=${each.path} value=${each.share} max="1" />`}</li>`)}</ul>
+      ${each.state === "failed" ? html`<span class="wrong small">${each.error || "Cancelled"}</span>` : html`<progress aria-label=${each.path} value=${each.share} max="1" />`}</li>`)}</ul>
     ${of.items.length > SHOWN && html`<p class="pad soft small">and ${of.items.length - SHOWN} more</p>`}</section>`;
 }
 

@@ -37,7 +37,7 @@ export function Actions({ name }) {
   const list = useList(path`/repositories/${name}/actions/runs`, { branch, running: true });
   useWatch(list.items.some((each) => each.status === "running"), list.reload);
   if (!hasFeature("actions")) return html`<${Empty} icon="actions" title="Actions are turned off on this server"><p>Its settings say so (<code>hooks.enabled</code>). Files below <code>_lakefs_actions/</code> are not run.</p><//>`;
-  return html`<${Heading} title="Actions" note=${html`What files below <code>_lakefs_actions/</code> ask to be run before and after commits, merges and other changes.`}><${Filter} label="Runs of branch" value=${branch} onInput=${setBranch} /><//>
+  return html`<${Heading} title="Actions" note=${html`What files below <code>_lakefs_actions/</code> ask to be run before and after commits, merges and other changes.`}><${Filter} label="Runs on branch" value=${branch} onInput=${setBranch} /><//>
     <section class="card"><${Shown} of=${list}>${() => list.items.length === 0
       ? html`<${Empty} icon="actions" title=${branch ? `No runs for ${branch}` : "No runs yet"}><p>Put a file like <code>_lakefs_actions/check.yaml</code> on a branch: its hooks run at the next commit or merge.</p><//>`
       : html`<ul class="items">${list.items.map((each) => html`<li key=${each.run_id}><${Status} of=${each} /><div class="grow"><${Link} href=${inRepository(name, `actions/${each.run_id}`)}><strong>${each.event_type}</strong><//> <span class="soft">on</span> <code>${each.branch || "–"}</code></div>
@@ -69,6 +69,6 @@ function Hook({ base, hook }) {
   const isRunning = hook.status === "running";
   const output = useLoad((signal) => (open ? get(`${base}/hooks/${encodeURIComponent(hook.hook_run_id)}/output`, {}, signal) : Promise.resolve("")), `${hook.hook_run_id} ${open}`);
   useWatch(isRunning && open, output.reload);
-  return html`<section class="card"><header><div class="row"><${Status} of=${hook} /><h2>${hook.action} / ${hook.hook_id}</h2></div><button class="quiet" aria-expanded=${open} onClick=${() => setOpen(!open)}><${Icon} name="code" />${open ? "Hide output" : "Show output"}</button></header>
+  return html`<section class="card"><header><div class="row"><${Status} of=${hook} /><h2>${hook.action} / ${hook.hook_id}</h2></div><button class="quiet" aria-expanded=${open} onClick=${() => setOpen(!open)}><${Icon} name="code" />${open ? "Hide" : "Show"}<span class="wide-only">output</span></button></header>
     ${open && (output.data === undefined && !output.error ? html`<${Loading} rows=${2} />` : html`<div class="preview" tabindex="0"><pre>${output.error ? output.error.message : output.data || (isRunning ? "It has written nothing yet." : "It wrote nothing.")}</pre></div>`)}</section>`;
 }

@@ -30,14 +30,14 @@ export function Branches({ name, repository }) {
     setDialog(null);
     list.reload();
   };
-  return html`<${Heading} title="Branches"><${Filter} label="Branches that begin with" value=${text} onInput=${setText} />
+  return html`<${Heading} title="Branches"><${Filter} label="Names that begin with" value=${text} onInput=${setText} />
       <${Button} kind="primary" icon="plus" why=${why} onClick=${() => setDialog({ kind: "create" })}>Create branch<//><//>
     <section class="card"><${Shown} of=${list}>${() => list.items.length === 0 ? html`<${Empty} icon="branch" title=${`No branch begins with “${text}”`} />` : html`<ul class="items">${list.items.map((each) => {
       const rule = (rules.data ?? []).find((/** @type {any} */ found) => covers(found.pattern, each.id));
       return html`<li key=${each.id}><span class="soft"><${Icon} name="branch" /></span><div class="grow row"><${Link} href=${inRepository(name, "objects", { ref: each.id })}><strong>${each.id}</strong><//>
           ${each.id === main && html`<${Badge} tone="accent">default<//>`}${rule && html`<${Badge}><${Icon} name="lock" />protected${rule.strict ? ", merges only" : ""}<//>`}</div>
-        <span class="wide-only"><${Id} id=${each.commit_id} what="commit id" href=${(/** @type {string} */ text_) => html`<${Link} href=${inRepository(name, `commits/${each.commit_id}`)}><code>${text_}</code><//>`} /></span>
         ${each.id !== main && html`<${Link} class="button wide-only" href=${inRepository(name, "compare", { ref: main, compare: each.id })}><${Icon} name="compare" />Compare<//>`}
+        <span class="wide-only"><${Id} id=${each.commit_id} what="commit id" href=${(/** @type {string} */ text_) => html`<${Link} href=${inRepository(name, `commits/${each.commit_id}`)}><code>${text_}</code><//>`} /></span>
         <${Menu} kind="bare" title=${`Actions for ${each.id}`} label=${html`<${Icon} name="more" />`}>${(/** @type {() => void} */ close) => html`
           <${Link} href=${inRepository(name, "changes", { ref: each.id })}><${Icon} name="changes" />Uncommitted changes<//>
           <${Link} href=${inRepository(name, "commits", { ref: each.id })}><${Icon} name="commit" />Commits<//>

@@ -4,6 +4,7 @@ import { html, useState } from "../vendor/preact-htm.js";
 import { ApiError, get, path, post } from "../api.js";
 import { Button, Check, Empty, Field, Form, Heading, Loading, Pairs, asRecord } from "../components.js";
 import { Conflicts, Differences } from "../diff.js";
+import { counted } from "../format.js";
 import { Icon } from "../icons.js";
 import { RefPicker } from "../refs.js";
 import { Link, go, inRepository } from "../router.js";
@@ -37,15 +38,15 @@ function Both({ name, base, head, readOnly }) {
   const isMerged = parting.data && parting.data.base_commit_id === parting.data.source_commit_id;
   const why = readOnly ? "This repository is read-only" : base === head ? "Choose two different refs" : branch.data === null ? `${base} is not a branch: only branches can be merged into` : isMerged ? `${base} has all commits of ${head}` : merge;
   return html`<${Heading} title="Compare" note=${`What ${head} changed since it parted from ${base}.`}>
-      ${hasFeature("pulls") && html`<${Link} class="button" href=${inRepository(name, "pulls", { ref: base, compare: head, new: "1" })}><${Icon} name="pull" />Open a pull request<//>`}
+      ${hasFeature("pulls") && html`<${Link} class="button" href=${inRepository(name, "pulls/create", { ref: base, compare: head })}><${Icon} name="pull" />Open a pull request<//>`}
       <${Button} kind="primary" icon="merge" why=${why} onClick=${() => setMerging(true)}>Merge<//><//>
     <div class="versus"><${RefPicker} name=${name} value=${base} label="Into" onPick=${(/** @type {string} */ ref) => pick(ref, head)} /><span class="soft"><${Icon} name="left" /><span class="unseen">receives from</span></span>
       <${RefPicker} name=${name} value=${head} label="From" onPick=${(/** @type {string} */ ref) => pick(base, ref)} />
-      <button class="quiet" onClick=${() => pick(head, base)}>Switch sides</button></div>
+      <${Button} kind="quiet" icon="compare" aria-label="Switch sides" onClick=${() => pick(head, base)}><span class="wide-only">Switch sides</span><//></div>
     ${why && base !== head && html`<p class="soft small">${why}.</p>`}
     ${conflicts && html`<${Conflicts} conflicts=${conflicts.conflicts} total=${conflicts.conflicts_total} name=${name} left=${head} right=${base} />`}
     ${base === head ? html`<section class="card"><${Empty} icon="compare" title="Choose what to compare"><p>Pick another ref on the right: its changes are shown here, and can be merged into the left one.</p><//></section>`
-      : html`<${Differences} key=${round} name=${name} where=${path`/repositories/${name}/refs/${base}/diff/${head}`} left=${parting.data?.base_commit_id ?? base} right=${head}
+      : html`<${Differences} key=${round} name=${name} where=${path`/repositories/${name}/refs/${base}/diff/${head}`} left=${parting.data?.base_commit_id ?? base} right=${parting.data?.source_commit_id ?? head}
         empty=${html`<${Empty} icon="check" title="No differences"><p>${head} has changed nothing that ${base} does not have.</p><//>`} />`}
     ${merging && html`<${MergeForm} name=${name} base=${base} head=${head} onClose=${() => setMerging(false)} onConflict=${setConflicts} onDone=${() => { setMerging(false); setConflicts(null); setRound(round + 1); }} />`}`;
 }
@@ -65,7 +66,7 @@ function MergeForm({ name, base, head, onClose, onDone, onConflict }) {
         if (error instanceof ApiError && Array.isArray(error.body.conflicts)) {
           onConflict(error.body);
           const first = error.body.conflicts.slice(0, 3).join(", ");
-          throw new ApiError(409, { message: `${error.body.conflicts_total} paths were changed on both sides`, detail: `${first}${error.body.conflicts_total > 3 ? " and others" : ""}. Choose which side wins, or change one side first. Nothing was merged.` });
+          throw new ApiError(409, { message: `Both sides changed ${counted(error.body.conflicts_total, "path")}`, detail: `${first}${error.body.conflicts_total > 3 ? " and others" : ""}. Choose which side wins, or change one side first. Nothing was merged.` });
         }
         throw error;
       }

@@ -71,7 +71,7 @@ function Retention({ name }) {
   const missing = useMissing({ set: ["retention:SetGarbageCollectionRules", `repository/${name}`] });
   const why = hasFeature("retention") ? missing.set : "This server keeps all commits: rules cannot be set";
   return html`<section class="card"><header><h2>Retention of commits</h2><${Button} why=${why} onClick=${() => setEditing(true)}>Edit rules<//></header><div class="pad stack"><${Shown} of=${rules} rows=${3}>${(/** @type {any} */ found) => found
-      ? html`<p>Commits are kept for <strong>${counted(found.default_retention_days, "day")}</strong>${found.branches?.length ? ", and on these branches:" : "."} What a tag names, and the head of each branch, stays.</p>${found.branches?.length > 0 && html`<${Facts} across of=${Object.fromEntries(found.branches.map((/** @type {any} */ each) => [each.branch_id, counted(each.retention_days, "day")]))} />`}`
+      ? html`<p>Commits are kept for <strong>${counted(found.default_retention_days, "day")}</strong>${found.branches?.length ? ", and on some branches for another time:" : "."}</p>${found.branches?.length > 0 && html`<${Facts} across of=${Object.fromEntries(found.branches.map((/** @type {any} */ each) => [each.branch_id, counted(each.retention_days, "day")]))} />`}<p class="soft small">What a tag names, and the head of each branch, stays.</p>`
       : html`<p>No rules are set: all commits are kept for ever.</p>${why && html`<p class="soft small">${why}.</p>`}`}<//>
       ${rules.data && html`<${OldCommits} name=${name} />`}</div>
     ${editing && html`<${Rules} where=${where} rules=${rules.data} onClose=${() => setEditing(false)} onDone=${() => { setEditing(false); rules.reload(); }} />`}</section>`;
@@ -100,7 +100,7 @@ function Rules({ where, rules, onClose, onDone }) {
       onDone();
     }
   };
-  return html`<${Form} title="Retention rules" label="Save" action=${action} onClose=${onClose} onSubmit=${submit} why=${!/^[1-9]\d*$/.test(days) ? "Give a number of days" : wrong ? "A line below is not right" : ""}>
+  return html`<${Form} title="Retention rules" label="Save" action=${action} onClose=${onClose} onSubmit=${submit} why=${!/^[1-9]\d*$/.test(days) ? "Give a number of days" : wrong ? "A line above is not right" : ""}>
     <${Field} label="Keep commits for (days)" value=${days} onInput=${setDays} inputmode="numeric" />
     <${Field} label="Other numbers for some branches" value=${text} onInput=${setText} multiline hint="One line each: a branch or a pattern, and a number of days: exp-* 7" error=${wrong ? `“${wrong}” is not a branch and a number of days` : ""} />
     ${rules && html`<button type="button" class="danger" onClick=${async () => (await action.run(() => remove(where))) && onDone()}>Remove all rules</button>`}<//>`;

@@ -45,7 +45,7 @@ function Details({ of }) {
     Type: of.content_type,
     Changed: html`<${Time} at=${of.mtime} /><div class="soft small">${exact(of.mtime)}</div>`,
     Checksum: html`<${Id} id=${of.checksum} what="checksum" />`,
-    "In the storage": html`<code class="small">${of.physical_address}</code> <${Copy} text=${of.physical_address} what="address" />`,
+    "In the storage": html`<code class="small whole">${of.physical_address}</code> <${Copy} text=${of.physical_address} what="address" />`,
     ...Object.fromEntries(Object.entries(of.metadata ?? {}).map(([key, value]) => [`metadata: ${key}`, value])),
   }} />`;
 }

@@ -12,19 +12,24 @@ import { hasFeature, notify, useAction, useList, useLoad, useMissing } from "../
 /** @type {Record<string, string>} */
 const TONES = { open: "good", merged: "accent", closed: "bad" };
 
-/** @param {{name: string, repository: any, query: URLSearchParams}} props */
-export function Pulls({ name, repository, query }) {
+/** @param {{name: string}} props */
+export function Pulls({ name }) {
   const [status, setStatus] = useState("open");
-  const [creating, setCreating] = useState(query.has("new"));
   const list = useList(path`/repositories/${name}/pulls`, { status });
-  const create = html`<${Button} kind="primary" icon="plus" onClick=${() => setCreating(true)}>Open a pull request<//>`;
+  const create = html`<${Link} class="button primary" href=${inRepository(name, "pulls/create")}><${Icon} name="plus" />Open a pull request<//>`;
   if (!hasFeature("pulls")) return html`<${Empty} icon="pull" title="This server has no pull requests"><p>Compare two branches and merge them there.</p><${Link} class="button" href=${inRepository(name, "compare")}>Compare<//><//>`;
-  return html`<${Heading} title="Pull requests"><div class="row">${["open", "closed", "all"].map((each) => html`<button key=${each} aria-pressed=${each === status} class=${each === status ? "primary" : ""} onClick=${() => setStatus(each)}>${each}</button>`)}</div>${create}<//>
+  return html`<${Heading} title="Pull requests"><div class="segments">${["open", "closed", "all"].map((each) => html`<button key=${each} aria-pressed=${each === status} onClick=${() => setStatus(each)}>${each}</button>`)}</div>${create}<//>
     <section class="card"><${Shown} of=${list}>${() => list.items.length === 0
       ? html`<${Empty} icon="pull" title=${status === "open" ? "No open pull requests" : "No pull requests"}><p>A pull request proposes a merge: others can look at what it changes first.</p>${create}<//>`
       : html`<ul class="items">${list.items.map((each) => html`<li key=${each.id}><span class="soft"><${Icon} name="pull" /></span><div class="grow"><${Link} href=${inRepository(name, `pulls/${each.id}`)}><strong>${each.title}</strong><//>
-          <div class="soft small"><code>${each.source_branch}</code> into <code>${each.destination_branch}</code> · ${each.author} · <${Time} at=${asSeconds(each.creation_date)} /></div></div><${Badge} tone=${TONES[each.status]}>${each.status}<//></li>`)}</ul><${More} of=${list} what="more" />`}<//></section>
-    ${creating && html`<${Creation} name=${name} into=${query.get("ref") ?? repository.data?.default_branch ?? ""} from=${query.get("compare") ?? ""} onClose=${() => setCreating(false)} />`}`;
+          <div class="soft small"><code>${each.source_branch}</code> into <code>${each.destination_branch}</code> · ${each.author} · <${Time} at=${asSeconds(each.creation_date)} /></div></div><${Badge} tone=${TONES[each.status]}>${each.status}<//></li>`)}</ul><${More} of=${list} what="more" />`}<//></section>`;
+}
+
+/** The list, and over it the form for a new one. @param {{name: string, repository: any, query: URLSearchParams}} props */
+export function CreatePull({ name, repository, query }) {
+  const into = query.get("ref") ?? repository.data?.default_branch;
+  return html`<${Pulls} name=${name} />
+    ${hasFeature("pulls") && into !== undefined && html`<${Creation} name=${name} into=${into} from=${query.get("compare") ?? ""} onClose=${() => go(inRepository(name, "pulls"))} />`}`;
 }
 
 /** Dates of pull requests are texts. @param {string | number} moment */
@@ -89,7 +94,7 @@ function One({ name, pull, reload }) {
     ${conflicts && html`<${Conflicts} conflicts=${conflicts.conflicts} total=${conflicts.conflicts_total} name=${name} left=${pull.source_branch} right=${pull.destination_branch} />`}
     <div class="split"><div class="stack">${pull.description && html`<section class="card pad"><p class="message">${pull.description}</p></section>`}
       ${pull.merged_commit_id ? html`<${Differences} name=${name} where=${path`/repositories/${name}/refs/${`${pull.merged_commit_id}~1`}/diff/${pull.merged_commit_id}`} query=${{ type: "two_dot" }} left=${`${pull.merged_commit_id}~1`} right=${pull.merged_commit_id} empty=${html`<${Empty} icon="check" title="It changed nothing" />`} />`
-        : html`<${Differences} name=${name} where=${path`/repositories/${name}/refs/${pull.destination_branch}/diff/${pull.source_branch}`} left=${parting.data?.base_commit_id ?? ""} right=${pull.source_branch} empty=${html`<${Empty} icon="check" title="Nothing left to merge" />`} />`}</div>
+        : html`<${Differences} name=${name} where=${path`/repositories/${name}/refs/${pull.destination_branch}/diff/${pull.source_branch}`} left=${parting.data?.base_commit_id ?? ""} right=${parting.data?.source_commit_id ?? pull.source_branch} empty=${html`<${Empty} icon="check" title="Nothing left to merge" />`} />`}</div>
       <aside class="card pad" aria-label="About this pull request"><${Facts} of=${{
         Opened: html`<${Time} at=${asSeconds(pull.creation_date)} />`,
         Closed: pull.closed_date && html`<${Time} at=${asSeconds(pull.closed_date)} />`,

@@ -19,7 +19,7 @@ export function Tags({ name, repository }) {
     list.reload();
   };
   const create = html`<${Button} kind="primary" icon="plus" why=${why} onClick=${() => setDialog({ kind: "create" })}>Create tag<//>`;
-  return html`<${Heading} title="Tags"><${Filter} label="Tags that begin with" value=${text} onInput=${setText} />${create}<//>
+  return html`<${Heading} title="Tags"><${Filter} label="Names that begin with" value=${text} onInput=${setText} />${create}<//>
     <section class="card"><${Shown} of=${list}>${() => list.items.length === 0
       ? html`<${Empty} icon="tag" title=${text ? `No tag begins with “${text}”` : "No tags yet"}><p>A tag is a name for a commit that does not move, for a release of your data.</p>${!text && create}<//>`
       : html`<ul class="items">${list.items.map((each) => html`<li key=${each.id}><span class="soft"><${Icon} name="tag" /></span><div class="grow"><${Link} href=${inRepository(name, "objects", { ref: each.id })}><strong>${each.id}</strong><//></div>

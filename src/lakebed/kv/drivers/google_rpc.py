@@ -1,0 +1,130 @@
+"""What the drivers of Google's databases share: a connection, and what its failures mean."""
+
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import grpc
+from google.api_core.exceptions import DeadlineExceeded, GoogleAPICallError, ServiceUnavailable
+from google.auth.exceptions import GoogleAuthError
+
+from lakebed.kv.errors import InvalidArgument, OutcomeUnknown, StoreUnavailable, StoreUnreachable
+
+ResultT = TypeVar("ResultT")
+
+_CHANNEL: Final = (
+    ("grpc.max_send_message_length", -1),
+    ("grpc.max_receive_message_length", -1),
+    # A request that is repeated inside the library could land twice, the second time unfenced.
+    ("grpc.enable_retries", 0),
+    # A new channel is a new connection; else all channels of a process share one.
+    ("grpc.use_local_subchannel_pool", 1),
+)
+# Statuses with which a request was refused before anything was changed.
+_REFUSALS: Final = frozenset(
+    {
+        grpc.StatusCode.INVALID_ARGUMENT,
+        grpc.StatusCode.NOT_FOUND,
+        grpc.StatusCode.PERMISSION_DENIED,
+        grpc.StatusCode.FAILED_PRECONDITION,
+        grpc.StatusCode.OUT_OF_RANGE,
+        grpc.StatusCode.UNIMPLEMENTED,
+        grpc.StatusCode.UNAUTHENTICATED,
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+    }
+)
+# How the library says that a request was never sent; it has no status of its own for that.
+_NOT_SENT: Final = ("failed to connect to all addresses", "Getting metadata from plugin failed")
+
+
+class Connection:
+    """A client of one of Google's databases.
+
+    Args:
+        client: The class of the client.
+        transport: The class of its transport.
+        emulator: The address of a server other than Google's, which gets no credentials.
+        database: Its name, for messages.
+
+    Raises:
+        InvalidArgument: There are no credentials.
+    """
+
+    def __init__(self, client: Any, transport: Any, *, emulator: str | None, database: str) -> None:
+        self._make_client = client
+        self._transport = transport
+        self._emulator = emulator
+        self._database = database
+        self._client = self._connect()
+
+    def read(self, call: Callable[[Any], ResultT]) -> ResultT:
+        """Ask for something that changes nothing.
+
+        Raises:
+            StoreUnavailable: There was no answer.
+        """
+        try:
+            return self._ask(call)
+        except (GoogleAPICallError, GoogleAuthError) as error:
+            if _was_not_sent(error):
+                raise self._unreachable(error) from error
+            raise StoreUnavailable(f"{self._database} did not answer: {error}") from error
+
+    def write(self, call: Callable[[Any], ResultT]) -> ResultT:
+        """Ask for a change.
+
+        Raises:
+            StoreUnavailable: It was refused, or never asked for: it will not be applied.
+            OutcomeUnknown: No reply; it may have been applied, or may be later.
+        """
+        try:
+            return self._ask(call)
+        except (GoogleAPICallError, GoogleAuthError) as error:
+            raise self._failure_of_a_write(error) from error
+
+    def close(self) -> None:
+        """Close it."""
+        self._client.transport.close()
+
+    def _connect(self) -> Any:
+        transport = self._transport
+        try:
+            if self._emulator is not None:
+                channel = grpc.insecure_channel(self._emulator, _CHANNEL)
+                return self._make_client(transport=transport(channel=channel))
+
+            def make_channel(*arguments: Any, **options: Any) -> grpc.Channel:
+                return transport.create_channel(*arguments, **options | {"options": _CHANNEL})
+
+            return self._make_client(transport=transport(channel=make_channel))
+        except GoogleAuthError as error:
+            raise InvalidArgument(
+                f"there are no credentials for {self._database}: {error}"
+            ) from error
+
+    def _ask(self, call: Callable[[Any], ResultT]) -> ResultT:
+        """Ask on the connection that there is; get another one for the next if no reply comes.
+
+        All requests share a connection, which would be stuck for all of them, or wait before it is
+        made again. The old one ends when nobody waits on it any more.
+        """
+        client = self._client
+        try:
+            return call(client)
+        except (DeadlineExceeded, ServiceUnavailable):
+            if self._client is client:
+                self._client = self._connect()
+            raise
+
+    def _failure_of_a_write(self, error: Exception) -> OutcomeUnknown:
+        if _was_not_sent(error):
+            return self._unreachable(error)
+        if getattr(error, "grpc_status_code", None) in _REFUSALS:
+            return StoreUnavailable(f"{self._database} refused the write: {error}")
+        return OutcomeUnknown(f"{self._database} did not say what became of a write: {error}")
+
+    def _unreachable(self, error: Exception) -> StoreUnreachable:
+        return StoreUnreachable(f"cannot reach {self._database}: {error}")
+
+
+def _was_not_sent(error: Exception) -> bool:
+    return isinstance(error, GoogleAuthError) or any(each in str(error) for each in _NOT_SENT)

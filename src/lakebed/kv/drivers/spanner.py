@@ -1,0 +1,388 @@
+"""A store in a database of Google Spanner: **experimental**.
+
+``spanner://project/instance/database``. The database must exist, and speak GoogleSQL; in it the
+table ``lakebed`` is made if there is none, and one of another shape is refused. Credentials come
+from where Google's tools look for them. ``?emulator=127.0.0.1:9010`` is for a server other than
+Google's.
+
+It is experimental since it was never run against Spanner itself. It is tested with an in-memory
+server of Google's own, which speaks the protocol and reads the SQL, but isolates no transactions.
+
+**Late application.** A write is a transaction of two requests: a statement that changes the row if
+it has the stamp that is expected, and the commit. Either may be held up and land after its client
+gave up, so `lakebed.kv.wrappers.fenced` makes the contract of it. That is exact, since transactions
+are serializable: a lost commit that lands behind a touch has read a stamp that is gone by then, so
+Spanner aborts it. No clock takes part in this. Whichever of the two requests gets no reply, the
+write counts as one that may still land. Tombstones stay for a day; then Spanner removes them, by
+the row deletion policy of the table. Long before, it aborts what a lost commit would belong to.
+
+**Consistency.** Reads are strong: they see every write that was answered.
+
+**Durability.** Spanner answers a commit when a majority of the replicas has stored it. Nothing can
+be set wrong there; what is checked at opening is the table and its policy.
+
+**Limits.** A key has 8 KiB at most, a cell 10 MiB, and a request that is not a commit 10 MB, in
+which a value takes a third more than its bytes. A write makes 6 of the 80,000 changes of a commit.
+"""
+
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from google.api_core.exceptions import Aborted, AlreadyExists, NotFound
+from google.cloud.spanner_admin_database_v1 import DatabaseAdminClient
+from google.cloud.spanner_admin_database_v1.services.database_admin.transports import (
+    DatabaseAdminGrpcTransport,
+)
+from google.cloud.spanner_v1 import SpannerClient
+from google.cloud.spanner_v1.services.spanner.transports import SpannerGrpcTransport
+
+from lakebed.kv.drivers.google_rpc import Connection
+from lakebed.kv.errors import (
+    ForeignStore,
+    InvalidArgument,
+    OutcomeUnknown,
+    StoreUnavailable,
+    UnsafeStore,
+)
+from lakebed.kv.store import PARTITIONS_PAGE, Limits, Store, Version
+from lakebed.kv.urls import split_url
+from lakebed.kv.wrappers.fenced import Cell, Cells, FencedStore
+from lakebed.runtime import Runtime
+
+REPLY_SECONDS: Final = 5.0
+OPEN_SECONDS: Final = 60.0
+PAUSE_SECONDS: Final = 0.2
+TOMBSTONE_SECONDS: Final = 24 * 3600.0
+
+TABLE: Final = "lakebed"
+_POLICY: Final = "ROW DELETION POLICY (OLDER_THAN(e, INTERVAL 0 DAY))"
+# Partition, key, version, stamp, value, and when a tombstone may go.
+_KEY: Final = "PRIMARY KEY (p, k)"
+_COLUMNS: Final = (
+    "p BYTES(1024) NOT NULL",
+    "k BYTES(4096) NOT NULL",
+    "w BYTES(16) NOT NULL",
+    "s BYTES(16) NOT NULL",
+    "v BYTES(MAX)",
+    "e TIMESTAMP",
+)
+CREATE_TABLE: Final = f"CREATE TABLE {TABLE} ({', '.join(_COLUMNS)}) {_KEY}, {_POLICY}"
+_INSERT: Final = "INSERT INTO lakebed (p, k, w, s, v, e) VALUES (@p, @k, @w, @s, @v, @e)"
+_UPDATE: Final = (
+    "UPDATE lakebed SET w = @w, s = @s, v = @v, e = @e WHERE p = @p AND k = @k AND s = @old"
+)
+_READ: Final = ("k", "w", "s", "v")
+_STRONG: Final = {"single_use": {"read_only": {"strong": True}}}
+_BEGIN: Final = {"begin": {"read_write": {}, "isolation_level": "SERIALIZABLE"}}
+_COMMITS: Final = 10
+"""How often Spanner may ask for a commit again, which it does for reasons of its own."""
+_BYTES: Final = {"code": "BYTES"}
+_TYPES: Final = dict.fromkeys(("p", "k", "w", "s", "v", "old"), _BYTES) | {
+    "e": {"code": "TIMESTAMP"}
+}
+
+_EXAMPLE: Final = "spanner://project/instance/database"
+_NAME: Final = re.compile(r"[A-Za-z0-9_.:-]+")
+
+
+def open_driver(url: str, runtime: Runtime) -> Store:
+    """Open the store in a Spanner database; see `lakebed.kv.open_store`."""
+    return FencedStore(SpannerCells(url, runtime), runtime)
+
+
+class SpannerCells(Cells):
+    """The rows of a table.
+
+    Raises:
+        InvalidArgument: The URL is malformed, or there are no credentials.
+        ForeignStore: There is a table of that name that is not ours, or (`UnsafeStore`) that would
+            lose records.
+        StoreUnavailable: The database cannot be reached, or the table cannot be made.
+    """
+
+    name = "spanner"
+    limits = Limits(partition_bytes=1024, key_bytes=4096, value_bytes=4 << 20)
+    shared_between_processes = True
+    tombstone_seconds = TOMBSTONE_SECONDS
+
+    def __init__(self, url: str, runtime: Runtime, *, reply_seconds: float = REPLY_SECONDS) -> None:
+        self._database, emulator = _parse_url(url)
+        self._session: str | None = None
+        self._options: dict[str, Any] = {
+            "metadata": (("google-cloud-resource-prefix", self._database),),
+            # A request that is repeated inside the library could land twice.
+            "retry": None,
+            "timeout": reply_seconds,
+        }
+        self._connection = Connection(
+            SpannerClient, SpannerGrpcTransport, emulator=emulator, database=self.name
+        )
+        admin = Connection(
+            DatabaseAdminClient, DatabaseAdminGrpcTransport, emulator=emulator, database=self.name
+        )
+        try:
+            _prepare(admin, self._database, runtime)
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            admin.close()
+
+    def read(self, partition: bytes, key: bytes) -> Cell | None:
+        rows = self._rows({"keys": [_names(partition, key)]}, 1, _READ)
+        return _cell(rows[0]) if rows else None
+
+    def swap(self, partition: bytes, key: bytes, stamp: bytes | None, new: Cell) -> Cell | None:
+        expires = None if new.expires is None else datetime.fromtimestamp(new.expires, UTC)
+        parameters = {
+            "p": _text(partition),
+            "k": _text(key),
+            "w": _text(new.version),
+            "s": _text(new.stamp),
+            "v": None if new.value is None else _text(new.value),
+            "e": None if expires is None else expires.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        }
+        if stamp is None:
+            begun = self._begin(_INSERT, parameters)
+        else:
+            begun = self._begin(_UPDATE, parameters | {"old": _text(stamp)})
+        if begun is None:
+            return self.read(partition, key)
+        transaction: bytes = begun.metadata.transaction.id
+        if begun.stats.row_count_exact != 1:
+            self._roll_back(transaction)
+            return self.read(partition, key)
+        self._commit(transaction, begun)
+        return new
+
+    def page(
+        self, partition: bytes, start: bytes, limit: int
+    ) -> tuple[list[tuple[bytes, Cell]], bytes | None]:
+        bounds = {"start_closed": _names(partition, start), "end_closed": _names(partition)}
+        rows = self._rows({"ranges": [bounds]}, limit, _READ)
+        cells = [(_bytes(row[0]), _cell(row)) for row in rows]
+        return cells, cells[-1][0] + b"\x00" if len(cells) == limit else None
+
+    def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
+        # The first row of a partition tells its name; the next partition lies behind its rows.
+        found: list[bytes] = []
+        while len(found) < PARTITIONS_PAGE:
+            first = {"start_open": _names(cursor)} if cursor else {"start_closed": []}
+            rows = self._rows({"ranges": [first | {"end_closed": []}]}, 1, ("p",))
+            if not rows:
+                return found, None
+            cursor = _bytes(rows[0][0])
+            found.append(cursor)
+        return found, cursor
+
+    def close(self) -> None:
+        # Its session ends by itself.
+        self._connection.close()
+
+    def _begin(self, statement: str, parameters: Mapping[str, str | None]) -> Any:
+        """Begin a transaction with a statement; None if the row that it inserts is there."""
+
+        def ask(client: Any) -> Any:
+            request = {
+                "session": self._session_of(client),
+                "transaction": _BEGIN,
+                "sql": statement,
+                "params": parameters,
+                "param_types": {name: _TYPES[name] for name in parameters},
+                "seqno": 1,
+            }
+            with suppress(AlreadyExists), self._refusals():
+                return client.execute_sql(request, **self._options)
+            return None
+
+        return self._connection.write(ask)
+
+    def _commit(self, transaction: bytes, reply: Any) -> None:
+        """Commit, with what the reply before says that goes with it."""
+
+        def ask(client: Any) -> Any:
+            request: dict[str, Any] = {
+                "session": self._session_of(client),
+                "transaction_id": transaction,
+            }
+            if "precommit_token" in reply:
+                request["precommit_token"] = reply.precommit_token
+            with self._refusals():
+                return client.commit(request, **self._options)
+
+        for _ in range(_COMMITS):
+            reply = self._connection.write(ask)
+            if "precommit_token" not in reply:
+                return
+        raise OutcomeUnknown(f"spanner asked {_COMMITS} times to commit once more")
+
+    def _roll_back(self, transaction: bytes) -> None:
+        """Let go of the locks at once; if that fails, Spanner does it some seconds later."""
+
+        def ask(client: Any) -> None:
+            request = {"session": self._session_of(client), "transaction_id": transaction}
+            client.rollback(request, **self._options)
+
+        with suppress(OutcomeUnknown):
+            self._connection.write(ask)
+
+    def _rows(
+        self, which: Mapping[str, Any], limit: int, columns: Sequence[str]
+    ) -> list[Sequence[str | None]]:
+        def ask(client: Any) -> list[Sequence[str | None]]:
+            request = {
+                "session": self._session_of(client),
+                "transaction": _STRONG,
+                "table": TABLE,
+                "columns": columns,
+                "key_set": which,
+                "limit": limit,
+            }
+            with self._refusals():
+                replies = client.streaming_read(request, **self._options)
+                return list(_split_rows(_merge(replies), len(columns)))
+
+        return self._connection.read(ask)
+
+    def _session_of(self, client: Any) -> str:
+        """Return the session in which all calls are made; begin one if there is none."""
+        session = self._session
+        if session is None:
+            request = {"database": self._database, "session": {"multiplexed": True}}
+            session = self._session = client.create_session(request, **self._options).name
+        return session
+
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
+        """Tell what Spanner refuses in ways of its own."""
+        try:
+            yield
+        except Aborted as error:
+            raise StoreUnavailable(f"spanner aborted a transaction: {error}") from error
+        except NotFound:
+            self._session = None  # it may have ended, as all do some day
+            raise
+
+
+def _prepare(admin: Connection, database: str, runtime: Runtime) -> None:
+    """Make the table if there is none; refuse one that is not ours or not safe."""
+    once: dict[str, Any] = {"retry": None, "timeout": OPEN_SECONDS}
+
+    def describe(client: Any) -> str | None:
+        statements = client.get_database_ddl({"database": database}, **once).statements
+        return next((each for each in statements if _is_of_table(each)), None)
+
+    def create(client: Any) -> str:
+        request = {"database": database, "statements": [CREATE_TABLE]}
+        operation = client.update_database_ddl(request, **once).operation
+        give_up_at = runtime.monotonic() + OPEN_SECONDS
+        while not operation.done and runtime.monotonic() < give_up_at:
+            runtime.sleep(PAUSE_SECONDS)
+            operation = client.get_operation({"name": operation.name}, **once)
+        return operation.error.message or f"it takes longer than {OPEN_SECONDS:g} s"
+
+    table = admin.read(describe)
+    if table is None:
+        try:
+            reason = admin.read(create)
+        except StoreUnavailable as error:
+            reason = str(error)
+        # Whatever became of it: another process may have come first.
+        table = admin.read(describe)
+        if table is None:
+            raise StoreUnavailable(
+                f"cannot create the table {TABLE} (the database must speak GoogleSQL): {reason}"
+            )
+    check_table(table)
+
+
+def check_table(statement: str) -> None:
+    """Refuse a table that is not ours, or would lose records.
+
+    Args:
+        statement: The statement that would make it, as Spanner tells it.
+
+    Raises:
+        ForeignStore: Its columns or its primary key are others.
+        UnsafeStore: It removes other rows than those of tombstones.
+    """
+    found = _squeeze(statement)
+    missing = [each for each in (*_COLUMNS, _KEY) if _squeeze(each) not in found]
+    if missing:
+        raise ForeignStore(
+            f"the table {TABLE} is not Lakebed's, or of another version: it has no"
+            f" {' and no '.join(missing)}"
+        )
+    # Without any policy tombstones would stay for ever, which harms nothing else.
+    if _squeeze("ROW DELETION POLICY") in found and _squeeze(_POLICY) not in found:
+        raise UnsafeStore(
+            f"the table {TABLE} would remove records that are in use: its policy must be {_POLICY}"
+        )
+
+
+def _is_of_table(statement: str) -> bool:
+    return _squeeze(statement).startswith(_squeeze(f"CREATE TABLE {TABLE} ("))
+
+
+def _squeeze(statement: str) -> str:
+    """Return a statement as it can be compared, however it was laid out."""
+    return re.sub(r"[\s`]", "", statement).upper()
+
+
+def _parse_url(url: str) -> tuple[str, str | None]:
+    """Return the full name of the database, and the address of a server other than Google's."""
+    parts, options = split_url(url, options={"emulator"}, example=_EXAMPLE)
+    names = [parts.netloc, *parts.path.strip("/").split("/")]
+    if len(names) != 3 or not all(map(_NAME.fullmatch, names)):  # noqa: PLR2004 - as in the example
+        # Not what is there instead: some write credentials into a URL.
+        raise InvalidArgument(
+            f"the URL does not name a database: use {_EXAMPLE}; credentials come from the"
+            " environment"
+        )
+    project, instance, database = names
+    name = f"projects/{project}/instances/{instance}/databases/{database}"
+    return name, options.get("emulator")
+
+
+# Rows as Spanner sends them
+
+
+def _text(data: bytes) -> str:
+    return b64encode(data).decode()
+
+
+def _bytes(text: str | None) -> bytes:
+    return b64decode(text or "")
+
+
+def _names(*parts: bytes) -> list[str]:
+    return [_text(part) for part in parts]
+
+
+def _cell(row: Sequence[str | None]) -> Cell:
+    _, version, stamp, value = row
+    return Cell(Version(_bytes(version)), _bytes(stamp), None if value is None else _bytes(value))
+
+
+def _merge(replies: Any) -> Iterator[str | None]:
+    """Give out the values of all rows; a large one comes in several pieces."""
+    piece = ""
+    for reply in replies:
+        message = reply._pb  # noqa: SLF001 - its wrapper takes ten times as long
+        values = [
+            None if value.HasField("null_value") else value.string_value for value in message.values
+        ]
+        if values and piece:
+            values[0] = piece + (values[0] or "")
+            piece = ""
+        if message.chunked_value:
+            piece = values.pop() or ""
+        yield from values
+
+
+def _split_rows(values: Iterator[str | None], width: int) -> Iterator[Sequence[str | None]]:
+    return zip(*[values] * width, strict=True)
