@@ -168,7 +168,7 @@ def test_other_files_are_not_served(path: str, client: falcon.testing.TestClient
 
 def test_the_vendored_files_are_what_their_checksums_say() -> None:
     lines = (APP / "vendor/SHA256SUMS").read_text().splitlines()
-    wanted = dict(reversed(line.split()) for line in lines)
+    wanted = {name: digest for digest, name in (line.split() for line in lines)}
     vendored = [each for each in (APP / "vendor").iterdir() if each.suffix in {".js", ".gz"}]
     found = {each.name: hashlib.sha256(each.read_bytes()).hexdigest() for each in vendored}
     assert found == wanted
