@@ -23,7 +23,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-fast dist deploy-lint quickstart format lint typecheck typecheck-ui layers check ui-vendor ui-shots test-ui tests test test-fast test-lowest test-long test-kv-all test-tables simulate simulate-gc fuzz bench-kv bench-committed bench-engine bench-api bench-s3 bench-memory bench-gc bench-import bench-migrate bench-commands bench-cli bench-compare docs docs-reference docs-console proto lock clean
+.PHONY: help install install-fast dist deploy-lint quickstart format lint typecheck typecheck-ui layers check ui-vendor ui-shots test-ui tests test test-fast test-lowest test-long test-kv-all test-tables simulate simulate-gc fuzz bench-kv bench-committed bench-engine bench-api bench-postgresql bench-s3 bench-memory bench-gc bench-import bench-migrate bench-commands bench-cli bench-compare docs docs-reference docs-console proto lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
@@ -208,6 +208,9 @@ bench-api: install ## the same for the REST API
 	$(BIN)/python -m benchmarks.api
 	$(BIN)/python -m benchmarks.api_listings
 
+bench-postgresql: install ## small requests to a server on PostgreSQL
+	$(BIN)/python -m benchmarks.api_postgresql
+
 bench-s3: install ## the same for the S3 gateway
 	$(BIN)/python -m benchmarks.s3
 
@@ -230,8 +233,8 @@ bench-cli: install ## how long commands take to start; fails where it is too lon
 	$(BIN)/python -m benchmarks.commands
 
 BASE ?= HEAD
-bench-compare: install ## how many times as fast as the commit BASE, operation by operation; fails where a bar is missed
-	$(BIN)/python -m benchmarks.compare --base $(BASE)
+bench-compare: install ## how many times as fast as the commit BASE, operation by operation (ARGS=--postgresql: on PostgreSQL); fails where a bar is missed
+	$(BIN)/python -m benchmarks.compare --base $(BASE) $(ARGS)
 
 # An environment of its own: no test needs the builder of the site.
 .docs/.installed: requirements/docs.txt | $(filter .uv/bin/uv,$(UV))

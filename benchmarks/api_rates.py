@@ -11,6 +11,7 @@ import itertools
 import json
 import random
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from statistics import median
 from typing import Final, NamedTuple
@@ -78,14 +79,20 @@ class Target:
     port: int
     pid: int
     """The process whose family serves them."""
+    database_pid: int | None = None
+    """The process whose family keeps the records, if that is another one."""
 
     def measure(self, connections: int, seconds: float) -> "Measured":
         """Send requests for some seconds."""
         requests = map(self.make, itertools.count(random.getrandbits(40)))
-        before = spent(self.pid)
+        before = [spent(pid) for pid in (self.pid, self.database_pid)]
         load = send(self.port, requests, connections=connections, seconds=seconds)
-        cost = (spent(self.pid) - before) / max(1, load.answered + load.refused)
-        return Measured(load.per_second, cost * 1e6, load.refused)
+        after = [spent(pid) for pid in (self.pid, self.database_pid)]
+        count = max(1, load.answered + load.refused)
+        server, database = (
+            (end - begin) / count * 1e6 for begin, end in zip(before, after, strict=True)
+        )
+        return Measured(load.per_second, server, database, load.refused)
 
 
 class Measured(NamedTuple):
@@ -94,6 +101,8 @@ class Measured(NamedTuple):
     per_second: float
     microseconds: float
     """Of a processor, for one of them."""
+    database_microseconds: float
+    """Those that the database spent besides."""
     refused: int
 
 
@@ -118,6 +127,7 @@ def _together(turns: list[Measured]) -> Measured:
     return Measured(
         median(each.per_second for each in turns),
         median(each.microseconds for each in turns),
+        median(each.database_microseconds for each in turns),
         sum(each.refused for each in turns),
     )
 
@@ -134,14 +144,21 @@ def _pair(target: Target, few: Measured, many: Measured, floor: float) -> Iterat
 
 def _note(found: Measured) -> str:
     refused = f", {found.refused} refused" if found.refused else ""
-    return f"{found.microseconds:.0f} us{refused}"
+    besides = found.database_microseconds
+    database = f" + {besides:.0f} us" if besides else ""
+    return f"{found.microseconds:.0f} us{database}{refused}"
 
 
-def spent(pid: int) -> float:
+def spent(pid: int | None) -> float:
     """Return the seconds of processors that a process and its family have used so far."""
-    family = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
-    times = [process.cpu_times() for process in family]
-    return float(sum(each.user + each.system for each in times))
+    if pid is None:
+        return 0.0
+    seconds = 0.0
+    for process in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):  # it ended just now
+            times = process.cpu_times()
+            seconds += times.user + times.system
+    return seconds
 
 
 # What is asked

@@ -9,7 +9,7 @@ import argparse
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
@@ -17,6 +17,7 @@ from statistics import median
 from benchmarks.compare_operations import Sizes, measure_round
 from benchmarks.report import Row, report
 from lakebed.testing.servers.lakebed import LakebedServer, lakebed_server
+from lakebed.testing.servers.postgresql import PostgreSQLServer, postgresql_server
 
 ROOT = Path(__file__).parents[1]
 BARS = {
@@ -30,7 +31,8 @@ BARS = {
     "download of a large object": 1.3,
     "upload of a large object": 1.2,
 }
-"""How many times as fast as the commit before the work on speed began."""
+POSTGRESQL_BARS = {"staging by the API": 2.0}
+"""How many times as fast as the commit before the work on speed began, f559b0f0."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -38,6 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--base", required=True, help="a commit, or a folder with its sources")
     parser.add_argument("--rounds", type=int, default=3, help="how often each is measured")
+    parser.add_argument("--postgresql", action="store_true", help="both on one PostgreSQL")
     parser.add_argument("--tiny", action="store_true", help="do next to nothing, to see it run")
     given = parser.parse_args(arguments)
     sizes = Sizes.tiny() if given.tiny else Sizes()
@@ -45,13 +48,18 @@ def main(arguments: list[str] | None = None) -> int:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=Path.cwd())))
         sources = stack.enter_context(checked_out(given.base, folder / "base"))
-        old = stack.enter_context(started(folder / "old", sources))
-        new = stack.enter_context(started(folder / "new", ROOT))
+        database: PostgreSQLServer | None = None
+        if given.postgresql:
+            database = stack.enter_context(postgresql_server(durable=True))
+        old = stack.enter_context(started(folder / "old", sources, database))
+        new = stack.enter_context(started(folder / "new", ROOT, database))
         results = [
             (measure_round(old, number, sizes), measure_round(new, number, sizes))
             for number in range(rounds)
         ]
-    return report([row(operation, results) for operation in BARS])
+    bars = BARS if database is None else POSTGRESQL_BARS
+    driver = "sqlite" if database is None else "postgresql"
+    return report([row(operation, driver, bars, results) for operation in BARS])
 
 
 @contextmanager
@@ -69,20 +77,29 @@ def checked_out(base: str, place: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def started(folder: Path, sources: Path) -> Iterator[LakebedServer]:
-    """Start a server of these sources."""
+def started(
+    folder: Path, sources: Path, database: PostgreSQLServer | None
+) -> Iterator[LakebedServer]:
+    """Start a server of these sources, on a database of its own."""
     folder.mkdir()
     settings = {"logging": {"level": "warning"}}
+    if database is not None:
+        settings["database"] = {"url": database.create_database()}
     environment = {"PYTHONPATH": str(sources / "src")}
     with lakebed_server(folder, settings=settings, environment=environment) as server:
         yield server
 
 
-def row(operation: str, results: list[tuple[dict[str, float], dict[str, float]]]) -> Row:
+def row(
+    operation: str,
+    driver: str,
+    bars: Mapping[str, float],
+    results: list[tuple[dict[str, float], dict[str, float]]],
+) -> Row:
     """Return the line of an operation, given the seconds that each side took in each round."""
     ratios = [old[operation] / new[operation] for old, new in results]
     rate = median(1 / new[operation] for _, new in results)
-    return Row(operation, "sqlite", rate, median(ratios), BARS[operation])
+    return Row(operation, driver, rate, median(ratios), bars.get(operation))
 
 
 if __name__ == "__main__":

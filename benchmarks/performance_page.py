@@ -9,6 +9,7 @@ import platform
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -51,10 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     seconds, objects = (0.2, 20) if given.tiny else (10.0, 2000)
     on_sqlite = measure({}, api_rates.SQLITE_BARS, seconds=seconds, objects=objects)
-    with postgresql_server(durable=True) as database:
-        settings = {"database": {"url": database.create_database()}}
-        bars = api_rates.POSTGRESQL_BARS
-        on_postgresql = measure(settings, bars, seconds=seconds, objects=objects)
+    on_postgresql = measure_on_postgresql(seconds=seconds, objects=objects)
     parts = [
         f"Measured on {datetime.now(UTC):%Y-%m-%d}: {machine()}.",
         f"### SQLite\n\n{table(on_sqlite, LAKEFS)}",
@@ -64,12 +62,26 @@ def main(arguments: list[str] | None = None) -> int:
     return report(on_sqlite) | report(on_postgresql)
 
 
+def measure_on_postgresql(*, seconds: float, objects: int) -> list[Row]:
+    """Return the rates of all small requests to a server on a PostgreSQL that syncs to the disk."""
+    with postgresql_server(durable=True) as database:
+        settings = {"database": {"url": database.create_database()}}
+        return measure(
+            settings,
+            api_rates.POSTGRESQL_BARS,
+            seconds=seconds,
+            objects=objects,
+            database_pid=database.pid,
+        )
+
+
 def measure(
     settings: Mapping[str, Mapping[str, Any]],
     bars: Mapping[str, float],
     *,
     seconds: float,
     objects: int,
+    database_pid: int | None = None,
 ) -> list[Row]:
     """Return the rates of all small requests to a server with some settings."""
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
@@ -80,7 +92,9 @@ def measure(
             floor_server(place / "floor", "bare") as (port, pid),
         ):
             targets = api_rates.targets_of(server, port, pid, objects=objects, bars=bars)
-            return api_rates.rows(targets, seconds=seconds)
+            floor, *ours = targets
+            ours = [replace(target, database_pid=database_pid) for target in ours]
+            return api_rates.rows([floor, *ours], seconds=seconds)
 
 
 def with_table(page: str, table_text: str) -> str:

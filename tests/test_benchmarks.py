@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[1]
         ("memory", ["peak of a worker", "uploaded meanwhile"]),
         ("api_listings", ["bare", "REST list", "S3 LIST", "uncommitted", "first 100", "list 300"]),
         ("compare", ["small merge", "branch, upload", "commit of many", "upload of a large"]),
+        ("api_postgresql", ["G: bare", "stat, staged", "list 1000", "upload 1 KiB", "S3 PUT"]),
         ("s3", ["verify", "durable put", "HEAD", "GET", "PUT", "LIST", "multipart"]),
         ("migrating", ["read a range"]),
         ("importing", ["import 20,000", "the same", "memory", "replace", "and"]),

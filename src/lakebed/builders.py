@@ -1,4 +1,4 @@
-"""Processes that build large commits, so that they do not slow down the requests of a server.
+"""Processes that build large commits and merges, which would slow down the requests of a server.
 
 A builder opens the store and the storage itself. It takes one request at a time from a pipe, and
 answers with the ids of files that are durable by then, or with an error. Nothing else passes
@@ -10,19 +10,30 @@ import logging
 import multiprocessing
 import signal
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
+from multiprocessing.reduction import ForkingPickler
 from queue import Empty, SimpleQueue
-from typing import ClassVar, Final, NamedTuple, Self
+from typing import Any, ClassVar, Final, NamedTuple, Self
 
 from lakebed.block import BlockSettings, open_block
-from lakebed.engine.commits.build import Build, BuildRequest, Built, build_here
+from lakebed.engine.commits.build import (
+    Build,
+    BuildRequest,
+    Built,
+    MergeBuild,
+    MergeBuildRequest,
+    build_here,
+    merge_here,
+)
 from lakebed.engine.committed import Cache, committed_for
 from lakebed.engine.settings import CacheSettings, EngineSettings
 from lakebed.errors import LakebedError
+from lakebed.formats import MetaRangeID
 from lakebed.kv import open_store
 from lakebed.runtime import ThreadRuntime, about_to_wait
+from lakebed.without_pandas import call_without_pandas
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -77,6 +88,9 @@ class BuildersBusy(BuilderFailed):
         )
 
 
+_Request = BuildRequest | MergeBuildRequest
+
+
 class _Places(NamedTuple):
     """What a builder opens."""
 
@@ -127,6 +141,15 @@ class Builders:
             BuilderHung: It was not done in time. Another would hardly be, and somebody waits.
             BuildersBusy: No process was free in time.
         """
+        built: Built = self._ask(request)
+        return built
+
+    def merge(self, request: MergeBuildRequest) -> MetaRangeID:
+        """Merge in one of the processes; see `MergeBuild`. Raises as `build` does."""
+        merged: MetaRangeID = self._ask(request)
+        return merged
+
+    def _ask(self, request: _Request) -> Any:
         try:
             about_to_wait()
             builder = self._idle.get(timeout=self._limit_seconds)
@@ -134,12 +157,12 @@ class Builders:
             raise BuildersBusy(self._limit_seconds) from None
         try:
             try:
-                return builder.build(request, self._limit_seconds)
+                return builder.ask(request, self._limit_seconds)
             except BuilderDied as error:
                 # It may have been killed by chance: once more in a new one. Never in this process:
                 # a build that needs too much memory must not take the server with it.
                 _LOGGER.warning("a builder ended (exit code %s): trying again", error.exit_code)
-                return builder.build(request, self._limit_seconds)
+                return builder.ask(request, self._limit_seconds)
         finally:
             self._idle.put(builder)
 
@@ -164,8 +187,8 @@ class _Builder:
         self._begin = begin
         self._running: tuple[BaseProcess, Connection] | None = None
 
-    def build(self, request: BuildRequest, limit_seconds: float) -> Built:
-        """Build in the process; start it if it does not run."""
+    def ask(self, request: _Request, limit_seconds: float) -> Any:
+        """Have a request answered by the process; start it if it does not run."""
         process, pipe = self._running or self._start()
         try:
             pipe.send(request)
@@ -198,8 +221,10 @@ class _Builder:
         # Spawned, not forked: locks and connections of this process must not be copied.
         context = multiprocessing.get_context("spawn")
         pipe, far_end = context.Pipe()
-        arguments = (far_end, self._places, self._begin)
-        process = context.Process(target=_serve, args=arguments, name="lakebed-build", daemon=True)
+        serve = bytes(ForkingPickler.dumps(partial(_serve, self._places, self._begin)))
+        process = context.Process(
+            target=call_without_pandas, args=(serve, far_end), name="lakebed-build", daemon=True
+        )
         process.start()
         far_end.close()  # so that the pipe ends when the builder does
         self._running = (process, pipe)
@@ -207,18 +232,17 @@ class _Builder:
         return self._running
 
 
-def _receive(pipe: Connection, limit_seconds: float) -> Built | Exception:
+def _receive(pipe: Connection, limit_seconds: float) -> Any:
     if not pipe.poll(limit_seconds):
         _LOGGER.warning("a builder was not done after %g seconds: it is ended", limit_seconds)
         raise BuilderHung(limit_seconds)
-    answer: Built | Exception = pipe.recv()
-    return answer
+    return pipe.recv()
 
 
 # In the builder
 
 
-def _serve(pipe: Connection, places: _Places, begin: Callable[[], None] | None) -> None:
+def _serve(places: _Places, begin: Callable[[], None] | None, pipe: Connection) -> None:
     # Ctrl-C reaches all processes of a terminal; this one ends when its parent does.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if begin is not None:
@@ -231,9 +255,10 @@ def _serve(pipe: Connection, places: _Places, begin: Callable[[], None] | None) 
             return  # the parent is gone
 
 
-def _answer(places: _Places, request: BuildRequest) -> Built | Exception:
+def _answer(places: _Places, request: _Request) -> Built | MetaRangeID | Exception:
     try:
-        return _open_build(places)(request)
+        build, merge = _open(places)
+        return merge(request) if isinstance(request, MergeBuildRequest) else build(request)
     except LakebedError as error:
         return error
     except Exception as error:  # noqa: BLE001 - whatever it is, the caller waits for an answer
@@ -241,9 +266,10 @@ def _answer(places: _Places, request: BuildRequest) -> Built | Exception:
 
 
 @lru_cache(maxsize=1)
-def _open_build(places: _Places) -> Build:
+def _open(places: _Places) -> tuple[Build, MergeBuild]:
     """Open store and storage once; again after a failure."""
     runtime = ThreadRuntime()
     storage = open_block(places.block, runtime=runtime)
     committed_in = committed_for(storage, runtime, Cache(runtime, places.cache))
-    return build_here(open_store(places.store_url, runtime=runtime), committed_in)
+    store = open_store(places.store_url, runtime=runtime)
+    return build_here(store, committed_in), merge_here(committed_in)

@@ -90,6 +90,24 @@ def test_everything_is_on_disk_before_a_write_returns(
         assert steps == ["draft", ".", "data", "data/a", "rename", "data/a/c"]
 
 
+def test_a_folder_that_was_read_from_is_not_known_to_be_on_disk(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    real_fsync = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink())
+        real_fsync(descriptor)
+
+    with open_local(root) as store, open_local(root) as other:
+        other.put(DATA.address("a/1"), [b"data"])
+        assert store.read(DATA.address("a/1")) == b"data"
+        monkeypatch.setattr(os, "fsync", fsync)
+        store.put(DATA.address("a/2"), [b"data"])
+    assert synced[1:] == [root, root / "data", root / "data/a"]
+
+
 def test_an_object_that_nothing_names_yet_is_moved_before_it_is_synced(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

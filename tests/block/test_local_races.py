@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from types import NoneType
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from lakebed.block import (
     BlockStore,
     ETag,
     InvalidPart,
+    ObjectNotFound,
     Part,
     PreconditionFailed,
     UploadNotFound,
@@ -22,7 +24,7 @@ from lakebed.block import (
 from lakebed.block.drivers.local.files import to_disk
 from lakebed.block.drivers.local.places import Place
 from lakebed.block.drivers.local.tree import Folder, Tree
-from tests.block.local_storage import DATA, open_local
+from tests.block.local_storage import DATA, open_files, open_local
 
 
 def test_a_folder_that_another_replaced_is_found_again(root: Path) -> None:
@@ -51,6 +53,47 @@ def test_a_folder_that_another_replaced_is_found_again(root: Path) -> None:
         replaced()
         store.delete(address)
         assert not other.exists(address)
+
+
+def test_a_reader_enters_a_folder_once_and_finds_the_one_that_took_its_place(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = DATA.address("a/b/object")
+    entered: list[object] = []
+    real_open = os.open
+
+    def open_(path: bytes, flags: int, *args: Any, **kwargs: Any) -> int:
+        if flags & os.O_DIRECTORY:
+            entered.append(path)
+        return real_open(path, flags, *args, **kwargs)
+
+    with open_local(root) as reader, open_local(root) as writer:
+        for number in (1, 2):
+            writer.put(DATA.address(f"a/b/{number}"), [b"data"])
+        monkeypatch.setattr(os, "open", open_)
+        assert reader.read(DATA.address("a/b/1")) == b"data"
+        assert entered == [b"data", b"a", b"b"]
+        assert reader.read(DATA.address("a/b/2")) == b"data"
+        assert reader.head(DATA.address("a/b/2")).size == 4
+        assert entered == [b"data", b"a", b"b"]
+        # With its last object, the folder goes.
+        for number in (1, 2):
+            writer.delete(DATA.address(f"a/b/{number}"))
+        with pytest.raises(ObjectNotFound):
+            reader.read(DATA.address("a/b/2"))
+        writer.put(address, [b"new"])
+        assert reader.read(address) == b"new"
+
+
+def test_the_folders_that_a_reader_keeps_open_are_few(root: Path) -> None:
+    with open_local(root) as reader, open_local(root) as writer:
+        addresses = [DATA.address(f"{number}/object") for number in range(100)]
+        for address in addresses:
+            writer.put(address, [b"data"])
+        before = open_files(root)
+        for address in addresses:
+            assert reader.read(address) == b"data"
+        assert open_files(root) - before <= 32
 
 
 @pytest.mark.slow

@@ -262,10 +262,10 @@ def test_a_store_that_fails_half_way(
 ) -> None:
     original = SqliteStore.scan_page
 
-    def scan_page(self: SqliteStore, partition: bytes, start: bytes, limit: int) -> Any:
+    def scan_page(self: SqliteStore, partition: bytes, *rest: Any) -> Any:
         if partition == b"graveler":
             raise StoreUnavailable("the disk is on fire")
-        return original(self, partition, start, limit)
+        return original(self, partition, *rest)
 
     monkeypatch.setattr(SqliteStore, "scan_page", scan_page)
     monkeypatch.setattr("lakebed.kv.wrappers.retries.PATIENCE_SECONDS", 0.0)

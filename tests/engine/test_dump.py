@@ -493,10 +493,12 @@ class BusyStore(MemoryStore):
 
     interrupt: Callable[[], None] | None = None
 
-    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Any]:
+    def scan_page(
+        self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
+    ) -> list[Any]:
         if self.interrupt is not None and start.startswith(COMMITS.prefix):
             self.interrupt()
-        return super().scan_page(partition, start, limit)
+        return super().scan_page(partition, start, limit, end)
 
 
 def test_a_dump_that_missed_the_parent_of_a_new_commit_fetches_it() -> None:

@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from prometheus_client import REGISTRY
 
-from lakebed.block import Address, LocalSettings
+from lakebed.block import Address, LocalSettings, StorageUnavailable
+from lakebed.block.drivers.local.store import LocalBlockStore
 from lakebed.catalog.keys import GC
 from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.commits.commit import CommitRequest
@@ -202,6 +204,29 @@ def test_of_runs_that_are_refused_the_last_reason_is_left(server: Server) -> Non
     assert server.later(INTERVAL / HOUR) == 1
     runs = server.services.catalog.gc_runs.list(LAKE)
     assert [run.state for run in runs] == ["refused", "refused", "done"]
+
+
+def test_the_files_of_a_run_that_has_begun_to_delete_stay(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have replaced the state, though it was told that this failed."""
+    server.services.catalog.repositories.delete(OTHER)
+    server.upload("a", "1")
+    assert server.later(0) == 1
+    before = server.run_files()
+    replace = LocalBlockStore.replace
+
+    def replace_and_fail(store: LocalBlockStore, address: Address, *rest: Any) -> object:
+        replace(store, address, *rest)
+        raise StorageUnavailable("the answer was lost")
+
+    monkeypatch.setattr(LocalBlockStore, "replace", replace_and_fail)
+    with pytest.raises(RunsFailed):
+        server.later(INTERVAL / HOUR)
+    (begun,) = server.run_files().keys() - before.keys()
+    assert {"manifest.json", "commits", "refused.json"} <= server.run_files()[begun]
+    monkeypatch.undo()
+    assert server.later(INTERVAL / HOUR) == 1
 
 
 def test_a_repository_that_fails_does_not_stop_the_others(

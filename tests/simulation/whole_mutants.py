@@ -63,10 +63,12 @@ class _CommitsFromBefore(FaultyStore):
             key = COMMITS.prefix + record.name
             self._commits.set(repository.partition, key, record.message.SerializeToString())
 
-    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
+    def scan_page(
+        self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
+    ) -> list[Item]:
         if start.startswith(COMMITS.prefix):
-            return self._commits.scan_page(partition, start, limit)
-        return super().scan_page(partition, start, limit)
+            return self._commits.scan_page(partition, start, limit, end)
+        return super().scan_page(partition, start, limit, end)
 
 
 def dump_commits_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from lakebed.auth import KeyPair
 from lakebed.server.config_files import load
-from lakebed.server.processes.children import do_without_pandas
 from lakebed.server.processes.supervisor import serve
+from lakebed.without_pandas import do_without_pandas
 
 ADMIN = KeyPair(access_key_id="AKIAJADMIN", secret_access_key="admin-secret")
 REPOSITORY = "lake"

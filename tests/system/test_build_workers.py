@@ -1,4 +1,4 @@
-"""Commits built in other processes, which may die at any moment."""
+"""Commits and merges built in other processes, which may die at any moment."""
 
 import multiprocessing
 import os
@@ -16,10 +16,11 @@ from lakebed.block import LocalSettings, Namespace, open_block
 from lakebed.builders import BuilderDied, BuilderHung, Builders, BuildersBusy
 from lakebed.engine.commits.build import BuildRequest
 from lakebed.engine.commits.commit import CommitRequest, CommitResult
+from lakebed.engine.commits.merges import MergeRequest
 from lakebed.engine.engine import Engine
-from lakebed.engine.errors import MissingFile, NoChanges
+from lakebed.engine.errors import MergeConflict, MissingFile, NoChanges
 from lakebed.engine.keys import STAGED_PREFIX
-from lakebed.engine.model import BranchID, Repository, RepositoryID
+from lakebed.engine.model import BranchID, Commit, Repository, RepositoryID
 from lakebed.engine.settings import EngineSettings
 from lakebed.engine.staging.codec import encode
 from lakebed.formats import MetaRangeID
@@ -32,6 +33,8 @@ MAIN = BranchID("main")
 REQUEST = CommitRequest(committer="tester", message="all of it")
 PATIENCE_SECONDS = 60.0
 LARGE = EngineSettings().large_commit_keys
+LARGE_MERGE = 1_000
+MERGE = MergeRequest(committer="tester", message="both of them")
 
 PARENT = """
 import multiprocessing, sys, time
@@ -61,21 +64,39 @@ class BuildLake:
     def __init__(self, folder: Path, store: Store, workers: Builders) -> None:
         block = open_block(LocalSettings(folder / "blocks"))
         self.store = store
-        self.engine = Engine(store, block, build_large=workers.build)
+        self.engine = Engine(
+            store,
+            block,
+            settings=EngineSettings(large_merge_rows=LARGE_MERGE),
+            build_large=workers.build,
+            merge_large=workers.merge,
+        )
         self.alone = Engine(store, block)
         namespace = Namespace.parse("local://lake/repo")
         self.repository: Repository = self.engine.repositories.create(
             LAKE, namespace, committer="tester"
         )
 
-    def stage(self, count: int, branch: BranchID = MAIN, *, first: int = 0) -> None:
+    def stage(self, count: int, branch: BranchID = MAIN, *, first: int = 0, text: str = "") -> None:
         token = self.engine.branches.get(self.repository, branch).staging_token.encode()
         keys = [b"%06d" % number for number in range(first, first + count)]
-        values = ((STAGED_PREFIX + key, encode(entry(key, key.decode()))) for key in keys)
+        values = ((STAGED_PREFIX + key, encode(entry(key, text or key.decode()))) for key in keys)
         self.store.set_many(token, values)
 
     def commit(self) -> CommitResult:
         return self.engine.commit(LAKE, MAIN, REQUEST)
+
+    def part(self, count: int, *, same: int = 0) -> None:
+        """Let two branches change so many entries each, of which some are the same."""
+        self.stage(2 * count)
+        self.alone.commit(LAKE, MAIN, REQUEST)
+        for branch, first in (("ours", 0), ("theirs", count - same), ("again", count - same)):
+            made = self.alone.create_branch(LAKE, branch, "main").id
+            self.stage(count, made, first=first, text=branch.replace("again", "theirs"))
+            self.alone.commit(LAKE, made, REQUEST)
+
+    def merge(self) -> Commit:
+        return self.engine.merge(LAKE, "ours", BranchID("theirs"), MERGE)
 
 
 @pytest.fixture
@@ -100,6 +121,15 @@ def test_a_worker_builds_what_this_process_would(lake: BuildLake) -> None:
     assert theirs.metarange_id == ours.metarange_id
     with pytest.raises(NoChanges):
         lake.commit()
+
+
+def test_a_worker_does_without_pandas(lake: BuildLake) -> None:
+    lake.stage(LARGE)
+    lake.commit()
+    (worker,) = multiprocessing.active_children()
+    libraries = Path(f"/proc/{worker.pid}/maps").read_text()
+    assert "/pyarrow/" in libraries
+    assert "/pandas/" not in libraries
 
 
 def test_a_small_commit_starts_no_process(lake: BuildLake) -> None:
@@ -166,6 +196,54 @@ def test_a_build_does_not_wait_for_its_turn_for_ever(lake: BuildLake, workers: B
     workers._idle.put(taken)
     workers._limit_seconds = PATIENCE_SECONDS
     lake.commit()
+
+
+def test_a_worker_merges_what_this_process_would(lake: BuildLake) -> None:
+    lake.part(LARGE_MERGE)
+    theirs = lake.merge()
+    assert len(multiprocessing.active_children()) == 1
+    ours = lake.alone.merge(LAKE, "ours", BranchID("again"), MERGE)
+    assert theirs.metarange_id == ours.metarange_id
+    assert lake.alone.get(LAKE, "theirs", b"%06d" % 0) == lake.alone.get(LAKE, "ours", b"%06d" % 0)
+
+
+def test_a_small_merge_starts_no_process(lake: BuildLake) -> None:
+    lake.part(LARGE_MERGE // 10)  # twice as many entries on each of three sides
+    lake.merge()
+    assert multiprocessing.active_children() == []
+
+
+def test_conflicts_that_a_worker_finds_are_all_told(lake: BuildLake) -> None:
+    lake.part(LARGE_MERGE, same=3)
+    with pytest.raises(MergeConflict) as caught:
+        lake.merge()
+    assert len(multiprocessing.active_children()) == 1
+    keys = [b"%06d" % (LARGE_MERGE - number) for number in (3, 2, 1)]
+    assert caught.value.conflicts["key"].to_pylist() == keys
+
+
+def test_a_merge_whose_worker_is_killed_is_done_by_another(lake: BuildLake) -> None:
+    lake.part(LARGE_MERGE)
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(lake.merge)
+        killed = _kill_workers_until(lambda: True)
+        merged = future.result(PATIENCE_SECONDS)
+    assert [worker.pid for worker in multiprocessing.active_children()] != killed
+    assert lake.alone.get(LAKE, merged.id, b"000000") == lake.alone.get(LAKE, "ours", b"000000")
+
+
+def test_a_merge_whose_workers_all_die_changes_nothing(lake: BuildLake) -> None:
+    lake.part(LARGE_MERGE)
+    before = lake.engine.branches.get(lake.repository, BranchID("theirs"))
+    with ThreadPoolExecutor(1) as pool:
+        future: Future[Commit] = pool.submit(lake.merge)
+        killed = _kill_workers_until(future.done)
+        with pytest.raises(BuilderDied, match="exit code -9"):
+            future.result()
+    assert len(killed) == 2
+    after = lake.engine.branches.get(lake.repository, BranchID("theirs"))
+    assert after.commit_id == before.commit_id
+    lake.merge()  # in a new worker
 
 
 def test_as_many_processes_as_are_asked_for(tmp_path: Path, lake: BuildLake) -> None:

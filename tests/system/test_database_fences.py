@@ -1,9 +1,11 @@
 """The rarer ways of the fences of etcd and Valkey, on real servers."""
 
+import threading
 from collections.abc import Iterator
-from typing import NoReturn
+from typing import Any, NoReturn
 from uuid import uuid4
 
+import httpx
 import pytest
 from valkey import Valkey
 from valkey.connection import Connection
@@ -15,6 +17,7 @@ from lakebed.kv.drivers.valkey import ValkeyStore, link
 from lakebed.kv.drivers.valkey.link import Patience
 from lakebed.kv.registry import compose
 from lakebed.runtime import ThreadRuntime
+from lakebed.testing.conformance.kv_concurrency import in_threads
 from lakebed.testing.servers.databases import (
     DatabaseServer,
     etcd_server,
@@ -75,6 +78,33 @@ def test_a_process_that_cannot_fence_its_write_to_etcd_ends(
         with pytest.raises(EndedError):
             store.set(b"p", b"key", b"new")
         store.close()
+
+
+def test_calls_to_etcd_at_the_same_time_share_no_connections(
+    etcd: DatabaseServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that threads share may close a connection that one of them has begun to use."""
+    used: list[httpx.Client] = []
+    all_are_there = threading.Barrier(4)
+    post = httpx.Client.post
+
+    def meet_and_post(client: httpx.Client, *args: Any, **kwargs: Any) -> httpx.Response:
+        used.append(client)
+        all_are_there.wait(60)
+        return post(client, *args, **kwargs)
+
+    with EtcdStore(etcd_url(etcd.port), ThreadRuntime()) as store:
+        version = store.set(b"p", b"shared", b"value")
+
+        def read() -> None:
+            assert store.get(b"p", b"shared").predicate == version
+
+        monkeypatch.setattr(httpx.Client, "post", meet_and_post)
+        for _ in range(2):
+            in_threads([read] * 4)
+    assert len({id(client) for client in used[:4]}) == 4
+    assert {id(client) for client in used[4:]} == {id(client) for client in used[:4]}
+    assert all(client.is_closed for client in used)
 
 
 def test_valkey_refuses_a_write_that_comes_after_its_deadline(valkey: DatabaseServer) -> None:

@@ -23,8 +23,10 @@ from lakebed.kv import (
     Version,
 )
 from lakebed.kv.drivers.postgresql import PostgreSQLStore
+from lakebed.kv.drivers.postgresql.batches import Write as BatchedWrite
 from lakebed.kv.drivers.postgresql.link import LOOK_AFTER_SECONDS, Patience
 from lakebed.kv.registry import compose
+from lakebed.kv.store import new_version
 from lakebed.runtime import ThreadRuntime
 from lakebed.testing.conformance.kv_concurrency import in_threads
 from lakebed.testing.servers.postgresql import PostgreSQLServer
@@ -36,6 +38,19 @@ NO_DEADLINE = Patience(connect_seconds=2, start_seconds=600, run_seconds=600, re
 
 # Each writes to a partition that holds the keys "other" and "there", the latter of a given version.
 Write = Callable[[Store, bytes, Version], object]
+
+
+def create_two(store: Store, partition: bytes, _version: Version) -> None:
+    """Do what one thread does for two that create a key each at the same time."""
+    assert isinstance(store, PostgreSQLStore)
+    versions = [new_version(ThreadRuntime()) for _ in range(2)]
+    batch = [
+        BatchedWrite(partition, key, b"new", version)
+        for key, version in zip((b"x", b"new"), versions, strict=True)
+    ]
+    assert store._create_batch(batch) == [True, True]
+
+
 WRITES: dict[str, Write] = {
     "set": lambda store, part, _: store.set(part, b"there", b"new"),
     "set_if": lambda store, part, version: store.set_if(part, b"there", b"new", version),
@@ -44,6 +59,7 @@ WRITES: dict[str, Write] = {
     "delete": lambda store, part, _: store.delete(part, b"there"),
     "delete_if": lambda store, part, version: store.delete_if(part, b"there", version),
     "set_many": lambda store, part, _: store.set_many(part, [(b"there", b"n"), (b"x", b"n")]),
+    "create_two": create_two,
     "drop_partition": lambda store, part, _: store.drop_partition(part),
 }
 

@@ -24,12 +24,14 @@ from lakebed.kv import (
     StoreClosed,
     StoreFull,
     StoreUnavailable,
+    Version,
     open_store,
 )
 from lakebed.kv.drivers.postgresql import PostgreSQLStore, open_driver
+from lakebed.kv.drivers.postgresql.batches import Write
 from lakebed.kv.drivers.postgresql.link import Backend, Link, Patience
 from lakebed.kv.pool import POOL_SIZE
-from lakebed.runtime import ThreadRuntime
+from lakebed.runtime import ThreadRuntime, call_before_waiting
 from lakebed.testing.conformance.kv_concurrency import in_threads
 from lakebed.testing.servers.postgresql import PostgreSQLServer
 from tests.kit.rounds import rounds
@@ -119,7 +121,119 @@ def test_a_foreign_table_is_left_alone(postgresql_url: str, statement: str) -> N
     execute(postgresql_url, statement)
     with pytest.raises(ForeignStore, match="not Lakebed's"):
         open_store(postgresql_url)
-    assert rows(postgresql_url, "SELECT * FROM pg_class WHERE relname = 'lakebed_kv_0'") == []
+    there = rows(postgresql_url, "SELECT relname FROM pg_class WHERE relname LIKE 'lakebed%'")
+    assert there == [("lakebed_kv",)]
+
+
+def test_a_table_of_an_older_version_goes_on(postgresql_url: str) -> None:
+    execute(
+        postgresql_url,
+        "CREATE TABLE lakebed_kv (partition bytea NOT NULL, key bytea NOT NULL,"
+        " value bytea NOT NULL, version bytea NOT NULL, PRIMARY KEY (partition, key))"
+        " PARTITION BY HASH (partition)",
+    )
+    for number in range(16):
+        execute(
+            postgresql_url,
+            f"CREATE TABLE lakebed_kv_{number} PARTITION OF lakebed_kv"
+            f" FOR VALUES WITH (MODULUS 16, REMAINDER {number})",
+        )
+    partitions = [b"p%d" % number for number in range(50)]
+    with open_store(postgresql_url) as store:
+        for partition in partitions:
+            store.set_many(partition, [(b"a", partition), (b"b", b"2"), (b"c", b"3")])
+            version = store.set_if(partition, b"new", b"4", ABSENT)
+            with pytest.raises(PredicateFailed):
+                store.set_if(partition, b"new", b"5", ABSENT)
+            store.delete_if(partition, b"new", version)
+        found = store.get_many([(partition, b"a") for partition in partitions])
+        assert [item and item.value for item in found] == partitions
+        assert [item.key for item in store.scan(b"p7", prefix=b"b")] == [b"b"]
+        assert set(store.partitions()) >= set(partitions)
+        store.drop_partition(b"p7")
+        assert not list(store.scan(b"p7"))
+
+
+def test_each_write_of_a_batch_is_judged_by_itself(postgresql_url: str) -> None:
+    with PostgreSQLStore(postgresql_url, ThreadRuntime()) as store:
+        there = store.set(b"p", b"there", b"old")
+        batch = [
+            Write(b"p", key, b"new", Version(key.ljust(16))) for key in (b"b", b"there", b"a", b"c")
+        ]
+        assert store._create_batch(batch) == [True, False, True, True]
+        found = {item.key: (item.value, item.predicate) for item in store.scan(b"p")}
+        created = {write.key: (b"new", write.version) for write in batch if write.key != b"there"}
+        assert found == created | {b"there": (b"old", there)}
+
+
+def test_of_those_who_create_a_key_at_once_one_wins(postgresql_url: str) -> None:
+    threads, keys = 12, [b"%d" % number for number in range(40)]
+    winners: Counter[bytes] = Counter()
+    barrier = threading.Barrier(threads)
+    with open_store(postgresql_url) as store:
+
+        def work() -> None:
+            for key in keys:
+                barrier.wait()
+                try:
+                    store.set_if(b"p", key, b"", ABSENT)
+                except PredicateFailed:
+                    continue
+                winners[key] += 1
+
+        in_threads([work] * threads)
+    assert winners == dict.fromkeys(keys, 1)
+
+
+class TickingRuntime(ThreadRuntime):
+    """A clock that goes on by so much each time that it is read."""
+
+    def __init__(self) -> None:
+        self.tick = 0.0
+        self._time = super().monotonic()
+
+    def monotonic(self) -> float:
+        self._time += self.tick
+        return self._time
+
+
+class LastingPoll:
+    """Waits for a reply, however little time it is given."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def poll(self, _milliseconds: float) -> Any:
+        return self._inner.poll(60_000)
+
+
+def test_work_is_handed_over_only_while_a_server_is_far(postgresql_url: str) -> None:
+    runtime = TickingRuntime()
+    link = Link.connect(postgresql_url, Patience(), runtime)
+    link._input = LastingPoll(link._input)  # type: ignore[assignment]  # a slow machine is no matter
+    handed_over: list[None] = []
+
+    def ask(times: int) -> int:
+        before = len(handed_over)
+        for _ in range(times):
+            assert link.look_up("SELECT 1::int4", ()).ntuples == 1
+        return len(handed_over) - before
+
+    def work() -> None:
+        call_before_waiting(lambda: handed_over.append(None))
+        assert link.look_up("SELECT 1::int4", ()).ntuples == 1  # it is prepared
+        assert ask(20) == 0
+        runtime.tick = 0.001
+        ask(20)
+        assert not link.is_near
+        assert ask(20) == 20
+        runtime.tick = 0.0
+        ask(1)
+        assert link.is_near
+        assert ask(20) == 0
+
+    in_threads([work])
+    link.close()
 
 
 @pytest.mark.parametrize(

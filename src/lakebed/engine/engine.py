@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from lakebed.block import BlockStore
-from lakebed.engine.commits.build import Build
+from lakebed.engine.commits.build import Build, MergeBuild
 from lakebed.engine.commits.commit import CommitRequest, CommitResult
 from lakebed.engine.commits.merges import MergeRequest, Replacement
 from lakebed.engine.committed import (
@@ -85,6 +85,7 @@ class Engine:
         settings: EngineSettings | None = None,
         cache: CacheSettings | None = None,
         build_large: Build | None = None,
+        merge_large: MergeBuild | None = None,
     ) -> None:
         """Put an engine on a store and a storage.
 
@@ -97,6 +98,7 @@ class Engine:
             cache: How much is kept of committed files, and where.
             build_large: Builds large commits in another process (`lakebed.builders`), so that they
                 do not slow down this one; by default all are built in this one.
+            merge_large: The same for large merges.
         """
         self._store = store
         self._block = block
@@ -110,6 +112,7 @@ class Engine:
             hooks=self._hooks,
             settings=settings,
             build_large=build_large,
+            merge_large=merge_large,
         )
         self.scan_limit_seconds: Final = (settings or EngineSettings()).scan_limit_seconds
         """How old what a commit under way has read may be when it is published."""

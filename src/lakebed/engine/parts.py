@@ -6,7 +6,15 @@ it there, may it be written to, is the branch protected.
 
 from dataclasses import dataclass
 
-from lakebed.engine.commits.build import Build, build_by_size, build_here, measured
+from lakebed.engine.commits.build import (
+    Build,
+    MergeBuild,
+    build_by_size,
+    build_here,
+    measured,
+    merge_by_size,
+    merge_here,
+)
 from lakebed.engine.commits.commit import Committer
 from lakebed.engine.commits.dirty import DirtyCheck
 from lakebed.engine.commits.merges import Merger
@@ -50,8 +58,9 @@ def assemble(
     hooks: Hooks | None = None,
     settings: EngineSettings | None = None,
     build_large: Build | None = None,
+    merge_large: MergeBuild | None = None,
 ) -> EngineParts:
-    """Put the parts together; without a `build_large`, all commits are built in this process."""
+    """Put the parts together; what is large is built in this process too, if nothing is given."""
     hooks = hooks or Hooks()
     settings = settings or EngineSettings()
     build = measured(build_here(store, committed_in), runtime, where="here")
@@ -60,6 +69,9 @@ def assemble(
         build = build_by_size(
             store, committed_in, runtime, large, large_keys=settings.large_commit_keys
         )
+    merge = merge_here(committed_in)
+    if merge_large is not None:
+        merge = merge_by_size(committed_in, merge_large, large_rows=settings.large_merge_rows)
     branches = Branches(store, runtime)
     commits = Commits(store, runtime)
     marks = Marks(store)
@@ -88,6 +100,7 @@ def assemble(
             publisher,
             dirty,
             committed_in,
+            merge,
             runtime,
             hooks=hooks,
             marks=marks,

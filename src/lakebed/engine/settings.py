@@ -26,6 +26,9 @@ class EngineSettings:
     large_commit_keys: int = 1_000
     """A commit of this many staged keys or more is built in a process for large commits."""
 
+    large_merge_rows: int = 100_000
+    """A merge that has to read this many entries or more is made in such a process too."""
+
     expiring_seconds: float = 86_400.0
     """How long a commit is marked before it expires for good: a new ref to it still saves it."""
 

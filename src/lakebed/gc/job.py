@@ -15,7 +15,7 @@ Who does the work beside the storage is an `Executor`: Spark, or this process.
 import logging
 import math
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
@@ -35,7 +35,7 @@ from lakebed.gc.errors import InvalidOption, NotQuiet, WrongStorage
 from lakebed.gc.executors.write import DUE_LABEL, FREED_LABEL
 from lakebed.gc.judging import Executor, Findings, Judging, of_kind, repository_uids
 from lakebed.gc.lease import Lease, Leases
-from lakebed.gc.report import Summary, noting_failure, prune, remove_files
+from lakebed.gc.report import Progress, Summary, noting_failure, prune, remove_files
 from lakebed.gc.rules import Look, Verdict
 from lakebed.gc.state import SavedState
 from lakebed.gc.storage import Storage
@@ -131,8 +131,9 @@ class Job:
         commits = self._expire(options)
         self._note("The server writes down what is in use.")
         manifest = self._prepare()
-        with self._noting_failure(manifest.run.run_id, has_begun=False):
-            return self._run_prepared(saved, manifest, options, commits)
+        run_id, executor = manifest.run.run_id, self._executor.name
+        with noting_failure(self._storage, run_id, executor) as progress:
+            return self._run_prepared(saved, manifest, options, commits, progress)
 
     def _run_prepared(
         self,
@@ -140,6 +141,7 @@ class Job:
         manifest: GCManifest,
         options: Options,
         commits: dict[str, Any],
+        progress: Progress,
     ) -> Summary:
         look = _look(manifest, options)
         optimized = not options.clean and rules.may_optimize(
@@ -173,24 +175,16 @@ class Job:
             _summary(judging, options, findings, self._executor.name), commits=commits
         )
         self._note(f"{summary.due} objects are to be deleted, {summary.waiting} are waiting.")
-        if options.dry_run:
-            self._leave(summary)
-            return summary
-        self._check_brakes(saved, judging, summary, options)
-        with self._noting_failure(summary.run_id, has_begun=True):
+        if not options.dry_run:
+            self._check_brakes(saved, judging, summary, options)
+            progress.has_begun = True
             summary = self._act(saved, judging, findings, summary)
-            self._leave(summary)
-        self._prune(summary.run_id)
-        return summary
-
-    def _noting_failure(self, run_id: GCRunID, *, has_begun: bool) -> AbstractContextManager[None]:
-        return noting_failure(self._storage, run_id, self._executor.name, has_begun=has_begun)
-
-    def _leave(self, summary: Summary) -> None:
-        """Leave the report."""
         self._storage.block.put(
             self._storage.file(summary.run_id, SUMMARY_NAME), [summary.encode()]
         )
+        if not options.dry_run:
+            self._prune(summary.run_id)
+        return summary
 
     def _prune(self, run_id: GCRunID) -> None:
         try:

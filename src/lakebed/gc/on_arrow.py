@@ -134,7 +134,7 @@ class _Reader:
         """Keep the objects of partitions."""
         folders = _each(pa.table({"folder": partitions}))
         # To look at a file of a disk is work for the processor, at which threads take turns: eight
-        # take a third more of it than one.
+        # take a quarter more of it than one.
         limit = 1 if self.storage.is_on_disk else _AT_ONCE
         self.map(list_objects(self.storage), folders, to, limit=limit)
 

@@ -124,32 +124,27 @@ class Summary:
         return f"{self.deleted} objects ({self.deleted_bytes:,} bytes) were deleted; {waiting}."
 
 
-@contextmanager
-def noting_failure(
-    storage: Storage, run_id: GCRunID, executor: str, *, has_begun: bool
-) -> Iterator[None]:
-    """Leave a note of why a run ends early, if it does; the error goes through.
+@dataclass(slots=True)
+class Progress:
+    """How far a run has come."""
 
-    Args:
-        storage: Of the repository.
-        run_id: The run.
-        executor: Who did the work.
-        has_begun: Whether it has begun to delete; else it is refused, and nothing was deleted.
-    """
+    has_begun: bool = False
+    """Whether it has begun to delete. If it ends before that, it is refused."""
+
+
+@contextmanager
+def noting_failure(storage: Storage, run_id: GCRunID, executor: str) -> Iterator[Progress]:
+    """Leave a note of why a run ends early, if it does; the error goes through."""
+    progress = Progress()
     try:
-        yield
+        yield progress
     except NotTheOwner:
         raise  # nothing of this run is wanted there
     except LakebedError as error:
-        note = {
-            "kind": error.kind,
-            "message": str(error),
-            "executor": executor,
-            "has_begun": has_begun,
-        }
-        # The first note stays: what has begun is noted inside of what has not.
+        told = {"kind": error.kind, "message": str(error), "executor": executor}
+        note = json.dumps(told | asdict(progress)).encode()
         with suppress(LakebedError):
-            storage.block.create(storage.file(run_id, REFUSAL_NAME), json.dumps(note).encode())
+            storage.block.put(storage.file(run_id, REFUSAL_NAME), [note])
         raise
 
 

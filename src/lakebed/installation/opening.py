@@ -100,6 +100,7 @@ def open_installation(
         settings=settings.engine,
         cache=settings.cache,
         build_large=None if builders is None else builders.build,
+        merge_large=None if builders is None else builders.merge,
     )
     catalog = Catalog(
         engine,

@@ -87,8 +87,7 @@ class Pool(Generic[LinkT]):
             StoreUnavailable: All connections are busy; `StoreUnreachable`: the server cannot be
                 reached.
         """
-        if os.getpid() != self._process:
-            raise StoreClosed("the store was opened in another process")
+        self.check_process()
         if self._closed:
             raise StoreClosed
         link = self._pop_idle()
@@ -105,6 +104,15 @@ class Pool(Generic[LinkT]):
             # Others had all connections till now, which says nothing about the server.
             connect_by = monotonic() + TAKE_SECONDS
         return self._make(connect_by)
+
+    def check_process(self) -> None:
+        """Refuse a child of the process that made the pool.
+
+        Raises:
+            StoreClosed: This is one.
+        """
+        if os.getpid() != self._process:
+            raise StoreClosed("the store was opened in another process")
 
     def _connect_seconds(self) -> float:
         return TAKE_SECONDS if self._is_reachable else TAKE_AGAIN_SECONDS

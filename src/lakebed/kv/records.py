@@ -147,12 +147,10 @@ class Records(Generic[MessageT]):
     def _items(
         self, prefix: bytes = b"", start: bytes = b"", limit: int | None = None
     ) -> Iterator[Item]:
-        wanted = self._kind.prefix + prefix
-        first = self._kind.prefix + max(prefix, start)
-        for item in self._store.scan(self._partition, first, limit=limit):
-            if not item.key.startswith(wanted):
-                return
-            yield item
+        of_kind = self._kind.prefix
+        return self._store.scan(
+            self._partition, of_kind + start, prefix=of_kind + prefix, limit=limit
+        )
 
     def place(self, name: bytes) -> tuple[bytes, bytes]:
         """Return partition and key of a record, for `Store.get_many`; see `decode`."""

@@ -7,7 +7,7 @@ the stamp, so that a comparison of the first bytes is a comparison of stamps.
 from collections.abc import Callable
 from typing import Final
 
-from lakebed.kv.store import PARTITIONS_PAGE, VERSION_BYTES, Version
+from lakebed.kv.store import PARTITIONS_PAGE, VERSION_BYTES, Version, after_prefix
 from lakebed.kv.wrappers.fenced import Cell
 
 _LENGTH_BYTES: Final = 2
@@ -25,15 +25,6 @@ def split_name(name: bytes) -> tuple[bytes, bytes]:
     """Return the partition and the key of a row."""
     end = int.from_bytes(name[:_LENGTH_BYTES], "big") + _LENGTH_BYTES
     return name[_LENGTH_BYTES:end], name[end:]
-
-
-def after_prefix(prefix: bytes) -> bytes:
-    """Return the first bytes after all that begin with a prefix; empty if there are none.
-
-    Trailing bytes 255 have no successor, so they are cut off first.
-    """
-    shortened = prefix.rstrip(b"\xff")
-    return shortened[:-1] + bytes([shortened[-1] + 1]) if shortened else b""
 
 
 def list_partitions(

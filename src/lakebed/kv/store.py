@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
+from itertools import chain
 from operator import itemgetter
 from typing import Final, NamedTuple, NewType, Self
 
@@ -35,6 +36,8 @@ from lakebed.kv.errors import (
     StoreUnavailable,
 )
 from lakebed.runtime import Runtime
+
+_ONLY_BYTES: Final = frozenset({bytes})
 
 Version = NewType("Version", bytes)
 """The mark of one write; never used twice."""
@@ -129,6 +132,17 @@ class Limits:
         _check_part("key", key, self.key_bytes)
         _check_part("value", value, self.value_bytes, may_be_empty=True)
 
+    def check_keys(self, keys: Sequence[tuple[bytes, bytes]]) -> None:
+        """Refuse what the driver could not hold, of several keys; raises as `check`."""
+        # Nearly always all are fine and short: then no step of Python is taken for each.
+        parts = list(chain.from_iterable(keys))
+        are_bytes = _ONLY_BYTES.issuperset(map(type, parts)) and all(parts)
+        short = min(self.partition_bytes, self.key_bytes)
+        if are_bytes and max(map(len, parts), default=0) <= short:
+            return
+        for partition, key in keys:
+            self.check(partition, key)
+
     def check_partition(self, partition: bytes) -> None:
         """Refuse a partition that the driver could not hold; raises as `check`."""
         _check_part("partition", partition, self.partition_bytes)
@@ -159,6 +173,15 @@ PARTITIONS_PAGE: Final = 200
 """About how many partitions a driver returns in one call."""
 
 _value_of = itemgetter(1)
+
+
+def after_prefix(prefix: bytes) -> bytes:
+    """Return the first bytes after all that begin with a prefix; empty if there are none.
+
+    Trailing bytes 255 have no successor, so they are cut off first.
+    """
+    shortened = prefix.rstrip(b"\xff")
+    return shortened[:-1] + bytes([shortened[-1] + 1]) if shortened else b""
 
 
 @contextmanager
@@ -274,11 +297,14 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
+    def scan_page(
+        self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
+    ) -> list[Item]:
         """Return the first `limit` items with keys at or after `start`, in order of the keys.
 
-        This is what a driver implements; callers use `scan`. A page shorter than `limit` means that
-        the partition ended there.
+        This is what a driver implements; callers use `scan`. With an `end`, all keys lie before it.
+        A page shorter than `limit` means that the partition, or what lies before the end, ended
+        there.
 
         Raises:
             StoreUnavailable: The store did not answer.
@@ -302,9 +328,16 @@ class Store(ABC):
         """Give back what the store holds; from then on every call but this raises `StoreClosed`."""
 
     def scan(
-        self, partition: bytes, start: bytes = b"", *, limit: int | None = None
+        self,
+        partition: bytes,
+        start: bytes = b"",
+        *,
+        prefix: bytes = b"",
+        limit: int | None = None,
     ) -> Iterator[Item]:
         """Iterate over a partition in byte order of the keys, from `start` (included) on.
+
+        With a `prefix`, only keys that begin with it come, and what lies behind is not read.
 
         At most `limit` items come; the limit also sizes the first page. Pages grow from small to
         large. Nothing is held between pages: keys may be written and deleted meanwhile, by the
@@ -317,14 +350,18 @@ class Store(ABC):
         self.limits.check_partition(partition)
         if not isinstance(start, bytes):
             raise InvalidArgument(f"start must be bytes, not {type(start).__name__}")
+        if not isinstance(prefix, bytes):
+            raise InvalidArgument(f"prefix must be bytes, not {type(prefix).__name__}")
         if limit is not None and limit < 0:
             raise InvalidArgument(f"limit must be 0 or more, not {limit}")
-        return self._pages(partition, start, limit)
+        return self._pages(partition, max(start, prefix), limit, after_prefix(prefix) or None)
 
-    def _pages(self, partition: bytes, start: bytes, limit: int | None) -> Iterator[Item]:
+    def _pages(
+        self, partition: bytes, start: bytes, limit: int | None, end: bytes | None
+    ) -> Iterator[Item]:
         size = FIRST_PAGE if limit is None else min(limit, LARGEST_LIMITED_PAGE)
         while size:
-            page = self.scan_page(partition, start, size)
+            page = self.scan_page(partition, start, size, end)
             yield from page
             if len(page) < size:
                 return

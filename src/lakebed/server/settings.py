@@ -95,7 +95,7 @@ class ProcessSettings:
     workers: int = 2
     """Processes that answer requests; about one for each core."""
     builders: int = 1
-    """Processes of each worker that build large commits (`engine.large_commit_keys`)."""
+    """Processes of each worker that build large commits and merges (`engine.large_commit_keys`)."""
     shutdown_seconds: int = 30
     """How long requests under way may take to finish when the server is told to stop."""
 

@@ -76,9 +76,11 @@ class FaultyStore(WrappedStore):
         call = StoreCall("delete_if", partition, key, writes=True, version=predicate)
         self._intercept(call, lambda: self._inner.delete_if(partition, key, predicate))
 
-    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
+    def scan_page(
+        self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
+    ) -> list[Item]:
         call = StoreCall("scan_page", partition, start, writes=False)
-        return self._intercept(call, lambda: self._inner.scan_page(partition, start, limit))
+        return self._intercept(call, lambda: self._inner.scan_page(partition, start, limit, end))
 
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
         call = StoreCall("partition_page", b"", cursor, writes=False)

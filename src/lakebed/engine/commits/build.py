@@ -1,18 +1,19 @@
-"""Building what a commit holds: staged changes applied to the metarange of a head.
+"""Building what a commit holds: staged changes applied to the metarange of a head, or a merge.
 
-A build reads staging tokens and writes files that are named by their content. It changes nothing
-else. So it may run in any process that sees the same store and the same storage, and may be cut off
-and done again: all files are durable before the id of their metarange is returned.
+A build reads staging tokens, or the files of three metaranges, and writes files that are named by
+their content. It changes nothing else. So it may run in any process that sees the same
+store and the same storage, and may be cut off and done again: all files are durable before the id
+of their metarange is returned.
 
 Python runs one thread of a process at a time, so a large build slows down all other requests of
-its process. The engine can be given another `Build` for large ones (`lakebed.builders`).
+its process. The engine can be given others for large ones (`lakebed.builders`).
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
 
-from lakebed.engine.committed import CommittedFor, Summary
+from lakebed.engine.committed import CommittedFor, Strategy, Summary
 from lakebed.engine.metrics import BUILD_SECONDS
 from lakebed.engine.model import Home, StagingToken
 from lakebed.engine.staging.scan import StagedChanges, changes_tables
@@ -45,6 +46,26 @@ Build = Callable[[BuildRequest], Built]
 """Scans the tokens after it was called, and returns when all files are durable."""
 
 
+@dataclass(frozen=True, slots=True)
+class MergeBuildRequest:
+    """What to merge: the three metaranges of `Committed.merge`."""
+
+    home: Home
+    base: MetaRangeID
+    source: MetaRangeID
+    destination: MetaRangeID
+    strategy: Strategy | None
+
+    @property
+    def three(self) -> tuple[MetaRangeID, MetaRangeID, MetaRangeID]:
+        """Base, source and destination."""
+        return self.base, self.source, self.destination
+
+
+MergeBuild = Callable[[MergeBuildRequest], MetaRangeID]
+"""Merges metaranges, and returns when all files are durable; raises as `Committed.merge` does."""
+
+
 def build_here(store: Store, committed_in: CommittedFor) -> Build:
     """Return a function that builds in the process and the thread of its caller."""
 
@@ -73,6 +94,27 @@ def build_by_size(
         return measured(small, runtime, where="here")(request)
 
     return build
+
+
+def merge_here(committed_in: CommittedFor) -> MergeBuild:
+    """Return a function that merges in the process and the thread of its caller."""
+
+    def merge(request: MergeBuildRequest) -> MetaRangeID:
+        return committed_in(request.home).merge(*request.three, strategy=request.strategy)
+
+    return merge
+
+
+def merge_by_size(committed_in: CommittedFor, large: MergeBuild, *, large_rows: int) -> MergeBuild:
+    """Return a function that merges here what is small, and gives the rest to another."""
+    here = merge_here(committed_in)
+
+    def merge(request: MergeBuildRequest) -> MetaRangeID:
+        committed = committed_in(request.home)
+        is_large = committed.is_long_merge(*request.three, long_rows=large_rows)
+        return large(request) if is_large else here(request)
+
+    return merge
 
 
 def measured(build: Build, runtime: Runtime, *, where: str) -> Build:

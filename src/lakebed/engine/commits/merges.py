@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from lakebed.engine.commits.build import MergeBuild, MergeBuildRequest
 from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.commits.dirty import DirtyCheck
 from lakebed.engine.commits.offers import Draft, OfferDesk, Wish
@@ -80,6 +81,7 @@ class Merger:
         publisher: Publisher,
         dirty: DirtyCheck,
         committed_in: CommittedFor,
+        build: MergeBuild,
         runtime: Runtime,
         *,
         hooks: Hooks,
@@ -93,6 +95,7 @@ class Merger:
         self._commits = commits
         self._dirty = dirty
         self._committed_in = committed_in
+        self._build = build
         self._runtime = runtime
         self._tries = settings.tries_max
 
@@ -345,7 +348,7 @@ class Merger:
             return ids[1]  # only the source has changed: nothing is read, and nothing is built
         if ids[1] in {ids[0], ids[2]}:
             return ids[2]
-        return self._committed_in(repository.home).merge(*ids, strategy=strategy)
+        return self._build(MergeBuildRequest(repository.home, *ids, strategy))
 
     def _parent(self, repository: Repository, commit: Commit, number: int | None) -> Commit:
         if number is None and len(commit.parents) == 1:

@@ -84,6 +84,16 @@ def merge(
     return builder.finish()
 
 
+def is_long(*, base: MetaRange, source: MetaRange, destination: MetaRange, long_rows: int) -> bool:
+    """Whether a merge has to read this many rows or more; nothing is read to find out."""
+    rows = 0
+    for stretch in _stretches(align([base.refs, source.refs, destination.refs])):
+        rows += sum(ref.count for side in stretch.group for ref in side)
+        if rows >= long_rows:
+            return True
+    return False
+
+
 def count_conflicts(
     files: Files, runtime: Runtime, *, base: MetaRange, source: MetaRange, destination: MetaRange
 ) -> int:

@@ -27,7 +27,7 @@ from lakebed.engine.committed.listing import (
     differences_of,
     entry_page,
 )
-from lakebed.engine.committed.merge import Strategy, count_conflicts, merge
+from lakebed.engine.committed.merge import Strategy, count_conflicts, is_long, merge
 from lakebed.engine.committed.replace import Interval
 from lakebed.engine.committed.replace import replace as replace_intervals
 from lakebed.engine.committed.walk import map_ahead, unseen, window
@@ -179,6 +179,18 @@ class Committed:
         )
 
     # Reading
+
+    def is_long_merge(
+        self,
+        base: MetaRangeID,
+        source: MetaRangeID,
+        destination: MetaRangeID,
+        *,
+        long_rows: int,
+    ) -> bool:
+        """Whether a `merge` of these has to read this many rows or more."""
+        three = [self._files.metarange(each) for each in (base, source, destination)]
+        return is_long(base=three[0], source=three[1], destination=three[2], long_rows=long_rows)
 
     def count_conflicts(
         self, base: MetaRangeID, source: MetaRangeID, destination: MetaRangeID

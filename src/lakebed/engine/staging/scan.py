@@ -6,7 +6,7 @@ the pages of its scan become tables as they are. With several, their scans are m
 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice, takewhile
+from itertools import chain, islice
 from typing import Final
 
 import pyarrow as pa
@@ -45,7 +45,7 @@ class StagedChanges:
         """
         self._store = store
         self._tokens = tokens
-        self._start = STAGED_PREFIX + max(start, prefix)
+        self._start = STAGED_PREFIX + start
         self._prefix = STAGED_PREFIX + prefix
         self._limit = limit
         self.held: set[StagingToken] = set()
@@ -76,15 +76,12 @@ class StagedChanges:
 
     def _scan(self, token: StagingToken) -> Iterator[Item]:
         limit = self._limit if len(self._tokens) <= _FEW_TOKENS else None
-        items = self._store.scan(token.encode(), self._start, limit=limit)
+        items = self._store.scan(token.encode(), self._start, prefix=self._prefix, limit=limit)
         first = next(items, None)
-        if first is None or not first.key.startswith(self._prefix):
+        if first is None:
             return iter(())
         self.held.add(token)
-        rest = chain([first], items)
-        if self._prefix == STAGED_PREFIX:
-            return rest  # the whole token: no key needs to be checked
-        return takewhile(lambda item: item.key.startswith(self._prefix), rest)
+        return chain([first], items)
 
 
 def changes_tables(items: Iterable[Item]) -> Iterator[pa.Table]:

@@ -38,8 +38,8 @@ from google.cloud.bigtable_v2.services.bigtable.transports import BigtableGrpcTr
 
 from lakebed.kv.drivers.google_rpc import Connection
 from lakebed.kv.errors import ForeignStore, InvalidArgument, StoreUnavailable, UnsafeStore
-from lakebed.kv.rows import after_prefix, list_partitions, pack, row_name, split_name, unpack
-from lakebed.kv.store import Limits, Store
+from lakebed.kv.rows import list_partitions, pack, row_name, split_name, unpack
+from lakebed.kv.store import Limits, Store, after_prefix
 from lakebed.kv.urls import split_url
 from lakebed.kv.wrappers.fenced import Cell, Cells, FencedStore
 from lakebed.runtime import Runtime

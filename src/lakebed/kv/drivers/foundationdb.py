@@ -43,7 +43,7 @@ from lakebed.kv.errors import (
     StoreUnavailable,
 )
 from lakebed.kv.lifetime import Lifetime
-from lakebed.kv.rows import after_prefix, list_partitions, row_name
+from lakebed.kv.rows import list_partitions, row_name
 from lakebed.kv.store import (
     ABSENT,
     EXISTS,
@@ -53,6 +53,7 @@ from lakebed.kv.store import (
     Predicate,
     Store,
     Version,
+    after_prefix,
     check_predicate,
     check_version,
     new_version,
@@ -208,12 +209,15 @@ class FoundationDBStore(Store):
 
             self._write(name, change)
 
-    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
+    def scan_page(
+        self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
+    ) -> list[Item]:
         with self._lifetime.call(partition):
             base = _name(partition)
+            last = after_prefix(base) if end is None else base + end
 
             def ask(transaction: Any) -> list[Item]:
-                found = _range(transaction, base + start, after_prefix(base), limit)
+                found = _range(transaction, base + start, last, limit)
                 return [
                     _item(transaction, partition, name[len(base) :], value) for name, value in found
                 ]

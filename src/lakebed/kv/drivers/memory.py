@@ -90,14 +90,17 @@ class MemoryStore(Store):
                 raise PredicateFailed(partition, key)
             self._remove(partition, key)
 
-    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
+    def scan_page(
+        self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
+    ) -> list[Item]:
         if self._closed:
             raise StoreClosed
         with self._lock:
             items = self._partitions.get(partition)
             if items is None:
                 return []
-            return [items[key] for key in islice(items.irange(minimum=start), limit)]
+            keys = items.irange(start, end, inclusive=(True, False))
+            return [items[key] for key in islice(keys, limit)]
 
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
         if self._closed:

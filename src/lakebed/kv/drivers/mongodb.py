@@ -42,8 +42,8 @@ from lakebed.kv.errors import (
     StoreUnreachable,
     UnsafeStore,
 )
-from lakebed.kv.rows import after_prefix, list_partitions, row_name, split_name
-from lakebed.kv.store import Limits, Store, Version
+from lakebed.kv.rows import list_partitions, row_name, split_name
+from lakebed.kv.store import Limits, Store, Version, after_prefix
 from lakebed.kv.wrappers.fenced import Cell, Cells, FencedStore
 from lakebed.runtime import Runtime
 

@@ -36,7 +36,7 @@ from lakebed.kv.errors import (
     StoreUnavailable,
 )
 from lakebed.kv.lifetime import Lifetime
-from lakebed.kv.rows import after_prefix, list_partitions, row_name
+from lakebed.kv.rows import list_partitions, row_name
 from lakebed.kv.store import (
     ABSENT,
     EXISTS,
@@ -46,6 +46,7 @@ from lakebed.kv.store import (
     Predicate,
     Store,
     Version,
+    after_prefix,
     check_predicate,
     check_version,
     new_version,
@@ -158,13 +159,16 @@ class RocksDBStore(Store):
             ):
                 raise PredicateFailed(partition, key)
 
-    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
+    def scan_page(
+        self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
+    ) -> list[Item]:
         with self._lifetime.call(partition):
             base = row_name(partition)
             with _reading():
                 # All keys are bytes, whatever the library can hold else.
                 pairs: Iterator[Any] = self._database.items(from_key=base + start)
-                found = takewhile(lambda pair: pair[0].startswith(base), pairs)
+                last = after_prefix(base) if end is None else base + end
+                found = takewhile(lambda pair: pair[0] < last, pairs)
                 items = [_item(name[len(base) :], stored) for name, stored in islice(found, limit)]
             with self._writing:
                 waiting = [name for name in self._unsynced if name.startswith(base)]

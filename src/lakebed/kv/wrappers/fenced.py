@@ -257,11 +257,13 @@ class FencedStore(Store):
             check_version(predicate)
             self._replace(partition, key, predicate, self._tombstone())
 
-    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
+    def scan_page(
+        self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
+    ) -> list[Item]:
         with self._lifetime.call(partition):
             return [
                 Item(key, cell.value, cell.version)
-                for key, cell in self._living(partition, start, limit)
+                for key, cell in self._living(partition, start, limit, end)
                 if cell.value is not None
             ]
 
@@ -337,8 +339,10 @@ class FencedStore(Store):
         keep = self._cells.tombstone_seconds
         return None if keep is None else self._runtime.now() + keep
 
-    def _living(self, partition: bytes, start: bytes, limit: int) -> list[tuple[bytes, Cell]]:
-        """Return the first `limit` keys that are there; fewer only if the partition ended.
+    def _living(
+        self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
+    ) -> list[tuple[bytes, Cell]]:
+        """Return the first `limit` keys that are there, before `end`; fewer only if that is all.
 
         A page that tombstones have shortened is filled up: callers take a short one for the end.
         """
@@ -347,6 +351,8 @@ class FencedStore(Store):
         while at is not None and len(found) < limit:
             page, at = self._cells.page(partition, at, max(limit - len(found), FIRST_PAGE))
             found += [(key, cell) for key, cell in page if _lives(cell)]
+            if end is not None and page and page[-1][0] >= end:
+                return [(key, cell) for key, cell in found[:limit] if key < end]
         return found[:limit]
 
     def _delete(self, partition: bytes, key: bytes, seen: Seen) -> None:

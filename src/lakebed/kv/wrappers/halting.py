@@ -43,8 +43,10 @@ class HaltingStore(WrappedStore):
     def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
         return self._inner.get_many(keys)
 
-    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
-        return self._inner.scan_page(partition, start, limit)
+    def scan_page(
+        self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
+    ) -> list[Item]:
+        return self._inner.scan_page(partition, start, limit, end)
 
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
         return self._inner.partition_page(cursor)

@@ -76,8 +76,10 @@ class MeteredStore(WrappedStore):
         self._timed("delete_if", self._inner.delete_if, partition, key, predicate)
 
     @traced("kv.scan_page")
-    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
-        return self._timed("scan_page", self._inner.scan_page, partition, start, limit)
+    def scan_page(
+        self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
+    ) -> list[Item]:
+        return self._timed("scan_page", self._inner.scan_page, partition, start, limit, end)
 
     @traced("kv.partition_page")
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:

@@ -52,8 +52,10 @@ class NamespacedStore(WrappedStore):
         with self._naming(partition, key):
             self._inner.delete_if(self._inside(partition), key, predicate)
 
-    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
-        return self._inner.scan_page(self._inside(partition), start, limit)
+    def scan_page(
+        self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
+    ) -> list[Item]:
+        return self._inner.scan_page(self._inside(partition), start, limit, end)
 
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
         page, after = self._inner.partition_page(cursor)

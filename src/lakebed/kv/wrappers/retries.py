@@ -154,8 +154,10 @@ class RetryingStore(WrappedStore):
     def get(self, partition: bytes, key: bytes) -> Item:
         return self._repeat("get", self._inner.get, partition, key)
 
-    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
-        return self._repeat("scan_page", self._inner.scan_page, partition, start, limit)
+    def scan_page(
+        self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
+    ) -> list[Item]:
+        return self._repeat("scan_page", self._inner.scan_page, partition, start, limit, end)
 
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
         return self._repeat("partition_page", self._inner.partition_page, cursor)

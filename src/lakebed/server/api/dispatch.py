@@ -5,7 +5,8 @@ answers what is no operation. But Falcon's objects for a request and its answer 
 operation: they took as long as all else that the door does for a small request.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from http import HTTPStatus
 from types import SimpleNamespace
 from typing import Any, Final, NoReturn, get_origin
@@ -37,6 +38,10 @@ OPEN_BYTES_MAX: Final = 16 << 10
 OPEN_SECONDS_MAX: Final = 10.0
 """The longest that such a body may take."""
 
+_PATHS_MAX: Final = 1024
+"""For how many paths it is remembered what they mean; most requests are for a few."""
+_PATH_LENGTH_MAX: Final = 256
+
 _TYPE: Final = "content-type"
 _LENGTH: Final = "content-length"
 _BODILESS: Final = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
@@ -58,6 +63,7 @@ class Operations:
             others: Answers what is no operation.
         """
         self._find = router.find
+        self._find_known = lru_cache(maxsize=_PATHS_MAX)(router.find)
         self._others = others
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -65,7 +71,7 @@ class Operations:
         path: str = environ["PATH_INFO"]
         if not path.isascii():
             path = path.encode("latin-1").decode("utf-8", "replace")
-        found = self._find(path)
+        found = (self._find_known if len(path) <= _PATH_LENGTH_MAX else self._find)(path)
         if found is not None:
             _, methods, parts, template = found
             operation: object = methods.get(environ["REQUEST_METHOD"])
@@ -111,7 +117,7 @@ class Operation:
         self,
         environ: WSGIEnvironment,
         start_response: StartResponse,
-        parts: dict[str, str],
+        parts: Mapping[str, str],
         template: str,
     ) -> Iterable[bytes]:
         """Answer a request, given the parts of its path, and the path in the table of routes."""
@@ -124,7 +130,7 @@ class Operation:
                 headers.pop("www-authenticate", None)
         return send_answer(environ, start_response, status, headers, body)
 
-    def _handle(self, environ: WSGIEnvironment, parts: dict[str, str], template: str) -> Any:
+    def _handle(self, environ: WSGIEnvironment, parts: Mapping[str, str], template: str) -> Any:
         record, route, services = current_record(), self._route, self._services
         assert record is not None, "requests come in the envelope"
         record.operation = route.operation
@@ -152,7 +158,7 @@ class Operation:
 
 
 def permissions(
-    route: Route, parts: dict[str, str], given: dict[str, Any]
+    route: Route, parts: Mapping[str, str], given: dict[str, Any]
 ) -> tuple[Permission, ...]:
     """Return the permissions that a request needs."""
     assert isinstance(route.needs, tuple)
@@ -178,12 +184,12 @@ def _is_forced(given: dict[str, Any]) -> bool:
 # What they ask
 
 
-def _binder(route: Route) -> Callable[[ApiRequest, dict[str, str]], dict[str, Any]]:
+def _binder(route: Route) -> Callable[[ApiRequest, Mapping[str, str]], dict[str, Any]]:
     """Return the function that reads a handler's arguments from a request."""
     lists = _list_fields(route.query)
     decode = None if route.body is None else msgspec.json.Decoder(route.body).decode
 
-    def bind(request: ApiRequest, parts: dict[str, str]) -> dict[str, Any]:
+    def bind(request: ApiRequest, parts: Mapping[str, str]) -> dict[str, Any]:
         given: dict[str, Any] = {"request": request, **parts}
         if route.query is not None:
             given["query"] = _read_query(request.environ["QUERY_STRING"], route.query, lists)

@@ -11,6 +11,7 @@ longer or shorter than announced breaks off, and the connection ends with it.
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from operator import itemgetter
 from typing import Any, Final
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
@@ -24,6 +25,7 @@ from lakebed.server.http.request import RequestRecord, begin_record, leave_recor
 REQUEST_ID_HEADER: Final = "X-Request-ID"
 _LOGGER: Final = logging.getLogger(__name__)
 Headers = list[tuple[str, str]]
+_name_of: Final = itemgetter(0)
 _FAILED: Final = (
     b'{"message":"internal error; the request id is in the header X-Request-ID","kind":"internal"}'
 )
@@ -97,9 +99,10 @@ class _Start:
 
     def __call__(self, status: str, headers: Headers, exc_info: Any = None, /) -> Any:
         self._record.status = int(status[:3])
-        for name, value in headers:
-            if name.lower() == "content-length":
-                self.length = int(value)
+        # Without a step of Python for each header: this is done for every answer.
+        names = list(map(str.lower, map(_name_of, headers)))
+        if "content-length" in names:
+            self.length = int(headers[names.index("content-length")][1])
         request_id = (REQUEST_ID_HEADER, self._record.request_id)
         return self._inner(status, [*headers, request_id], exc_info)
 

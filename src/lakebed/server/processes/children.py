@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
-from importlib.abc import MetaPathFinder
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
@@ -23,26 +22,10 @@ from lakebed.server.config_files import ENVIRONMENT_PREFIX
 from lakebed.server.http import logs
 from lakebed.server.http.metrics import mark_process
 from lakebed.server.settings import LoggingSettings
+from lakebed.without_pandas import do_without_pandas
 
 _LOGGER: Final = logging.getLogger(__name__)
 _PATIENCE_SECONDS: Final = 30.0
-
-
-class _NoPandas(MetaPathFinder):
-    """Keeps pandas from being found."""
-
-    def find_spec(self, fullname: str, *_: object) -> None:
-        """Refuse the one import."""
-        if fullname == "pandas":
-            raise ModuleNotFoundError("a server does without pandas", name=fullname)
-
-
-def do_without_pandas() -> None:
-    """Keep PyArrow from importing pandas, if it is there, as it does with its first array.
-
-    No process of a server needs it, and it would take each a second to start and 50 MB to keep.
-    """
-    sys.meta_path.insert(0, _NoPandas())
 
 
 def load_by_name(name: str) -> Callable[..., Any]:
@@ -65,7 +48,6 @@ def call_by_name(name: str, *arguments: object) -> None:
 
 def begin_builder(settings: LoggingSettings) -> None:
     """Set up a process that builds commits for a worker, and ends with it."""
-    do_without_pandas()
     hide_settings()
     logs.configure_process(settings)
     mark_process("builder")

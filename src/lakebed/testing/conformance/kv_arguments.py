@@ -76,6 +76,8 @@ class ArgumentsConformance:
             store.scan(partition, limit=-1)
         with pytest.raises(InvalidArgument, match="start must be bytes"):
             store.scan(partition, start="text")  # type: ignore[arg-type] # the test
+        with pytest.raises(InvalidArgument, match="prefix must be bytes"):
+            store.scan(partition, prefix="text")  # type: ignore[arg-type] # the test
 
     def test_the_declared_limits_hold(self, store: Store, partition: bytes) -> None:
         limits = store.limits
@@ -106,6 +108,9 @@ class ArgumentsConformance:
                 store.set(bad_partition, key, value)
             with pytest.raises(LimitExceeded, match=f"at most {number}"):
                 store.set_if(bad_partition, key, value, ABSENT)
+            if not value:
+                with pytest.raises(LimitExceeded, match=f"at most {number}"):
+                    store.get_many([(partition, b"key"), (bad_partition, key)])
         assert list(store.scan(partition)) == []
 
     def test_a_large_value(self, store: Store, partition: bytes) -> None:

@@ -39,6 +39,42 @@ class ScansConformance(Sizes):
         store.set_many(partition, [(key, b"") for key in (b"c", b"a", b"b\x00", b"b")])
         assert [item.key for item in store.scan(partition, start=start)] == expected
 
+    @pytest.mark.parametrize(
+        ("start", "prefix", "expected"),
+        [
+            (b"", b"", [b"a", b"b", b"b\x00", b"b\xff", b"c", b"\xff", b"\xff\xff"]),
+            (b"", b"b", [b"b", b"b\x00", b"b\xff"]),
+            (b"b\x00", b"b", [b"b\x00", b"b\xff"]),
+            (b"", b"b\xff", [b"b\xff"]),
+            (b"", b"\xff", [b"\xff", b"\xff\xff"]),
+            (b"", b"bb", []),
+            (b"c", b"b", []),
+        ],
+    )
+    def test_scan_of_a_prefix(
+        self, store: Store, partition: bytes, start: bytes, prefix: bytes, expected: list[bytes]
+    ) -> None:
+        keys = (b"c", b"a", b"b\x00", b"b", b"b\xff", b"\xff", b"\xff\xff")
+        store.set_many(partition, [(key, b"") for key in keys])
+        # What follows in the database is another partition's.
+        store.set(partition + b"\x00", b"b", b"")
+        assert [item.key for item in store.scan(partition, start, prefix=prefix)] == expected
+        found = [item.key for item in store.scan(partition, start, prefix=prefix, limit=2)]
+        assert found == expected[:2]
+
+    def test_scan_of_a_prefix_of_many_pages(self, store: Store, partition: bytes) -> None:
+        keys = [b"%06d" % number for number in range(self.bulk)]
+        store.set_many(partition, [(key, key) for key in keys])
+        for prefix in (b"0", b"0000", b"00001", keys[-1]):
+            found = [item.key for item in store.scan(partition, prefix=prefix)]
+            assert found == [key for key in keys if key.startswith(prefix)]
+
+    def test_a_page_ends_before_a_key(self, store: Store, partition: bytes) -> None:
+        store.set_many(partition, [(b"%03d" % number, b"") for number in range(100)])
+        for count in (1, 50, 99):
+            page = store.scan_page(partition, b"", 100, b"%03d" % count)
+            assert [item.key for item in page] == [b"%03d" % number for number in range(count)]
+
     def test_scan_stops_at_the_limit(self, store: Store, partition: bytes) -> None:
         keys = [b"%05d" % number for number in range(200)]
         store.set_many(partition, [(key, b"value") for key in keys])

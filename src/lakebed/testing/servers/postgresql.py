@@ -70,6 +70,12 @@ class PostgreSQLServer:
         """Whether the server was started and not stopped since."""
         return self._process is not None
 
+    @property
+    def pid(self) -> int:
+        """The process whose children serve connections."""
+        assert self._process is not None
+        return self._process.pid
+
     def url(self, database: str = "postgres") -> str:
         """The URL of a database, through the socket."""
         host = quote(str(self._socket_folder), safe="")

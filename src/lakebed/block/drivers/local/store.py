@@ -388,7 +388,7 @@ class LocalBlockStore(BlockStore):
                 file = self._tree.within(place, open_file)
             except FileNotFoundError as error:
                 raise ObjectNotFound(address) from error
-        if etag not in {None, etag_of(os.fstat(file.fileno()))}:
+        if etag is not None and etag != etag_of(os.fstat(file.fileno())):
             file.close()
             raise PreconditionFailed(address)
         return file

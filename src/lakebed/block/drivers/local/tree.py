@@ -8,6 +8,9 @@ every folder above it are. That a folder exists proves nothing: another process 
 moment ago and not have brought its name to the disk yet. So a tree brings every level to the disk
 once itself and then remembers the folder, by an open descriptor.
 
+**Reads** remember the folders that they entered last, too, since most objects lie in a few. That
+says nothing about the disk, so writers do not go by it.
+
 **Empty folders** are removed when their last object is deleted, because to the users of a storage
 there are only objects. A remembered folder may thus be gone, and another in its place. That shows
 by itself: a removed folder holds nothing and takes no new names (ENOENT; on a network's file system
@@ -34,6 +37,7 @@ ResultT = TypeVar("ResultT")
 
 _ENTER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _REMEMBERED_MAX: Final = 128
+_ENTERED_MAX: Final = 32
 _TRIES: Final = 1000  # each lost try means that another deleted the last object of the folder
 
 
@@ -72,6 +76,9 @@ class Tree:
             os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), sync
         )
         self._remembered: OrderedDict[Names, Folder] = OrderedDict()
+        """Folders whose names are on the disk."""
+        self._entered: OrderedDict[Names, Folder] = OrderedDict()
+        """Folders that were read from."""
         self._lock = threading.Lock()
 
     def path(self, names: Names) -> bytes:
@@ -85,10 +92,10 @@ class Tree:
             FileNotFoundError: The folder is not there, or the action raised it.
             InvalidAddress: The way leads through a symbolic link.
         """
-        remembered = self._recall(place.folder)
-        if remembered is not None:
+        known = self._recall(place.folder) or self._recall(place.folder, self._entered)
+        if known is not None:
             try:
-                return action(remembered, place.name)
+                return action(known, place.name)
             except OSError as error:
                 # Not forgotten: most likely it is still there, and only the object is missing.
                 if not _is_missing(error):
@@ -98,7 +105,9 @@ class Tree:
         except NotADirectoryError as error:
             # Below an object there is nothing.
             raise FileNotFoundError(*error.args) from error
-        return action(folder, place.name)
+        result = action(folder, place.name)
+        self._keep(self._entered, place.folder, folder, most=_ENTERED_MAX)
+        return result
 
     def within_made(self, place: Place, action: Callable[[Folder, bytes], ResultT]) -> ResultT:
         """Do something in the folder of a place, which is made, durably, if it is not there.
@@ -159,6 +168,7 @@ class Tree:
         with self._lock:
             self._root = None
             self._remembered.clear()
+            self._entered.clear()
 
     def _top(self) -> Folder:
         root = self._root
@@ -174,7 +184,7 @@ class Tree:
             child = folder.enter(name)
             if not self._remembers(names[:depth], child):
                 folder.sync()
-                self._remember(names[:depth], child)
+                self._keep(self._remembered, names[:depth], child, most=_REMEMBERED_MAX)
             folder = child
         return folder
 
@@ -183,21 +193,27 @@ class Tree:
         known = self._recall(names)
         return known is not None and os.path.sameopenfile(known.descriptor, folder.descriptor)
 
-    def _recall(self, names: Names) -> Folder | None:
+    def _recall(
+        self, names: Names, among: OrderedDict[Names, Folder] | None = None
+    ) -> Folder | None:
+        """Return a folder that is known; if nothing else is said, among the durable ones."""
+        kept = self._remembered if among is None else among
         with self._lock:
-            folder = self._remembered.get(names)
+            folder = kept.get(names)
             if folder is not None:
-                self._remembered.move_to_end(names)
+                kept.move_to_end(names)
             return folder
 
-    def _remember(self, names: Names, folder: Folder) -> None:
+    def _keep(
+        self, kept: OrderedDict[Names, Folder], names: Names, folder: Folder, *, most: int
+    ) -> None:
         with self._lock:
             if self._root is None:
                 return
-            self._remembered[names] = folder
-            self._remembered.move_to_end(names)
-            if len(self._remembered) > _REMEMBERED_MAX:
-                self._remembered.popitem(last=False)
+            kept[names] = folder
+            kept.move_to_end(names)
+            if len(kept) > most:
+                kept.popitem(last=False)
 
     def _forget(self, names: Names) -> None:
         with self._lock:

@@ -32,6 +32,7 @@ from lakebed.kv.store import (
     Predicate,
     Store,
     Version,
+    after_prefix,
     check_predicate,
     check_version,
     new_version,
@@ -162,9 +163,11 @@ class EtcdStore(Store):
             if not self._write(_conditions(name, predicate), [_delete(name)]):
                 raise PredicateFailed(partition, key)
 
-    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
+    def scan_page(
+        self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
+    ) -> list[Item]:
         with self._lifetime.call(partition):
-            return self._scan(partition, start, limit)
+            return self._scan(partition, start, limit, end)
 
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
         # The first key of a partition tells its name; the next one lies behind all of its keys.
@@ -263,8 +266,9 @@ class EtcdStore(Store):
         stored = version + _SEPARATOR + value
         return {"request_put": {"key": encode(self._key(partition, key)), "value": encode(stored)}}
 
-    def _scan(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
+    def _scan(self, partition: bytes, start: bytes, limit: int, end: bytes | None) -> list[Item]:
         base = self._key(partition, b"")
+        range_end = _successor(base) if end is None else base + end
         items: list[Item] = []
         # The gateway takes only so much in one reply: large values come a few at a time.
         largest = max(1, PAGE_BYTES // self.limits.value_bytes)
@@ -272,7 +276,7 @@ class EtcdStore(Store):
             wanted = limit - len(items)
             body = {
                 "key": encode(base + start),
-                "range_end": encode(_successor(base)),
+                "range_end": encode(range_end),
                 "limit": str(wanted),
             }
             reply = self._range(body, largest)
@@ -415,11 +419,5 @@ def _delete(first: bytes, end: bytes | None = None) -> Json:
 
 
 def _successor(prefix: bytes) -> bytes:
-    """Return the first bytes after all that begin with a prefix; etcd's "no end" if there are none.
-
-    Trailing bytes 255 have no successor, so they are cut off first.
-    """
-    shortened = prefix.rstrip(b"\xff")
-    if not shortened:
-        return b"\x00"
-    return shortened[:-1] + bytes([shortened[-1] + 1])
+    """Return the first bytes after all that begin with a prefix, or etcd's "no end"."""
+    return after_prefix(prefix) or b"\x00"

@@ -2,7 +2,8 @@
 
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
@@ -20,7 +21,6 @@ from lakebed.kv.urls import is_on, split_url
 
 CONNECT_SECONDS: Final = 1.0
 REPLY_SECONDS: Final = 5.0
-CONNECTIONS: Final = 64
 DEFAULT_PREFIX: Final = "lakebed"
 _EXAMPLE: Final = "etcd://host:2379/prefix"
 _OPTIONS: Final = frozenset({"tls", "ca", "durable"})
@@ -120,20 +120,40 @@ class Gateway:
         self._address = address
         self._token: str | None = None
         self._current = 0
-        timeout = httpx.Timeout(reply_seconds, connect=CONNECT_SECONDS)
-        limits = httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS)
+        self._timeout = httpx.Timeout(reply_seconds, connect=CONNECT_SECONDS)
+        self._idle: list[httpx.Client] = []
         try:
-            verify: Any = httpx.create_ssl_context(verify=address.ca or True)
+            self._verify: Any = httpx.create_ssl_context(verify=address.ca or True)
         except OSError as error:
             raise InvalidArgument(
                 f"cannot read the certificates in {address.ca}: {error}"
             ) from None
-        # Not the environment's proxies: a database is reached directly.
-        self._client = httpx.Client(timeout=timeout, limits=limits, verify=verify, trust_env=False)
 
     def close(self) -> None:
-        """Close the connections."""
-        self._client.close()
+        """Close the connections. No call is under way, and none follows."""
+        while self._idle:
+            self._idle.pop().close()
+
+    @contextmanager
+    def _connected(self) -> Iterator[httpx.Client]:
+        """Lend a client of one connection to one call.
+
+        Calls that share a client break each other's connections: httpx takes one that another
+        thread has just begun to use, and that has an answer, for an idle one that has ended.
+        """
+        try:
+            client = self._idle.pop()
+        except IndexError:
+            client = httpx.Client(
+                timeout=self._timeout,
+                limits=httpx.Limits(max_connections=1),
+                verify=self._verify,
+                trust_env=False,  # a database is reached directly, not by the environment's proxies
+            )
+        try:
+            yield client
+        finally:
+            self._idle.append(client)
 
     def read(self, path: str, body: Mapping[str, Any]) -> Json:
         """Ask something that changes nothing.
@@ -174,7 +194,8 @@ class Gateway:
         found: dict[str, float] = {}
         for endpoint in self._address.endpoints:
             try:
-                page = self._client.get(f"{endpoint}/metrics").text
+                with self._connected() as client:
+                    page = client.get(f"{endpoint}/metrics").text
             except httpx.HTTPError:
                 continue
             count = _SYNCS.search(page)
@@ -193,7 +214,8 @@ class Gateway:
         endpoint = self._address.endpoints[self._current % len(self._address.endpoints)]
         headers = {} if self._token is None else {"Authorization": self._token}
         try:
-            return self._client.post(endpoint + path, json=body, headers=headers)
+            with self._connected() as client:
+                return client.post(endpoint + path, json=body, headers=headers)
         except _NOT_SENT as error:
             self._current += 1
             raise StoreUnreachable(f"cannot reach etcd at {endpoint}: {error!r}") from error

@@ -14,14 +14,13 @@ from lakebed.kv.errors import (
 )
 from lakebed.kv.pool import Pool
 from lakebed.kv.rows import (
-    after_prefix,
     list_partitions,
     pack_body,
     row_name,
     split_name,
     unpack_body,
 )
-from lakebed.kv.store import Limits, Store
+from lakebed.kv.store import Limits, Store, after_prefix
 from lakebed.kv.wrappers.fenced import Cell, Cells, FencedStore
 from lakebed.runtime import Runtime
 

@@ -156,9 +156,14 @@ class MySQLStore(Store):
         if not self._write(statements.DELETE_IF, partition, key, predicate):
             raise PredicateFailed(partition, key)
 
-    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
+    def scan_page(
+        self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
+    ) -> list[Item]:
         self._lifetime.begin(partition)
-        rows = self._read(statements.SCAN, partition, start, limit)
+        if end is None:
+            rows = self._read(statements.SCAN, partition, start, limit)
+        else:
+            rows = self._read(statements.SCAN_TO, partition, start, end, limit)
         return [Item(key, value, Version(version)) for key, value, version in rows]
 
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:

@@ -57,6 +57,10 @@ SCAN: Final = (
     f"SELECT `key`, `value`, `version` FROM {TABLE}"
     " WHERE `partition` = %s AND `key` >= %s ORDER BY `key` LIMIT %s"
 )
+SCAN_TO: Final = (
+    f"SELECT `key`, `value`, `version` FROM {TABLE}"
+    " WHERE `partition` = %s AND `key` >= %s AND `key` < %s ORDER BY `key` LIMIT %s"
+)
 # By the index, from each partition straight to the next one.
 PARTITIONS: Final = (
     f"SELECT DISTINCT `partition` FROM {TABLE} WHERE `partition` > %s ORDER BY `partition` LIMIT %s"

@@ -4,13 +4,14 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
-from typing import Final, LiteralString
+from typing import Any, Final, LiteralString
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq.abc import PGresult
 
 from lakebed.kv.drivers.postgresql import statements, wire
+from lakebed.kv.drivers.postgresql.batches import Batches, Write
 from lakebed.kv.drivers.postgresql.link import Link, Patience, explain
 from lakebed.kv.drivers.postgresql.schema import prepare_schema
 from lakebed.kv.errors import (
@@ -78,6 +79,8 @@ class PostgreSQLStore(Store):
         conninfo, pool_size = _parse_url(url)
         self._connect = partial(Link.connect, conninfo, self._patience, runtime)
         self._pool = Pool(self._connect, pool_size, database="postgresql", explain=explain)
+        self._sets = Batches(self._set_batch)
+        self._creations = Batches(self._create_batch)
         self._closed = False
         try:
             self._prepare()
@@ -97,7 +100,7 @@ class PostgreSQLStore(Store):
     ) -> Version:
         self._check(partition, key, value)
         mark = version or new_version(self._runtime)
-        self._write(statements.SET, partition, key, value, mark)
+        self._sets.write(Write(partition, key, value, mark))
         return mark
 
     def set_if(
@@ -112,8 +115,9 @@ class PostgreSQLStore(Store):
         self._check(partition, key, value)
         check_predicate(predicate)
         mark = version or new_version(self._runtime)
+        changed: int | bool
         if predicate is ABSENT:
-            changed = self._write(statements.SET_IF_ABSENT, partition, key, value, mark)
+            changed = self._creations.write(Write(partition, key, value, mark))
         elif predicate is EXISTS:
             changed = self._write(statements.SET_IF_EXISTS, partition, key, value, mark)
         else:
@@ -132,8 +136,13 @@ class PostgreSQLStore(Store):
         if not self._write(statements.DELETE_IF, partition, key, predicate):
             raise PredicateFailed(partition, key)
 
-    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
-        return wire.items(self._read(statements.SCAN, partition, start, wire.int8(limit)))
+    def scan_page(
+        self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
+    ) -> list[Item]:
+        most = wire.int8(limit)
+        if end is None:
+            return wire.items(self._read(statements.SCAN, partition, start, most))
+        return wire.items(self._read(statements.SCAN_TO, partition, start, most, end))
 
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
         if self._closed:
@@ -179,6 +188,7 @@ class PostgreSQLStore(Store):
     def _check(self, partition: bytes, key: bytes, value: bytes = b"") -> None:
         if self._closed:
             raise StoreClosed
+        self._pool.check_process()
         self.limits.check(partition, key, value)
 
     def _get_chunk(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
@@ -217,8 +227,20 @@ class PostgreSQLStore(Store):
             marks[begin : begin + VERSION_BYTES] for begin in range(0, len(marks), VERSION_BYTES)
         ]
         values = [chunk[key] for key in keys]
-        columns = [wire.array(column) for column in (keys, values, versions)]
-        self._write(statements.SET_MANY, partition, *columns)
+        columns = [
+            wire.array(column) for column in ([partition] * len(keys), keys, values, versions)
+        ]
+        self._write(statements.SET_MANY, *columns)
+
+    def _set_batch(self, batch: Sequence[Write]) -> Sequence[bool]:
+        self._write(*_statement_for(batch, statements.SET, statements.SET_MANY))
+        return [True] * len(batch)
+
+    def _create_batch(self, batch: Sequence[Write]) -> Sequence[bool]:
+        statement = _statement_for(batch, statements.SET_IF_ABSENT, statements.CREATE_MANY)
+        found = self._run_write(*statement)
+        created = {wire.value(found, row, 0) for row in range(found.ntuples)}
+        return [write.version in created for write in batch]
 
     def _prepare(self) -> None:
         link = self._pool.take(OPEN_SECONDS)
@@ -235,7 +257,7 @@ class PostgreSQLStore(Store):
         link = self._pool.take()
         kept: Link | None = None
         try:
-            found = link.ask(statement, parameters)
+            found = link.look_up(statement, parameters)
             kept = link
         except psycopg.Error as error:
             raise StoreUnavailable(f"postgresql did not answer: {explain(error)}") from error
@@ -244,7 +266,11 @@ class PostgreSQLStore(Store):
         return found
 
     def _write(self, statement: LiteralString, *parameters: bytes) -> int:
-        """Run a write and return how many rows it changed.
+        """Run a write and return how many rows it changed; raises as `_run_write`."""
+        return self._run_write(statement, *parameters).command_tuples or 0
+
+    def _run_write(self, statement: LiteralString, *parameters: bytes) -> PGresult:
+        """Run a write and return what it says.
 
         Raises:
             StoreUnavailable: None, and none will be.
@@ -256,7 +282,7 @@ class PostgreSQLStore(Store):
         # After the deadline was computed, so that a pause in between only makes the wait longer.
         settled_at = self._runtime.monotonic() + self._patience.settled_seconds
         try:
-            changed = link.ask(statement, (wire.float8(deadline), *parameters)).command_tuples or 0
+            found = link.ask(statement, (wire.float8(deadline), *parameters))
             kept = link
         except psycopg.Error as error:
             # Not kept even after a mere refusal: if the server's clock was set, and deadlines are
@@ -275,7 +301,7 @@ class PostgreSQLStore(Store):
             raise
         finally:
             self._pool.give_back(link, kept)
-        return changed
+        return found
 
     def _settle(self, lost: Link, settled_at: float) -> Link | None:
         """Return when what was sent on a lost connection can no longer be applied.
@@ -332,6 +358,17 @@ def _parse_url(url: str) -> tuple[str, int]:
             f"{_POOL_SIZE_OPTION} must be a number from 1 to {POOL_SIZE_MAX}, not '{pool_size}'"
         )
     return conninfo, int(pool_size)
+
+
+def _statement_for(
+    batch: Sequence[Write], of_one: LiteralString, of_many: LiteralString
+) -> tuple[Any, ...]:
+    """Return the statement that writes a batch, and its parameters."""
+    if len(batch) == 1:
+        write = batch[0]
+        return of_one, write.partition, write.key, write.value, write.version
+    rows = sorted((write.partition, write.key, write.value, write.version) for write in batch)
+    return of_many, *map(wire.array, zip(*rows, strict=True))
 
 
 def _refusal(error: psycopg.Error) -> StoreUnavailable:

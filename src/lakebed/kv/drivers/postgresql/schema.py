@@ -27,7 +27,7 @@ def prepare_schema(link: Link) -> None:
         found = link.execute(statements.DESCRIBE, ()).fetchone()
     assert found is not None
     kind, columns = found
-    if kind != statements.KIND or tuple(columns) != statements.COLUMNS:
+    if kind not in statements.KINDS or tuple(columns) != statements.COLUMNS:
         raise ForeignStore(
             f"the database has a relation lakebed_kv that is not Lakebed's: its columns are"
             f" {', '.join(columns)}"

@@ -8,8 +8,9 @@ from typing import Final, LiteralString
 # The parts put together here are all constants of this module.
 # ruff: noqa: S608
 
-# What the table must look like: its kind (partitioned) and its columns with their types.
-KIND: Final = "p"
+# What the table must look like: its kind and its columns with their types. Tables of older versions
+# are partitioned by hash, and go on as they are: all statements are the same.
+KINDS: Final = ("r", "p")
 COLUMNS: Final = ("partition bytea", "key bytea", "value bytea", "version bytea")
 DESCRIBE: Final = """
 SELECT relkind::text, array(
@@ -33,11 +34,7 @@ BEGIN
             value bytea NOT NULL,
             version bytea NOT NULL,
             PRIMARY KEY (partition, key)
-        ) PARTITION BY HASH (partition);
-        FOR number IN 0..15 LOOP
-            EXECUTE format('CREATE TABLE lakebed_kv_%s PARTITION OF lakebed_kv'
-                ' FOR VALUES WITH (MODULUS 16, REMAINDER %s)', number, number);
-        END LOOP;
+        );
     END IF;
 END
 $$
@@ -105,6 +102,10 @@ SCAN: Final = """
 SELECT key, value, version FROM lakebed_kv
 WHERE partition = $1 AND key >= $2 ORDER BY key LIMIT $3
 """
+SCAN_TO: Final = """
+SELECT key, value, version FROM lakebed_kv
+WHERE partition = $1 AND key >= $2 AND key < $4 ORDER BY key LIMIT $3
+"""
 
 # From each partition straight to the next one, whatever lies between: few rows are read.
 PARTITIONS: Final = """
@@ -137,20 +138,26 @@ _INSERT: Final[LiteralString] = (
 _UPDATE: Final[LiteralString] = (
     f"UPDATE lakebed_kv SET value = {_VALUE}, version = $5 WHERE partition = $2 AND key = $3"
 )
+_LEAVE: Final[LiteralString] = " ON CONFLICT DO NOTHING RETURNING version"
 _REPLACE: Final[LiteralString] = (
     " ON CONFLICT (partition, key) DO UPDATE SET value = excluded.value, version = excluded.version"
 )
 
 SET: Final = _INSERT + _REPLACE
-SET_IF_ABSENT: Final = _INSERT + " ON CONFLICT DO NOTHING"
+SET_IF_ABSENT: Final = _INSERT + _LEAVE
 SET_IF_EXISTS: Final = _UPDATE
 SET_IF_VERSION: Final = _UPDATE + " AND version = $6"
 
-SET_MANY: Final = (
+# Rows come in the order of their keys, the same everywhere: two writers never wait for each other.
+_INSERT_MANY: Final[LiteralString] = (
     f"INSERT INTO lakebed_kv (partition, key, value, version)"
-    f" SELECT CASE WHEN {_IN_TIME} THEN $2::bytea ELSE {_LATE} END, key, value, version"
-    f" FROM unnest($3::bytea[], $4::bytea[], $5::bytea[]) AS rows (key, value, version)" + _REPLACE
+    f" SELECT CASE WHEN {_IN_TIME} THEN partition ELSE {_LATE} END, key, value, version"
+    f" FROM unnest($2::bytea[], $3::bytea[], $4::bytea[], $5::bytea[])"
+    f" AS rows (partition, key, value, version)"
 )
+SET_MANY: Final = _INSERT_MANY + _REPLACE
+CREATE_MANY: Final = _INSERT_MANY + _LEAVE
+"""Returns the versions of those that were created."""
 
 DELETE: Final = f"DELETE FROM lakebed_kv WHERE partition = $2 AND key = $3 AND {_UNLESS_LATE}"
 DELETE_IF: Final = DELETE + " AND version = $4"

@@ -6,7 +6,7 @@ from itertools import chain
 from typing import Final
 
 from lakebed.kv.drivers.sqlite.file import DatabaseFile, path_of
-from lakebed.kv.drivers.sqlite.readers import Readers
+from lakebed.kv.drivers.sqlite.readers import Readers, as_item
 from lakebed.kv.drivers.sqlite.writer import Writer
 from lakebed.kv.errors import KeyNotFound, PredicateFailed
 from lakebed.kv.store import (
@@ -43,6 +43,10 @@ _GET_FEW: Final = tuple(
 _SCAN: Final = """
     SELECT key, value, version FROM entries
     WHERE partition = ?1 AND key >= ?2 ORDER BY key LIMIT ?3
+"""
+_SCAN_TO: Final = """
+    SELECT key, value, version FROM entries
+    WHERE partition = ?1 AND key >= ?2 AND key < ?4 ORDER BY key LIMIT ?3
 """
 # From each partition straight to the next one, whatever lies between: few rows are read.
 _PARTITIONS: Final = """
@@ -153,16 +157,19 @@ class SqliteStore(Store):
         if not self.writer.execute(_DELETE_IF, [(partition, key, predicate)]):
             raise PredicateFailed(partition, key)
 
-    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
-        return self._readers.fetch_items(_SCAN, (partition, start, limit))
+    def scan_page(
+        self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
+    ) -> list[Item]:
+        if end is None:
+            return self._readers.fetch_items(_SCAN, (partition, start, limit))
+        return self._readers.fetch_items(_SCAN_TO, (partition, start, limit, end))
 
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
         page = [row[0] for row in self._readers.fetch(_PARTITIONS, (cursor, PARTITIONS_PAGE))]
         return page, page[-1] if len(page) == PARTITIONS_PAGE else None
 
     def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
-        for partition, key in keys:
-            self.limits.check(partition, key)
+        self.limits.check_keys(keys)
         items: list[Item | None] = []
         for begin in range(0, len(keys), _FEW_KEYS):
             items += self._get_few(keys[begin : begin + _FEW_KEYS])
@@ -171,8 +178,8 @@ class SqliteStore(Store):
     def _get_few(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
         items: list[Item | None] = [None] * len(keys)
         parameters = _bound(chain.from_iterable(keys))
-        for place, *item in self._readers.fetch(_GET_FEW[len(keys) - 1], parameters):
-            items[place] = Item._make(item)
+        for row in self._readers.fetch(_GET_FEW[len(keys) - 1], parameters):
+            items[row[0]] = as_item(row[1:])
         return items
 
     def set_many(self, partition: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:

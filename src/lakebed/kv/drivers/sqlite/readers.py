@@ -13,8 +13,8 @@ from lakebed.kv.store import Item
 ResultT = TypeVar("ResultT")
 Row = tuple[Any, ...]
 
-# As Item._make, without a frame of Python for each row.
-_item = cast("Callable[[Row], Item]", partial(tuple.__new__, Item))
+as_item = cast("Callable[[Row], Item]", partial(tuple.__new__, Item))
+"""As ``Item._make``, without a frame of Python for each row."""
 
 
 class Readers:
@@ -41,7 +41,7 @@ class Readers:
             StoreUnavailable: SQLite could not answer.
             StoreClosed: The pool was closed.
         """
-        return self._fetch(query, parameters, _item)
+        return self._fetch(query, parameters, as_item)
 
     def _fetch(self, query: str, parameters: Row, make: Callable[[Row], ResultT]) -> list[ResultT]:
         connection = self._take()

@@ -129,10 +129,13 @@ class ValkeyStore(Store):
             if not self._write(scripts.DELETE, partition, key, predicate):
                 raise PredicateFailed(partition, key)
 
-    def scan_page(self, partition: bytes, start: bytes, limit: int) -> list[Item]:
+    def scan_page(
+        self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
+    ) -> list[Item]:
         with self._lifetime.call(partition), self._pool.reading() as link:
             first = b"[" + start if start else b"-"
-            arguments = [first, b"%d" % limit]
+            last = b"+" if end is None else b"(" + end
+            arguments = [first, last, b"%d" % limit]
             keys, values = run_script(link, scripts.SCAN, _names(partition), arguments)
         return [_item(key, stored) for key, stored in zip(keys, values, strict=True)]
 

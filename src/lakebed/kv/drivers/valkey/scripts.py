@@ -58,7 +58,7 @@ return 1
 )
 
 SCAN: Final = """
-local keys = redis.call('ZRANGEBYLEX', KEYS[2], ARGV[1], '+', 'LIMIT', 0, ARGV[2])
+local keys = redis.call('ZRANGEBYLEX', KEYS[2], ARGV[1], ARGV[2], 'LIMIT', 0, ARGV[3])
 if #keys == 0 then return {keys, {}} end
 return {keys, redis.call('HMGET', KEYS[1], unpack(keys))}
 """

@@ -1,0 +1,197 @@
+"""Group commit: writes of one process that come at the same time share a statement.
+
+A statement that commits costs the database a wait for its disk, and both sides the most of what a
+write costs, however little it carries. So a writer that finds others under way waits until one of
+them has ended, and then one writes for all who wait: the *leader* of a batch. A writer that finds
+nobody goes at once, alone.
+
+A batch is one statement, so it is applied whole or not at all, and what becomes of it is settled as
+for any other (see `lakebed.kv.drivers.postgresql`): before its leader answers the others. Nobody
+leaves while a batch holds its write, not even by Ctrl-C: the write might be applied afterwards.
+
+A statement cannot write a key twice, so of several writes of a key each goes into another batch.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from lakebed.kv.errors import OutcomeUnknown, StoreUnavailable
+from lakebed.kv.store import Version
+from lakebed.runtime import about_to_wait
+
+AT_ONCE: Final = 2
+"""How many batches are under way: a write that waits for a lock does not hold up all others."""
+BATCH_WRITES: Final = 64
+BATCHED_BYTES: Final = 16 << 10
+"""Values larger than this are written alone."""
+QUEUE_SECONDS: Final = 10.0
+"""How long a write waits until a batch takes it."""
+_PAUSE_SECONDS: Final = 0.001
+
+
+class Write:
+    """A value for a key, and what became of it."""
+
+    __slots__ = ("applied", "batch", "bell", "error", "key", "partition", "value", "version")
+
+    def __init__(self, partition: bytes, key: bytes, value: bytes, version: Version) -> None:
+        self.partition = partition
+        self.key = key
+        self.value = value
+        self.version = version
+        self.batch: Sequence[Write] | None = None
+        """Those that it is written with; the first leads them."""
+        self.applied: bool | None = None
+        self.error: OutcomeUnknown | None = None
+        # The cheapest way to wait for another thread: a lock that the other one releases.
+        self.bell = threading.Lock()
+        self.bell.acquire()
+
+    @property
+    def leads(self) -> bool:
+        """Whether this one writes for its batch."""
+        return self.batch is not None and self.batch[0] is self
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether it has been applied, or not, or nobody knows."""
+        return self.applied is not None or self.error is not None
+
+
+class Batches:
+    """Writes of one kind, put together as they come.
+
+    Args:
+        run: Runs a batch; returns for each write whether it was applied. What it raises, all of
+            them raise.
+    """
+
+    def __init__(self, run: Callable[[Sequence[Write]], Sequence[bool]]) -> None:
+        self._run = run
+        self._lock = threading.Lock()
+        self._queue: list[Write] = []
+        self._under_way = 0
+
+    def write(self, write: Write) -> bool:
+        """Write; return whether that was applied.
+
+        Raises:
+            StoreUnavailable: It was not, and will not be.
+            OutcomeUnknown: It may have been, but from now on will not be.
+        """
+        if len(write.value) > BATCHED_BYTES:
+            return self._run([write])[0]
+        try:
+            with self._lock:
+                self._queue.append(write)
+                if self._under_way < AT_ONCE:
+                    self._under_way += 1
+                    self._appoint()
+            if not write.leads:
+                self._wait(write)
+            if write.leads:
+                self._lead(write)
+        except BaseException:  # Ctrl-C, or a signal handler that raises
+            self._see_through(write)
+            raise
+        if write.error is not None:
+            raise write.error
+        assert write.applied is not None
+        return write.applied
+
+    def _appoint(self) -> Write:
+        """Make the first in the queue the leader of a batch; the lock is held."""
+        places: set[tuple[bytes, bytes]] = set()
+        batch: list[Write] = []
+        rest: list[Write] = []
+        for write in self._queue:
+            place = (write.partition, write.key)
+            if place in places or len(batch) == BATCH_WRITES:
+                rest.append(write)
+            else:
+                places.add(place)
+                batch.append(write)
+        self._queue = rest
+        for write in batch:
+            write.batch = batch
+        return batch[0]
+
+    def _wait(self, write: Write) -> None:
+        """Return when a write is answered, or has a batch to lead."""
+        about_to_wait()
+        while not (write.is_answered or write.leads):
+            if not write.bell.acquire(timeout=QUEUE_SECONDS):
+                self._leave_queue(write)
+
+    def _leave_queue(self, write: Write) -> None:
+        """Give up a write that no batch has taken yet.
+
+        Raises:
+            StoreUnavailable: That was so.
+        """
+        with self._lock:
+            if write in self._queue:
+                self._queue.remove(write)
+                raise StoreUnavailable(
+                    f"the writes before this one took longer than {QUEUE_SECONDS:g} seconds"
+                )
+
+    def _see_through(self, write: Write) -> None:
+        """Return when a write that is to be given up can no longer be applied."""
+        with self._lock:
+            if write in self._queue:
+                self._queue.remove(write)
+                return
+        while write.batch is not None and not write.is_answered:
+            if write.leads:
+                self._lead(write)
+            else:
+                time.sleep(_PAUSE_SECONDS)
+
+    def _lead(self, leader: Write) -> None:
+        """Run the batch of a write, let the next one begin, and answer all writes of this one.
+
+        Raises:
+            BaseException: What is no error of the store: Ctrl-C, or a signal handler that raises.
+        """
+        assert leader.batch is not None
+        batch = leader.batch
+        try:
+            results = self._run(batch)
+        except OutcomeUnknown as error:
+            self._pass_on()
+            _answer(batch, error)
+        except BaseException as error:
+            self._pass_on()
+            unknown = OutcomeUnknown("the call that wrote for others as well was broken off")
+            unknown.__cause__ = error
+            _answer(batch, unknown)
+            raise
+        else:
+            self._pass_on()
+            for write, applied in zip(batch, results, strict=True):
+                write.applied = applied
+            _wake(batch)
+
+    def _pass_on(self) -> None:
+        with self._lock:
+            if not self._queue:
+                self._under_way -= 1
+                return
+            leader = self._appoint()
+        leader.bell.release()
+
+
+def _answer(batch: Sequence[Write], error: OutcomeUnknown) -> None:
+    for write in batch:
+        # One for each: raising the same exception in many threads would mix them up.
+        write.error = type(error)(*error.args)
+        write.error.__cause__ = error.__cause__
+    _wake(batch)
+
+
+def _wake(batch: Sequence[Write]) -> None:
+    for write in batch[1:]:  # the first is the caller's own
+        write.bell.release()

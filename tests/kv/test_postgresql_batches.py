@@ -1,0 +1,216 @@
+"""Which writes share a batch, and that each of them gets its own answer."""
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from time import monotonic, sleep
+
+import pytest
+
+from lakebed.kv import OutcomeUnknown, StoreUnavailable, Version
+from lakebed.kv.drivers.postgresql import batches
+from lakebed.kv.drivers.postgresql.batches import AT_ONCE, BATCHED_BYTES, Batches, Write
+
+SECONDS = 30.0
+
+
+def write_of(key: bytes, value: bytes = b"") -> Write:
+    return Write(b"p", key, value, Version(key * 16))
+
+
+class World:
+    """Batches over a database that is busy until it is let go on."""
+
+    def __init__(self) -> None:
+        self.may_run = threading.Event()
+        self.ran: list[list[bytes]] = []
+        self.outcome: Callable[[Sequence[Write]], Sequence[bool]] = lambda batch: (
+            [True] * len(batch)
+        )
+        self.batches = Batches(self._run)
+        self._pool = ThreadPoolExecutor(100)
+
+    def _run(self, batch: Sequence[Write]) -> Sequence[bool]:
+        self.ran.append([write.key for write in batch])
+        assert self.may_run.wait(SECONDS)
+        return self.outcome(batch)
+
+    def begin(self, *keys: bytes, value: bytes = b"") -> list["Future[bool]"]:
+        """Begin writes, one after the other; each is under way or queued when this returns."""
+        begun = []
+        for key in keys:
+            before = self._known()
+            begun.append(self._pool.submit(self.batches.write, write_of(key, value)))
+            give_up_at = monotonic() + SECONDS
+            while self._known() == before:
+                assert monotonic() < give_up_at
+                sleep(0.001)
+        return begun
+
+    def _known(self) -> int:
+        return sum(map(len, self.ran)) + len(self.batches._queue)
+
+    def keep_busy(self) -> list["Future[bool]"]:
+        """Begin as many batches as may be under way."""
+        return self.begin(*(b"busy-%d" % number for number in range(AT_ONCE)))
+
+    def go_on(self, writes: list["Future[bool]"]) -> list[bool]:
+        self.may_run.set()
+        return [write.result(SECONDS) for write in writes]
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_write_that_finds_nobody_goes_alone(world: World) -> None:
+    assert world.go_on(world.begin(b"a")) == [True]
+    assert world.go_on(world.begin(b"b")) == [True]
+    assert world.ran == [[b"a"], [b"b"]]
+
+
+def test_those_who_wait_share_a_batch(world: World) -> None:
+    busy = world.keep_busy()
+    waiting = world.begin(b"a", b"b", b"c")
+    assert len(world.ran) == AT_ONCE
+    assert all(world.go_on(busy + waiting))
+    assert world.ran[AT_ONCE:] == [[b"a", b"b", b"c"]]
+
+
+def test_each_gets_its_own_answer(world: World) -> None:
+    busy = world.keep_busy()
+    waiting = world.begin(b"a", b"b", b"c")
+    world.outcome = lambda batch: [write.key != b"b" for write in batch]
+    world.go_on(busy)
+    assert world.go_on(waiting) == [True, False, True]
+
+
+def test_a_key_is_in_a_batch_once(world: World) -> None:
+    busy = world.keep_busy()
+    waiting = world.begin(b"a", b"a", b"b", b"a")
+    world.go_on(busy + waiting)
+    shared = world.ran[AT_ONCE:]
+    assert sorted(shared, key=len) == [[b"a"], [b"a"], [b"a", b"b"]]
+
+
+def test_a_batch_takes_only_so_many(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "BATCH_WRITES", 3)
+    busy = world.keep_busy()
+    waiting = world.begin(*(b"%d" % number for number in range(7)))
+    assert all(world.go_on(busy + waiting))
+    assert max(map(len, world.ran)) == 3
+    assert sum(map(len, world.ran)) == AT_ONCE + 7
+
+
+def test_a_large_value_goes_alone(world: World) -> None:
+    busy = world.keep_busy()
+    large = world.begin(b"large", value=b"x" * (BATCHED_BYTES + 1))
+    assert len(world.ran) == AT_ONCE + 1
+    world.go_on(busy + large)
+
+
+@pytest.mark.parametrize("kind", [StoreUnavailable, OutcomeUnknown])
+def test_all_get_the_error_of_their_batch(world: World, kind: type[OutcomeUnknown]) -> None:
+    busy = world.keep_busy()
+    waiting = world.begin(b"a", b"b", b"c")
+
+    def fail(batch: Sequence[Write]) -> Sequence[bool]:
+        if len(batch) > 1:
+            raise kind("the disk is on fire")
+        return [True]
+
+    world.outcome = fail
+    world.go_on(busy)
+    errors = [write.exception(SECONDS) for write in waiting]
+    assert [type(error) for error in errors] == [kind] * 3
+    assert len(set(map(id, errors))) == 3
+    assert world.go_on(world.begin(b"d")) == [True]
+
+
+def test_others_do_not_know_what_became_of_a_batch_that_was_broken_off(world: World) -> None:
+    busy = world.keep_busy()
+    waiting = world.begin(b"a", b"b")
+
+    def break_off(batch: Sequence[Write]) -> Sequence[bool]:
+        if len(batch) > 1:
+            raise KeyboardInterrupt
+        return [True]
+
+    world.outcome = break_off
+    world.go_on(busy)
+    errors = {type(write.exception(SECONDS)) for write in waiting}
+    assert errors == {KeyboardInterrupt, OutcomeUnknown}
+    assert world.go_on(world.begin(b"c")) == [True]
+
+
+def test_a_write_that_waits_for_too_long_is_given_up(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "QUEUE_SECONDS", 0.01)
+    busy = world.keep_busy()
+    (late,) = world.begin(b"late")
+    assert isinstance(late.exception(SECONDS), StoreUnavailable)
+    world.go_on(busy)
+    assert [b"late"] not in world.ran
+
+
+class InterruptedBell:
+    """A bell that Ctrl-C is heard instead of."""
+
+    def acquire(self, timeout: float) -> bool:
+        raise KeyboardInterrupt
+
+    def release(self) -> None:
+        """Nobody listens."""
+
+
+def test_a_write_that_is_broken_off_in_the_queue_is_never_applied(world: World) -> None:
+    busy = world.keep_busy()
+    write = write_of(b"broken off")
+    write.bell = InterruptedBell()  # type: ignore[assignment]
+    with pytest.raises(KeyboardInterrupt):
+        world.batches.write(write)
+    assert not world.batches._queue
+    world.go_on(busy)
+    assert [b"broken off"] not in world.ran
+
+
+def test_a_write_that_is_broken_off_in_a_batch_is_seen_through(world: World) -> None:
+    """It must not be applied after the call has ended."""
+    write = write_of(b"broken off")
+    busy = world.keep_busy()
+    (leader,) = world.begin(b"leader")
+    entered = threading.Event()
+
+    class Bell(InterruptedBell):
+        def acquire(self, timeout: float) -> bool:
+            # Only when the batch of the write is under way.
+            entered.set()
+            while write.batch is None:
+                sleep(0.001)
+            raise KeyboardInterrupt
+
+    write.bell = Bell()  # type: ignore[assignment]
+    ended_at: list[float] = []
+
+    def call() -> None:
+        with pytest.raises(KeyboardInterrupt):
+            world.batches.write(write)
+        ended_at.append(monotonic())
+
+    caller = threading.Thread(target=call)
+    caller.start()
+    assert entered.wait(SECONDS)
+    applied_at: list[float] = []
+
+    def apply(batch: Sequence[Write]) -> Sequence[bool]:
+        if write in batch:
+            sleep(0.05)
+            applied_at.append(monotonic())
+        return [True] * len(batch)
+
+    world.outcome = apply
+    world.go_on([*busy, leader])
+    caller.join(SECONDS)
+    assert ended_at[0] >= applied_at[0]
