@@ -200,7 +200,7 @@ def test_a_library_that_is_missing_is_said_in_one_line(monkeypatch: pytest.Monke
     def load(_: int) -> None:
         raise Exception("Unable to locate the library!")  # noqa: TRY002 - as the client does
 
-    monkeypatch.setattr(foundationdb.fdb, "api_version", load)
+    monkeypatch.setattr("fdb.api_version", load)
     with pytest.raises(InvalidArgument, match="install its package foundationdb-clients") as caught:
         open_store("foundationdb://")
     assert "\n" not in str(caught.value)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from google.api_core.exceptions import Aborted, DeadlineExceeded, InvalidArgument, NotFound
 from google.cloud.spanner_v1 import CommitResponse, PartialResultSet, ResultSet
-from google.protobuf.struct_pb2 import Value
+from google.protobuf.struct_pb2 import NULL_VALUE, Value
 
 from lakebed.kv import ForeignStore, OutcomeUnknown, StoreUnavailable, UnsafeStore
 from lakebed.kv.drivers.google_rpc import Connection
@@ -77,7 +77,7 @@ def begun(rows: int, **more: Any) -> ResultSet:
 def part(*values: str | None, chunked: bool = False) -> PartialResultSet:
     made = PartialResultSet(chunked_value=chunked)
     PartialResultSet.pb(made).values.extend(
-        Value(null_value="NULL_VALUE") if value is None else Value(string_value=value)
+        Value(null_value=NULL_VALUE) if value is None else Value(string_value=value)
         for value in values
     )
     return made

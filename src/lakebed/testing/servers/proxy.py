@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import Final, Self
 
 CHUNK: Final = 1 << 16
+# The head of a frame of HTTP/2: its length in three bytes, kind, flags, and from here its stream.
+_FRAME_STREAM: Final = 5
+_FRAME_HEAD: Final = 9
 PATIENCE_SECONDS: Final = 20.0
 
 
@@ -98,6 +101,9 @@ class _Wire:
         with suppress(OSError):
             while True:
                 data = self._client.recv(CHUNK)
+                if self._forgetful and _is_about_the_connection(data):
+                    self._server.sendall(data)
+                    continue
                 if not self._let_through():
                     return self.cut()
                 if not data:
@@ -144,6 +150,19 @@ class _Wire:
         with suppress(OSError):
             self._client.shutdown(socket.SHUT_RDWR)
         return None
+
+
+def _is_about_the_connection(data: bytes) -> bool:
+    """Whether data of HTTP/2 are frames about the connection alone, as the reply to a ping is.
+
+    They may come right after a request was answered, and are not a request.
+    """
+    at = 0
+    while at + _FRAME_HEAD <= len(data):
+        if any(data[at + _FRAME_STREAM : at + _FRAME_HEAD]):
+            return False
+        at += _FRAME_HEAD + int.from_bytes(data[at : at + 3], "big")
+    return at == len(data) > 0
 
 
 class Proxy:
