@@ -80,9 +80,11 @@ class RaisesUnfenced(FencedStore):
 class ShortPages(FencedStore):
     """Gives a page that tombstones have shortened."""
 
-    def _living(self, partition: bytes, start: bytes, limit: int) -> list[tuple[bytes, Cell]]:
+    def _living(
+        self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
+    ) -> list[tuple[bytes, Cell]]:
         page, _ = self._cells.page(partition, start, limit)
-        return [(key, cell) for key, cell in page if _lives(cell)]
+        return [(key, cell) for key, cell in page if _lives(cell) and (end is None or key < end)]
 
 
 @pytest.mark.parametrize(

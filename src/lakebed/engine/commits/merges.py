@@ -343,12 +343,12 @@ class Merger:
         head: Commit,
         strategy: Strategy | None,
     ) -> MetaRangeID:
-        ids = [commit.metarange_id for commit in (base, source, head)]
-        if ids[2] == ids[0]:
-            return ids[1]  # only the source has changed: nothing is read, and nothing is built
-        if ids[1] in {ids[0], ids[2]}:
-            return ids[2]
-        return self._build(MergeBuildRequest(repository.home, *ids, strategy))
+        before, theirs, ours = base.metarange_id, source.metarange_id, head.metarange_id
+        if ours == before:
+            return theirs  # only the source has changed: nothing is read, and nothing is built
+        if theirs in {before, ours}:
+            return ours
+        return self._build(MergeBuildRequest(repository.home, before, theirs, ours, strategy))
 
     def _parent(self, repository: Repository, commit: Commit, number: int | None) -> Commit:
         if number is None and len(commit.parents) == 1:

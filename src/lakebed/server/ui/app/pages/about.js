@@ -33,7 +33,8 @@ export function About() {
     <section class="card"><header><h2>Use it from Python</h2></header><div class="pad stack"><p class="soft">The clients of lakeFS work as they are: <code>pip install lakefs</code></p>
       <${Code} text=${`import lakefs\nfrom lakefs.client import Client\n\nclient = Client(host="${origin}", username="…", password="…")\nfor repository in lakefs.repositories(client=client):\n    print(repository.id)`} /></div></section>
     <section class="card"><header><h2>For programs</h2></header><ul class="items">
-      <li><a href="/openapi.json"><${Icon} name="code" /> openapi.json</a><span class="soft">every operation of the API</span></li>
+      <li><a href="/docs"><${Icon} name="file" /> docs</a><span class="soft">every operation, to read and to try</span></li>
+      <li><a href="/openapi.json"><${Icon} name="code" /> openapi.json</a><span class="soft">the same for tools</span></li>
       <li><a href="/metrics"><${Icon} name="info" /> metrics</a><span class="soft">for Prometheus</span></li>
       <li><a href="/healthcheck"><${Icon} name="check" /> healthcheck</a><span class="soft">whether it is there</span></li></ul></section>`;
 }
