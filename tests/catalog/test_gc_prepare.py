@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -278,9 +279,9 @@ def test_an_idle_branch_costs_one_scan_for_one_key(
     scans: list[tuple[bytes, int | None]] = []
     scan = lake.store.scan
 
-    def note(partition: bytes, start: bytes = b"", *, limit: int | None = None) -> object:
+    def note(partition: bytes, *arguments: Any, limit: int | None = None, **options: Any) -> object:
         scans.append((partition, limit))
-        return scan(partition, start, limit=limit)
+        return scan(partition, *arguments, limit=limit, **options)
 
     monkeypatch.setattr(lake.store, "scan", note)
     prepare_pages(lake, PageLimits())

@@ -51,6 +51,7 @@ def note_and_tell(*arguments, **options):
 
 remote.Remote.send = send_until_interrupted
 hashes.Hashes.note = note_and_tell
+signal.signal(signal.SIGINT, signal.default_int_handler)  # those in the background may ignore it
 cli.main()
 """
 

@@ -720,12 +720,12 @@ export async function apiPage({ page, context, lake }) {
   assert.match(await answer("repositories/listRepositories"), new RegExp(`^200[^]*"id": "${lake.repository}"`));
   const branch = async () => {
     await page.getByPlaceholder("repository", { exact: true }).fill(lake.repository);
-    await page.locator("textarea").fill('{"name": "from-the-page", "source": "main"}');
+    await page.locator("textarea").fill('{"name": "from-the-docs", "source": "main"}');
   };
   assert.match(await answer("branches/createBranch", branch), /^201/);
   const upload = async () => {
     await page.getByPlaceholder("repository", { exact: true }).fill(lake.repository);
-    await page.getByPlaceholder("branch", { exact: true }).fill("from-the-page");
+    await page.getByPlaceholder("branch", { exact: true }).fill("from-the-docs");
     await page.getByPlaceholder("path", { exact: true }).fill("from/the-page.csv");
     await page.locator("input[type=file]").setInputFiles({ name: "page.csv", mimeType: "text/csv", buffer: Buffer.from("a,b\n1,2\n") });
   };

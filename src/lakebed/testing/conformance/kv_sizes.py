@@ -19,5 +19,6 @@ class Sizes:
     one_handle: ClassVar[bool] = False
     """Whether only one at a time can have the store open; the second is told that it is locked."""
 
-    over_a_network: ClassVar[bool] = True
-    """Whether a read waits for another process, and says so."""
+    over_a_network: ClassVar[bool | None] = True
+    """Whether a read waits for another process, and says so; None: if that is far away, which the
+    driver has tests of its own for."""
