@@ -157,7 +157,8 @@ def spent(pid: int | None) -> float:
     for process in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):
         with suppress(psutil.NoSuchProcess):  # it ended just now
             times = process.cpu_times()
-            seconds += times.user + times.system
+            # With those that ended and that it has waited for.
+            seconds += times.user + times.system + times.children_user + times.children_system
     return seconds
 
 
