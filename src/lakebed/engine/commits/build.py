@@ -1,12 +1,13 @@
 """Building what a commit holds: staged changes applied to the metarange of a head, or a merge.
 
 A build reads staging tokens, or the files of three metaranges, and writes files that are named by
-their content. It changes nothing else. So it may run in any process that sees the same
-store and the same storage, and may be cut off and done again: all files are durable before the id
-of their metarange is returned.
+their content. It changes nothing else. So it may run in any process that sees the same store and
+the same storage, and may be cut off and done again: all files are durable before the id of their
+metarange is returned.
 
 Python runs one thread of a process at a time, so a large build slows down all other requests of
-its process. The engine can be given others for large ones (`lakebed.builders`).
+its process. For large ones the engine can be given another `Build` and another `MergeBuild`, which
+run elsewhere (`lakebed.builders`).
 """
 
 from collections.abc import Callable, Iterable

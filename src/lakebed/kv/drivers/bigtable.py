@@ -196,7 +196,7 @@ class BigtableCells(Cells):
                     client.create_table(request, retry=None, timeout=OPEN_SECONDS)
                     _LOGGER.info("created the table %s", name)
 
-            admin.read(create)
+            admin.read(create)  # as a read: to be asked twice for a table does no harm
             table = self._describe(admin, Table.View.SCHEMA_VIEW)
         found = sorted(table.column_families)
         if found != sorted((_LIVING, _TOMBSTONES)):

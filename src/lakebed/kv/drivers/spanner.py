@@ -290,6 +290,7 @@ def _prepare(admin: Connection, database: str, runtime: Runtime) -> None:
     table = admin.read(describe)
     if table is None:
         try:
+            # As a read: to be asked twice for a table does no harm.
             reason = admin.read(create)
         except StoreUnavailable as error:
             reason = str(error)

@@ -77,7 +77,7 @@ def progress(
         TimeRemainingColumn,
         TransferSpeedColumn,
     )
-    from rich.table import Column  # noqa: PLC0415
+    from rich.table import Column  # noqa: PLC0415 (as above)
 
     # The title gives way to the figures, which are never cut.
     title_column = Column(ratio=2, no_wrap=True, overflow="ellipsis")
