@@ -45,6 +45,8 @@ async function play({ scenario, lake }) {
     const shown = await page.locator("body").innerText({ timeout: 1000 }).catch(() => "");
     return { error: `${error}\n--- the page showed ---\n${page.url()}\n${shown.slice(0, 1500)}`, violations, faults };
   } finally {
+    // The page may ask something until it is closed. A scenario's route that is cut off by that must not end this process.
+    await page.unrouteAll({ behavior: "ignoreErrors" });
     await context.close();
   }
 }
