@@ -129,16 +129,16 @@ def test_a_copy_to_another_repository(lake: Lake) -> None:
 def hold_up(lake: Lake, monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> None:
     """Do something right after the next value was staged."""
     acted: list[None] = []
-    set_if = lake.store.set_if
+    stage = getattr(lake.store, lake.staging_call)
 
     def slow(*args: object, **kwargs: object) -> object:
-        result = set_if(*args, **kwargs)  # type: ignore[arg-type]
+        result: object = stage(*args, **kwargs)
         if not acted:
             acted.append(None)
             act()
         return result
 
-    monkeypatch.setattr(lake.store, "set_if", slow)
+    monkeypatch.setattr(lake.store, lake.staging_call, slow)
 
 
 def test_a_copy_that_is_held_up_copies_the_bytes_after_all(

@@ -140,10 +140,10 @@ def test_what_a_write_replaced_is_spared_while_it_may_be_put_back(
     lake.upload(b"a", "before")
     replaced = address(lake, "main", b"a")
     looks: list[Counter[str]] = []
-    set_if = lake.store.set_if
+    stage = getattr(lake.store, lake.staging_call)
 
     def look_meanwhile(*args: object, **kwargs: object) -> object:
-        result = set_if(*args, **kwargs)  # type: ignore[arg-type]
+        result: object = stage(*args, **kwargs)
         if not looks:
             looks.append(Counter())
             lake.clock.ahead_seconds += lake.settings.min_age_seconds
@@ -151,7 +151,7 @@ def test_what_a_write_replaced_is_spared_while_it_may_be_put_back(
             looks[0] = addresses(lake, end(lake, prepared), GCFileKind.STAGED)
         return result
 
-    monkeypatch.setattr(lake.store, "set_if", look_meanwhile)
+    monkeypatch.setattr(lake.store, lake.staging_call, look_meanwhile)
     with pytest.raises(Stale):
         lake.upload(b"a", "late")
     assert lake.text("main", b"a") == "before"

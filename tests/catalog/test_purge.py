@@ -200,6 +200,19 @@ def test_a_copy_under_way_is_dropped(lake: Lake, monkeypatch: pytest.MonkeyPatch
     assert PurgeMarks(lake.store).find(address) is not None
 
 
+@pytest.mark.parametrize(("branch", "is_committed"), [(MAIN, False), (MAIN, True), (DEV, True)])
+def test_what_was_purged_is_not_copied_by_its_address(
+    lake: Lake, branch: BranchID, is_committed: bool
+) -> None:
+    lake.upload(b"a", "text")
+    if is_committed:
+        commit(lake)
+    purge(lake, by_path("a"))
+    with pytest.raises(Purged, match="asked for"):
+        lake.catalog.copies.copy(REPOSITORY, branch, b"b", source_ref="main", source_path=b"a")
+    assert not lake.exists(b"b", branch)
+
+
 def test_a_copied_part_under_way_is_dropped(lake: Lake) -> None:
     lake.upload(b"a", "text")
     source = lake.catalog.objects.stat(REPOSITORY, "main", b"a").address

@@ -1,5 +1,6 @@
 """A run in one process that dies at any of its calls to the storage; the next one ends right."""
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,7 @@ class Mortal:
         self._block = block
         self._at = at
         self._after = after
+        self._lock = threading.Lock()
         self.calls: list[str] = []
         self.is_dead = False
 
@@ -41,10 +43,11 @@ class Mortal:
 
     def _watched(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def watched(*arguments: Any, **options: Any) -> Any:
-            self.check()
-            self.calls.append(name)
-            is_last = len(self.calls) == self._at
-            self.is_dead = is_last
+            with self._lock:  # a run calls from many threads
+                self.check()
+                self.calls.append(name)
+                is_last = len(self.calls) == self._at
+                self.is_dead = is_last
             if is_last and not self._after:
                 raise Killed
             result = call(*arguments, **options)

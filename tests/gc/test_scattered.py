@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lakebed.gc.scattered import BUCKETS, Scattered, buckets_of
+from lakebed.gc.scattered import BUCKETS, Scattered, buckets_of, lanes_of
 from lakebed.runtime import ThreadRuntime
 from tests.kit.gc_inputs import path_of
 
@@ -48,6 +48,26 @@ def test_rows_of_the_same_path_are_in_buckets_of_the_same_number(
     assert all(where[0][path] == place for path, place in where[1].items())
     # They are about as large as each other, so that none is as large as all.
     assert len(parts) == 1 or max(part[0].num_rows for part in parts) < 20
+
+
+def test_lanes_share_out_all_buckets_among_threads(tmp_path: Path) -> None:
+    paths = [f"repos/{number:03x}" for number in range(700)]
+    tables = scattered(tmp_path, "one", 1), scattered(tmp_path, "other", 1 << 30)
+    for table in tables:
+        table.add(iter([batch([(path, 0) for path in paths])]))
+    lanes = ThreadRuntime().map_parallel(list, lanes_of(*tables, count=3))
+    assert [len(lane) for lane in lanes] == [86, 85, 85]
+    for one, other in (part for lane in lanes for part in lane):
+        assert one.equals(other)
+    found = [path for lane in lanes for part in lane for path in part[0].column("path").to_pylist()]
+    assert sorted(found) == paths
+
+
+def test_what_is_small_is_one_lane(tmp_path: Path) -> None:
+    table = scattered(tmp_path, "small", 1 << 30)
+    table.add(iter([batch([("repos/a", 1)])]))
+    ((part,),) = map(list, lanes_of(table, count=2))
+    assert part[0].num_rows == 1
 
 
 def test_what_is_empty(tmp_path: Path) -> None:

@@ -17,8 +17,9 @@ acknowledged, the entry is taken back and the bytes are copied after all.
 
 An external object (see `external`) is never collected: on its branch it is always shared.
 
-A copy of bytes is acknowledged only if its source was not marked to be purged by the time at which
-the copy was staged (see `purge.marks`).
+What was purged is not copied. A copy of bytes is acknowledged only if its source was not marked to
+be purged by the time at which the copy was staged (see `purge.marks`); one that shares the address
+shares the mark, whenever that comes.
 
 Of an unverified object (see `pins`), the bytes are copied that a reader would get: copying is a
 first read too. A copy that shares the address shares its pin, and looks at nothing.
@@ -155,6 +156,7 @@ class Copies:
         entry = self._engine.get_entry(source, source_ref, source_path)
         if source_condition is not None and not source_condition(entry):
             raise PreconditionFailed(source_path, "the source is another object")
+        self._purge_marks.check(source_path, stats_of(source.namespace, entry).address)
         copy = _Copy(
             source=source,
             ref=source_ref,

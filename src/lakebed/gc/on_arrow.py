@@ -7,10 +7,10 @@ objects; it grows with the number of commits and ranges, by their ids.
 """
 
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -40,12 +40,15 @@ from lakebed.gc.executors.read import (
 from lakebed.gc.executors.write import write_judged, write_rows
 from lakebed.gc.judging import Count, Findings, Judging, as_files, of_kind, repository_uids
 from lakebed.gc.rules import Verdict
-from lakebed.gc.scattered import BUDGET_BYTES, Scattered, buckets_of
+from lakebed.gc.scattered import BUDGET_BYTES, Parts, Scattered, buckets_of, lanes_of
 from lakebed.gc.storage import Storage
 from lakebed.runtime import Runtime
 
 _AT_ONCE: Final = 8
 """How many files are read, or folders of a cloud listed, at the same time."""
+
+_LANES: Final = 2
+"""How many threads judge: Arrow lets go of the interpreter while it works."""
 
 
 class ArrowExecutor:
@@ -187,8 +190,7 @@ class _ArrowJudging:
         new_ranges = self._new_ranges(known_ranges)
         self._read_all(new_ranges)
         old_ranges = self._read_old(new_ranges)
-        written = list(write_judged(self._storage, judging.run_id)(self._labelled()))
-        rows = [row for batch in written for row in batch.to_pylist()]
+        rows = self._judge_all()
         files = as_files(row["file"] for row in rows if row["file"] is not None)
         all_ranges = pa.table({"range_id": pa.chunked_array([*known_ranges.chunks, new_ranges])})
         return Findings(
@@ -263,12 +265,19 @@ class _ArrowJudging:
     # All that is known
 
     def _read_all(self, new_ranges: pa.Array) -> None:
-        judging = self._judging
-        self._read_ranges(new_ranges)
-        self._list()
-        self._reader.read_held(judging.manifest, self._tables.held)
-        if judging.state is not None:
-            for batch in self._saved(judging.state, GCResultKind.OBJECTS):
+        # Side by side: Arrow reads files without the interpreter, and listing a disk needs little
+        # else. If several fail, the error is that of the first: history that is missing.
+        parts: list[Callable[[], None]] = [
+            lambda: self._read_ranges(new_ranges),
+            self._list,
+            lambda: self._reader.read_held(self._judging.manifest, self._tables.held),
+            self._read_saved,
+        ]
+        self._reader.runtime.map_parallel(lambda part: part(), parts)
+
+    def _read_saved(self) -> None:
+        if self._judging.state is not None:
+            for batch in self._saved(self._judging.state, GCResultKind.OBJECTS):
                 self._remember(pa.Table.from_batches([batch]))
 
     def _list(self) -> None:
@@ -295,10 +304,26 @@ class _ArrowJudging:
 
     # Verdicts
 
-    def _labelled(self) -> Batches:
+    def _judge_all(self) -> list[dict[str, Any]]:
+        """Judge all objects; return the files and the totals that came of it."""
+        tables = self._tables
+        write = write_judged(self._storage, self._judging.run_id)
+        written = self._reader.runtime.map_parallel(
+            lambda parts: list(write(self._labelled(parts))),
+            lanes_of(
+                tables.looked,
+                tables.committed,
+                tables.held,
+                tables.found,
+                tables.old,
+                count=_LANES,
+            ),
+        )
+        return [row for batches in written for batch in batches for row in batch.to_pylist()]
+
+    def _labelled(self, parts: Parts) -> Batches:
         """Iterate over judged objects, as `write_judged` takes them."""
-        judging, tables = self._judging, self._tables
-        parts = buckets_of(tables.looked, tables.committed, tables.held, tables.found, tables.old)
+        judging = self._judging
         for looked, committed, held, found, old in parts:
             judged = columns.judge(
                 looked, committed=committed, held=held, found=found, look=judging.look

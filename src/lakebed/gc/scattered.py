@@ -5,7 +5,7 @@ over the budget goes to files in a folder; a file holds one batch for each bucke
 batch is read.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -54,10 +54,13 @@ class Scattered:
         assert self.is_small
         return pa.Table.from_batches(self._batches, self._schema)
 
-    def bucket(self, number: int) -> pa.Table:
-        """Return the rows of one bucket, once all are added."""
+    def put_apart(self) -> None:
+        """Have all of it in buckets: nothing is added any more."""
         if self._batches:
             self._spill()
+
+    def bucket(self, number: int) -> pa.Table:
+        """Return the rows of one bucket, once all are put apart; many threads may read."""
         return pa.Table.from_batches(
             [_read_batch(file, number) for file in self._files], self._schema
         )
@@ -76,12 +79,27 @@ class Scattered:
         self._files.append(file)
 
 
-def buckets_of(*tables: Scattered) -> Iterator[tuple[pa.Table, ...]]:
+Parts = Iterator[tuple[pa.Table, ...]]
+"""Parts of several tables that belong together."""
+
+
+def buckets_of(*tables: Scattered) -> Parts:
     """Iterate over the parts of tables that belong together; one part, if all are small."""
+    (parts,) = lanes_of(*tables, count=1)
+    return parts
+
+
+def lanes_of(*tables: Scattered, count: int) -> list[Parts]:
+    """Likewise, shared out among so many threads; fewer, if there is one part."""
     if all(table.is_small for table in tables):
-        yield tuple(table.whole() for table in tables)
-        return
-    for number in range(BUCKETS):
+        return [iter([tuple(table.whole() for table in tables)])]
+    for table in tables:
+        table.put_apart()
+    return [_buckets(tables, range(first, BUCKETS, count)) for first in range(count)]
+
+
+def _buckets(tables: Iterable[Scattered], numbers: Iterable[int]) -> Parts:
+    for number in numbers:
         yield tuple(table.bucket(number) for table in tables)
 
 

@@ -75,6 +75,12 @@ class PurgeMarks:
         day = to_datetime(mark.purged_us or mark.requested_us).date()
         return Purged(path, day.isoformat(), mark.reason)
 
+    def check(self, path: bytes, address: Address) -> None:
+        """Raise `Purged` if an object is marked."""
+        why = self.why_missing(path, address)
+        if isinstance(why, Purged):
+            raise why
+
     def watch(self, sources: Iterable[Address], copy: Address) -> "CopyWatch":
         """Return a test for the freshness of a copy: none of its sources is marked."""
         return CopyWatch(self, list(sources), copy)

@@ -129,9 +129,10 @@ def made_us_of(paths: pa.Array) -> npt.NDArray[np.int64]:
 
 def _numbers(paths: pa.Array, start: int) -> npt.NDArray[np.uint64]:
     """Return the numbers whose hexadecimal digits stand at the same place in each path."""
-    texts = pc.utf8_slice_codeunits(paths, start, start + TIME_DIGITS).to_pylist()
+    texts = pc.utf8_slice_codeunits(paths, start, start + TIME_DIGITS)
+    _, buffer = texts.cast(pa.binary(TIME_DIGITS)).buffers()
     # The digits are ASCII: 0-9 are 48-57, a-f are 97-102.
-    digits = np.frombuffer("".join(texts).encode(), np.uint8).reshape(-1, TIME_DIGITS)
+    digits = np.frombuffer(buffer, np.uint8).reshape(-1, TIME_DIGITS)
     values = np.where(digits < _LETTER_A, digits - 48, digits - 87).astype(np.uint64)
     shifts = np.arange(4 * (TIME_DIGITS - 1), -1, -4, dtype=np.uint64)
     numbers: npt.NDArray[np.uint64] = np.bitwise_or.reduce(values << shifts, axis=1)

@@ -10,6 +10,7 @@ import os
 import stat
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 _SCANS_MAX: Final = 8
@@ -26,33 +27,50 @@ def walk(base: bytes, prefix: bytes, after: bytes) -> Iterator[tuple[bytes, os.s
     Raises:
         OSError: A folder cannot be read.
     """
-    levels = [_names(base, prefix, after)]
+    levels = [(prefix, _names(base, prefix, after))]
     # A listing has millions of files, so that what is done for each is done here.
     while levels:
-        for path in levels[-1]:
-            if path.endswith(b"/"):
-                levels.append(_names(base, path, after))
-                break
-            try:
-                status = os.lstat(base + b"/" + path)
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-            if stat.S_ISREG(status.st_mode):
-                yield path, status
-        else:
-            levels.pop()
+        prefix, names = levels[-1]
+        with _opened(base + b"/" + prefix) as folder:
+            for name in names if folder is not None else ():
+                if name.endswith(b"/"):
+                    levels.append((prefix + name, _names(base, prefix + name, after)))
+                    break
+                try:
+                    # From the folder: the way there from the root takes as long as the rest.
+                    status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                except FileNotFoundError:
+                    continue
+                if stat.S_ISREG(status.st_mode):
+                    yield prefix + name, status
+            else:
+                levels.pop()
+
+
+@contextmanager
+def _opened(folder: bytes) -> Iterator[int | None]:
+    """Open a folder for a while; None if it is gone, and so all that was in it."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        yield None
+        return
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _names(base: bytes, prefix: bytes, after: bytes) -> Iterator[bytes]:
-    """Return the paths in one folder that are due, in order; those of folders end in a slash."""
+    """Return the names in one folder that are due, in order; those of folders end in a slash."""
     try:
-        paths = [prefix + name for name in scan(base + b"/" + prefix)]
+        names = scan(base + b"/" + prefix)
     except (FileNotFoundError, NotADirectoryError):
         return iter(())
     if after:
         # A folder is due also where `after` lies in it.
-        paths = [path for path in paths if path > after or _is_above(path, after)]
-    return iter(sorted(paths))
+        names = {name for name in names if _is_due(prefix + name, after)}
+    return iter(sorted(names))
 
 
 def scan(folder: bytes) -> set[bytes]:
@@ -80,5 +98,5 @@ def scan(folder: bytes) -> set[bytes]:
     return names
 
 
-def _is_above(path: bytes, after: bytes) -> bool:
-    return path.endswith(b"/") and after.startswith(path)
+def _is_due(path: bytes, after: bytes) -> bool:
+    return path > after or (path.endswith(b"/") and after.startswith(path))
