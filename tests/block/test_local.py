@@ -1,6 +1,7 @@
 """What is particular to local storage: names, folders, links."""
 
 import os
+import shutil
 import time
 import unicodedata
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from lakebed.block import (
     PreconditionFailed,
 )
 from lakebed.block.drivers.local import store as local_store
+from lakebed.block.drivers.local.walk import walk
 from lakebed.block.store import LIST_SCHEMA
 from tests.block.local_storage import DATA, drafts, listed, open_local, writes
 
@@ -128,6 +130,32 @@ def test_a_listing_has_every_file_once_in_order(
                 for head, path in zip(heads, expected, strict=True)
             ]
             assert all(0 < batch.num_rows <= batch_rows for batch in batches)
+
+
+def _open_files() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def test_a_listing_has_one_folder_open_however_deep_and_closes_it(tmp_path: Path) -> None:
+    deep = tmp_path / "/".join("abcdefgh")
+    deep.mkdir(parents=True)
+    (deep / "file").touch()
+    before = _open_files()
+    files = walk(os.fsencode(tmp_path), b"", b"")
+    assert next(files)[0] == b"a/b/c/d/e/f/g/h/file"
+    assert _open_files() == before + 1
+    del files
+    assert _open_files() == before
+
+
+def test_a_folder_that_vanishes_while_it_is_listed_has_no_more_files(tmp_path: Path) -> None:
+    for name in ("a/1", "a/2", "b"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    files = walk(os.fsencode(tmp_path), b"", b"")
+    assert next(files)[0] == b"a/1"
+    shutil.rmtree(tmp_path / "a")
+    assert [path for path, _ in files] == [b"b"]
 
 
 def test_the_reserved_folder_never_shows(store: BlockStore) -> None:

@@ -17,6 +17,7 @@ from lakebed.block import (
     BlockStore,
     LocalSettings,
     ObjectNotFound,
+    StorageFull,
     StorageUnavailable,
     UploadId,
     UploadNotFound,
@@ -28,9 +29,8 @@ from tests.block.local_storage import DATA, drafts, listed, open_files, open_loc
 # Durability
 
 
-def test_everything_is_on_disk_before_a_write_returns(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def noted_steps(root: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that grows with each sync, by what is synced, and with each rename."""
     steps: list[str] = []
     real_fsync, real_rename = os.fsync, os.rename
 
@@ -43,9 +43,16 @@ def test_everything_is_on_disk_before_a_write_returns(
         steps.append("rename")
         real_rename(*args, **kwargs)  # type: ignore[arg-type]
 
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "rename", rename)
+    return steps
+
+
+def test_everything_is_on_disk_before_a_write_returns(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with open_local(root) as store, open_local(root) as other:
-        monkeypatch.setattr(os, "fsync", fsync)
-        monkeypatch.setattr(os, "rename", rename)
+        steps = noted_steps(root, monkeypatch)
         store.put(DATA.address("a/b/1"), [b"data"])
         assert steps == ["draft", ".", "data", "data/a", "rename", "data/a/b"]
         steps.clear()
@@ -112,28 +119,57 @@ def test_an_object_that_nothing_names_yet_is_moved_before_it_is_synced(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that a file system with a journal writes it once; but only where nothing is replaced."""
-    steps: list[str] = []
-    real_fsync, real_rename = os.fsync, os.rename
-
-    def fsync(descriptor: int) -> None:
-        path = Path(f"/proc/self/fd/{descriptor}").readlink()
-        steps.append("draft" if "drafts" in path.parts else str(path.relative_to(root)))
-        real_fsync(descriptor)
-
-    def rename(*args: object, **kwargs: object) -> None:
-        steps.append("rename")
-        real_rename(*args, **kwargs)  # type: ignore[arg-type]
-
     with open_local(root) as store:
         store.put(DATA.address("a/1"), [b"data"])
-        monkeypatch.setattr(os, "fsync", fsync)
-        monkeypatch.setattr(os, "rename", rename)
-        store.put_unnamed(DATA.address("a/2"), [b"data"])
+        steps = noted_steps(root, monkeypatch)
+        store.put_unnamed(DATA.address("a/2"), [b"da", b"ta"])
         assert steps == ["rename", "data/a/2", "data/a"]
+        assert store.read(DATA.address("a/2")) == b"data"
+        steps.clear()
+        store.put_unnamed(DATA.address("a/2"), [b"ot", b"her"])
+        assert steps == ["draft", "rename", "data/a"]
+        assert store.read(DATA.address("a/2")) == b"other"
+    assert not drafts(root)
+
+
+def test_an_object_that_nothing_names_yet_and_that_comes_in_one_piece_is_written_in_its_place(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But only where nothing is replaced."""
+    with open_local(root) as store:
+        store.put(DATA.address("a/1"), [b"data"])
+        steps = noted_steps(root, monkeypatch)
+        written = store.put_unnamed(DATA.address("a/2"), [b"data"])
+        assert steps == ["data/a/2", "data/a"]
+        with store.get(DATA.address("a/2"), etag=written.etag) as stream:
+            assert b"".join(stream) == b"data"
         steps.clear()
         store.put_unnamed(DATA.address("a/2"), [b"other"])
         assert steps == ["draft", "rename", "data/a"]
         assert store.read(DATA.address("a/2")) == b"other"
+        store.put_unnamed(DATA.address("a/3"), [])
+        assert store.read(DATA.address("a/3")) == b""
+
+
+def test_an_object_that_cannot_be_written_in_its_place_leaves_nothing_there(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(_descriptor: int, _data: bytes) -> int:
+        raise OSError(errno.ENOSPC, "no room")
+
+    def cut() -> Iterator[bytes]:
+        yield b"data"
+        raise ZeroDivisionError
+
+    with open_local(root) as store:
+        store.put(DATA.address("a/1"), [b"data"])
+        with pytest.raises(ZeroDivisionError):
+            store.put_unnamed(DATA.address("a/2"), cut())
+        assert listed(store) == ["a/1"]
+        monkeypatch.setattr(os, "write", write)
+        with pytest.raises(StorageFull):
+            store.put_unnamed(DATA.address("a/2"), [b"data"])
+        assert listed(store) == ["a/1"]
     assert not drafts(root)
 
 

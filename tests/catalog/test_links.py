@@ -2,6 +2,7 @@
 
 import logging
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from lakebed.catalog.keys import LINKS
 from lakebed.catalog.links import PhysicalAddress
 from lakebed.catalog.model import ObjectStats
 from lakebed.engine.errors import EntryNotFound, PreconditionFailed, Protected, Stale
-from lakebed.engine.model import Branch, Repository, RepositoryID
+from lakebed.engine.model import Branch, RepositoryID
 from lakebed.engine.staging.writer import Writer, if_absent
 from lakebed.kv.records import Records
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake
@@ -193,10 +194,10 @@ def test_a_link_that_is_ended_while_it_is_staged_is_taken_back(
     (upload,) = lake.catalog.unfinished.list(REPOSITORY)
     look_again = Writer._look_again
 
-    def end_first(self: Writer, repository: Repository, before: Branch, key: bytes) -> Branch:
+    def end_first(self: Writer, *args: Any) -> Branch:
         assert lake.text("main", b"a") == "linked"
         lake.catalog.unfinished.end(REPOSITORY, upload.id)
-        return look_again(self, repository, before, key)
+        return look_again(self, *args)
 
     monkeypatch.setattr(Writer, "_look_again", end_first)
     with pytest.raises(Stale):

@@ -10,6 +10,7 @@ from lakebed.kv import (
     ABSENT,
     OutcomeUnknown,
     Store,
+    StoreClosed,
     StoreFull,
     StoreUnavailable,
     StoreUnreachable,
@@ -315,3 +316,25 @@ def test_a_store_closed_before_the_read_back_leaves_the_outcome_unknown() -> Non
     store = retrying(intercept)
     with pytest.raises(OutcomeUnknown, match="lost"):
         store.set_if(b"p", b"k", b"v", ABSENT)
+
+
+def test_a_write_whose_reply_was_lost_is_settled_before_its_keys_are_read() -> None:
+    script = Script(OutcomeUnknown("lost"), applied=True)
+    store = retrying(script)
+    (found,) = store.set_if_then_get(b"p", b"k", b"v", ABSENT, [(b"p", b"k")])
+    assert found is not None
+    assert found.value == b"v"
+    assert script.calls == ["set_if", "get", "get_many"]
+
+
+def test_a_write_that_was_applied_is_not_said_to_be_not_if_its_keys_cannot_be_read() -> None:
+    def refuse(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
+        if call.operation == "get_many":
+            raise StoreClosed
+        return apply()
+
+    store = retrying(refuse)
+    with pytest.raises(OutcomeUnknown) as caught:
+        store.set_if_then_get(b"p", b"k", b"v", ABSENT, [(b"p", b"k")])
+    assert not isinstance(caught.value, StoreUnavailable)
+    assert store.get(b"p", b"k").value == b"v"

@@ -29,7 +29,7 @@ from lakebed.kv import (
 from lakebed.kv.drivers.sqlite import writer as writer_module
 from lakebed.kv.drivers.sqlite.driver import DROP_CHUNK, SqliteStore
 from lakebed.kv.drivers.sqlite.file import DatabaseFile
-from lakebed.kv.drivers.sqlite.writer import Writer, _Operation
+from lakebed.kv.drivers.sqlite.writer import Writer
 from lakebed.runtime import ThreadRuntime
 
 DEADLINE_SECONDS = 30.0
@@ -74,8 +74,8 @@ def queued(
     """Let calls that write pile up behind a lock, which is released at the end of the block."""
     with ThreadPoolExecutor(len(calls)) as pool, locked(path):
         futures = [pool.submit(call) for call in calls]
-        # The thread has taken one and waits with it for the lock.
-        wait_until(lambda: store.writer._queue.qsize() == len(calls) - 1)
+        # The first leads, and waits with its own for the lock.
+        wait_until(lambda: len(store.writer._queue) == len(calls) - 1)
         yield futures
 
 
@@ -171,6 +171,21 @@ def test_in_one_commit_one_of_many_creates_a_key(store: SqliteStore, path: Path)
     winner = futures[outcomes.index(None)].result()
     assert store.get(b"p", b"k").predicate == winner
     assert store.writer.commits == before + 1
+
+
+def test_writes_of_one_commit_read_what_all_of_them_left(store: SqliteStore, path: Path) -> None:
+    keys = [(b"p", b"%d" % number) for number in range(3)]
+    calls = [
+        partial(store.set_if_then_get, b"p", b"%d" % number, b"%d" % number, ABSENT, keys)
+        for number in range(3)
+    ]
+    before = store.writer.commits
+    with queued(store, path, calls) as futures:
+        pass
+    assert store.writer.commits == before + 1
+    found = store.get_many(keys)
+    assert [item and item.value for item in found] == [b"0", b"1", b"2"]
+    assert [future.result() for future in futures] == [found] * 3
 
 
 def test_a_batch_has_a_largest_size(store: SqliteStore, path: Path) -> None:
@@ -342,6 +357,7 @@ def test_the_writer_outlives_a_log_that_cannot_be_looked_at(
         raise NotADirectoryError
 
     monkeypatch.setattr(DatabaseFile, "log_bytes", fail)
+    monkeypatch.setattr(writer_module, "LOOK_BYTES", 0)
     for number in range(3):
         store.set(b"p", b"k", b"%d" % number)
     assert store.get(b"p", b"k").value == b"2"
@@ -364,7 +380,7 @@ def test_an_interrupted_caller_sees_its_write_through(store: SqliteStore, path: 
 
     def interrupt_and_release() -> None:
         main = threading.main_thread().ident or 0
-        wait_until(lambda: sys._current_frames()[main].f_code is _Operation.wait.__code__)
+        wait_until(lambda: sys._current_frames()[main].f_code is Writer._hand_over.__code__)
         signal.pthread_kill(main, signal.SIGUSR1)
         time.sleep(0.05)
         release.set()

@@ -73,7 +73,7 @@ def test_a_broken_rule_is_found_out(
 def test_races_for_names_are_won_lost_and_left_unfinished() -> None:
     """A scenario in which nobody meets anybody proves nothing."""
     told: Counter[str] = Counter()
-    for seed in range(40):
+    for seed in range(200):
         told += play(seed, MIXES["names"]).told
     assert told.keys() >= {
         "made branches/", "made tags/", "NotUnique", "BranchNotFound", "TagNotFound",

@@ -218,8 +218,8 @@ class BlockStore(ABC):
     def put_unnamed(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
         """Write an object as `put` does, to an address that nothing names before this returns.
 
-        It may cost less: if the machine fails before this has returned, part of the object may be
-        left there, as garbage.
+        It may cost less: if the process or the machine fails before this has returned, part of the
+        object may be left there, as garbage.
         """
         return self.put(address, chunks)
 

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from lakebed.block import BlockStore
-from lakebed.engine.commits.build import Build, MergeBuild
+from lakebed.engine.commits.build import Build, Forecast, MergeBuild
 from lakebed.engine.commits.commit import CommitRequest, CommitResult
 from lakebed.engine.commits.merges import MergeRequest, Replacement
 from lakebed.engine.committed import (
@@ -86,6 +86,7 @@ class Engine:
         cache: CacheSettings | None = None,
         build_large: Build | None = None,
         merge_large: MergeBuild | None = None,
+        foresee_large: Callable[[], None] | None = None,
     ) -> None:
         """Put an engine on a store and a storage.
 
@@ -99,6 +100,8 @@ class Engine:
             build_large: Builds large commits in another process (`lakebed.builders`), so that they
                 do not slow down this one; by default all are built in this one.
             merge_large: The same for large merges.
+            foresee_large: Called in the thread of a writer when there were so many writes that a
+                large commit is likely to follow (`Forecast`).
         """
         self._store = store
         self._block = block
@@ -113,6 +116,9 @@ class Engine:
             settings=settings,
             build_large=build_large,
             merge_large=merge_large,
+        )
+        self._forecast = Forecast(
+            foresee_large, large_keys=(settings or EngineSettings()).large_commit_keys
         )
         self.scan_limit_seconds: Final = (settings or EngineSettings()).scan_limit_seconds
         """How old what a commit under way has read may be when it is published."""
@@ -272,6 +278,7 @@ class Engine:
             writer.put_fresh(repository, branch, entry, is_fresh, known=target)
         else:
             writer.put(repository, branch, entry, known=target)
+        self._forecast.count_write()
         return repository
 
     @traced("engine.check_writable")
@@ -310,6 +317,7 @@ class Engine:
         """Stage the removal of a key; raises as `put` does."""
         opened = self._opener.open(repository_id, branch)
         self._parts.writer.delete(opened.repository, branch, key, known=opened.target)
+        self._forecast.count_write()
 
     # What differs
 
@@ -418,6 +426,7 @@ class Engine:
     ) -> CommitResult:
         """Commit what is staged, or a metarange that is stored already; see `Committer`."""
         if source_metarange is None:
+            self._forecast.count_commit()
             opened = self._opener.open(repository_id, branch)
             repository, current = opened.repository, opened.target.branch
             return self._parts.committer.commit(repository, branch, request, known=current)

@@ -92,6 +92,21 @@ class Branch:
         """The tokens that hold uncommitted changes, newest first."""
         return (self.staging_token, *self.sealed_tokens)
 
+    def read_again(self, read_at: float) -> "Branch":
+        """Return the branch as a later read found it, with the same version."""
+        # Not by `dataclasses.replace`: every read and write comes here, and that takes longer.
+        return Branch(
+            id=self.id,
+            unique_id=self.unique_id,
+            commit_id=self.commit_id,
+            staging_token=self.staging_token,
+            sealed_tokens=self.sealed_tokens,
+            hidden=self.hidden,
+            created_us=self.created_us,
+            version=self.version,
+            read_at=read_at,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Tag:

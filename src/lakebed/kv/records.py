@@ -10,7 +10,7 @@ For example, to move a branch to another commit:
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
@@ -102,6 +102,21 @@ class Records(Generic[MessageT]):
         value = message.SerializeToString()
         key = self._key(name)
         return self._store.set_if(self._partition, key, value, predicate, version=version)
+
+    def set_if_then_get(
+        self,
+        name: bytes,
+        message: MessageT,
+        predicate: Predicate,
+        keys: Sequence[tuple[bytes, bytes]],
+        *,
+        version: Version | None = None,
+    ) -> list[Item | None]:
+        """Write a record as `set_if` does; return what is at some keys after that."""
+        value = message.SerializeToString()
+        return self._store.set_if_then_get(
+            self._partition, self._key(name), value, predicate, keys, version=version
+        )
 
     def delete(self, name: bytes) -> None:
         """Delete a record, if it is there."""

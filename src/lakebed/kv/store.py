@@ -240,6 +240,10 @@ class Store(ABC):
     shared_between_processes: bool
     """Whether other processes that open the same URL see the same data."""
 
+    joins_reads: bool = False
+    """Whether `set_if_then_get` costs less than its two calls. Else the second one is better shared
+    with others, by those who can."""
+
     @abstractmethod
     def get(self, partition: bytes, key: bytes) -> Item:
         """Return a key with its value.
@@ -278,6 +282,28 @@ class Store(ABC):
             PredicateFailed: It is not; nothing was written.
             OutcomeUnknown: The write may have been applied; it will not be applied later.
         """
+
+    def set_if_then_get(
+        self,
+        partition: bytes,
+        key: bytes,
+        value: bytes,
+        predicate: Predicate,
+        keys: Sequence[tuple[bytes, bytes]],
+        *,
+        version: Version | None = None,
+    ) -> list[Item | None]:
+        """Write as `set_if` does; then return what is at some keys, as `get_many` does.
+
+        Whatever was written before the write took effect is read, and perhaps newer.
+
+        Raises:
+            PredicateFailed: The key is not as the predicate says; nothing was written.
+            OutcomeUnknown: The write may have been applied; it will not be applied later.
+        """
+        self.set_if(partition, key, value, predicate, version=version)
+        with step_of_many(applied=True):
+            return self.get_many(keys)
 
     @abstractmethod
     def delete(self, partition: bytes, key: bytes) -> None:
@@ -438,6 +464,18 @@ class Store(ABC):
             with step_of_many(applied=applied):
                 self.delete(partition, item.key)
             applied = True
+
+    def edition(self) -> int | None:
+        """Return the number of what is stored now; None: the database cannot tell, or not now.
+
+        If two calls return the same number, nothing was changed between them, by whatever process.
+        It may be another one though nothing was changed. The number says nothing to other objects,
+        even if they have the same database open.
+
+        Raises:
+            StoreUnavailable: The store did not answer.
+        """
+        return None
 
     def __enter__(self) -> Self:
         return self

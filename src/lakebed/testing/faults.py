@@ -42,6 +42,9 @@ class FaultyStore(WrappedStore):
         super().__init__(inner)
         self._intercept = intercept
 
+    def edition(self) -> None:
+        """Know nothing: with an answer, the calls that are to be sent through would not be made."""
+
     def get(self, partition: bytes, key: bytes) -> Item:
         call = StoreCall("get", partition, key, writes=False)
         return self._intercept(call, lambda: self._inner.get(partition, key))

@@ -67,6 +67,32 @@ MergeBuild = Callable[[MergeBuildRequest], MetaRangeID]
 """Merges metaranges, and returns when all files are durable; raises as `Committed.merge` does."""
 
 
+class Forecast:
+    """Says when a large build is likely to be asked for soon, so that a process for it can start.
+
+    To start one takes longer than to build a hundred thousand entries. A large commit follows on
+    many writes, so it is foreseen when there were as many since the last commit as make one large.
+    Threads count without a lock: to be a few writes early or late does no harm.
+    """
+
+    def __init__(self, foreseen: Callable[[], None] | None, *, large_keys: int) -> None:
+        self._foreseen = foreseen
+        self._large_keys = large_keys
+        self._writes = 0
+
+    def count_write(self) -> None:
+        """Count a write of one key."""
+        self._writes += 1
+        if self._writes >= self._large_keys:
+            self._writes = 0
+            if self._foreseen is not None:
+                self._foreseen()
+
+    def count_commit(self) -> None:
+        """Begin to count anew."""
+        self._writes = 0
+
+
 def build_here(store: Store, committed_in: CommittedFor) -> Build:
     """Return a function that builds in the process and the thread of its caller."""
 

@@ -53,6 +53,8 @@ def change_windows(batches: Iterable[Batch]) -> Iterator[Edits]:
 
 
 def _keys_and_tombstones(table: pa.Table) -> tuple[pa.Array, pa.Array]:
+    if table.schema.equals(CHANGE_SCHEMA):
+        return one_array(table, "key"), one_array(table, "tombstone")
     try:
         picked = table.select(["key", "tombstone"]).cast(_KEY_AND_TOMBSTONE)
     except (pa.ArrowException, KeyError, ValueError) as error:
@@ -71,10 +73,10 @@ def _regroup(batches: Iterable[Batch]) -> Iterator[pa.Table]:
     rows = size_bytes = 0
     for batch in batches:
         table = pa.Table.from_batches([batch]) if isinstance(batch, pa.RecordBatch) else batch
-        for piece in _pieces(table):
+        for piece, piece_bytes in _pieces(table):
             waiting.append(piece)
             rows += piece.num_rows
-            size_bytes += piece.nbytes
+            size_bytes += piece_bytes
             if rows >= WINDOW_ROWS or size_bytes >= WINDOW_BYTES:
                 yield _joined(waiting)
                 waiting, rows, size_bytes = [], 0, 0
@@ -82,12 +84,17 @@ def _regroup(batches: Iterable[Batch]) -> Iterator[pa.Table]:
         yield _joined(waiting)
 
 
-def _pieces(table: pa.Table) -> Iterator[pa.Table]:
-    """Split a table that is larger than a window."""
-    fitting = table.num_rows * WINDOW_BYTES // max(1, table.nbytes)
+def _pieces(table: pa.Table) -> Iterator[tuple[pa.Table, int]]:
+    """Split a table that is larger than a window; yield the pieces and their sizes in bytes."""
+    size_bytes = table.nbytes
+    if 0 < table.num_rows <= WINDOW_ROWS and size_bytes <= WINDOW_BYTES:
+        yield table, size_bytes
+        return
+    fitting = table.num_rows * WINDOW_BYTES // max(1, size_bytes)
     rows = max(1, min(WINDOW_ROWS, fitting))
     for begin in range(0, table.num_rows, rows):
-        yield table.slice(begin, rows)
+        piece = table.slice(begin, rows)
+        yield piece, piece.nbytes
 
 
 def _joined(tables: list[pa.Table]) -> pa.Table:

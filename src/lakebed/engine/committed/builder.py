@@ -60,17 +60,16 @@ class Builder:
 
     def add_range(self, ref: RangeRef) -> None:
         """Add a range of one of the inputs; its keys are above all that were added before."""
-        self._reopen()
-        if self._cutter.is_open:
-            self._push(self._files.range(ref.range_id).table)
+        reopened = self._reopened()
+        if reopened or self._cutter.is_open:
+            self._push(*reopened, self._files.range(ref.range_id).table)
         else:
             self._refs.append(ref)
 
     def add_rows(self, table: pa.Table) -> None:
         """Add entries, sorted; their keys are above all that were added before."""
         if table.num_rows:
-            self._reopen()
-            self._push(table.combine_chunks())
+            self._push(*self._reopened(), table)
 
     @property
     def closed_ranges(self) -> int:
@@ -98,15 +97,16 @@ class Builder:
         unsaved = self._name_pending()
         return self._files.save_metarange([ref for ref in self._refs if ref is not None], unsaved)
 
-    def _reopen(self) -> None:
+    def _reopened(self) -> list[pa.Table]:
         """Take back the rows of the last range, if it ended only because there were no more."""
         last = self._refs[-1] if self._refs else None
-        if last is not None and last.range_id in self._unclosed:
-            self._refs.pop()
-            self._push(self._files.range(last.range_id).table)
+        if last is None or last.range_id not in self._unclosed:
+            return []
+        self._refs.pop()
+        return [self._files.range(last.range_id).table]
 
-    def _push(self, table: pa.Table) -> None:
-        for rows in self._cutter.add(table):
+    def _push(self, *tables: pa.Table) -> None:
+        for rows in self._cutter.add(pa.concat_tables(tables).combine_chunks()):
             self._close(rows)
 
     def _close(self, rows: pa.Table) -> None:

@@ -72,12 +72,19 @@ class SortedKeys:
 class Range:
     """A decoded range: its rows, and its keys ready to search in."""
 
-    __slots__ = ("keys", "rows", "table")
+    __slots__ = ("_rows", "keys", "table")
 
     def __init__(self, table: pa.Table) -> None:
         self.table = table
         self.keys = SortedKeys(one_array(table, "key"))
-        self.rows = EntryRows(table)
+        self._rows: EntryRows | None = None
+
+    @property
+    def rows(self) -> EntryRows:
+        """The rows, to have single ones taken out; made ready when the first one is asked for."""
+        if self._rows is None:
+            self._rows = EntryRows(self.table)
+        return self._rows
 
     def between(self, start: bytes, end: bytes | None) -> pa.Table:
         """Return the rows with keys from `start` up to, not including, `end`."""
@@ -128,6 +135,8 @@ def check_rising(keys: pa.Array, before: bytes) -> None:
     """
     if len(keys) and keys[0].as_py() <= before:
         raise UnsortedEntries(before, keys[0].as_py())
+    if len(keys) == 1:
+        return
     falls = pc.index(pc.less(keys[:-1], keys[1:]), value=False).as_py()
     if falls >= 0:
         raise UnsortedEntries(keys[falls].as_py(), keys[falls + 1].as_py())

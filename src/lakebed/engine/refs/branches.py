@@ -76,6 +76,12 @@ class Branches:
         """
         return self._second_reads.get((repository.partition, branch, token))
 
+    def places_after_put(
+        self, repository: Repository, branch: BranchID, token: StagingToken
+    ) -> list[tuple[bytes, bytes]]:
+        """Return where what `get_after_put` reads is, for those who read it with their put."""
+        return _after_put(repository.partition, branch, token)
+
     def get_cached(self, repository: Repository, branch: BranchID) -> Branch:
         """Return a branch as it was at most `CACHE_SECONDS` ago.
 
@@ -109,6 +115,9 @@ class Branches:
             read_at: A moment before it was read, on the monotonic clock.
         """
         key = (repository.partition, branch)
+        seen = self._cache.get(key)
+        if item is not None and seen is not None and seen[0].version == item.predicate:
+            return self._keep(key, seen[0].read_again(read_at))
         record = None if item is None else self._records(repository.partition).decode(item)
         try:
             return self._remember(key, record, read_at)
@@ -313,9 +322,7 @@ class Branches:
     ) -> tuple[Branch, Item | None]:
         partition, branch, token = key
         read_at = self._runtime.monotonic()
-        found, note = self._store.get_many(
-            [(partition, BRANCHES.prefix + branch.encode()), (token.encode(), EMPTIED)]
-        )
+        found, note = self._store.get_many(_after_put(partition, branch, token))
         record = None if found is None else self._records(partition).decode(found)
         return self._remember((partition, branch), record, read_at), note
 
@@ -325,12 +332,20 @@ class Branches:
         if record is None or record.message.pending:
             self._cache.pop(key)
             raise BranchNotFound(key[1])
-        read = _branch(record, read_at)
+        return self._keep(key, _branch(record, read_at))
+
+    def _keep(self, key: tuple[bytes, BranchID], read: Branch) -> Branch:
         self._cache.put(key, (read, self._runtime.monotonic() + CACHE_SECONDS))
         return read
 
     def _records(self, partition: bytes) -> Records[pb.Branch]:
         return Records(self._store, BRANCHES, partition)
+
+
+def _after_put(
+    partition: bytes, branch: BranchID, token: StagingToken
+) -> list[tuple[bytes, bytes]]:
+    return [(partition, BRANCHES.prefix + branch.encode()), (token.encode(), EMPTIED)]
 
 
 def _branch(record: Record[pb.Branch], read_at: float) -> Branch:

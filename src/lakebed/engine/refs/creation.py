@@ -195,21 +195,24 @@ class _Creation(Generic[RefT, OtherT]):
         predicate: Predicate = ABSENT
         for _ in range(_TRIES):
             try:
-                pending = self._announce(message, predicate)
-                pending = self._look_around(message, pending, look)
+                pending = self._announce_and_look(message, predicate, look)
                 return self._finish(message, pending)
             except _Raced:
                 predicate = self._look_again()
         raise TooManyTries(f"the creation of {self._kind} {self._id}", _TRIES)
 
-    def _announce(self, message: RefT, predicate: Predicate) -> Version:
-        """Step 1: return the version of the pending record."""
+    def _announce(
+        self, message: RefT, predicate: Predicate, keys: Sequence[tuple[bytes, bytes]]
+    ) -> tuple[Version, list[Item | None]]:
+        """Step 1: return the version of the pending record, and what is at some keys after that."""
         announced = type(message)()
         announced.CopyFrom(message)
         announced.pending = True
         version = new_version(self._runtime)
         try:
-            self._own.set_if(self._name, announced, predicate, version=version)
+            items = self._own.set_if_then_get(
+                self._name, announced, predicate, keys, version=version
+            )
         except PredicateFailed:
             raise _Raced from None
         except StoreUnavailable:
@@ -219,16 +222,18 @@ class _Creation(Generic[RefT, OtherT]):
                 found = self._own.find(self._name)
             if found is None or found.predicate != version:
                 raise _Raced from None
-        return version
+            items = self._store.get_many(keys)
+        return version, items
 
-    def _look_around(self, message: RefT, pending: Version, look: Look | None) -> Version:
-        """Step 2. Whether the name is free comes first: only then is anybody asked for leave.
+    def _announce_and_look(self, message: RefT, predicate: Predicate, look: Look | None) -> Version:
+        """Steps 1 and 2. Whether the name is free comes first: only then is leave asked for.
 
         Returns the version of the pending record, which now names the right commit.
         """
         mark: Sequence[tuple[bytes, bytes]] = () if look is None else look.mark_of(message)
         keys: Sequence[tuple[bytes, bytes]] = () if look is None else look.keys
-        items = self._store.get_many([self._other.place(self._name), *mark, *keys])
+        places = [self._other.place(self._name), *mark, *keys]
+        pending, items = self._announce(message, predicate, places)
         found = None if items[0] is None else self._other.decode(items[0])
         self._settle_other(self._let_settle(self._other, found), pending)
         if look is None:
@@ -238,8 +243,7 @@ class _Creation(Generic[RefT, OtherT]):
             mark_item = items[1]
             if message.commit_id != commit_id:
                 message.commit_id = commit_id
-                pending = self._announce(message, pending)
-                (mark_item,) = self._store.get_many(look.mark_of(message))
+                pending, [mark_item] = self._announce(message, pending, look.mark_of(message))
             look.marks.let_name(look.repository, commit_id, mark_item)
         except LakebedError:
             self._take_back(pending)

@@ -138,7 +138,7 @@ class BranchProtection:
 
 def _recorded(record: Record[pb.BranchProtection] | None) -> Protection:
     if record is None:
-        return _protection(pb.BranchProtection(), ABSENT)
+        return _NO_RULES
     return _protection(record.message, record.predicate)
 
 
@@ -148,6 +148,9 @@ def _protection(message: pb.BranchProtection, predicate: Predicate) -> Protectio
         frozenset(rule.pattern for rule in message.rules if rule.strict),
         predicate,
     )
+
+
+_NO_RULES: Final = _protection(pb.BranchProtection(), ABSENT)
 
 
 def _refuse(branch: BranchID, patterns: Iterable[str]) -> None:

@@ -11,30 +11,31 @@ The description of the bytes: https://protobuf.dev/programming-guides/encoding/
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from numpy.lib.stride_tricks import sliding_window_view
 
 from lakebed.formats import CHANGE_SCHEMA
 
-ROWS_MIN: Final = 64
+ROWS_MIN: Final = 256
 """For fewer values, the general parser is faster."""
 
-_PADDING: Final = bytes(512)
-_PIECES_BYTES_MAX: Final = 16 << 20
-_TEXT_MAX: Final = 2**31 - 1
-_ZERO: Final = np.zeros(1, np.int64)
-_NO_BYTES: Final = np.zeros(0, np.uint8)
+_BYTES_MAX: Final = 2**31 - 1
 _VARINT_BYTES: Final = 10
+_PADDING: Final = bytes(2 * _VARINT_BYTES)
 _ONE_BYTE: Final = 0x80
 _LENGTH: Final = 2
 """The wire type of what has its length before it; that of numbers is 0."""
 
 _Bytes = npt.NDArray[np.uint8]
 _Numbers = npt.NDArray[np.int64]
+_Rows = npt.NDArray[np.intp]
+
+_NO_TEXTS: Final = pa.array([], pa.string())
+_SHIFTS: Final = np.arange(0, 7 * _VARINT_BYTES, 7, dtype=np.uint64)
 
 
 class _OtherForm(Exception):  # noqa: N818 - it says what was found
@@ -43,59 +44,59 @@ class _OtherForm(Exception):  # noqa: N818 - it says what was found
 
 @dataclass(frozen=True, slots=True)
 class _Texts:
-    """Where each row's text is in the buffer."""
+    """Where each row's text is in the buffer; they lie there in the order of the rows."""
 
     starts: _Numbers
     lengths: _Numbers
 
-    def array(self, data: _Bytes, type_: pa.DataType) -> pa.Array:
+    def array(self, buffer: pa.Buffer, type_: pa.DataType) -> pa.Array:
         """Return the texts as a column; raises `ArrowInvalid` for what is not UTF-8."""
-        ends = np.cumsum(self.lengths)
-        if len(ends) and ends[-1] > _TEXT_MAX:
-            raise _OtherForm
-        bounds = np.concatenate([_ZERO, ends]).astype(np.int32)
-        buffers = [None, pa.py_buffer(bounds), pa.py_buffer(self._joined(data))]
-        column = pa.Array.from_buffers(type_, len(self.lengths), buffers)
-        column.validate(full=True)
+        count = len(self.starts)
+        if not count:
+            return pa.array([], type_)
+        # As Arrow sees it, the buffer is a text, what lies behind it, the next text, and so on.
+        bounds = np.empty(2 * count, np.int32)
+        bounds[::2] = self.starts
+        bounds[1::2] = self.starts + self.lengths
+        all_of_it = [None, pa.py_buffer(bounds), buffer]
+        column = pa.Array.from_buffers(type_, 2 * count - 1, all_of_it).take(_every_other(count))
+        if pa.types.is_string(type_):
+            column.validate(full=True)
         return column
 
-    def _joined(self, data: _Bytes) -> _Bytes:
-        """Return all texts, one behind the other."""
-        longest = int(self.lengths.max(initial=0))
-        if longest > len(_PADDING) or longest * len(self.lengths) > _PIECES_BYTES_MAX:
-            whole, joined = data.data, bytearray()
-            for start, length in zip(self.starts, self.lengths, strict=True):
-                joined += whole[start : start + length]
-            return np.frombuffer(joined, np.uint8)
-        # Pieces of one length are copied much faster; what is too much of them is left out. Beside
-        # one long text, many short ones would take many times their memory: see the way above.
-        pieces = sliding_window_view(data, max(1, longest))[self.starts]
-        if (self.lengths == longest).all():
-            return pieces.reshape(-1) if longest else _NO_BYTES
-        return pieces[np.arange(longest) < self.lengths[:, np.newaxis]]
+
+@lru_cache(maxsize=16)
+def _every_other(count: int) -> pa.Array:
+    return pa.array(np.arange(0, 2 * count, 2))
 
 
 class _Cursor:
     """A place in each value, which moves behind the fields that were read."""
 
     def __init__(self, values: Sequence[bytes]) -> None:
-        self.data = np.frombuffer(b"".join(values) + _PADDING, np.uint8)
+        joined = b"".join(values)
+        if len(joined) > _BYTES_MAX:
+            raise _OtherForm
+        self.buffer = pa.py_buffer(joined + _PADDING)
+        self._data = np.frombuffer(self.buffer, np.uint8)
+        # The bytes of a number, if one began at this place.
+        places = (len(joined) + _VARINT_BYTES, _VARINT_BYTES)
+        self._numbers: _Bytes = np.ndarray(places, np.uint8, self.buffer, strides=(1, 1))
         lengths = np.fromiter(map(len, values), np.int64, len(values))
         self.ends: _Numbers = np.cumsum(lengths)
         self.places: _Numbers = self.ends - lengths
 
-    def rows_at(self, tag: int, limits: _Numbers) -> npt.NDArray[np.intp]:
+    def rows_at(self, tag: int, limits: _Numbers) -> _Rows:
         """Return the rows in which this field comes next, before a limit."""
-        return np.flatnonzero((self.places < limits) & (self.data[self.places] == tag))
+        return np.flatnonzero((self.places < limits) & (self._data[self.places] == tag))
 
     def numbers(self, field: int, limits: _Numbers) -> _Numbers:
         """Read a field of numbers; 0 where it is not."""
-        return self._read(self.rows_at(field << 3, limits), limits)
+        return self._read(field << 3, limits)
 
     def texts(self, field: int, limits: _Numbers, *, enter: bool = False) -> _Texts:
         """Read a field of bytes, of text or of a message; with `enter`, stay at its beginning."""
-        rows = self.rows_at(field << 3 | _LENGTH, limits)
-        lengths = self._read(rows, limits)
+        lengths = self._read(field << 3 | _LENGTH, limits)
         starts = self.places.copy()
         if (lengths < 0).any() or (lengths > limits - starts).any():
             raise _OtherForm
@@ -103,23 +104,34 @@ class _Cursor:
             self.places = starts + lengths
         return _Texts(starts, lengths)
 
-    def _read(self, rows: npt.NDArray[np.intp], limits: _Numbers) -> _Numbers:
-        """Read a tag and a number in some rows."""
-        values = np.zeros(len(self.places), np.uint64)
-        self.places[rows] += 1
-        for position in range(_VARINT_BYTES):
-            read = self.data[self.places[rows]]
-            low = (read & (_ONE_BYTE - 1)).astype(np.uint64)
-            values[rows] |= low << np.uint64(7 * position)
-            self.places[rows] += 1
-            rows = rows[read >= _ONE_BYTE]
-            if not len(rows):
-                break
-            if (self.places[rows] >= limits[rows]).any():
-                raise _OtherForm
-        else:
+    def _read(self, tag: int, limits: _Numbers) -> _Numbers:
+        """Read a tag and a number in the rows that have it."""
+        values: _Numbers = np.zeros(len(self.places), np.int64)
+        found = self.rows_at(tag, limits)
+        if not len(found):
+            return values
+        # All rows have most fields, and a slice costs next to nothing.
+        rows = slice(None) if len(found) == len(values) else found
+        values[rows], sizes = _varints(self._numbers[self.places[rows] + 1])
+        self.places[rows] += 1 + sizes
+        if (self.places > limits).any():
             raise _OtherForm
-        return values.view(np.int64)
+        return values
+
+
+def _varints(numbers: _Bytes) -> tuple[_Numbers, _Numbers | int]:
+    """Return the number that each row begins with, and how many bytes of the row it has."""
+    firsts = numbers[:, 0]
+    if firsts.max() < _ONE_BYTE:
+        return firsts.astype(np.int64), 1
+    goes_on = numbers >= _ONE_BYTE
+    lasts = goes_on.argmin(axis=1)
+    if (firsts[lasts == 0] >= _ONE_BYTE).any():
+        raise _OtherForm  # no byte of it is the last one
+    columns = np.arange(lasts.max() + 1)
+    bits = (numbers[:, columns] & (_ONE_BYTE - 1)).astype(np.uint64) << _SHIFTS[columns]
+    bits *= columns <= lasts[:, np.newaxis]
+    return bits.sum(axis=1).view(np.int64), lasts + 1
 
 
 def parse_columns(keys: Sequence[bytes], values: Sequence[bytes]) -> pa.Table | None:
@@ -132,25 +144,25 @@ def parse_columns(keys: Sequence[bytes], values: Sequence[bytes]) -> pa.Table | 
 
 def _parse(keys: Sequence[bytes], values: Sequence[bytes]) -> pa.Table:
     cursor = _Cursor(values)
-    data = cursor.data
+    buffer = cursor.buffer
     ends = cursor.ends
     identity = cursor.texts(1, ends)
     entry = cursor.texts(2, ends, enter=True)
     limits = entry.starts + entry.lengths
 
     def text(field: int) -> pa.Array:
-        return cursor.texts(field, limits).array(data, pa.string())
+        return cursor.texts(field, limits).array(buffer, pa.string())
 
     columns = {
         "key": pa.array(keys, pa.binary()),
-        "identity": identity.array(data, pa.binary()),
+        "identity": identity.array(buffer, pa.binary()),
         "address": text(1),
         "address_type": _small(cursor.numbers(2, limits)),
         "size": pa.array(cursor.numbers(3, limits)),
         "checksum": text(4),
-        "mtime": pa.array(cursor.numbers(5, limits)).cast(CHANGE_SCHEMA.field("mtime").type),
+        "mtime": pa.array(cursor.numbers(5, limits)).view(CHANGE_SCHEMA.field("mtime").type),
         "content_type": text(6),
-        "metadata": _maps(cursor, limits, data),
+        "metadata": _maps(cursor, limits),
         "tombstone": pa.array(identity.lengths == 0),
     }
     if (cursor.places != limits).any():
@@ -165,9 +177,9 @@ def _small(numbers: _Numbers) -> pa.Array:
     return pa.array(numbers).cast(pa.int8())
 
 
-def _maps(cursor: _Cursor, limits: _Numbers, data: _Bytes) -> pa.Array:
+def _maps(cursor: _Cursor, limits: _Numbers) -> pa.Array:
     """Read the pairs of metadata, the first of all rows, then the second, and so on."""
-    found: list[tuple[npt.NDArray[np.intp], _Texts, _Texts]] = []
+    found: list[tuple[_Rows, _Texts, _Texts]] = []
     while len(rows := cursor.rows_at(7 << 3 | _LENGTH, limits)):
         pair = cursor.texts(7, limits, enter=True)
         ends = pair.starts + pair.lengths
@@ -175,24 +187,26 @@ def _maps(cursor: _Cursor, limits: _Numbers, data: _Bytes) -> pa.Array:
         if (cursor.places != ends).any():
             raise _OtherForm
         found.append((rows, key, value))
-    rows = np.concatenate([rows for rows, *_ in found]) if found else np.array([], np.intp)
+    bounds = np.zeros(len(limits) + 1, np.int32)
+    if not found:
+        return pa.MapArray.from_arrays(pa.array(bounds), _NO_TEXTS, _NO_TEXTS)
+    rows = np.concatenate([rows for rows, *_ in found])
     order = np.argsort(rows, kind="stable")
     keys, values = (
         _Texts(
             _picked([each.starts for each in texts], found, order),
             _picked([each.lengths for each in texts], found, order),
-        ).array(data, pa.string())
+        ).array(cursor.buffer, pa.string())
         for texts in ([key for _, key, _ in found], [value for *_, value in found])
     )
-    counts = np.bincount(rows, minlength=len(limits))
-    bounds = np.concatenate([_ZERO, np.cumsum(counts)]).astype(np.int32)
+    np.cumsum(np.bincount(rows, minlength=len(limits)), out=bounds[1:])
     return pa.MapArray.from_arrays(pa.array(bounds), keys, values)
 
 
 def _picked(
     columns: list[_Numbers],
-    found: list[tuple[npt.NDArray[np.intp], _Texts, _Texts]],
-    order: npt.NDArray[np.intp],
+    found: list[tuple[_Rows, _Texts, _Texts]],
+    order: _Rows,
 ) -> _Numbers:
     picked = [column[rows] for column, (rows, *_) in zip(columns, found, strict=True)]
-    return np.concatenate(picked)[order] if picked else np.array([], np.int64)
+    return np.concatenate(picked)[order]

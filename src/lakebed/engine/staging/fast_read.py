@@ -10,8 +10,6 @@ wrong, and the read is done in the ordinary way (`reader`).
 A listing asks for branch and repository together in the same way, and then scans what is staged.
 """
 
-from dataclasses import replace
-
 from lakebed.engine.keys import BRANCHES, GRAVELER, REPOSITORIES, STAGED_PREFIX
 from lakebed.engine.model import Branch, BranchID, Repository
 from lakebed.engine.refs.branches import Branches
@@ -70,7 +68,7 @@ class FastReader:
         branch_now, repository_now = self._store.get_many(_records(repository, branch))
         if not (_is(branch_now, branch.version) and _is(repository_now, version)):
             return None
-        return replace(branch, read_at=read_at)
+        return branch.read_again(read_at)
 
 
 def _records(repository: Repository, branch: Branch) -> list[tuple[bytes, bytes]]:

@@ -65,9 +65,15 @@ def list_entries(
     noting: Noting,
 ) -> Page[Entry]:
     """Return a page of the entries that tokens, newest first, make of a metarange."""
+    staged = _StagedWindows(store, tokens, query)
+    start = query.first_key()
+    if start is not None and staged.is_empty_from(start):
+        return committed.list(metarange_id, query)
     notes = EmptyRunNotes(store, tokens, metarange_id, now_us=noting.now_us)
     runs = _EmptyRuns(notes, query, noting.tombstones_min)
-    return entry_page(_MergedWindows(store, tokens, committed, metarange_id, query, runs), query)
+    return entry_page(
+        _MergedWindows(store, tokens, committed, metarange_id, query, staged, runs), query
+    )
 
 
 def list_changes(
@@ -123,6 +129,11 @@ class _StagedWindows:
             self._size = grown if start == held.end else self._first_size
             held = self._held = self._read(start)
         return held.between(start, held.end)
+
+    def is_empty_from(self, start: bytes) -> bool:
+        """Whether there is no change from a key on."""
+        found = self.take(start)
+        return not found.keys and found.end is None
 
     def forget(self) -> None:
         """Read from the store again what was read already."""
@@ -210,10 +221,11 @@ class _MergedWindows:
         committed: Committed,
         metarange_id: MetaRangeID,
         query: Query,
+        staged: _StagedWindows,
         runs: _EmptyRuns,
     ) -> None:
         self._runs = runs
-        self._staged = _StagedWindows(store, tokens, query)
+        self._staged = staged
         self._committed = committed
         self._metarange_id = metarange_id
         self._query = query

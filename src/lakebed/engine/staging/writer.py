@@ -27,8 +27,15 @@ by compare-and-swap on what was read.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from lakebed.engine.errors import NothingThere, PreconditionFailed, Stale, TooManyTries
+from lakebed.engine.errors import (
+    BranchNotFound,
+    NothingThere,
+    PreconditionFailed,
+    Stale,
+    TooManyTries,
+)
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import Branch, BranchID, Repository
 from lakebed.engine.refs.branches import Branches
@@ -98,6 +105,16 @@ class Target:
     branch: Branch
     staged: tuple[Item | None, ...] | None = None
     """What each of its tokens has for the key; None: that was not read."""
+
+
+class _SecondRead(NamedTuple):
+    """What was read with a put, after it."""
+
+    branch: Item | None
+    note: Item | None
+    """That of listings, at the staging token."""
+    read_at: float
+    """A moment before, on the monotonic clock."""
 
 
 class Writer:
@@ -172,8 +189,10 @@ class Writer:
                 found = undo_log.find(current.staging_token) if staged is None else staged[0]
                 predicate: Predicate = ABSENT if found is None else found.predicate
                 value, version = undo_log.prepare(current.staging_token, found)
-                written = self._swap(current, entry.key, value, predicate, version)
-            after = self._look_again(repository, current, entry.key)
+                written, second = self._swap_and_read(
+                    repository, current, entry.key, value, predicate, version
+                )
+            after = self._look_again(repository, current, entry.key, second)
             _check_fresh(undo_log, is_fresh)
             if written and after.staging_token == current.staging_token:
                 return
@@ -211,8 +230,10 @@ class Writer:
                 seen = self._look(repository, before, entry.key, target.staged, own=entry)
                 check_condition(condition, entry.key, seen.entry)
                 value, version = undo_log.prepare(before.staging_token, seen.staged)
-                written = self._swap(before, entry.key, value, seen.predicate, version)
-            after = self._look_again(repository, before, entry.key)
+                written, second = self._swap_and_read(
+                    repository, before, entry.key, value, seen.predicate, version
+                )
+            after = self._look_again(repository, before, entry.key, second)
             _check_fresh(undo_log, is_fresh)
             if written and after.version == before.version:
                 return
@@ -262,17 +283,62 @@ class Writer:
             return error
         return None
 
-    def _look_again(self, repository: Repository, before: Branch, key: bytes) -> Branch:
+    def _look_again(
+        self,
+        repository: Repository,
+        before: Branch,
+        key: bytes,
+        second: _SecondRead | None = None,
+    ) -> Branch:
         """Read a branch after a put, and take the key out of the notes of listings.
 
+        If the store has read it with the put already, that is it (`second`).
+
         Raises:
+            BranchNotFound: There is no such branch any more.
             OutcomeUnknown: The store does not answer; the entry may be visible.
         """
         token = before.staging_token
         with step_of_many(applied=True):
-            after, note = self._branches.get_after_put(repository, before.id, token)
+            if second is None:
+                after, note = self._branches.get_after_put(repository, before.id, token)
+            else:
+                item, note, read_at = second
+                found = self._branches.recognise(repository, before.id, item, read_at)
+                if found is None:
+                    raise BranchNotFound(before.id)
+                after = found
             empty_runs.fill(self._store, token, [key], note)
         return after
+
+    def _swap_and_read(
+        self,
+        repository: Repository,
+        branch: Branch,
+        key: bytes,
+        value: bytes,
+        predicate: Predicate,
+        version: Version,
+    ) -> tuple[bool, _SecondRead | None]:
+        """Write as `_swap` does; if it costs nothing more, read the branch after that.
+
+        Raises:
+            StoreUnavailable: As `_swap`.
+        """
+        if not self._store.joins_reads:
+            return self._swap(branch, key, value, predicate, version), None
+        token = branch.staging_token
+        places = self._branches.places_after_put(repository, branch.id, token)
+        read_at = self._runtime.monotonic()
+        try:
+            item, note = self._store.set_if_then_get(
+                token.encode(), STAGED_PREFIX + key, value, predicate, places, version=version
+            )
+        except StoreUnavailable:
+            raise
+        except (PredicateFailed, OutcomeUnknown):
+            return False, None
+        return True, _SecondRead(item, note, read_at)
 
     def _swap(
         self,

@@ -41,6 +41,7 @@ class MemoryStore(Store):
         self._lock = threading.Lock()
         self._partitions: dict[bytes, SortedDict[bytes, Item]] = defaultdict(SortedDict)
         self._closed = False
+        self._changes = 0
 
     def get(self, partition: bytes, key: bytes) -> Item:
         self._check(partition, key)
@@ -57,6 +58,7 @@ class MemoryStore(Store):
         item = Item(key, value, version or new_version(self._runtime))
         with self._lock:
             self._partitions[partition][key] = item
+            self._changes += 1
         return item.predicate
 
     def set_if(
@@ -75,6 +77,7 @@ class MemoryStore(Store):
             if not _holds(predicate, self._find(partition, key)):
                 raise PredicateFailed(partition, key)
             self._partitions[partition][key] = item
+            self._changes += 1
         return item.predicate
 
     def delete(self, partition: bytes, key: bytes) -> None:
@@ -114,6 +117,12 @@ class MemoryStore(Store):
         self.limits.check_partition(partition)
         with self._lock:
             self._partitions.pop(partition, None)
+            self._changes += 1
+
+    def edition(self) -> int:
+        if self._closed:
+            raise StoreClosed
+        return self._changes
 
     def close(self) -> None:
         self._closed = True
@@ -130,6 +139,7 @@ class MemoryStore(Store):
 
     def _remove(self, partition: bytes, key: bytes) -> None:
         items = self._partitions.get(partition)
+        self._changes += 1
         if items is not None:
             items.pop(key, None)
             if not items:

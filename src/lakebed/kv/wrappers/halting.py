@@ -69,6 +69,19 @@ class HaltingStore(WrappedStore):
         self._check(partition, key)
         return self._inner.set_if(partition, key, value, predicate, version=version)
 
+    def set_if_then_get(
+        self,
+        partition: bytes,
+        key: bytes,
+        value: bytes,
+        predicate: Predicate,
+        keys: Sequence[tuple[bytes, bytes]],
+        *,
+        version: Version | None = None,
+    ) -> list[Item | None]:
+        self._check(partition, key)
+        return self._inner.set_if_then_get(partition, key, value, predicate, keys, version=version)
+
     def delete(self, partition: bytes, key: bytes) -> None:
         self._check(partition, key)
         self._inner.delete(partition, key)

@@ -38,7 +38,7 @@ class MeteredStore(WrappedStore):
         super().__init__(inner)
         self._clock = runtime.monotonic
         single = ("get", "set", "set_if", "delete", "delete_if", "scan_page", "partition_page")
-        bulk = ("get_many", "set_many", "drop_partition")
+        bulk = ("set_if_then_get", "get_many", "set_many", "drop_partition")
         self._observe = {
             operation: _SECONDS.labels(operation, inner.name).observe for operation in single + bulk
         }
@@ -65,6 +65,22 @@ class MeteredStore(WrappedStore):
     ) -> Version:
         return self._timed(
             "set_if", self._inner.set_if, partition, key, value, predicate, version=version
+        )
+
+    @traced("kv.set_if_then_get")
+    def set_if_then_get(
+        self,
+        partition: bytes,
+        key: bytes,
+        value: bytes,
+        predicate: Predicate,
+        keys: Sequence[tuple[bytes, bytes]],
+        *,
+        version: Version | None = None,
+    ) -> list[Item | None]:
+        call = self._inner.set_if_then_get
+        return self._timed(
+            "set_if_then_get", call, partition, key, value, predicate, keys, version=version
         )
 
     @traced("kv.delete")

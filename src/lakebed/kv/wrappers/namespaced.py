@@ -45,6 +45,22 @@ class NamespacedStore(WrappedStore):
                 self._inside(partition), key, value, predicate, version=version
             )
 
+    def set_if_then_get(
+        self,
+        partition: bytes,
+        key: bytes,
+        value: bytes,
+        predicate: Predicate,
+        keys: Sequence[tuple[bytes, bytes]],
+        *,
+        version: Version | None = None,
+    ) -> list[Item | None]:
+        inside = [(self._inside(of), each) for of, each in keys]
+        with self._naming(partition, key):
+            return self._inner.set_if_then_get(
+                self._inside(partition), key, value, predicate, inside, version=version
+            )
+
     def delete(self, partition: bytes, key: bytes) -> None:
         self._inner.delete(self._inside(partition), key)
 

@@ -24,6 +24,7 @@ came before. The log has what was given up and what was found out about lost rep
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Final, ParamSpec, TypeVar
 
@@ -151,6 +152,12 @@ class RetryingStore(WrappedStore):
         self._runtime = runtime
         self._budget = _Budget(runtime)
 
+    def edition(self) -> int | None:
+        try:
+            return self._inner.edition()
+        except StoreUnavailable:  # whoever asks can do without
+            return None
+
     def get(self, partition: bytes, key: bytes) -> Item:
         return self._repeat("get", self._inner.get, partition, key)
 
@@ -200,6 +207,27 @@ class RetryingStore(WrappedStore):
         except OutcomeUnknown as error:
             write = _Write("set_if", begun, apply, partition, key, mark, predicate)
             return self._settle(write, error)
+
+    def set_if_then_get(
+        self,
+        partition: bytes,
+        key: bytes,
+        value: bytes,
+        predicate: Predicate,
+        keys: Sequence[tuple[bytes, bytes]],
+        *,
+        version: Version | None = None,
+    ) -> list[Item | None]:
+        mark = version or new_version(self._runtime)
+        call = self._inner.set_if_then_get
+        begun = self._runtime.monotonic()
+        try:
+            return call(partition, key, value, predicate, keys, version=mark)
+        except OutcomeUnknown as error:
+            apply = partial(self._inner.set_if, partition, key, value, predicate, version=mark)
+            self._settle(_Write("set_if", begun, apply, partition, key, mark, predicate), error)
+        with step_of_many(applied=True):
+            return self.get_many(keys)
 
     def delete(self, partition: bytes, key: bytes) -> None:
         begun = self._runtime.monotonic()

@@ -10,7 +10,12 @@ class WrappedStore(Store):
         self.name = inner.name
         self.limits = inner.limits
         self.shared_between_processes = inner.shared_between_processes
+        self.joins_reads = inner.joins_reads
         self._inner = inner
+
+    def edition(self) -> int | None:
+        # Not measured: that costs more than the call.
+        return self._inner.edition()
 
     def close(self) -> None:
         self._inner.close()

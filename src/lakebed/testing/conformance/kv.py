@@ -31,7 +31,8 @@ from lakebed.kv import (
     open_store,
 )
 from lakebed.kv.schema import METADATA_PARTITION, SCHEMA_KEY, SCHEMA_VERSION, check_schema
-from lakebed.runtime import call_before_waiting
+from lakebed.kv.store import new_version
+from lakebed.runtime import ThreadRuntime, call_before_waiting
 from lakebed.testing.conformance.kv_arguments import ArgumentsConformance
 from lakebed.testing.conformance.kv_concurrency import ConcurrencyConformance
 from lakebed.testing.conformance.kv_machine import AWKWARD_KEYS
@@ -152,6 +153,23 @@ class SequentialConformance(ScansConformance, ArgumentsConformance):
         assert (caught.value.partition, caught.value.key) == (partition, b"key")
         assert store.get(partition, b"key") == (b"key", b"new", new)
 
+    @pytest.mark.parametrize("count", [1, 3, 20])
+    def test_set_if_then_get(self, store: Store, partition: bytes, count: int) -> None:
+        other = store.set(partition, b"00", b"there")
+        keys = [(partition, b"%02d" % number) for number in reversed(range(count))]
+        store.set_if_then_get(partition, b"key", b"first", ABSENT, keys)
+        found = store.set_if_then_get(partition, b"key", b"second", EXISTS, keys)
+        assert found == [None] * (count - 1) + [(b"00", b"there", other)]
+        keys = [(partition, b"key"), (partition, b"none")]
+        version = new_version(ThreadRuntime())
+        found = store.set_if_then_get(partition, b"key", b"third", EXISTS, keys, version=version)
+        assert found == [(b"key", b"third", version), None]
+        with pytest.raises(PredicateFailed) as caught:
+            store.set_if_then_get(partition, b"key", b"fourth", ABSENT, keys)
+        assert (caught.value.partition, caught.value.key) == (partition, b"key")
+        assert store.set_if_then_get(partition, b"key", b"fifth", version, []) == []
+        assert store.get(partition, b"key").value == b"fifth"
+
     def test_a_predicate_is_of_one_key(self, store: Store, partition: bytes) -> None:
         store.set(partition, b"key", b"value")
         other = store.set(partition, b"other", b"value")
@@ -248,6 +266,9 @@ class SequentialConformance(ScansConformance, ArgumentsConformance):
             lambda: store.get(partition, b"key"),
             lambda: store.set(partition, b"key", b"value"),
             lambda: store.set_if(partition, b"key", b"value", version),
+            lambda: store.set_if_then_get(
+                partition, b"key", b"value", version, [(partition, b"key")]
+            ),
             lambda: store.delete(partition, b"key"),
             lambda: store.delete_if(partition, b"key", version),
             lambda: list(store.scan(partition)),
@@ -280,6 +301,28 @@ class SequentialConformance(ScansConformance, ArgumentsConformance):
             else:
                 assert list(other.scan(partition)) == []
 
+    def test_every_change_makes_another_edition(
+        self, url: str, store: Store, partition: bytes
+    ) -> None:
+        assert (store.edition() is not None) == self.has_editions
+        if not self.has_editions:
+            return
+        writers = [store]
+        if store.shared_between_processes and not self.one_handle:
+            writers.append(open_store(url))
+        for writer in writers:
+            for change in _changes(writer, partition):
+                before = store.edition()
+                change()
+                assert store.edition() != before
+        # Nobody else writes to this store, so it stays the same now.
+        after = [store.edition() for _ in range(3)]
+        store.get_many([(partition, b"key")])
+        list(store.scan(partition))
+        assert {*after, store.edition()} == {after[0]}
+        for writer in writers[1:]:
+            writer.close()
+
     def test_a_store_of_a_newer_version_is_refused(self, url: str, store: Store) -> None:
         store.set(METADATA_PARTITION, SCHEMA_KEY, b"%d" % (SCHEMA_VERSION + 1))
         try:
@@ -306,6 +349,21 @@ class SequentialConformance(ScansConformance, ArgumentsConformance):
 
 class StoreConformance(SequentialConformance, ConcurrencyConformance):
     """What every driver must do. Subclasses override `url`."""
+
+
+def _changes(store: Store, partition: bytes) -> list[Callable[[], object]]:
+    """Every way to change something, in an order in which each does."""
+    return [
+        lambda: store.set(partition, b"key", b"value"),
+        lambda: store.set(partition, b"key", b"value"),
+        lambda: store.set_if(partition, b"other", b"value", ABSENT),
+        lambda: store.set_if(partition, b"key", b"value", EXISTS),
+        lambda: store.set_if(partition, b"key", b"value", store.get(partition, b"key").predicate),
+        lambda: store.set_many(partition, [(b"key", b"a"), (b"third", b"b")]),
+        lambda: store.delete(partition, b"key"),
+        lambda: store.delete_if(partition, b"other", store.get(partition, b"other").predicate),
+        lambda: store.drop_partition(partition),
+    ]
 
 
 def _try_in_child(store: Store, partition: bytes) -> int:

@@ -12,6 +12,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from lakebed.kv import (
     ABSENT,
+    Item,
     PredicateFailed,
     Store,
     open_store,
@@ -86,6 +87,22 @@ class ConcurrencyConformance(Sizes):
         in_threads([partial(create, name) for name in range(8)])
         assert sorted(winners) == [(e.key, int(e.value)) for e in store.scan(partition)]
         assert len(winners) == 20
+
+    def test_of_two_that_write_and_then_get_one_sees_the_other(
+        self, store: Store, partition: bytes
+    ) -> None:
+        seen: dict[bytes, Item | None] = {}
+        barrier = threading.Barrier(2)
+
+        def write(own: bytes, other: bytes) -> None:
+            for number in range(20):
+                barrier.wait()
+                key, places = own + b"%d" % number, [(partition, other + b"%d" % number)]
+                (seen[key],) = store.set_if_then_get(partition, key, b"value", ABSENT, places)
+
+        in_threads([partial(write, b"a", b"b"), partial(write, b"b", b"a")])
+        pairs = [(seen[b"a%d" % number], seen[b"b%d" % number]) for number in range(20)]
+        assert (None, None) not in pairs
 
     def test_one_of_many_conditional_deletes_wins(self, store: Store, partition: bytes) -> None:
         versions = [store.set(partition, b"%02d" % number, b"value") for number in range(20)]

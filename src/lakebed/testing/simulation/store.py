@@ -43,6 +43,7 @@ class SimulatedStore:
         self.inner = inner
         self._simulation = simulation
         self._handle = _PiecemealStore if piecemeal else FaultyStore
+        self._handles = 0
         self.applied: list[Applied] = []
         """Every write that took effect, in order: what checkers compare answers with."""
 
@@ -63,4 +64,8 @@ class SimulatedStore:
                 actor, label, apply_and_record, lambda known: lost(call, known=known)
             )
 
-        return self._handle(self.inner, intercept)
+        handle = self._handle(self.inner, intercept)
+        # Callers go another way then: half of the actors one, half of them the other.
+        self._handles += 1
+        handle.joins_reads = self._handles % 2 == 0
+        return handle

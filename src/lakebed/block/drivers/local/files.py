@@ -104,7 +104,24 @@ def etag_of(status: os.stat_result) -> ETag:
     theirs always differ. Reading a mark costs nothing beyond ``stat``, for large files too, and
     files that others put into the tree have one as well.
     """
-    return ETag(f"{status.st_mtime_ns:x}-{status.st_ino:x}-{status.st_size:x}")
+    # Listings have millions of marks, and an f-string takes nearly twice as long.
+    numbers = (status.st_mtime_ns, status.st_ino, status.st_size)
+    return ETag("%x-%x-%x" % numbers)  # noqa: UP031
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Append bytes to a file."""
+    written = os.write(descriptor, data)
+    while written < len(data):
+        data = data[written:]
+        written = os.write(descriptor, data)
+
+
+def stamp(descriptor: int) -> os.stat_result:
+    """Give a file the time of now, after its last byte; return what it is like."""
+    now_ns = time.time_ns()
+    os.utime(descriptor, ns=(now_ns, now_ns))
+    return os.fstat(descriptor)
 
 
 class Draft:
@@ -125,10 +142,7 @@ class Draft:
 
     def write(self, data: bytes) -> None:
         """Append bytes."""
-        written = os.write(self._descriptor, data)
-        while written < len(data):
-            data = data[written:]
-            written = os.write(self._descriptor, data)
+        write_all(self._descriptor, data)
 
     def seal(self) -> os.stat_result:
         """Bring all bytes to the disk; return what the finished file is like."""
@@ -138,9 +152,7 @@ class Draft:
 
     def stamp(self) -> os.stat_result:
         """Give the file the time of now, after its last byte; return what it is like."""
-        now_ns = time.time_ns()
-        os.utime(self._descriptor, ns=(now_ns, now_ns))
-        return os.fstat(self._descriptor)
+        return stamp(self._descriptor)
 
     def sync(self) -> None:
         """Bring all bytes to the disk."""

@@ -10,7 +10,8 @@
 An object is written as a draft, brought to the disk (fsync), renamed to its place, and then the
 names of its folder, and of every folder above it, are brought to the disk. A reader finds the old
 object or the new one, whole; a crash leaves one of the two and perhaps a draft, which is dropped
-a day later when somebody opens the storage.
+a day later when somebody opens the storage. `put_unnamed` is for addresses that nothing names yet,
+which nobody reads: what comes whole, in one piece, it writes straight to its place.
 
 Every change of what lies at an address is made under the address's lock: `replace` compares and
 renames, and nothing may come between. Readers take no lock, and neither does `put_unnamed`, whose
@@ -26,7 +27,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from io import FileIO
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 import pyarrow as pa
@@ -44,8 +45,10 @@ from lakebed.block.drivers.local.files import (
     explained,
     make_folder,
     not_to_disk,
+    stamp,
     sync_folder,
     to_disk,
+    write_all,
 )
 from lakebed.block.drivers.local.places import (
     RESERVED_FOLDER,
@@ -94,6 +97,7 @@ from lakebed.runtime import Runtime
 _Condition = Callable[[Folder, os.stat_result | None], None]
 """Raises unless the file found in the folder, or none, may be replaced."""
 
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 # Without O_NONBLOCK, opening a pipe that somebody put into the tree would wait for a writer.
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -176,28 +180,68 @@ class LocalBlockStore(BlockStore):
         return self._put(address, chunks, _anything)
 
     def put_unnamed(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
-        return self._put(address, chunks, _anything, is_unnamed=True)
+        place = self._place(address)
+        meter = Meter()
+        incoming = meter.through(chunks)
+        first = list(islice(incoming, 2))
+        is_whole = len(first) < 2  # noqa: PLR2004 - the second one did not come
+        status = self._write_in_place(place, b"".join(first)) if is_whole else None
+        if status is None:
+            status = self._move_to(place, chain(first, incoming), _anything, is_unnamed=True)
+        return PutResult(meter.size, meter.md5, etag_of(status))
 
     def put_new(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
         return self._put(address, chunks, _must_be_absent(address))
 
-    def _put(
+    def _put(self, address: Address, chunks: Iterable[bytes], condition: _Condition) -> PutResult:
+        place = self._place(address)
+        meter = Meter()
+        status = self._move_to(place, meter.through(chunks), condition)
+        return PutResult(meter.size, meter.md5, etag_of(status))
+
+    def _move_to(
         self,
-        address: Address,
+        place: Place,
         chunks: Iterable[bytes],
         condition: _Condition,
         *,
         is_unnamed: bool = False,
-    ) -> PutResult:
-        place = self._place(address)
-        meter = Meter()
-        with self._draft(address) as draft:
-            for chunk in meter.through(chunks):
+    ) -> os.stat_result:
+        """Write a draft and publish it; see `_publish`."""
+        with self._draft(place.address) as draft:
+            for chunk in chunks:
                 # Not around the loop: an OSError of the caller's iterable goes through unchanged.
-                with explained(address):
+                with explained(place.address):
                     draft.write(chunk)
-            status = self._publish(draft, place, condition, is_unnamed=is_unnamed)
-        return PutResult(meter.size, meter.md5, etag_of(status))
+            return self._publish(draft, place, condition, is_unnamed=is_unnamed)
+
+    def _write_in_place(self, place: Place, data: bytes) -> os.stat_result | None:
+        """Write an object to a place that nothing names; it is durable when this returns.
+
+        Returns None if something is there already: nothing was changed then.
+        """
+
+        def create(folder: Folder, name: bytes) -> tuple[Folder, int]:
+            return folder, os.open(name, _CREATE, 0o666, dir_fd=folder.descriptor)
+
+        with explained(place.address):
+            try:
+                folder, descriptor = self._tree.within_made(place, create)
+            except FileExistsError:
+                return None
+            try:
+                try:
+                    write_all(descriptor, data)
+                    status = stamp(descriptor)
+                except OSError:
+                    os.unlink(place.name, dir_fd=folder.descriptor)
+                    raise
+                with applied(place.address):
+                    self._sync(descriptor)
+                    folder.sync()
+            finally:
+                os.close(descriptor)
+        return status
 
     def get(
         self,

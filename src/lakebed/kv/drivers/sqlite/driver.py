@@ -3,11 +3,11 @@
 import sqlite3
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import Final
+from typing import Any, Final
 
 from lakebed.kv.drivers.sqlite.file import DatabaseFile, path_of
 from lakebed.kv.drivers.sqlite.readers import Readers, as_item
-from lakebed.kv.drivers.sqlite.writer import Writer
+from lakebed.kv.drivers.sqlite.writer import Query, Writer
 from lakebed.kv.errors import KeyNotFound, PredicateFailed
 from lakebed.kv.store import (
     ABSENT,
@@ -28,16 +28,23 @@ from lakebed.runtime import Runtime
 # Numbered in the order of the columns; the columns of a SELECT in the order of an Item.
 _GET: Final = "SELECT key, value, version FROM entries WHERE partition = ?1 AND key = ?2"
 
-# One statement for a few keys: to begin and end a read takes the locks of the log each time.
+# One statement for a few keys: to begin and end a read takes the locks of the log each time. And
+# one row for all: with each row Python lets other threads run, and has to wait for them afterwards.
 _FEW_KEYS: Final = 8
-_GET_FEW: Final = tuple(
-    " UNION ALL ".join(
-        f"SELECT {place}, key, value, version FROM entries"  # noqa: S608 - numbers only
-        f" WHERE partition = ?{2 * place + 1} AND key = ?{2 * place + 2}"
-        for place in range(count)
+
+
+def _get_few(count: int) -> str:
+    places = range(count)
+    columns = ", ".join(f"e{each}.key, e{each}.value, e{each}.version" for each in places)
+    joins = " ".join(
+        f"LEFT JOIN entries e{each}"
+        f" ON e{each}.partition = ?{2 * each + 1} AND e{each}.key = ?{2 * each + 2}"
+        for each in places
     )
-    for count in range(1, _FEW_KEYS + 1)
-)
+    return f"SELECT {columns} FROM (SELECT 1) {joins}"  # noqa: S608 - numbers only
+
+
+_GET_FEW: Final = tuple(map(_get_few, range(1, _FEW_KEYS + 1)))
 """The statement for one key, for two, and so on."""
 
 _SCAN: Final = """
@@ -88,12 +95,22 @@ def _bound(parameters: Iterable[bytes]) -> tuple[bytearray, ...]:
     return tuple(map(bytearray, parameters))
 
 
+def _items(rows: list[tuple[Any, ...]]) -> list[Item | None]:
+    """Return what `_GET_FEW` found, in the order of the keys."""
+    [row] = rows
+    return [
+        None if row[begin] is None else as_item(row[begin : begin + 3])
+        for begin in range(0, len(row), 3)
+    ]
+
+
 class SqliteStore(Store):
-    """A store in one file: reads on connections of a pool, writes through one thread."""
+    """A store in one file: reads on connections of a pool, writes on one that callers share."""
 
     name = "sqlite"
     limits = Limits(partition_bytes=1024, key_bytes=4096, value_bytes=64 << 20)
     shared_between_processes = True
+    joins_reads = True
 
     def __init__(self, file: DatabaseFile, runtime: Runtime) -> None:
         """Open the connections.
@@ -132,20 +149,47 @@ class SqliteStore(Store):
         *,
         version: Version | None = None,
     ) -> Version:
-        self.limits.check(partition, key, value)
-        check_predicate(predicate)
         version = version or new_version(self._runtime)
-        row: tuple[bytes, ...] = (partition, key, value, version)
-        if predicate is ABSENT:
-            statement = _SET_IF_ABSENT
-        elif predicate is EXISTS:
-            statement = _SET_IF_EXISTS
-        else:
-            statement = _SET_IF_VERSION
-            row += (predicate,)
+        statement, row = self._swap(partition, key, value, predicate, version)
         if not self.writer.execute(statement, [row], size_bytes=len(value)):
             raise PredicateFailed(partition, key)
         return version
+
+    def set_if_then_get(
+        self,
+        partition: bytes,
+        key: bytes,
+        value: bytes,
+        predicate: Predicate,
+        keys: Sequence[tuple[bytes, bytes]],
+        *,
+        version: Version | None = None,
+    ) -> list[Item | None]:
+        if not 0 < len(keys) <= _FEW_KEYS:
+            return super().set_if_then_get(partition, key, value, predicate, keys, version=version)
+        self.limits.check_keys(keys)
+        version = version or new_version(self._runtime)
+        statement, row = self._swap(partition, key, value, predicate, version)
+        query = Query(_GET_FEW[len(keys) - 1], tuple(chain.from_iterable(keys)))
+        changed, found = self.writer.execute_then_fetch(
+            statement, row, query, size_bytes=len(value)
+        )
+        if not changed:
+            raise PredicateFailed(partition, key)
+        return _items(found)
+
+    def _swap(
+        self, partition: bytes, key: bytes, value: bytes, predicate: Predicate, version: Version
+    ) -> tuple[str, tuple[bytes, ...]]:
+        """Return the statement that writes a key if it is as the predicate says, and its row."""
+        self.limits.check(partition, key, value)
+        check_predicate(predicate)
+        row = (partition, key, value, version)
+        if predicate is ABSENT:
+            return _SET_IF_ABSENT, row
+        if predicate is EXISTS:
+            return _SET_IF_EXISTS, row
+        return _SET_IF_VERSION, (*row, predicate)
 
     def delete(self, partition: bytes, key: bytes) -> None:
         self.limits.check(partition, key)
@@ -176,11 +220,8 @@ class SqliteStore(Store):
         return items
 
     def _get_few(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
-        items: list[Item | None] = [None] * len(keys)
         parameters = _bound(chain.from_iterable(keys))
-        for row in self._readers.fetch(_GET_FEW[len(keys) - 1], parameters):
-            items[row[0]] = as_item(row[1:])
-        return items
+        return _items(self._readers.fetch(_GET_FEW[len(keys) - 1], parameters))
 
     def set_many(self, partition: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
         rows = []
@@ -204,6 +245,9 @@ class SqliteStore(Store):
             if end == last:
                 return
             start = end
+
+    def edition(self) -> int:
+        return self._readers.edition()
 
     def close(self) -> None:
         self._readers.close()

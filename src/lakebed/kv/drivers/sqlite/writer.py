@@ -1,13 +1,16 @@
-"""Group commit: one thread writes for all callers of a store, many writes to a transaction.
+"""Group commit: whoever comes first writes for all who wait, many writes to a transaction.
 
-A durable commit costs a wait for the disk, however little it carries. So callers hand their writes
-to the thread and wait. The thread takes the lock on the file and only then collects what has queued
+A durable commit costs a wait for the disk, however little it carries. So callers queue up, and the
+first of them leads. The *leader* takes the lock on the file and only then collects what has queued
 up, so that the time it waits for another process makes its batch larger. It runs the whole batch in
 one transaction, and every caller gets its result after the commit. That holds for a failed
-predicate too: it may rest on a write of the same batch, which is not certain before.
+predicate too: it may rest on a write of the same batch, which is not certain before. The first of
+those who have queued up meanwhile leads the next batch. A caller that finds nobody before it writes
+by itself, and no thread is woken for it: that costs more than the write.
 
 Callers wait without a timeout: a caller that went away might see its write applied afterwards. The
-thread owes everyone an answer, and gives one whatever happens.
+leader owes everyone an answer, and gives one whatever happens. So nothing may break it off, as
+Ctrl-C can anywhere in the main thread: a thread of the writer stands in for that one.
 """
 
 import logging
@@ -15,17 +18,26 @@ import os
 import sqlite3
 import threading
 import time
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import pairwise
-from queue import Empty, SimpleQueue
-from typing import Final
+from queue import SimpleQueue
+from typing import Any, Final, NamedTuple
 
 from lakebed.kv.drivers.sqlite.file import DatabaseFile, error_code, is_busy
 from lakebed.kv.errors import OutcomeUnknown, StoreClosed, StoreLocked, StoreUnavailable
 from lakebed.runtime import about_to_wait
 
 Row = tuple[bytes, ...]
+
+
+class Query(NamedTuple):
+    """What to read behind the writes of a batch; equal ones are made once."""
+
+    statement: str
+    parameters: Row
+
 
 # How long to wait for the lock. Other servers give it back after each batch; a program that keeps
 # it for longer may keep it for hours, and whoever waits for an answer had better know soon.
@@ -39,17 +51,18 @@ BATCH_BYTES: Final = 16 << 20
 # while anyone reads from it, and on a busy store someone always does. Beyond this size, hold up
 # the writers until the readers are through.
 LARGEST_LOG_BYTES: Final = 64 << 20
+
+# How much has to be written until the log is looked at again, and about what a row adds to it.
+LOOK_BYTES: Final = 1 << 20
+_ROW_BYTES: Final = 16 << 10
 _READERS_PATIENCE_SECONDS: Final = 1.0
 
 # SQLite's own waiting sleeps for up to 100 ms at a time, many times what a commit takes.
 _SHORTEST_PAUSE_SECONDS: Final = 0.0001
 _LONGEST_PAUSE_SECONDS: Final = 0.0005
 
-# Callers just answered often come back at once. To wait for them a moment makes larger batches, and
-# lets another process have the lock.
-_LINGER_SECONDS: Final = 0.0001
-
-_OVERSLEPT_SECONDS: Final = 1.0
+_END: Final = ""
+"""The statement of the operation behind which there is no other."""
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -62,43 +75,38 @@ class _Operation:
         "changed",
         "error",
         "following",
+        "found",
         "latch",
+        "leads",
+        "query",
         "rows",
         "size_bytes",
         "statement",
     )
 
-    def __init__(self, statement: str, rows: Sequence[Row], size_bytes: int) -> None:
+    def __init__(
+        self, statement: str, rows: Sequence[Row], size_bytes: int, query: Query | None = None
+    ) -> None:
         self.statement = statement
         self.rows = rows
         self.size_bytes = size_bytes
+        self.query = query
         self.changed = 0
+        self.found: list[tuple[Any, ...]] = []
+        """The rows of its query."""
         self.error: OutcomeUnknown | None = None
         self.answered = False
+        self.leads = False
         # The cheapest way to wait for another thread: a lock that the other one releases.
         self.latch = threading.Lock()
         self.latch.acquire()
         self.following: _Operation | None = None
 
-    def wait(self) -> int:
-        """Wait for the answer, wake the next caller, and return how many rows were changed."""
-        about_to_wait()
-        try:
-            while not self.answered:
-                # Ends by itself now and then, lest a caller that was interrupted between waking
-                # up and waking us keeps us here.
-                self.latch.acquire(timeout=_OVERSLEPT_SECONDS)
-        except BaseException:
-            # Ctrl-C. The write must not be applied after this call has ended: see it through.
-            while not self.answered:
-                time.sleep(_LONGEST_PAUSE_SECONDS)
-            raise
-        finally:
-            if self.following is not None:
-                self.following.latch.release()
-        if self.error is not None:
-            raise self.error
-        return self.changed
+    def wait(self) -> None:
+        """Wait for the answer, or for the lead; wake the next caller, if there is an answer."""
+        self.latch.acquire()
+        if self.following is not None:
+            self.following.latch.release()
 
 
 def _answer(operations: list[_Operation], error: OutcomeUnknown | None) -> None:
@@ -108,23 +116,24 @@ def _answer(operations: list[_Operation], error: OutcomeUnknown | None) -> None:
     other's way: only one thread can run Python at a time.
     """
     waiting = [operation for operation in operations if not operation.answered]
-    for operation, following in pairwise(waiting):
-        operation.following = following
     for operation in waiting:
         if error is not None:
             # One for each caller: raising the same exception in many threads would mix them up.
             operation.error = type(error)(*error.args)
             operation.error.__cause__ = error.__cause__
         operation.answered = True
-    if waiting:
-        waiting[0].latch.release()
+    asleep = [operation for operation in waiting if not operation.leads]
+    for operation, following in pairwise(asleep):
+        operation.following = following
+    if asleep:
+        asleep[0].latch.release()
 
 
 class Writer:
-    """The thread that writes to a file, and the queue before it."""
+    """The connection that writes to a file, and the queue before it."""
 
     def __init__(self, file: DatabaseFile) -> None:
-        """Start the thread.
+        """Connect, and start the thread that stands in for the main one.
 
         Raises:
             sqlite3.Error: The file cannot be opened.
@@ -135,14 +144,19 @@ class Writer:
         """Operations in those transactions."""
         self._file = file
         self._connection = self._connect()
-        self._queue: SimpleQueue[_Operation | None] = SimpleQueue()
+        self._queue: deque[_Operation] = deque()
+        """Those that are in no batch yet. If nobody is at work, the first was told to lead."""
+        self._is_led = False
+        """Whether somebody leads, or was told to."""
         self._lock = threading.Lock()
         self._process = os.getpid()
         self._closed = False
-        self._ending = False
         self._log_limit_bytes = LARGEST_LOG_BYTES
+        self._unseen_bytes = 0
+        """About what the log has grown by since it was looked at."""
+        self._of_main: SimpleQueue[tuple[_Operation, threading.Lock] | None] = SimpleQueue()
         # A daemon: a program that forgets to close its store must be able to end.
-        self._thread = threading.Thread(target=self._run, name="lakebed-sqlite", daemon=True)
+        self._thread = threading.Thread(target=self._stand_in, name="lakebed-sqlite", daemon=True)
         self._thread.start()
 
     def execute(self, statement: str, rows: Sequence[Row], *, size_bytes: int = 0) -> int:
@@ -153,47 +167,118 @@ class Writer:
             OutcomeUnknown: The commit failed in a way that leaves open whether it was applied.
             StoreClosed: The writer was closed.
         """
+        return self._run(_Operation(statement, rows, size_bytes)).changed
+
+    def execute_then_fetch(
+        self, statement: str, row: Row, query: Query, *, size_bytes: int = 0
+    ) -> tuple[int, list[tuple[Any, ...]]]:
+        """Run a statement for a row as `execute` does, and a query behind it.
+
+        The query is part of the transaction, and sees what was there when that was committed: no
+        other process writes meanwhile, and all that is written with it comes before.
+        """
+        done = self._run(_Operation(statement, [row], size_bytes, query))
+        return done.changed, done.found
+
+    def _run(self, operation: _Operation) -> _Operation:
+        """Return an operation when it is done; raise what went wrong."""
         if os.getpid() != self._process:
-            # The thread stayed in the parent: nobody would ever answer.
+            # Whoever leads stayed in the parent: nobody would ever answer.
             raise StoreClosed("the store was opened in another process")
-        operation = _Operation(statement, rows, size_bytes)
-        # The lock makes sure that nothing is queued behind the end.
-        with self._lock:
-            if self._closed:
-                raise StoreClosed
-            self._queue.put(operation)
-        return operation.wait()
+        if threading.get_ident() == threading.main_thread().ident:
+            self._hand_over(operation)
+        else:
+            with self._lock:  # nothing is queued behind the end
+                self._check_open()
+                self._enter(operation)
+            self._see_through(operation)
+        if operation.error is not None:
+            raise operation.error
+        return operation
 
     def close(self) -> None:
-        """Finish what is queued, then end the thread."""
+        """Finish what is queued, then close the connection."""
         if os.getpid() != self._process:
             return
         with self._lock:
             if not self._closed:
                 self._closed = True
-                self._queue.put(None)
+                self._of_main.put(None)
         self._thread.join()
 
-    def _run(self) -> None:
-        served = 0
-        while not self._ending:
-            if self._queue.qsize() < served > 1:
-                time.sleep(_LINGER_SECONDS)
-            first = self._queue.get()
-            if first is None:
-                break
-            served = self._serve_safely([first])
-            del first  # its value may be large, and the next write a long time away
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreClosed
+
+    def _hand_over(self, operation: _Operation) -> None:
+        """Have an operation of the main thread written, and wait for that."""
+        done = threading.Lock()
+        done.acquire()
+        with self._lock:
+            self._check_open()
+            self._of_main.put((operation, done))
+        about_to_wait()
+        try:
+            done.acquire()
+        except BaseException:
+            # Ctrl-C. The write must not be applied after this call has ended: see it through.
+            while not operation.answered:
+                time.sleep(_LONGEST_PAUSE_SECONDS)
+            raise
+
+    def _stand_in(self) -> None:
+        """Write for the main thread; at the end, close the connection behind the last one."""
+        while (handed := self._of_main.get()) is not None:
+            operation, done = handed
+            with self._lock:
+                self._enter(operation)
+            self._see_through(operation)
+            done.release()
+            del handed, operation  # its value may be large, and the next write a long time away
+        end = _Operation(_END, (), 0)
+        with self._lock:
+            self._enter(end)
+        if not end.leads:
+            end.wait()
         self._connection.close()
 
-    def _serve_safely(self, batch: list[_Operation]) -> int:
+    def _enter(self, operation: _Operation) -> None:
+        """Queue up; whoever finds nobody at work leads. The lock is held."""
+        self._queue.append(operation)
+        if not self._is_led:
+            self._is_led = operation.leads = True
+
+    def _see_through(self, operation: _Operation) -> None:
+        """Return when an operation is answered; lead, if it comes to that."""
+        about_to_wait()
+        if not operation.leads:
+            operation.wait()
+        if operation.leads:
+            self._serve_safely([self._queue.popleft()])
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        """Let the next in the queue lead, if there is one."""
+        with self._lock:
+            if not self._queue:
+                self._is_led = False
+                return
+            following = self._queue[0]
+            following.leads = True
+        following.latch.release()
+
+    def _serve_safely(self, batch: list[_Operation]) -> None:
         try:
             self._serve(batch)
         except Exception as error:  # noqa: BLE001 - whatever it is, callers wait for an answer
             _answer(batch, self._unknown(error))
-        with suppress(sqlite3.Error, OSError):
-            self._bound_log()
-        return len(batch)
+        self._unseen_bytes += sum(
+            operation.size_bytes + _ROW_BYTES * len(operation.rows) for operation in batch
+        )
+        if self._unseen_bytes >= LOOK_BYTES:
+            self._unseen_bytes = 0
+            with suppress(sqlite3.Error, OSError):
+                self._bound_log()
 
     def _serve(self, batch: list[_Operation]) -> None:
         """Write the batch together with what is queued behind it, and answer every caller."""
@@ -219,14 +304,11 @@ class Writer:
 
     def _collect(self, batch: list[_Operation]) -> None:
         size_bytes = batch[0].size_bytes
-        while len(batch) < BATCH_OPERATIONS and size_bytes < BATCH_BYTES:
-            try:
-                operation = self._queue.get_nowait()
-            except Empty:
+        queue = self._queue  # only the leader takes from it
+        while queue and len(batch) < BATCH_OPERATIONS and size_bytes < BATCH_BYTES:
+            if queue[0].statement == _END:
                 return
-            if operation is None:
-                self._ending = True
-                return
+            operation = queue.popleft()
             batch.append(operation)
             size_bytes += operation.size_bytes
 
@@ -257,6 +339,7 @@ class Writer:
             # No cursor is kept in a name: it would keep the lock when the connection is replaced.
             for each in batch:
                 each.changed = self._connection.executemany(each.statement, each.rows).rowcount
+            self._fetch(batch)
         except Exception as error:  # noqa: BLE001 - the transaction is rolled back, whatever it was
             self._roll_back()
             return self._file.failure(error)
@@ -270,6 +353,15 @@ class Writer:
         self.commits += 1
         self.writes += len(batch)
         return None
+
+    def _fetch(self, batch: list[_Operation]) -> None:
+        """Make the queries of a batch, which see all of its writes."""
+        made: dict[Query, list[tuple[Any, ...]]] = {}
+        for each in batch:
+            if each.query is not None:
+                if each.query not in made:
+                    made[each.query] = self._connection.execute(*each.query).fetchall()
+                each.found = made[each.query]
 
     def _commit(self) -> None:
         self._connection.execute("COMMIT")
