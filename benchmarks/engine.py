@@ -14,6 +14,7 @@ from benchmarks import (
     engine_hooks,
     engine_listing,
     engine_reading,
+    engine_scale,
     engine_writers,
 )
 from benchmarks.report import Row, report
@@ -47,6 +48,9 @@ def measure(scale: float) -> list[Row]:
             engine_writers.measure_racing(folder, commits=20 if scale >= 1 else 1),
             engine_listing.measure_pages(folder, int(240_000 * scale)),
             *engine_listing.measure_directories(folder, million),
+            engine_scale.measure_branches(folder, 100, 10_000 if scale >= 1 else 200),
+            *engine_scale.measure_prefix(folder, 1_000, million),
+            engine_scale.measure_tokens(folder, 10, 100),
             *engine_reading.measure(
                 folder, million, changes=million // 10, reads=1000 if scale >= 1 else 10
             ),

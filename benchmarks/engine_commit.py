@@ -41,6 +41,8 @@ def measure(folder: Path, objects: int) -> Row:
 def measure_scale(folder: Path, sizes: Sequence[int], *, repeats: int) -> list[Row]:
     """Commit a few changes over more and more entries: it costs what the change is, not the lake.
 
+    Each change is in a range of its own, of about the mean size. (Of keys taken by chance most are
+    in ranges larger than that: twice as large in a large lake, and less so in one of few ranges.)
     Each is compared with that over the second size. A smaller lake than that has smaller ranges to
     write again, so the first is shown without a bar.
     """
@@ -49,10 +51,12 @@ def measure_scale(folder: Path, sizes: Sequence[int], *, repeats: int) -> list[R
         place = folder / f"scale-{size}"
         with open_lake(place) as lake:
             writer = open_committed(place / "blocks", lake.repository.home)
-            branch = _branch_of(lake, writer.write(tables(size)))
+            metarange_id = writer.write(tables(size))
+            branch = _branch_of(lake, metarange_id)
+            entries = writer.look_up(metarange_id, _far_apart(writer, metarange_id))
             times = []
             for repeat in range(repeats):
-                lake.stage(tables(CHANGES, version=repeat + 1), branch)
+                lake.stage([_changed(entries, b"%d" % repeat)], branch)
                 begun = perf_counter()
                 lake.engine.commit(LAKE, branch, REQUEST)
                 times.append(perf_counter() - begun)
@@ -62,6 +66,22 @@ def measure_scale(folder: Path, sizes: Sequence[int], *, repeats: int) -> list[R
         Row(f"commit of {CHANGES} over {size:,}", "sqlite", 1 / each, seconds[1] / each, bar)
         for size, each, bar in zip(sizes, seconds, bars, strict=True)
     ]
+
+
+def _far_apart(writer: Committed, metarange_id: MetaRangeID) -> list[bytes]:
+    """Return keys in ranges of about the mean size, each in its own if there are so many."""
+    refs = writer._files.metarange(metarange_id).refs  # noqa: SLF001 - nobody else needs them
+    if len(refs) < CHANGES:
+        first: list[bytes] = next(writer.scan(metarange_id)).column("key").to_pylist()
+        return first[:CHANGES]
+    chosen = sorted(refs, key=lambda ref: abs(ref.count - MEAN_RANGE))[:CHANGES]
+    return sorted(ref.max_key for ref in chosen)
+
+
+def _changed(entries: pa.Table, identity: bytes) -> pa.Table:
+    """Return entries with another identity."""
+    identities = pa.array([identity] * entries.num_rows, pa.binary())
+    return entries.set_column(1, ENTRY_SCHEMA.field("identity"), identities)
 
 
 def open_committed(folder: Path, home: Home) -> Committed:

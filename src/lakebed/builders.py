@@ -10,11 +10,12 @@ import logging
 import multiprocessing
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from functools import lru_cache, partial
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import ForkingPickler
-from queue import Empty, SimpleQueue
+from queue import Empty, LifoQueue
 from typing import Any, ClassVar, Final, NamedTuple, Self
 
 from lakebed.block import BlockSettings, open_block
@@ -100,7 +101,7 @@ class _Places(NamedTuple):
 
 
 class Builders:
-    """Some processes that build commits, started when they are first needed.
+    """Some processes that build commits, started when they are first needed, or soon before.
 
     Other processes must see the same data in the store and in the storage: neither may be in
     memory.
@@ -129,7 +130,8 @@ class Builders:
         """
         self._processes = processes
         self._limit_seconds = limit_seconds
-        self._idle: SimpleQueue[_Builder] = SimpleQueue()
+        # The one used last goes first: it runs, and its caches are warm.
+        self._idle: LifoQueue[_Builder] = LifoQueue()
         for _ in range(processes):
             self._idle.put(_Builder(_Places(store_url, block, cache or CacheSettings()), begin))
 
@@ -148,6 +150,22 @@ class Builders:
         """Merge in one of the processes; see `MergeBuild`. Raises as `build` does."""
         merged: MetaRangeID = self._ask(request)
         return merged
+
+    def prepare(self) -> None:
+        """Start a process if none runs yet: a build is likely to come soon.
+
+        It takes most of a second until a process is ready. This does not wait for that.
+        """
+        try:
+            builder = self._idle.get_nowait()
+        except Empty:
+            return  # all are at work
+        try:
+            builder.prepare()
+        except OSError as error:  # the writer that brought us here has nothing to do with it
+            _LOGGER.warning("cannot start a builder yet: %s", error)
+        finally:
+            self._idle.put(builder)
 
     def _ask(self, request: _Request) -> Any:
         try:
@@ -205,6 +223,11 @@ class _Builder:
             raise answer
         return answer
 
+    def prepare(self) -> None:
+        """Start the process if it does not run."""
+        if self._running is None:
+            self._start()
+
     def stop(self) -> None:
         """End the process."""
         if self._running is None:
@@ -247,6 +270,8 @@ def _serve(places: _Places, begin: Callable[[], None] | None, pipe: Connection) 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if begin is not None:
         begin()
+    with suppress(Exception):  # the first request tries again, and is told what is wrong
+        _open(places)
     while True:
         try:
             request = pipe.recv()

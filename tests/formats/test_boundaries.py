@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lakebed.engine.committed import Breaks
 from lakebed.formats import MetaRange
-from lakebed.formats.boundaries import key_hashes, row_bytes
+from lakebed.formats.boundaries import key_hash, key_hashes, row_bytes
 from tests.engine.committed.kit import SMALL, committed, entries, entry, rows
 from tests.engine.committed.reference import Entries
 
@@ -36,6 +36,7 @@ def test_the_hash_depends_on_the_key_alone(keys: list[bytes], first: int) -> Non
     together = key_hashes(binary(keys)).tolist()
     assert together == [key_hashes(binary([key]))[0] for key in keys]
     assert together[first:] == key_hashes(binary(keys)[first:]).tolist()
+    assert together == [key_hash(key) for key in keys]
 
 
 def test_the_hash_covers_every_byte_and_the_length() -> None:

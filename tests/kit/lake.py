@@ -45,6 +45,11 @@ class Lake:
     name: RepositoryID
 
     @property
+    def staging_call(self) -> str:
+        """The name of the call to the store that stages a value."""
+        return "set_if_then_get" if self.store.joins_reads else "set_if"
+
+    @property
     def repository(self) -> Repository:
         return self.engine.repositories.get(self.name)
 

@@ -8,12 +8,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from lakebed.block import LocalSettings, Namespace, open_block
-from lakebed.builders import BuilderDied, BuilderHung, Builders, BuildersBusy
+from lakebed.builders import BuilderDied, BuilderHung, Builders, BuildersBusy, _Builder
 from lakebed.engine.commits.build import BuildRequest
 from lakebed.engine.commits.commit import CommitRequest, CommitResult
 from lakebed.engine.commits.merges import MergeRequest
@@ -39,6 +41,7 @@ MERGE = MergeRequest(committer="tester", message="both of them")
 PARENT = """
 import multiprocessing, sys, time
 from pathlib import Path
+from unittest.mock import Mock
 from lakebed.block import LocalSettings, Namespace
 from lakebed.errors import LakebedError
 from lakebed.engine.commits.build import BuildRequest
@@ -70,6 +73,7 @@ class BuildLake:
             settings=EngineSettings(large_merge_rows=LARGE_MERGE),
             build_large=workers.build,
             merge_large=workers.merge,
+            foresee_large=workers.prepare,
         )
         self.alone = Engine(store, block)
         namespace = Namespace.parse("local://lake/repo")
@@ -83,8 +87,18 @@ class BuildLake:
         values = ((STAGED_PREFIX + key, encode(entry(key, text or key.decode()))) for key in keys)
         self.store.set_many(token, values)
 
+    def put(self, number: int, *, text: str = "") -> None:
+        key = b"%06d" % number
+        self.engine.put(LAKE, MAIN, entry(key, text or key.decode()))
+
     def commit(self) -> CommitResult:
         return self.engine.commit(LAKE, MAIN, REQUEST)
+
+    def nothing(self) -> BuildRequest:
+        """Ask for a build of no changes."""
+        head = self.engine.branches.get(self.repository, MAIN).commit_id
+        base = self.engine.commits.get(self.repository, head).metarange_id
+        return BuildRequest(self.repository.home, base, ())
 
     def part(self, count: int, *, same: int = 0) -> None:
         """Let two branches change so many entries each, of which some are the same."""
@@ -136,6 +150,47 @@ def test_a_small_commit_starts_no_process(lake: BuildLake) -> None:
     lake.stage(LARGE - 1)
     lake.commit()
     assert multiprocessing.active_children() == []
+
+
+def test_many_writes_start_a_worker_before_the_commit(lake: BuildLake) -> None:
+    for number in range(LARGE - 1):
+        lake.put(number)
+    lake.commit()
+    for number in range(LARGE - 1):
+        lake.put(number, text="other")
+    assert multiprocessing.active_children() == []  # they were counted from the commit on
+    lake.put(0, text="another")
+    (worker,) = multiprocessing.active_children()
+    for number in range(LARGE):
+        lake.engine.delete(LAKE, MAIN, b"%06d" % number)
+    lake.commit()
+    assert multiprocessing.active_children() == [worker]
+
+
+def test_a_worker_is_prepared_once_and_builds_next(tmp_path: Path, lake: BuildLake) -> None:
+    url, block = f"sqlite:///{tmp_path}/kv.db", LocalSettings(tmp_path / "blocks")
+    with Builders(url, block, processes=2) as two:
+        two.prepare()
+        two.prepare()
+        (worker,) = multiprocessing.active_children()
+        two.build(lake.nothing())
+        assert multiprocessing.active_children() == [worker]
+        with _one_at_work(two):
+            two.prepare()
+            assert len(multiprocessing.active_children()) == 2
+            with _one_at_work(two):
+                two.prepare()  # all are at work
+        assert len(multiprocessing.active_children()) == 2
+
+
+def test_a_writer_does_not_fail_where_no_process_can_be_started(
+    lake: BuildLake, workers: Builders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as broken:
+        broken.setattr(_Builder, "_start", Mock(side_effect=BlockingIOError("too many")))
+        workers.prepare()
+    lake.stage(LARGE)
+    lake.commit()
 
 
 def test_small_tokens_together_are_a_large_commit(lake: BuildLake) -> None:
@@ -247,12 +302,14 @@ def test_a_merge_whose_workers_all_die_changes_nothing(lake: BuildLake) -> None:
 
 
 def test_as_many_processes_as_are_asked_for(tmp_path: Path, lake: BuildLake) -> None:
-    head = lake.engine.branches.get(lake.repository, MAIN).commit_id
-    base = lake.engine.commits.get(lake.repository, head).metarange_id
-    request = BuildRequest(lake.repository.home, base, ())
+    request = lake.nothing()
+    base = request.base
     url, block = f"sqlite:///{tmp_path}/kv.db", LocalSettings(tmp_path / "blocks")
     with Builders(url, block, processes=2) as two:
         assert [two.build(request).metarange_id for _ in range(3)] == [base] * 3
+        assert len(multiprocessing.active_children()) == 1
+        with _one_at_work(two):
+            assert two.build(request).metarange_id == base
         assert len(multiprocessing.active_children()) == 2
     assert multiprocessing.active_children() == []
 
@@ -287,6 +344,14 @@ def test_a_worker_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
         os.kill(worker, 0)
         parent.kill()
     _wait_until(lambda: not _is_running(worker))
+
+
+@contextmanager
+def _one_at_work(workers: Builders) -> Iterator[None]:
+    """Let one of the workers be busy."""
+    busy = workers._idle.get()
+    yield
+    workers._idle.put(busy)
 
 
 def _kill_workers_until(enough: Callable[[], bool]) -> list[int | None]:

@@ -22,6 +22,7 @@ FORMAT_VERSION: Final = 1
 
 _TYPE: Final = b"lakebed.type"
 _FORMAT: Final = b"lakebed.format"
+_SMALL_BYTES: Final = 4 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,8 @@ class FileType:
             file,
             # One row group: a file is read whole, and other readers split work by file.
             row_group_size=max(1, table.num_rows),
-            compression="zstd",
+            # To compress a few rows takes longer than all the rest, and spares no block of a disk.
+            compression="zstd" if table.nbytes > _SMALL_BYTES else "none",
             use_dictionary=list(self.dictionary_columns),
             write_page_checksum=True,
         )
