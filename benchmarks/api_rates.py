@@ -33,6 +33,8 @@ SMALL: Final = b"x" * 1024
 SIGNED: Final = 5000
 """Requests of S3 that are signed beforehand, each for a key of its own: of requests that write one
 key at the same time, all but one have to try again."""
+NEW: Final = "number={n}"
+"""Means nothing to a server, and makes each request another one."""
 MANY_SHARE: Final = 0.9
 """What a rate with many connections is at least, as a share of that with few."""
 
@@ -206,6 +208,10 @@ def targets_of(
         rest("log of a short history", "GET", f"{REF}/commits"),
         rest("list 100", "GET", f"{REF}/objects/ls?prefix=data/&amount=100"),
         rest("list 1000", "GET", f"{REF}/objects/ls?prefix=data/&amount=1000"),
+        # Of the others, a server that keeps answers makes most only once.
+        rest("get repository, asked anew", "GET", f"{REPOSITORY}?{NEW}"),
+        rest("log, asked anew", "GET", f"{REF}/commits?{NEW}"),
+        rest("list 100, asked anew", "GET", f"{REF}/objects/ls?prefix=data/&amount=100&{NEW}"),
         s3("S3 LIST 1000", "GET", listing),
         s3("S3 GET 1 KiB", "GET", f"/bench/main/{path_of(0)}"),
         *_writes(server, ask, bars, ""),

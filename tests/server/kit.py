@@ -74,6 +74,17 @@ class Server:
 @contextmanager
 def server(**flags: object) -> Iterator[Server]:
     """A server that is set up, with a repository; `flags` are settings, with __ for the dots."""
+    with opened(**flags) as found:
+        services = found.services
+        services.auth.setup("admin", ADMIN)
+        namespace = f"{services.catalog.storage_scheme}://lakes/{REPOSITORY}"
+        services.catalog.repositories.create(REPOSITORY, namespace, committer="admin")
+        yield found
+
+
+@contextmanager
+def opened(**flags: object) -> Iterator[Server]:
+    """A server as it finds its database: an empty one, if nothing else is said."""
     settings = load(
         environment={},
         flags={
@@ -85,10 +96,6 @@ def server(**flags: object) -> Iterator[Server]:
     )
     services = open_services(settings, run_in_background=run_inline)
     try:
-        services.auth.setup("admin", ADMIN)
-        services.catalog.repositories.create(
-            REPOSITORY, f"mem://lakes/{REPOSITORY}", committer="admin"
-        )
         yield Server(services)
     finally:
         services.close()

@@ -5,9 +5,11 @@ from typing import cast
 
 import msgspec
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakebed.block import InvalidAddress
 from lakebed.catalog.diff import Difference, DifferencePage
 from lakebed.catalog.model import ObjectStats, stats_of
 from lakebed.catalog.object_pages import ObjectPage
@@ -46,14 +48,21 @@ metadata: st.SearchStrategy[dict[str, str]] = st.one_of(
 )
 
 
+AZURE = "blob.core.windows.net"
+stores = st.sampled_from(
+    ["s3://bucket"] * 8
+    + ["S3://bucket", "s3://bucket2", f"https://lake.{AZURE}/box", f"https://Lake.{AZURE}:443/box"]
+)
+
+
 @st.composite
-def entries(draw: st.DrawFn) -> Entry:
-    relative = draw(st.integers(0, 9)) > 0
+def entries(draw: st.DrawFn, relative_share: int) -> Entry:
+    relative = draw(st.integers(0, 9)) < relative_share
     path = draw(paths)
     return Entry(
         key=draw(keys),
         identity=b"i",
-        address=path if relative else f"S3://bucket/{path}",
+        address=path if relative else f"{draw(stores)}/{path}",
         address_type=AddressType.RELATIVE if relative else AddressType.FULL,
         size=draw(st.integers(0, 1 << 62)),
         checksum=draw(texts),
@@ -65,7 +74,7 @@ def entries(draw: st.DrawFn) -> Entry:
 
 @st.composite
 def pages(draw: st.DrawFn) -> Page[Entry]:
-    found = draw(st.lists(entries(), max_size=6))
+    found = draw(st.lists(entries(draw(st.sampled_from([10, 9, 0]))), max_size=6))
     before = draw(st.integers(0, 2))  # columns of pages begin anywhere in a range
     table = entries_table([*found[:before], *found]).slice(len(found[:before]))
     return Page(table, draw(folded(len(found))), has_more=draw(st.booleans()), values_of=entries_of)
@@ -89,6 +98,30 @@ def test_objects_as_json(page: Page[Entry], user_metadata: bool) -> None:
     last = results[-1].path if results else ""
     expected = models.page_of(results, has_more=page.has_more, last=last)
     assert msgspec.json.encode(found) == msgspec.json.encode(expected)
+
+
+@pytest.mark.parametrize("wrong", ["s3://bucket/", "s3://bucket", "s3://bucket/a\0", "bucket/a"])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_what_is_no_address_is_refused_among_addresses(wrong: str, is_first: bool) -> None:
+    both = ["s3://bucket/a", wrong]
+    rows = [full_entry(address) for address in (reversed(both) if is_first else both)]
+    page = Page(entries_table(rows), has_more=False, values_of=entries_of)
+    with pytest.raises(InvalidAddress):
+        objects_page(ObjectPage(REPOSITORY, page), user_metadata=True)
+
+
+def full_entry(address: str) -> Entry:
+    return Entry(
+        key=b"k",
+        identity=b"i",
+        address=address,
+        address_type=AddressType.FULL,
+        size=1,
+        checksum="",
+        mtime=datetime(2026, 1, 1, tzinfo=UTC),
+        content_type="",
+        metadata={},
+    )
 
 
 def json_prefix(item: CommonPrefix) -> models.ObjectStats:

@@ -248,6 +248,21 @@ class AuthService:
             if not rules.is_granted(permission, context):
                 raise Denied(identity.user_id, permission.action, permission.resource)
 
+    def sure_until(self, identity: Identity) -> float:
+        """Return until when what this process knows of a user is not too old; 0: it is by now.
+
+        On the monotonic clock. Whoever keeps an answer that `authorize` allowed asks this before
+        `authorize`, so that the answer goes by nothing that is older. Tokens end by themselves:
+        for who came with one, this is 0.
+        """
+        if identity.access_key_id is None:
+            return 0.0
+        known = self._known.held(identity.access_key_id)
+        rules = self._rules.held((identity.user_id, identity.unique_id))
+        if known is None or rules is None or known[0][0] is not identity:
+            return 0.0
+        return min(known[1], rules[1])
+
     def test_of(self, identity: Identity, context: Context, action: str) -> Callable[[str], bool]:
         """Return a function that says whether a user may do something with a resource.
 

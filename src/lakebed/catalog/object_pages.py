@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.block import Address
 from lakebed.catalog.entry_metadata import RESERVED
 from lakebed.catalog.model import ObjectStats, address_in
 from lakebed.catalog.pins import with_pin
@@ -36,9 +37,11 @@ class ObjectPage(Page[ObjectStats]):
         """
         namespace = self._repository.namespace
         texts, types = self.column("address"), self.column("address_type")
-        is_relative = bool((types.to_numpy() == AddressType.RELATIVE).all())
-        if is_relative and _may_all_be_paths(texts):
+        kinds = set(types.to_numpy().tolist())
+        if kinds <= {AddressType.RELATIVE} and _may_all_be_paths(texts):
             return str(namespace), texts
+        if kinds == {AddressType.FULL} and _are_of_one_store(texts):
+            return "", texts
         pairs = zip(texts.to_pylist(), types.to_pylist(), strict=True)
         found = [str(address_in(namespace, text, AddressType(kind))) for text, kind in pairs]
         return "", pa.array(found, pa.string())
@@ -66,6 +69,14 @@ def user_metadata(rows: pa.Table) -> pa.MapArray | None:
     kept = np.concatenate([[0], np.cumsum(is_users.to_numpy(zero_copy_only=False))])
     ends = pa.array(kept[offsets - offsets[0]], pa.int32())
     return pa.MapArray.from_arrays(ends, names.filter(is_users), values.filter(is_users))
+
+
+def _are_of_one_store(texts: pa.Array) -> bool:
+    """Whether all texts are addresses in the canonical form, in the store of the first one."""
+    store = f"{Address.parse(texts[0].as_py()).store}/"
+    longer = pc.greater(pc.binary_length(texts), len(store))  # its name is ASCII
+    of_store = pc.and_(pc.starts_with(texts, store), longer)
+    return of_store.false_count == 0 and _may_all_be_paths(texts)
 
 
 def _may_all_be_paths(texts: pa.Array) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from lakebed.block import (
     BlockStore,
@@ -24,8 +25,13 @@ from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.engine.read_only import is_read_only_lifted, read_only_lifted
 from lakebed.errors import LakebedError
+from lakebed.kv import Store
+from lakebed.lru import LRU
 from lakebed.runtime import Runtime
 from lakebed.tracing import traced
+
+_FOUND_MAX: Final = 4096
+"""How many objects are kept that were found lately: a few megabytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +48,7 @@ class Objects:
     def __init__(
         self,
         engine: Engine,
+        store: Store,
         block: BlockStore,
         runtime: Runtime,
         presigning: Presigning,
@@ -50,6 +57,11 @@ class Objects:
     ) -> None:
         self._purge_marks = purge_marks
         self._engine = engine
+        self._edition = store.edition
+        self._found: LRU[tuple[RepositoryID, str, bytes], tuple[int, ObjectStats]] = LRU(
+            runtime, cost_max=_FOUND_MAX
+        )
+        """What was found last, and in which edition of the store."""
         self._block = block
         self._runtime = runtime
         self._presigning = presigning
@@ -63,8 +75,18 @@ class Objects:
             RepositoryNotFound, RefNotFound, InvalidRef: There is nothing to read from.
             EntryNotFound: There is no such object.
         """
+        # Before anything is read: what is written meanwhile may be seen or not.
+        edition = self._edition()
+        asked = (repository_id, ref, path)
+        if edition is not None:
+            found = self._found.get(asked)
+            if found is not None and found[0] == edition:
+                return found[1]
         repository, entry = self._engine.find(repository_id, ref, path)
-        return with_pin(repository, entry, ref)
+        stats = with_pin(repository, entry, ref)
+        if edition is not None:
+            self._found.put(asked, (edition, stats))
+        return stats
 
     @traced("catalog.read")
     def read(self, stats: ObjectStats, *, byte_range: ByteRange | None = None) -> ByteStream:

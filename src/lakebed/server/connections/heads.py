@@ -14,6 +14,8 @@ from urllib.parse import unquote_to_bytes
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
+from lakebed.server.http.request import QUESTION
+
 HEADERS_MAX: Final = 128
 """The most headers that a request may have."""
 _END: Final = b"\r\n\r\n"
@@ -73,6 +75,7 @@ class LastHeaders:
             environ.pop(key, None)
         self._environ = environ
         self._rest = (head.length, head.keeps_alive, head.is_old, head.expects_continue)
+        self._has_body = head.length != 0
 
     @classmethod
     def of(cls, data: bytes, rest: bytes, head: Head) -> "LastHeaders | None":
@@ -100,6 +103,8 @@ class LastHeaders:
         environ = self._environ.copy()
         method = environ["REQUEST_METHOD"] = line[1].decode("ascii")
         _set_target(environ, line[2])
+        if method == "GET" and not self._has_body:
+            environ[QUESTION] = (self._text, line[2], environ.get("REMOTE_ADDR", ""))
         return Head(environ, method, *self._rest), data[size:]
 
 

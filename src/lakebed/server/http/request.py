@@ -5,16 +5,20 @@ the user is, which operation it is, or what went wrong, notes it in the record. 
 request is kept or logged: not its headers, not its query, where signatures and tokens may be.
 """
 
-import os
 import re
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from random import getrandbits
+from typing import Final, NamedTuple, Protocol
 
-_ID_BYTES: Final = 8
+QUESTION: Final = "lakebed.question"
+"""Where the environment of a request has all that the client sent, if it can be sent again with the
+same meaning. No header of a request has such a name there."""
+
+_ID_BITS: Final = 64
 _SANE_ID: Final = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 
 _record: ContextVar["RequestRecord | None"] = ContextVar("lakebed_request", default=None)
@@ -30,6 +34,15 @@ class Slot(Protocol):
     def while_waiting(self) -> AbstractContextManager[None]:
         """Leave the slot to others while hooks are waited for."""
         ...
+
+
+class Repeatable(NamedTuple):
+    """How long the same question gets the same answer; see `repeated_answers`."""
+
+    edition: int | None
+    """As long as the store is in this edition; None: whatever is in the store."""
+    until: float
+    """And not beyond this time, on the monotonic clock."""
 
 
 @dataclass(slots=True, eq=False)
@@ -53,6 +66,8 @@ class RequestRecord:
     bytes_sent: int = 0
     client: str = ""
     """The address of the client; see `client_address`."""
+    repeatable: Repeatable | None = None
+    """How long the same question gets the same answer, if it does."""
     slot: Slot | None = None
     """The slot that the request holds, if it does."""
     _on_end: list[Callable[[], None]] = field(default_factory=list)
@@ -102,4 +117,5 @@ def leave_record() -> None:
 def _request_id(given: str | None) -> str:
     if given is not None and _SANE_ID.fullmatch(given):
         return given
-    return os.urandom(_ID_BYTES).hex()
+    # Ids tell requests apart, and need not be hard to guess.
+    return f"{getrandbits(_ID_BITS):016x}"

@@ -46,6 +46,8 @@ def all_but(special: bytes) -> bytes:
 
 def texts_of(keys: pa.Array) -> pa.Array:
     """Return a column of keys as texts; bytes that are not UTF-8 are replaced."""
+    if not len(keys) or _bytes_of(keys).isascii():
+        return keys.view(pa.string())
     try:
         return keys.cast(pa.string())
     except pa.ArrowInvalid:
@@ -91,9 +93,10 @@ def joined(rows: pa.Array, between: Sequence[tuple[int, bytes]] = ()) -> bytes:
 
 def _bytes_of(column: pa.Array) -> bytes:
     """Return all values of a column, one after the other."""
-    ends = _ends(column)
-    data: bytes = column.buffers()[2][int(ends[0]) : int(ends[-1])].to_pybytes()
-    return data
+    _, bounds, data = column.buffers()
+    ends = memoryview(bounds).cast("i")
+    first, last = ends[column.offset], ends[column.offset + len(column)]
+    return bytes(memoryview(data or b"")[first:last])
 
 
 def _ends(column: pa.Array) -> "np.ndarray[tuple[int], np.dtype[np.int32]]":

@@ -55,7 +55,15 @@ def _storage(services: Services) -> StorageConfig:
     )
 
 
-@routes.add("healthCheck", "GET", "/healthcheck", Access.ANYONE, status=204, needs_slot=False)
+@routes.add(
+    "healthCheck",
+    "GET",
+    "/healthcheck",
+    Access.ANYONE,
+    status=204,
+    needs_slot=False,
+    repeatable=True,
+)
 def health_check(request: ApiRequest) -> None:
     """Answer that the server is there."""
 
