@@ -162,7 +162,7 @@ class Builders:
             return  # all are at work
         try:
             builder.prepare()
-        except OSError as error:  # the writer that brought us here has nothing to do with it
+        except Exception as error:  # noqa: BLE001 - the write that foretold a build is done already
             _LOGGER.warning("cannot start a builder yet: %s", error)
         finally:
             self._idle.put(builder)

@@ -183,11 +183,12 @@ def test_a_worker_is_prepared_once_and_builds_next(tmp_path: Path, lake: BuildLa
         assert len(multiprocessing.active_children()) == 2
 
 
+@pytest.mark.parametrize("error", [BlockingIOError("too many"), RuntimeError("not here")])
 def test_a_writer_does_not_fail_where_no_process_can_be_started(
-    lake: BuildLake, workers: Builders, monkeypatch: pytest.MonkeyPatch
+    lake: BuildLake, workers: Builders, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     with monkeypatch.context() as broken:
-        broken.setattr(_Builder, "_start", Mock(side_effect=BlockingIOError("too many")))
+        broken.setattr(_Builder, "_start", Mock(side_effect=error))
         workers.prepare()
     lake.stage(LARGE)
     lake.commit()
