@@ -27,7 +27,7 @@ def entry_windows(batches: Iterable[Batch], *, after: bytes = b"") -> Iterator[p
         UnsortedEntries: The keys do not rise from row to row.
     """
     before = after
-    for table in _regroup(batches):
+    for table in regroup(batches):
         entries = conform_entries(table)
         keys = one_array(entries, "key")
         check_rising(keys, before)
@@ -43,7 +43,7 @@ def change_windows(batches: Iterable[Batch]) -> Iterator[Edits]:
         UnsortedEntries: The keys do not rise from row to row.
     """
     before = b""
-    for table in _regroup(batches):
+    for table in regroup(batches):
         keys, gone = _keys_and_tombstones(table)
         check_rising(keys, before)
         before = keys[-1].as_py()
@@ -67,7 +67,7 @@ _KEY_AND_TOMBSTONE: Final = pa.schema(
 )
 
 
-def _regroup(batches: Iterable[Batch]) -> Iterator[pa.Table]:
+def regroup(batches: Iterable[Batch]) -> Iterator[pa.Table]:
     """Yield the same rows in tables of about the size of a window; no table is empty."""
     waiting: list[pa.Table] = []
     rows = size_bytes = 0

@@ -34,6 +34,9 @@ CONFLICT_SCHEMA: Final = pa.schema(
 )
 """The columns of conflicts: what each side did to the key, seen from the base (`ChangeType`)."""
 
+_NO_DIFFERENCES: Final = DIFF_SCHEMA.empty_table()
+_NO_CONFLICTS: Final = CONFLICT_SCHEMA.empty_table()
+
 # To look for a key and to cut the rows there costs as much as to compare and sort some of them.
 _FEW_EDITS: Final = 8
 _ROWS_FOR_AN_EDIT: Final = 100
@@ -242,9 +245,16 @@ def _apply_many(base: pa.Table, edits: Edits) -> tuple[pa.Table, Summary]:
 
 def diff_rows(left: pa.Table, right: pa.Table) -> pa.Table:
     """Return what is different in the right table, by `DIFF_SCHEMA`."""
-    found = pc.index_in(one_array(right, "key"), value_set=one_array(left, "key"))
-    gone = left.filter(_none_of(found.drop_null(), left.num_rows))
-    return _in_order(_put_rows(right, left, found), _removed_rows(gone))
+    keys, left_keys = one_array(right, "key"), one_array(left, "key")
+    # Between the same two keys, there is often no change at all.
+    if keys.equals(left_keys) and _all_identities(right).equals(_all_identities(left)):
+        return _NO_DIFFERENCES
+    found = pc.index_in(keys, value_set=left_keys)
+    known = found.drop_null()
+    puts = _put_rows(right, left, found)
+    if len(known) == left.num_rows:
+        return puts.combine_chunks()
+    return _in_order(puts, _removed_rows(left.filter(_none_of(known, left.num_rows))))
 
 
 def changed_rows(base: pa.Table, edits: Edits) -> pa.Table:
@@ -296,13 +306,16 @@ def split_delta(
     agreed = _same(now, wanted)
     untouched = _same(now, was)
     contested = pc.invert(pc.or_(agreed, untouched))
+    free = _edits(delta.filter(untouched) if untouched.false_count else delta)
+    if not contested.true_count:
+        return free, NO_EDITS, _NO_CONFLICTS
     theirs = pc.if_else(
         pc.is_null(was),
         _int8(ChangeType.ADDED),
         pc.if_else(pc.is_null(now), _int8(ChangeType.REMOVED), _int8(ChangeType.CHANGED)),
     )
     conflicts = pa.table([keys, change, theirs], schema=CONFLICT_SCHEMA).filter(contested)
-    return _edits(delta.filter(untouched)), _edits(delta.filter(contested)), conflicts
+    return free, _edits(delta.filter(contested)), conflicts
 
 
 def join_edits(one: Edits, other: Edits) -> Edits:
@@ -312,9 +325,11 @@ def join_edits(one: Edits, other: Edits) -> Edits:
 
 
 def _edits(delta: pa.Table) -> Edits:
-    gone = pc.equal(delta.column("change"), _int8(ChangeType.REMOVED))
-    puts = delta.filter(pc.invert(gone)).select(ENTRY_SCHEMA.names)
-    return Edits(puts.combine_chunks(), one_array(delta.filter(gone), "key"))
+    gone = pc.equal(one_array(delta, "change"), _int8(ChangeType.REMOVED))
+    puts = delta.select(ENTRY_SCHEMA.names)
+    if gone.true_count:
+        puts = puts.filter(pc.invert(gone))
+    return Edits(puts.combine_chunks(), one_array(delta, "key").filter(gone))
 
 
 def _put_rows(now: pa.Table, before: pa.Table, found: pa.Array) -> pa.Table:
@@ -333,12 +348,16 @@ def _removed_rows(gone: pa.Table) -> pa.Table:
 
 def _differ(rows: pa.Table, others: pa.Table, found: pa.Array) -> pa.Array:
     """Return whether each row has another identity than its counterpart; null if it has none."""
-    return pc.not_equal(one_array(rows, "identity"), _identities(others, found))
+    return pc.not_equal(_all_identities(rows), _identities(others, found))
 
 
 def _identities(table: pa.Table, rows: pa.Array) -> pa.Array:
     """Return the identities of some rows; null where the row is null."""
-    return one_array(table, "identity").take(rows)
+    return _all_identities(table).take(rows)
+
+
+def _all_identities(table: pa.Table) -> pa.Array:
+    return one_array(table, "identity")
 
 
 def _same(one: pa.Array, other: pa.Array) -> pa.Array:

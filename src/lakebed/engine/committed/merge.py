@@ -12,6 +12,7 @@ from enum import Enum
 
 import pyarrow as pa
 
+from lakebed.engine.committed.batches import regroup
 from lakebed.engine.committed.builder import Builder
 from lakebed.engine.committed.columns import (
     apply_rows,
@@ -77,7 +78,7 @@ def merge(
             continue  # nothing will be built, but all conflicts must be found
         for ref in merged.settled:
             builder.add_range(ref)
-        for rows in merged.rows:
+        for rows in regroup(merged.rows):
             builder.add_rows(rows)
     if conflicts and strategy is None:
         raise MergeConflict(pa.concat_tables(conflicts))
@@ -135,7 +136,11 @@ def _settle(
 def _merge_rows(files: Files, stretch: _Stretch, strategy: Strategy | None) -> _Merged:
     merged = _Merged(stretch.settled, [], [])
     for base, source, destination in side_by_side(files, stretch.group):
-        free, contested, conflicts = split_delta(diff_rows(base, source), base, destination)
+        delta = diff_rows(base, source)
+        if not delta.num_rows:
+            merged.rows.append(destination)
+            continue
+        free, contested, conflicts = split_delta(delta, base, destination)
         if conflicts.num_rows:
             merged.conflicts.append(conflicts)
         edits = join_edits(free, contested) if strategy is Strategy.SOURCE_WINS else free
