@@ -1,15 +1,16 @@
 """Pages are written from whole columns: the same bytes as from values, row by row."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import cast
 
 import msgspec
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakebed.block import InvalidAddress
+from lakebed.block import InvalidAddress, Namespace
 from lakebed.catalog.diff import Difference, DifferencePage
 from lakebed.catalog.model import ObjectStats, stats_of
 from lakebed.catalog.object_pages import ObjectPage
@@ -24,6 +25,11 @@ from lakebed.server.http.conditions import etag
 from lakebed.server.s3.listings import ListingQuery, contents
 from lakebed.server.s3.xml_writer import Markup, escaped, owner, timestamp
 from tests.engine.histories import REPOSITORY
+from tests.server.kit import REPOSITORY as LAKE
+from tests.server.kit import Server, server
+
+_BRANCH = f"/repositories/{LAKE}/branches/main"
+_AT = f"/repositories/{LAKE}/refs"
 
 REQUEST = cast("ApiRequest", None)
 """Nothing is asked of it where no URL is signed."""
@@ -98,6 +104,62 @@ def test_objects_as_json(page: Page[Entry], user_metadata: bool) -> None:
     last = results[-1].path if results else ""
     expected = models.page_of(results, has_more=page.has_more, last=last)
     assert msgspec.json.encode(found) == msgspec.json.encode(expected)
+
+
+def test_the_json_of_a_page_is_kept_by_all_that_it_follows_from() -> None:
+    def written(address: str, namespace: str, source: str | None, *, user_metadata: bool) -> bytes:
+        entry = replace(full_entry(address), address_type=AddressType.RELATIVE)
+        page = Page(
+            entries_table([replace(entry, metadata={"colour": "red"})]),
+            has_more=False,
+            values_of=entries_of,
+            follows_from=source,
+        )
+        repository = replace(REPOSITORY, namespace=Namespace.parse(namespace))
+        found = objects_page(ObjectPage(repository, page), user_metadata=user_metadata)
+        return msgspec.json.encode(found)
+
+    ours, theirs = "s3://ours/lake", "s3://theirs/lake"
+    kept = written("a", ours, "commit", user_metadata=True)
+    assert b"s3://ours/lake/a" in kept
+    assert b"red" in kept
+    assert written("b", ours, "commit", user_metadata=True) == kept  # it is not written again
+    assert b"s3://theirs/lake/b" in written("b", theirs, "commit", user_metadata=True)
+    assert b"red" not in written("b", ours, "commit", user_metadata=False)
+    assert b"s3://ours/lake/b" in written("b", ours, "another", user_metadata=True)
+    assert b"s3://ours/lake/a" in written("a", ours, None, user_metadata=True)
+    assert b"s3://ours/lake/b" in written("b", ours, None, user_metadata=True)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.data())
+def test_listings_show_what_is_there_whatever_was_listed_before(data: st.DataObject) -> None:
+    names = [f"{folder}{letter}" for folder in ("", "x/", "y/") for letter in "ab"]
+    steps = st.sampled_from(["put", "delete", "commit"])
+    with server() as lake:
+        there: set[str] = set()
+        at_commits: dict[str, set[str]] = {}
+        for _ in range(data.draw(st.integers(1, 12))):
+            step, name = data.draw(steps), data.draw(st.sampled_from(names))
+            if step == "put":
+                lake.put(name)
+                there.add(name)
+            elif step == "delete":
+                lake.call("DELETE", f"{_BRANCH}/objects", params={"path": name})
+                there.discard(name)
+            else:
+                made = lake.call("POST", f"{_BRANCH}/commits", json={"message": "m"})
+                if made.status_code == 201:
+                    at_commits[made.json["id"]] = set(there)
+            for ref, expected in {"main": there, **at_commits}.items():
+                for prefix in ("", "x/"):
+                    wanted = {name for name in expected if name.startswith(prefix)}
+                    assert _listed(lake, ref, prefix) == sorted(wanted)
+
+
+def _listed(lake: Server, ref: str, prefix: str) -> list[str]:
+    answer = lake.call("GET", f"{_AT}/{ref}/objects/ls", params={"prefix": prefix})
+    return [each["path"] for each in answer.json["results"]]
 
 
 @pytest.mark.parametrize("wrong", ["s3://bucket/", "s3://bucket", "s3://bucket/a\0", "bucket/a"])

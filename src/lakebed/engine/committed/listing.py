@@ -7,7 +7,7 @@ ranges. So the cost of a page depends on its items, not on how many keys lie bel
 A page is columns, not values: most pages become JSON or XML, which is made of whole columns.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
@@ -61,7 +61,7 @@ class Folded(NamedTuple):
 class Page(Generic[ItemT]):
     """Some items in order of their names: rows, and common prefixes between them."""
 
-    __slots__ = ("_items", "_values_of", "folded", "has_more", "rows")
+    __slots__ = ("_items", "_values_of", "folded", "follows_from", "has_more", "rows")
 
     def __init__(
         self,
@@ -70,12 +70,15 @@ class Page(Generic[ItemT]):
         *,
         has_more: bool,
         values_of: Callable[[pa.Table], Sequence[ItemT]],
+        follows_from: Hashable = None,
     ) -> None:
         """Make a page; `values_of` makes values of its rows, if anybody asks for them."""
         self.rows = rows
         self.folded = folded
         self.has_more = has_more
         """Whether other items follow."""
+        self.follows_from = follows_from
+        """Pages of the same repository for which this is equal, and not None, are equal."""
         self._values_of = values_of
         self._items: list[ItemT | CommonPrefix] | None = None
 
@@ -151,11 +154,11 @@ class Blocks(Protocol):
         """
 
 
-def entry_page(blocks: Blocks, query: Query) -> Page[Entry]:
-    """Return the first entries of a query."""
+def entry_page(blocks: Blocks, query: Query, *, follows_from: Hashable = None) -> Page[Entry]:
+    """Return the first entries of a query; see `Page.follows_from`."""
     rows, folded, has_more = _fill(blocks, query)
     table = _joined(rows, ENTRY_SCHEMA)
-    return Page(table, folded, has_more=has_more, values_of=entries_of)
+    return Page(table, folded, has_more=has_more, values_of=entries_of, follows_from=follows_from)
 
 
 def diff_page(blocks: Blocks, query: Query) -> Page[DiffEntry]:

@@ -298,7 +298,8 @@ class Committed:
 
     def list(self, metarange_id: MetaRangeID, query: Query) -> Page[Entry]:
         """Return a page of entries and common prefixes."""
-        return entry_page(EntryBlocks(self._files, self._files.metarange(metarange_id)), query)
+        blocks = EntryBlocks(self._files, self._files.metarange(metarange_id))
+        return entry_page(blocks, query, follows_from=(metarange_id, query))
 
     def look_up(self, metarange_id: MetaRangeID, keys: Sequence[bytes]) -> pa.Table:
         """Return the entries of those keys, which are sorted, that are there."""

@@ -3,6 +3,7 @@
 The bytes are those that `msgspec` would make of the structs in `models`, row by row.
 """
 
+from collections.abc import Hashable
 from typing import Any, Final
 
 import msgspec
@@ -13,6 +14,8 @@ from lakebed.catalog.diff import DifferencePage
 from lakebed.catalog.nouns import ChangeType
 from lakebed.catalog.nouns import Page as Found
 from lakebed.catalog.object_pages import ObjectPage
+from lakebed.lru import LRU
+from lakebed.runtime import ThreadRuntime
 from lakebed.server.api.models import Diff, ObjectStats, Page, pagination_of
 from lakebed.server.api.request import as_text
 from lakebed.server.http.text_columns import (
@@ -37,8 +40,28 @@ _TYPES: Final = pa.array(["", "added", "changed", "removed"])
 """What happened, by the number of a `ChangeType`."""
 
 
+_KEPT_BYTES: Final = 16 << 20
+_NAME_BYTES: Final = 4096
+"""What the name of a page takes, with its prefix and the like, at most."""
+_kept: Final[LRU[Hashable, bytes]] = LRU(ThreadRuntime(), cost_max=_KEPT_BYTES)
+"""The items of pages that never change, those of commits: to write them takes longer than to find
+them, and whoever lists a commit often lists it again."""
+
+
 def objects_page(page: ObjectPage, *, user_metadata: bool) -> Page[ObjectStats]:
     """Return a page of objects."""
+    if page.follows_from is None:
+        return _page(page, _objects(page, user_metadata=user_metadata))
+    name = (page.follows_from, user_metadata)
+    items = _kept.get(name)
+    if items is None:
+        items = _objects(page, user_metadata=user_metadata)
+        _kept.put(name, items, cost=len(items) + _NAME_BYTES)
+    return _page(page, items)
+
+
+def _objects(page: ObjectPage, *, user_metadata: bool) -> bytes:
+    """Return the items of a page of objects."""
     metadata = [',"metadata":{', *_metadata(page.user_metadata()), "}"] if user_metadata else []
     begin, addresses = page.addresses()
     rows = rows_of(
@@ -57,7 +80,7 @@ def objects_page(page: ObjectPage, *, user_metadata: bool) -> Page[ObjectStats]:
         _json(page.column("content_type")),
         '"},',
     )
-    return _page(page, rows, [_encode(common_prefix(each.key)) for each in page.folded])
+    return _items(page, rows, [_encode(common_prefix(each.key)) for each in page.folded])
 
 
 def common_prefix(key: bytes) -> ObjectStats:
@@ -88,7 +111,7 @@ def differences_page(page: DifferencePage, *, with_stats: bool) -> Page[Diff]:
         Diff(type="prefix_changed", path=as_text(each.key), path_type="common_prefix")
         for each in page.folded
     ]
-    return _page(page, rows, [_encode(prefix) for prefix in prefixes])
+    return _page(page, _items(page, rows, [_encode(prefix) for prefix in prefixes]))
 
 
 def _right(page: DifferencePage) -> pa.Array:
@@ -120,11 +143,15 @@ def _metadata(maps: pa.MapArray | None) -> list[pa.Array]:
     return [pc.binary_join(pa.ListArray.from_arrays(pc.subtract(ends, first), pairs), ",")]
 
 
-def _page(page: Found[Any], rows: pa.Array, prefixes: list[bytes]) -> Page[Any]:
+def _items(page: Found[Any], rows: pa.Array, prefixes: list[bytes]) -> bytes:
+    """Return the items of a page as a list in JSON: rows, and prefixes between them."""
     places = (each.rows_before for each in page.folded)
     between = [(place, text + b",") for place, text in zip(places, prefixes, strict=True)]
-    results = b"[%b]" % joined(rows, between)[:-1]  # without the last comma
+    return b"[%b]" % joined(rows, between)[:-1]  # without the last comma
+
+
+def _page(page: Found[Any], items: bytes) -> Page[Any]:
     return Page(
         pagination=pagination_of(len(page), has_more=page.has_more, last=as_text(page.last)),
-        results=msgspec.Raw(results),  # type: ignore[arg-type]  # a list that is JSON already
+        results=msgspec.Raw(items),  # type: ignore[arg-type]  # a list that is JSON already
     )
