@@ -13,7 +13,6 @@ the server. It tells which page that was in headers that no page can change: ``S
         └── WrongOrigin    objects, or all but objects, are served by another origin
 """
 
-import ipaddress
 from collections.abc import Callable, Iterable
 from enum import Enum
 from functools import lru_cache
@@ -22,6 +21,7 @@ from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
+from lakebed.auth.policy.addresses import parse_address
 from lakebed.errors import LakebedError
 
 _HADOOP: Final = "https://audit.example.org/hadoop/"
@@ -229,10 +229,8 @@ class Guard:
         name, _ = _place(host, 0) or ("", 0)
         if name in self._names or name.endswith(self._subdomains):
             return True
-        try:
-            return ipaddress.ip_address(name).is_loopback
-        except ValueError:
-            return False
+        address = parse_address(name)
+        return address is not None and address.is_loopback
 
     def _is_link(self, environ: WSGIEnvironment) -> bool:
         """Whether a person followed a link to something that may be looked at."""
