@@ -211,7 +211,7 @@ def targets_of(
         # Of the others, a server that keeps answers makes most only once.
         rest("get repository, asked anew", "GET", f"{REPOSITORY}?{NEW}"),
         rest("log, asked anew", "GET", f"{REF}/commits?{NEW}"),
-        rest("list 100, asked anew", "GET", f"{REF}/objects/ls?prefix=data/&amount=100&{NEW}"),
+        rest("list 100, asked anew", "GET", f"{REF}/objects/ls?amount=100&after=data/0/{{n}}"),
         s3("S3 LIST 1000", "GET", listing),
         s3("S3 GET 1 KiB", "GET", f"/bench/main/{path_of(0)}"),
         *_writes(server, ask, bars, ""),
