@@ -21,13 +21,14 @@ class ObjectPage(Page[ObjectStats]):
 
     def __init__(self, repository: Repository, page: Page[Entry]) -> None:
         """Take a page of entries of a repository."""
+        source = page.follows_from
         super().__init__(
             page.rows,
             page.folded,
             has_more=page.has_more,
             values_of=self._stats,
             # Addresses of objects are made of what entries say and of the namespace.
-            follows_from=page.follows_from and (page.follows_from, str(repository.namespace)),
+            follows_from=None if source is None else (source, str(repository.namespace)),
         )
         self._repository = repository
 
