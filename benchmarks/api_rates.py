@@ -197,6 +197,7 @@ def targets_of(
 
     at = f"{REPOSITORY}/refs/{commit}/objects"
     branch = json.dumps({"name": "b{n}", "source": "main"}).encode()
+    listing_100 = f"{REF}/objects/ls?prefix=data/&amount=100"
     listing = "/bench?list-type=2&prefix=main%2Fdata%2F&max-keys=1000"
     return [
         Target(FLOOR, None, ask.rest("GET", "/"), bare_port, bare_pid),
@@ -206,12 +207,12 @@ def targets_of(
         rest("stat, staged", "GET", f"{REF}/objects/stat?path=staged"),
         one_of("GET 1 KiB", f"{at}?path="),
         rest("log of a short history", "GET", f"{REF}/commits"),
-        rest("list 100", "GET", f"{REF}/objects/ls?prefix=data/&amount=100"),
+        rest("list 100", "GET", listing_100),
         rest("list 1000", "GET", f"{REF}/objects/ls?prefix=data/&amount=1000"),
         # Of the others, a server that keeps answers makes most only once.
         rest("get repository, asked anew", "GET", f"{REPOSITORY}?{NEW}"),
         rest("log, asked anew", "GET", f"{REF}/commits?{NEW}"),
-        rest("list 100, asked anew", "GET", f"{REF}/objects/ls?amount=100&after=data/0/{{n}}"),
+        rest("list 100, asked anew", "GET", f"{listing_100}&after=data/0/{{n}}"),
         s3("S3 LIST 1000", "GET", listing),
         s3("S3 GET 1 KiB", "GET", f"/bench/main/{path_of(0)}"),
         *_writes(server, ask, bars, ""),
