@@ -78,7 +78,8 @@ class Page(Generic[ItemT]):
         self.has_more = has_more
         """Whether other items follow."""
         self.follows_from = follows_from
-        """Pages of the same repository for which this is equal, and not None, are equal."""
+        """What determines the page, within its repository, if that never changes; else None. Of two
+        pages that follow from the same, one can stand for the other."""
         self._values_of = values_of
         self._items: list[ItemT | CommonPrefix] | None = None
 

@@ -44,8 +44,8 @@ _KEPT_BYTES: Final = 16 << 20
 _NAME_BYTES: Final = 4096
 """What the name of a page takes, with its prefix and the like, at most."""
 _kept: Final[LRU[Hashable, bytes]] = LRU(ThreadRuntime(), cost_max=_KEPT_BYTES)
-"""The items of pages that never change, those of commits: to write them takes longer than to find
-them, and whoever lists a commit often lists it again."""
+"""The items of pages that never change, those of commits. To write them takes longer than to find
+them, and what was listed once is often listed again."""
 
 
 def objects_page(page: ObjectPage, *, user_metadata: bool) -> Page[ObjectStats]:
