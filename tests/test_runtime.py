@@ -1,9 +1,15 @@
+import os
+import subprocess
+import sys
 import threading
 import time
+import weakref
+from collections import deque
 from typing import NoReturn
 
 import pytest
 
+from lakebed import runtime
 from lakebed.runtime import ThreadRuntime
 
 
@@ -62,5 +68,52 @@ def test_what_runs_side_by_side_is_done_without_threads_if_there_are_none(
     def refuse(_thread: threading.Thread) -> NoReturn:
         raise RuntimeError("can't start new thread")
 
+    monkeypatch.setattr(runtime, "_idle", deque())
     monkeypatch.setattr(threading.Thread, "start", refuse)
     assert ThreadRuntime().map_parallel(str, range(3), limit=3) == ["0", "1", "2"]
+
+
+def test_threads_that_helped_help_again() -> None:
+    """In a process of its own: there, nobody else needs help meanwhile."""
+    script = """
+import threading
+from lakebed.runtime import ThreadRuntime
+
+def work(_item):
+    barrier.wait(timeout=30)
+    return threading.get_ident()
+
+barrier = threading.Barrier(4)
+first = ThreadRuntime().map_parallel(work, range(4), limit=4)
+again = ThreadRuntime().map_parallel(work, range(4), limit=4)
+assert set(again) == set(first), (first, again)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+
+
+def test_what_runs_side_by_side_may_have_parts_that_do_too() -> None:
+    def count(depth: int) -> int:
+        return 1 + sum(ThreadRuntime().map_parallel(count, [depth - 1] * 3)) if depth else 1
+
+    assert count(4) == 1 + 3 + 9 + 27 + 81
+
+
+def test_a_thread_that_waits_for_work_holds_nothing_of_the_last() -> None:
+    class Item:
+        pass
+
+    items = [Item() for _ in range(3)]
+    seen = [weakref.ref(item) for item in items]
+    barrier = threading.Barrier(3)
+    ThreadRuntime().map_parallel(lambda _item: barrier.wait(timeout=30), items, limit=3)
+    items.clear()
+    assert [item() for item in seen] == [None] * 3
+
+
+def test_a_forked_process_has_threads_of_its_own() -> None:
+    ThreadRuntime().map_parallel(str, range(3), limit=3)
+    child = os.fork()
+    if not child:
+        done = ThreadRuntime().map_parallel(str, range(3), limit=3) == ["0", "1", "2"]
+        os._exit(0 if done else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

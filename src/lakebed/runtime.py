@@ -123,6 +123,66 @@ class Runtime(ABC):
         """
 
 
+class _Helper:
+    """A thread that works for others: it does one piece of work, then waits for the next."""
+
+    __slots__ = ("_asked", "_work")
+
+    def __init__(self) -> None:
+        """Start the thread.
+
+        Raises:
+            RuntimeError: The system gives no more threads.
+        """
+        self._work: tuple[Callable[[], None], threading.Lock] | None = None
+        # The cheapest way to wait for another thread: a lock that the other one releases.
+        self._asked = threading.Lock()
+        self._asked.acquire()
+        # A daemon: it waits for ever, and a program must be able to end.
+        threading.Thread(target=self._run, name="lakebed-helper", daemon=True).start()
+
+    def ask(self, work: Callable[[], None]) -> threading.Lock:
+        """Have some work done, which must not raise; return a lock that is released at its end."""
+        done = threading.Lock()
+        done.acquire()
+        self._work = (work, done)
+        self._asked.release()
+        return done
+
+    def _run(self) -> None:
+        while True:
+            self._asked.acquire()
+            assert self._work is not None
+            work, done = self._work
+            work()
+            # Nothing is held while it waits: what others work on may be large.
+            self._work = None
+            del work
+            stays = len(_idle) < _IDLE_MAX
+            if stays:
+                _idle.append(self)  # first, so that whoever asked finds it for the next call
+            done.release()
+            if not stays:
+                return
+
+
+_IDLE_MAX: Final = 32
+_idle: deque[_Helper] = deque()
+"""Helpers of this process that have nothing to do. To start a thread costs several times as much as
+to wake one, and a small commit needs two."""
+
+# After a fork, their threads are in the parent only.
+os.register_at_fork(after_in_child=_idle.clear)
+
+
+def _take_helper() -> _Helper:
+    """Return a helper that has nothing to do, the last one that had; raises as `_Helper` does."""
+    try:
+        return _idle.pop()
+    except IndexError:
+        return _Helper()
+
+
 # Linux stops its monotonic clock while the machine sleeps.
 _MONOTONIC: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -174,18 +234,17 @@ class ThreadRuntime(Runtime):
                     errors[index] = error
 
         about_to_wait()  # for the other threads
-        # The caller takes part: two small calls need one thread more, not two and a pool.
-        helpers = [threading.Thread(target=work_off) for _ in range(min(limit, len(work)) - 1)]
-        started: list[threading.Thread] = []
+        # The caller takes part: two small calls need one thread more, not two.
+        ends: list[threading.Lock] = []
         try:
             with suppress(RuntimeError):  # the system gives no more: those that are there do it all
-                for helper in helpers:
-                    helper.start()
-                    started.append(helper)
+                for _ in range(min(limit, len(work)) - 1):
+                    helper = _take_helper()
+                    ends.append(helper.ask(work_off))
             work_off()
         finally:
-            for helper in started:
-                helper.join()
+            for end in ends:
+                end.acquire()
         if errors:
             raise errors[min(errors)]
         return [results[index] for index in range(len(work))]

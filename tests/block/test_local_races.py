@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
+from shutil import rmtree
 from types import NoneType
 from typing import Any
 
@@ -207,6 +208,46 @@ def test_a_folder_whose_handle_went_stale_is_opened_again(root: Path) -> None:
     made = tree.within_made(place, work)
     assert made is not stale
     assert tree.within(place, work) is made
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_a_remembered_folder_that_is_gone_is_not_gone_by(root: Path, comes_back: bool) -> None:
+    root.mkdir()
+    synced: list[int] = []
+    tree = Tree(root, lambda descriptor: synced.append(os.fstat(descriptor).st_ino))
+    data = root / "data"
+    first = Place(DATA.address("a/b/1"), (b"data", b"a", b"b"), b"1")
+    second = Place(DATA.address("a/c/2"), (b"data", b"a", b"c"), b"2")
+    tree.within_made(first, lambda _folder, _name: None)
+    rmtree(data)
+    if comes_back:
+        (data / "a").mkdir(parents=True)
+    synced.clear()
+    made = tree.within_made(second, lambda folder, _: folder)
+    assert os.fstat(made.descriptor).st_ino == (data / "a" / "c").stat().st_ino
+    # Whoever made them again may not have brought their names to the disk.
+    assert synced == [path.stat().st_ino for path in (root, data, data / "a")]
+
+
+def test_a_folder_in_one_that_is_remembered_is_made_from_there(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root.mkdir()
+    synced: list[int] = []
+    tree = Tree(root, lambda descriptor: synced.append(os.fstat(descriptor).st_ino))
+    places = [Place(DATA.address(f"a/{n}/x"), (b"data", b"a", b"%d" % n), b"x") for n in range(2)]
+    tree.within_made(places[0], lambda _folder, _name: None)
+    synced.clear()
+    real_mkdir, made = os.mkdir, []
+
+    def mkdir(name: bytes, *, dir_fd: int) -> None:
+        made.append(name)
+        real_mkdir(name, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "mkdir", mkdir)
+    tree.within_made(places[1], lambda _folder, _name: None)
+    assert made == [b"1"]
+    assert synced == [(root / "data" / "a").stat().st_ino]
 
 
 @pytest.mark.parametrize("rival", ["complete", "abort"])

@@ -119,9 +119,13 @@ class Tree:
             StorageClosed: The tree was closed.
             StorageUnavailable: Others keep removing the folder.
         """
-        for _ in range(_TRIES):
+        for tries in range(_TRIES):
             try:
-                folder = self._recall(place.folder) or self._make(place.folder)
+                folder = self._recall(place.folder)
+                if folder is None:
+                    # What is remembered above it may be gone too; then the next try makes it anew.
+                    above = self._nearest(place.folder) if tries == 0 else (self._top(), 0)
+                    folder = self._make(place.folder, *above)
                 return action(folder, place.name)
             except NotADirectoryError as error:
                 raise InvalidAddress(f"{place.address} lies below another object") from error
@@ -176,15 +180,28 @@ class Tree:
             raise StorageClosed
         return root
 
-    def _make(self, names: Names) -> Folder:
-        folder = self._top()
-        for depth, name in enumerate(names, 1):
+    def _nearest(self, names: Names) -> tuple[Folder, int]:
+        """Return the nearest folder above that is remembered, and how deep it lies."""
+        for depth in range(len(names) - 1, 0, -1):
+            known = self._recall(names[:depth])
+            if known is not None:
+                return known, depth
+        return self._top(), 0
+
+    def _make(self, names: Names, folder: Folder, depth: int) -> Folder:
+        """Make a folder, and those above it, from one on that is there and lies so deep.
+
+        Raises:
+            FileNotFoundError: That one is gone, or others removed what was made.
+        """
+        for end in range(depth + 1, len(names) + 1):
+            name = names[end - 1]
             with suppress(FileExistsError):
                 os.mkdir(name, dir_fd=folder.descriptor)
             child = folder.enter(name)
-            if not self._remembers(names[:depth], child):
+            if not self._remembers(names[:end], child):
                 folder.sync()
-                self._keep(self._remembered, names[:depth], child, most=_REMEMBERED_MAX)
+                self._keep(self._remembered, names[:end], child, most=_REMEMBERED_MAX)
             folder = child
         return folder
 
