@@ -5,14 +5,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from lakebed.block import MemorySettings, Namespace, open_block
+from lakebed.block import BlockStore, MemorySettings, Namespace, open_block
 from lakebed.engine import records_pb2 as pb
+from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.engine import Engine
-from lakebed.engine.errors import NotUnique
+from lakebed.engine.errors import CommitExpired, NotUnique, ReadOnly
 from lakebed.engine.hooks import Hooks
-from lakebed.engine.keys import BRANCHES, TAGS
+from lakebed.engine.keys import BRANCHES, EXPIRY, TAGS
 from lakebed.engine.model import BranchID, CommitID, Repository, RepositoryID, TagID
 from lakebed.engine.refs.resolve import View
+from lakebed.engine.retention.marks import EXPIRED
 from lakebed.ids import UniqueID
 from lakebed.kv import Store, open_store
 from lakebed.kv.records import Records
@@ -24,15 +26,17 @@ MAIN = BranchID("main")
 DEV = BranchID("dev")
 
 
-def new_engine(store: Store, hooks: Hooks | None = None) -> Engine:
-    engine = Engine(store, open_block(MemorySettings()), hooks=hooks)
+def new_engine(store: Store, hooks: Hooks | None = None, block: BlockStore | None = None) -> Engine:
+    engine = Engine(store, block or open_block(MemorySettings()), hooks=hooks)
     engine.repositories.create(LAKE, Namespace.parse("mem://lake/x"), committer="")
     return engine
 
 
-@pytest.fixture
-def store() -> Store:
-    return open_store("memory://")
+@pytest.fixture(params=["at once", "in steps"])
+def store(request: pytest.FixtureRequest) -> Store:
+    store = open_store("memory://")
+    store.guards_writes = request.param == "at once"
+    return store
 
 
 @pytest.fixture
@@ -61,6 +65,9 @@ class Asked(Hooks):
 
     def __init__(self) -> None:
         self.names: list[str] = []
+
+    def minds_branch(self, repository: Repository, branch: BranchID, commit_id: CommitID) -> bool:
+        return True
 
     def before_create_branch(
         self,
@@ -146,16 +153,49 @@ def test_an_older_version_left_a_branch_and_a_tag_of_one_name(engine: Engine, st
     assert engine.resolver.resolve(repository, "both").view is View.COMMITTED
 
 
-def test_a_creation_costs_few_calls_to_the_store() -> None:
+@pytest.mark.parametrize("is_guarded", [True, False])
+def test_a_creation_costs_few_calls_to_the_store(is_guarded: bool) -> None:
     calls: list[str] = []
 
     def note(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
         calls.append(call.operation)
         return apply()
 
-    engine = new_engine(FaultyStore(open_store("memory://"), note))
+    store = FaultyStore(open_store("memory://"), note)
+    store.guards_writes = is_guarded
+    engine = new_engine(store)
     engine.create_branch(LAKE, DEV, MAIN)  # which reads the commit
     calls.clear()
     engine.create_branch(LAKE, "other", MAIN)
     # The three steps; repository and source are read with the look at the other kind.
-    assert calls == ["set_if", "get_many", "set_if"]
+    assert calls == (["set_if"] if is_guarded else ["set_if", "get_many", "set_if"])
+
+
+@pytest.mark.parametrize("what", ["source", "repository", "mark", "tag"])
+def test_a_branch_that_is_made_at_once_goes_by_nothing_that_has_changed(what: str) -> None:
+    """Another process changes something; this one has not seen that."""
+    store = open_store("memory://")
+    assert store.guards_writes
+    block = open_block(MemorySettings())
+    engine, other = new_engine(store, block=block), Engine(store, block)
+    repository = engine.repositories.get(LAKE)
+    old = engine.branches.get(repository, MAIN).commit_id
+    if what == "source":
+        other.commit(LAKE, MAIN, CommitRequest(committer="", message="", allow_empty=True))
+        new = other.branches.get(repository, MAIN).commit_id
+        assert engine.create_branch(LAKE, DEV, MAIN).commit_id == new != old
+    elif what == "repository":
+        other.repositories.set_read_only(LAKE, read_only=True)
+        with pytest.raises(ReadOnly):
+            engine.create_branch(LAKE, DEV, MAIN)
+    elif what == "mark":
+        mark = pb.Expiry(state=EXPIRED)
+        Records(store, EXPIRY, repository.partition).set(old.encode(), mark)
+        with pytest.raises(CommitExpired):
+            engine.create_branch(LAKE, DEV, MAIN)
+    else:
+        other.create_tag(LAKE, DEV, MAIN)
+        with pytest.raises(NotUnique):
+            engine.create_branch(LAKE, DEV, MAIN)
+    made = Records(store, BRANCHES, repository.partition).find(DEV.encode())
+    assert (made is not None) == (what == "source")

@@ -38,7 +38,7 @@ class Lake:
 
     def __init__(self) -> None:
         self.steps = Steps()
-        self._store: Store = FaultyStore(MemoryStore(ThreadRuntime()), self.steps.count_store)
+        self.store: Store = FaultyStore(MemoryStore(ThreadRuntime()), self.steps.count_store)
         self._block = StepBlockStore(self.steps)
         engine = self.process()
         engine.repositories.create(LAKE, Namespace.parse("mem://lake/x"), committer="")
@@ -48,7 +48,7 @@ class Lake:
     def process(self) -> Engine:
         """Return the engine of a process that has read nothing yet."""
         runtime = StepRuntime(self.steps)
-        return Engine(self._store, self._block, runtime=runtime, build_large=refuse_large)
+        return Engine(self.store, self._block, runtime=runtime, build_large=refuse_large)
 
     def count(self, operation: Callable[[], object]) -> Steps:
         """Return what an operation takes."""
@@ -76,7 +76,15 @@ def test_a_commit(lake: Lake, objects: int) -> None:
     assert "read" not in again.calls  # what was written is in memory
 
 
+def test_the_creation_of_a_branch_where_writes_are_guarded(lake: Lake) -> None:
+    engine = lake.process()
+    engine.branches.get(engine.repositories.get(LAKE), MAIN)
+    steps = lake.count(lambda: engine.create_branch(LAKE, DEV, MAIN))
+    assert steps.calls == ["set_if"]
+
+
 def test_the_creation_of_a_branch(lake: Lake) -> None:
+    lake.store.guards_writes = False
     engine = lake.process()
     engine.repositories.get(LAKE)
     # The pending record names the commit. Which one, this process does not know the first time.

@@ -26,6 +26,7 @@ LONG_STALLS = Faults(stall=0.03, stall_seconds=2000, kill=0.002, skew_seconds=20
 
 WRITES = {"put": 6, "delete": 2, "read": 4, "list_all": 1, "commit": 4}
 CONDITIONAL = {"create": 8, "read": 2, "commit": 4, "delete": 1}
+UPLOADS = {"upload": 8, "delete": 1, "read": 3, "list_all": 2, "commit": 4, "recreate": 1}
 CREATES = {"create": 6, "commit": 4, "read": 2}
 # Branches on which most is deleted, and listings leave notes of that.
 EMPTIED = {"put": 4, "create": 1, "delete": 9, "list_all": 10, "commit": 1, "reset_key": 1}
@@ -51,6 +52,7 @@ MIXES = {
         requests={"put": 8, "commit": 5}, faults=SLOW_REPLIES, processes=(2, 2), tasks=4
     ),
     "conditional": Mix(requests=CONDITIONAL, faults=FAULTY),
+    "uploads": Mix(requests=UPLOADS, faults=FAULTY, processes=(3, 4)),
     "creates_only": Mix(requests=CREATES, faults=FAULTY),
     "emptied": Mix(requests=EMPTIED, faults=SLOW_REPLIES, processes=(2, 2), each=16),
     "emptied_faulty": Mix(requests=EMPTIED, faults=FAULTY, processes=(2, 2), each=16),

@@ -3,7 +3,8 @@
 Each function plants its mutant through a `pytest.MonkeyPatch`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from lakebed.engine.commits.commit import HELP, CommitRequest, CommitResult, Com
 from lakebed.engine.commits.publish import Publisher, _without
 from lakebed.engine.commits.reset import Resetter
 from lakebed.engine.errors import NotUnique
-from lakebed.engine.keys import BRANCHES, STAGED_PREFIX
+from lakebed.engine.keys import BRANCHES, STAGED_PREFIX, TAGS
 from lakebed.engine.model import Branch, BranchID, Commit, Repository, StagingToken, TagID
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.creation import Look, _Creation
@@ -24,15 +25,37 @@ from lakebed.engine.staging.empty_runs import EmptyRunNotes, Search, Stretch
 from lakebed.engine.staging.writer import Condition, IsFresh, Target, Writer
 from lakebed.errors import LakebedError
 from lakebed.formats import Entry
-from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Version
+from lakebed.kv import ABSENT, Guard, Item, OutcomeUnknown, PredicateFailed, Version
 from lakebed.kv.records import Record
 from lakebed.runtime import Event
+from lakebed.testing.faults import FaultyStore
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 AnyCreation = _Creation[pb.Branch, pb.Tag]
 
 
 # Writers
+
+
+def _guard_all_but(prefix: bytes) -> Plant:
+    """Return a mutant: writes do not prove that records of a kind are as they were seen."""
+
+    def plant(monkeypatch: pytest.MonkeyPatch) -> None:
+        write = FaultyStore.set_if_then_get
+
+        def set_if_then_get(
+            self: FaultyStore, *args: Any, guards: Sequence[Guard] = (), **kwargs: Any
+        ) -> list[Item | None]:
+            kept = [guard for guard in guards if not guard.key.startswith(prefix)]
+            return write(self, *args, guards=kept, **kwargs)
+
+        monkeypatch.setattr(FaultyStore, "set_if_then_get", set_if_then_get)
+
+    return plant
+
+
+guard_no_branch: Plant = _guard_all_but(BRANCHES.prefix)
+guard_no_tag: Plant = _guard_all_but(TAGS.prefix)
 
 
 def no_second_read(monkeypatch: pytest.MonkeyPatch) -> None:

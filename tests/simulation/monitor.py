@@ -1,7 +1,7 @@
 """Sees every write as it is applied, and checks the rules for repositories."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Final
@@ -13,7 +13,7 @@ from lakebed.engine.model import Home, RepositoryID, repository_partition
 from lakebed.engine.repositories.removal import ACTIVE, DELETING, INITIAL, RepositoryRecord
 from lakebed.formats import OWNER_PATH, decode_owner
 from lakebed.ids import UniqueID
-from lakebed.kv import Predicate, Version
+from lakebed.kv import Guard, Item, Predicate, Version
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.records import Records
 from lakebed.runtime import Runtime
@@ -70,18 +70,23 @@ class WatchedStore(MemoryStore):
         self._tell(partition, key, value)
         return result
 
-    def set_if(
+    def set_if_then_get(
         self,
         partition: bytes,
         key: bytes,
         value: bytes,
         predicate: Predicate,
+        keys: Sequence[tuple[bytes, bytes]],
         *,
+        guards: Sequence[Guard] = (),
         version: Version | None = None,
-    ) -> Version:
-        result = super().set_if(partition, key, value, predicate, version=version)
+    ) -> list[Item | None]:
+        """Write and report; `set_if` comes here too."""
+        found = super().set_if_then_get(
+            partition, key, value, predicate, keys, guards=guards, version=version
+        )
         self._tell(partition, key, value)
-        return result
+        return found
 
     def delete(self, partition: bytes, key: bytes) -> None:
         super().delete(partition, key)

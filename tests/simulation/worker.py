@@ -79,6 +79,24 @@ class Worker:
         act = partial(self.lake.put, self.name, self.branch, entry(key, name))
         self.attempt("put", key, name, act)
 
+    def upload(self) -> None:
+        """Put as uploads do: the branch is opened first, perhaps by what was found before."""
+        key, name = self.random.choice(KEYS), self.world.new_name()
+
+        def act() -> None:
+            opened = self.lake.open_for_put(self.name, self.branch, key)
+            self.lake.put(
+                self.name,
+                self.branch,
+                entry(key, name),
+                is_fresh=lambda: True,
+                unique_id=opened.repository.unique_id,
+                opened=opened,
+            )
+            self.world.told["guarded"] += bool(opened.guards)
+
+        self.attempt("put", key, name, act)
+
     def create(self) -> None:
         key, name = self.random.choice(KEYS), self.world.new_name()
         new = entry(key, name)

@@ -64,7 +64,7 @@ from lakebed.engine.staging.writer import Condition, IsFresh, check_condition
 from lakebed.errors import LakebedError
 from lakebed.formats import DumpID, DumpManifest, Entry, MetaRangeID
 from lakebed.ids import UniqueID, new_unique_id
-from lakebed.kv import Item, OutcomeUnknown, Store
+from lakebed.kv import Guard, Item, OutcomeUnknown, Store
 from lakebed.runtime import Runtime, ThreadRuntime
 from lakebed.tracing import traced
 
@@ -255,8 +255,8 @@ class Engine:
             is_fresh: Says whether the entry's object is still young enough to be acknowledged.
             unique_id: The repository that the caller means; one made later under the same name is
                 not found.
-            opened: What `open_for_put` found for this key when the write began. If that is recent,
-                it is not asked for again.
+            opened: What `open_for_put` found for this key and condition when the write began. If
+                that is recent, it is not asked for again.
 
         Raises:
             RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
@@ -264,7 +264,12 @@ class Engine:
             Stale: The object is not fresh any more.
             TooManyTries, OutcomeUnknown: The entry may be visible.
         """
-        if opened is None or not self._opener.is_recent(opened):
+        is_recent = opened is not None and self._opener.is_recent(opened)
+        if opened is not None and opened.guards:
+            if is_recent and self._put_guarded(opened, entry, is_fresh):
+                return opened.repository
+            is_recent = False
+        if opened is None or not is_recent:
             if condition is None and is_fresh is None:
                 opened = self._opener.open(repository_id, branch)
             else:
@@ -280,6 +285,13 @@ class Engine:
             writer.put(repository, branch, entry, known=target)
         self._forecast.count_write()
         return repository
+
+    def _put_guarded(self, opened: Opened, entry: Entry, is_fresh: IsFresh | None) -> bool:
+        branch, test = opened.target.branch, is_fresh or (lambda: True)
+        is_done = self._parts.writer.put_guarded(branch, entry, test, opened.guards)
+        if is_done:
+            self._forecast.count_write()
+        return is_done
 
     @traced("engine.check_writable")
     def check_writable(self, repository_id: RepositoryID, branch: BranchID) -> Repository:
@@ -302,10 +314,15 @@ class Engine:
     ) -> Opened:
         """Return the branch that a key is to be put on, if a write that began now would not fail.
 
+        (Without a condition, by what was found a moment ago, if the write can prove that.)
+
         Raises:
             RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
             PreconditionFailed: The condition does not hold.
         """
+        recalled = self._opener.recall(repository_id, branch) if condition is None else None
+        if recalled is not None:
+            return recalled
         opened = self._opener.open_at(repository_id, branch, key)
         if condition is not None:
             found = self._parts.writer.find(opened.repository, opened.target, key)
@@ -656,7 +673,8 @@ class Engine:
     ) -> Branch | None:
         """Make a branch in three calls to the store, in the repository as it was last seen.
 
-        (In five, if the source is not where it was last seen.)
+        (In one, if the source is a branch that is as it was last seen, and the store guards its
+        writes; in five, if it is not where it was last seen.)
 
         None: nothing was made. It has changed since, the name is taken, or it takes more reads to
         find the source; then the ordinary way says what is wrong, or succeeds.
@@ -682,10 +700,16 @@ class Engine:
             self._hooks.before_try(repository, unique_id)
             return commit_id
 
-        keys = [(GRAVELER, REPOSITORIES.prefix + repository_id.encode()), *places]
+        place = (GRAVELER, REPOSITORIES.prefix + repository_id.encode())
+        keys = [place, *places]
         read_at = self._runtime.monotonic()
         known = self.branches.last_seen(repository, BranchID(source))
         guess = None if known is None else known.commit_id
+        if known is not None and not self._hooks.minds_branch(repository, branch, known.commit_id):
+            guard = Guard(*place, version)
+            made = self.branches.create_at_once(repository, branch, known, guard, hidden=hidden)
+            if made is not None:
+                return made
         try:
             with self._ref_change(repository) as unique_id:
                 return self.branches.create_from(

@@ -75,6 +75,14 @@ class Hooks:
     def after_commit(self, offer: Offer) -> None:
         """After it was published."""
 
+    def minds_branch(self, repository: Repository, branch: BranchID, commit_id: CommitID) -> bool:
+        """Whether anything is to run before or after a branch is made from a commit.
+
+        Always the same for one commit. If nothing is, the other calls for it need not be made.
+        """
+        del repository, branch, commit_id
+        return False
+
     def before_create_branch(
         self,
         repository: Repository,

@@ -151,6 +151,11 @@ class Guard(Hooks):
 
     # Branches and tags
 
+    def minds_branch(self, repository: Repository, branch: BranchID, commit_id: CommitID) -> bool:
+        where = self._where(repository, commit_id, branch)
+        pair = EventType.PRE_CREATE_BRANCH, EventType.POST_CREATE_BRANCH
+        return any(self._actions(where, event_type) for event_type in pair)
+
     def before_create_branch(
         self,
         repository: Repository,

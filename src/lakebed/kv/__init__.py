@@ -19,13 +19,14 @@ from lakebed.kv.errors import (
     UnsafeStore,
 )
 from lakebed.kv.registry import check_url, open_store, serves_one_process
-from lakebed.kv.store import ABSENT, EXISTS, Item, Predicate, Store, Version
+from lakebed.kv.store import ABSENT, EXISTS, Guard, Item, Predicate, Seen, Store, Version
 
 __all__ = [
     "ABSENT",
     "EXISTS",
     "CorruptRecord",
     "ForeignStore",
+    "Guard",
     "InvalidArgument",
     "Item",
     "KVError",
@@ -35,6 +36,7 @@ __all__ = [
     "Predicate",
     "PredicateFailed",
     "SchemaTooNew",
+    "Seen",
     "Store",
     "StoreClosed",
     "StoreFull",

@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError, Message
 
 from lakebed.errors import quoted
 from lakebed.kv.errors import CorruptRecord, KeyNotFound
-from lakebed.kv.store import Item, Predicate, Store, Version
+from lakebed.kv.store import Guard, Item, Predicate, Store, Version
 from lakebed.prometheus import Counter
 
 MessageT = TypeVar("MessageT", bound=Message)
@@ -110,12 +110,22 @@ class Records(Generic[MessageT]):
         predicate: Predicate,
         keys: Sequence[tuple[bytes, bytes]],
         *,
+        guards: Sequence[Guard] = (),
         version: Version | None = None,
     ) -> list[Item | None]:
-        """Write a record as `set_if` does; return what is at some keys after that."""
-        value = message.SerializeToString()
+        """Write a record as `set_if` does; return what is at some keys after that.
+
+        Raises:
+            PredicateFailed: The predicate does not hold, or a guard does not.
+        """
         return self._store.set_if_then_get(
-            self._partition, self._key(name), value, predicate, keys, version=version
+            self._partition,
+            self._key(name),
+            message.SerializeToString(),
+            predicate,
+            keys,
+            guards=guards,
+            version=version,
         )
 
     def delete(self, name: bytes) -> None:

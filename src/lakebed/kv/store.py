@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import chain
 from operator import itemgetter
-from typing import Final, NamedTuple, NewType, Self
+from typing import Final, Literal, NamedTuple, NewType, Self
 
 from lakebed.kv.errors import (
     InvalidArgument,
@@ -62,6 +62,9 @@ EXISTS: Final = Presence.EXISTS
 """`set_if` only if there is such a key, whatever its value."""
 
 Predicate = Version | Presence
+
+Seen = Version | Literal[Presence.ABSENT]
+"""What was seen of a key: which write of it, or that it is not there."""
 
 
 def new_version(runtime: Runtime) -> Version:
@@ -104,6 +107,14 @@ class Item(NamedTuple):
     key: bytes
     value: bytes
     predicate: Version
+
+
+class Guard(NamedTuple):
+    """What must hold of a key beside the one that is written."""
+
+    partition: bytes
+    key: bytes
+    predicate: Seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +255,9 @@ class Store(ABC):
     """Whether `set_if_then_get` costs less than its two calls. Else the second one is better shared
     with others, by those who can."""
 
+    guards_writes: bool = False
+    """Whether `set_if_then_get` takes guards."""
+
     @abstractmethod
     def get(self, partition: bytes, key: bytes) -> Item:
         """Return a key with its value.
@@ -291,16 +305,21 @@ class Store(ABC):
         predicate: Predicate,
         keys: Sequence[tuple[bytes, bytes]],
         *,
+        guards: Sequence[Guard] = (),
         version: Version | None = None,
     ) -> list[Item | None]:
         """Write as `set_if` does; then return what is at some keys, as `get_many` does.
 
-        Whatever was written before the write took effect is read, and perhaps newer.
+        Whatever was written before the write took effect is read, and perhaps newer. A store that
+        `guards_writes` writes only if all guards hold at the moment when the write takes effect.
 
         Raises:
-            PredicateFailed: The key is not as the predicate says; nothing was written.
+            PredicateFailed: The key is not as the predicate says, or a guard does not hold; nothing
+                was written.
             OutcomeUnknown: The write may have been applied; it will not be applied later.
         """
+        if guards:
+            raise InvalidArgument(f"a store in {self.name} does not guard its writes")
         self.set_if(partition, key, value, predicate, version=version)
         with step_of_many(applied=True):
             return self.get_many(keys)

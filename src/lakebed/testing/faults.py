@@ -7,10 +7,11 @@ decides who goes next.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, TypeVar
 
 from lakebed.kv.errors import OutcomeUnknown, StoreUnavailable
-from lakebed.kv.store import Item, Predicate, Store, Version
+from lakebed.kv.store import Guard, Item, Predicate, Store, Version, step_of_many
 from lakebed.kv.wrappers.wrapped import WrappedStore
 
 ResultT = TypeVar("ResultT")
@@ -70,6 +71,25 @@ class FaultyStore(WrappedStore):
         return self._intercept(
             call, lambda: self._inner.set_if(partition, key, value, predicate, version=version)
         )
+
+    def set_if_then_get(
+        self,
+        partition: bytes,
+        key: bytes,
+        value: bytes,
+        predicate: Predicate,
+        keys: Sequence[tuple[bytes, bytes]],
+        *,
+        guards: Sequence[Guard] = (),
+        version: Version | None = None,
+    ) -> list[Item | None]:
+        if not guards:
+            return super().set_if_then_get(partition, key, value, predicate, keys, version=version)
+        call = StoreCall("set_if", partition, key, writes=True, version=version)
+        write = partial(self._inner.set_if_then_get, partition, key, value, predicate)
+        self._intercept(call, lambda: write((), guards=guards, version=version))
+        with step_of_many(applied=True):
+            return self.get_many(keys) if keys else []
 
     def delete(self, partition: bytes, key: bytes) -> None:
         call = StoreCall("delete", partition, key, writes=True)

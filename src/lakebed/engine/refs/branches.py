@@ -14,11 +14,25 @@ from lakebed.engine.model import (
     StagingToken,
     new_staging_token,
 )
-from lakebed.engine.refs.creation import Look, create_branch, was_created, was_deleted
+from lakebed.engine.refs.creation import (
+    Look,
+    create_branch,
+    create_branch_at_once,
+    was_created,
+    was_deleted,
+)
 from lakebed.engine.refs.shared_reads import SharedReads
 from lakebed.engine.retention.marks import Marks
 from lakebed.ids import UniqueID, new_unique_id
-from lakebed.kv import Item, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable
+from lakebed.kv import (
+    ABSENT,
+    Guard,
+    Item,
+    OutcomeUnknown,
+    PredicateFailed,
+    Store,
+    StoreUnavailable,
+)
 from lakebed.kv.records import Record, Records
 from lakebed.kv.store import settling
 from lakebed.lru import LRU
@@ -189,14 +203,7 @@ class Branches:
             hidden: Whether to leave the branch out of lists.
             unique_id: See `create`.
         """
-        message = pb.Branch(
-            unique_id=unique_id,
-            commit_id=guess or "",
-            staging_token=new_staging_token(self._runtime, repository.id, branch),
-            hidden=hidden,
-            created_us=now_us(self._runtime),
-        )
-
+        message = self._new_message(repository, branch, guess or "", unique_id, hidden=hidden)
         look = Look(repository, self._marks, keys, find_commit)
         read_at = self._runtime.monotonic()
         version = create_branch(
@@ -204,6 +211,66 @@ class Branches:
         )
         record = Record(branch.encode(), message, version)
         return self._remember((repository.partition, branch), record, read_at)
+
+    def create_at_once(
+        self,
+        repository: Repository,
+        branch: BranchID,
+        source: Branch,
+        guard: Guard,
+        *,
+        hidden: bool,
+    ) -> Branch | None:
+        """Make a branch as `create` does, in one write, where the store guards its writes.
+
+        Args:
+            repository: In which repository.
+            branch: The name of the new branch.
+            source: Another branch as it was seen; the new one points to its commit.
+            guard: That the repository is as it was seen.
+            hidden: Whether to leave the branch out of lists.
+
+        Returns:
+            None if nothing was made: something has changed since it was seen, for example.
+
+        Raises:
+            OutcomeUnknown: It may have been made.
+        """
+        if not self._store.guards_writes:
+            return None
+        records = self._records(repository.partition)
+        guards = [
+            guard,
+            Guard(*records.place(source.id.encode()), source.version),
+            Guard(*self._marks.place(repository, source.commit_id), ABSENT),
+        ]
+        unique_id = new_unique_id(self._runtime)
+        message = self._new_message(repository, branch, source.commit_id, unique_id, hidden=hidden)
+        read_at = self._runtime.monotonic()
+        made = create_branch_at_once(
+            self._store, self._runtime, repository.partition, branch, message, guards
+        )
+        if made is None:
+            return None
+        record = Record(branch.encode(), message, made)
+        return self._remember((repository.partition, branch), record, read_at)
+
+    def _new_message(
+        self,
+        repository: Repository,
+        branch: BranchID,
+        commit_id: str,
+        unique_id: UniqueID,
+        *,
+        hidden: bool,
+    ) -> pb.Branch:
+        return pb.Branch(
+            unique_id=unique_id,
+            commit_id=commit_id,
+            staging_token=new_staging_token(self._runtime, repository.id, branch),
+            hidden=hidden,
+            created_us=now_us(self._runtime),
+        )
 
     def change(
         self,

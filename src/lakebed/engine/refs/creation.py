@@ -22,6 +22,14 @@ last. Its step 2 comes after both of these writes, so it finds the other finishe
 pending, and deletes it, so that the other's step 3 fails. A step 3 that fails has changed nothing:
 the creation begins again, and then finds who has the name.
 
+**At once.** A store that guards its writes (`Store.guards_writes`) needs no steps. The finished
+record is written only if there is none, none of the other kind either, and all else that the
+creation depends on is as it was seen before: each of them proved at the moment of the write. Beside
+those who take the steps this is safe: their record, pending or not, is there before that moment,
+and then nothing is written; or it comes after it, and then their look finds the name taken. If
+nothing was written, the creation takes the steps, which say why, or succeed. Hooks that are told
+of each try need the pending record, so where there are any, the creation takes the steps.
+
 **Deaths.** A creator that dies before step 3 leaves a pending record, which nobody sees and which
 blocks nobody: the next creator of that kind writes over it, one of the other kind deletes it, and
 the Cleaner removes it with its repository. Nothing can be staged on a branch that nobody finds, so
@@ -52,6 +60,7 @@ from lakebed.errors import LakebedError
 from lakebed.ids import UniqueID
 from lakebed.kv import (
     ABSENT,
+    Guard,
     Item,
     OutcomeUnknown,
     Predicate,
@@ -116,6 +125,39 @@ def create_branch(
     """
     branches, tags = Records(store, BRANCHES, partition), Records(store, TAGS, partition)
     return _Creation(store, runtime, ("branch", branches), ("tag", tags), name).run(branch, look)
+
+
+def create_branch_at_once(
+    store: Store,
+    runtime: Runtime,
+    partition: bytes,
+    name: str,
+    branch: pb.Branch,
+    guards: Sequence[Guard],
+) -> Version | None:
+    """Create a branch in one write that proves some guards; return the version of its record.
+
+    None: nothing was made. A guard does not hold, or the name is taken, or may be.
+
+    Raises:
+        OutcomeUnknown: It may have been made.
+    """
+    branches, tags = Records(store, BRANCHES, partition), Records(store, TAGS, partition)
+    key = name.encode()
+    proved = [Guard(*tags.place(key), ABSENT), *guards]
+    version = new_version(runtime)
+    try:
+        branches.set_if_then_get(key, branch, ABSENT, (), guards=proved, version=version)
+    except PredicateFailed:
+        return None
+    except StoreUnavailable:
+        raise
+    except OutcomeUnknown as unknown:
+        with settling(unknown):
+            found = branches.find(key)
+        if found is None or found.predicate != version:
+            raise
+    return version
 
 
 def create_tag(

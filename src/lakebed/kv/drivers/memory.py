@@ -2,6 +2,7 @@
 
 import threading
 from collections import defaultdict
+from collections.abc import Sequence
 from itertools import islice
 
 from sortedcontainers import SortedDict
@@ -10,6 +11,7 @@ from lakebed.kv.errors import InvalidArgument, KeyNotFound, PredicateFailed, Sto
 from lakebed.kv.store import (
     ABSENT,
     EXISTS,
+    Guard,
     Item,
     Limits,
     Predicate,
@@ -35,6 +37,7 @@ class MemoryStore(Store):
     name = "memory"
     limits = Limits(partition_bytes=1024, key_bytes=4096, value_bytes=64 << 20)
     shared_between_processes = False
+    guards_writes = True
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -70,15 +73,35 @@ class MemoryStore(Store):
         *,
         version: Version | None = None,
     ) -> Version:
+        version = version or new_version(self._runtime)
+        self.set_if_then_get(partition, key, value, predicate, (), version=version)
+        return version
+
+    def set_if_then_get(
+        self,
+        partition: bytes,
+        key: bytes,
+        value: bytes,
+        predicate: Predicate,
+        keys: Sequence[tuple[bytes, bytes]],
+        *,
+        guards: Sequence[Guard] = (),
+        version: Version | None = None,
+    ) -> list[Item | None]:
         self._check(partition, key, value)
         check_predicate(predicate)
+        for guard in guards:
+            self._check(guard.partition, guard.key)
+        for place in keys:
+            self._check(*place)
+        asked = [(partition, key, predicate), *guards]
         item = Item(key, value, version or new_version(self._runtime))
         with self._lock:
-            if not _holds(predicate, self._find(partition, key)):
+            if not all(_holds(wanted, self._find(of, each)) for of, each, wanted in asked):
                 raise PredicateFailed(partition, key)
             self._partitions[partition][key] = item
             self._changes += 1
-        return item.predicate
+            return [self._find(*place) for place in keys]
 
     def delete(self, partition: bytes, key: bytes) -> None:
         self._check(partition, key)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from lakebed.kv.errors import StoreHalted
 from lakebed.kv.halt import CHECK_SECONDS, HALT_KEY, find_mark, read_mark
 from lakebed.kv.schema import METADATA_PARTITION
-from lakebed.kv.store import Item, Predicate, Store, Version
+from lakebed.kv.store import Guard, Item, Predicate, Store, Version
 from lakebed.kv.wrappers.wrapped import WrappedStore
 from lakebed.runtime import Runtime
 
@@ -77,10 +77,13 @@ class HaltingStore(WrappedStore):
         predicate: Predicate,
         keys: Sequence[tuple[bytes, bytes]],
         *,
+        guards: Sequence[Guard] = (),
         version: Version | None = None,
     ) -> list[Item | None]:
         self._check(partition, key)
-        return self._inner.set_if_then_get(partition, key, value, predicate, keys, version=version)
+        return self._inner.set_if_then_get(
+            partition, key, value, predicate, keys, guards=guards, version=version
+        )
 
     def delete(self, partition: bytes, key: bytes) -> None:
         self._check(partition, key)

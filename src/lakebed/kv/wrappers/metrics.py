@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import ParamSpec, TypeVar
 
 from lakebed.kv.errors import KeyNotFound, KVError
-from lakebed.kv.store import Item, Predicate, Store, Version
+from lakebed.kv.store import Guard, Item, Predicate, Store, Version
 from lakebed.kv.wrappers.wrapped import WrappedStore
 from lakebed.prometheus import Counter, Histogram
 from lakebed.runtime import Runtime
@@ -76,11 +76,19 @@ class MeteredStore(WrappedStore):
         predicate: Predicate,
         keys: Sequence[tuple[bytes, bytes]],
         *,
+        guards: Sequence[Guard] = (),
         version: Version | None = None,
     ) -> list[Item | None]:
-        call = self._inner.set_if_then_get
         return self._timed(
-            "set_if_then_get", call, partition, key, value, predicate, keys, version=version
+            "set_if_then_get",
+            self._inner.set_if_then_get,
+            partition,
+            key,
+            value,
+            predicate,
+            keys,
+            guards=guards,
+            version=version,
         )
 
     @traced("kv.delete")

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from lakebed.kv.errors import KeyNotFound, PredicateFailed
-from lakebed.kv.store import NAMESPACE_MARK, Item, Predicate, Store, Version
+from lakebed.kv.store import NAMESPACE_MARK, Guard, Item, Predicate, Store, Version
 from lakebed.kv.wrappers.wrapped import WrappedStore
 
 
@@ -53,12 +53,20 @@ class NamespacedStore(WrappedStore):
         predicate: Predicate,
         keys: Sequence[tuple[bytes, bytes]],
         *,
+        guards: Sequence[Guard] = (),
         version: Version | None = None,
     ) -> list[Item | None]:
         inside = [(self._inside(of), each) for of, each in keys]
+        guarded = [guard._replace(partition=self._inside(guard.partition)) for guard in guards]
         with self._naming(partition, key):
             return self._inner.set_if_then_get(
-                self._inside(partition), key, value, predicate, inside, version=version
+                self._inside(partition),
+                key,
+                value,
+                predicate,
+                inside,
+                guards=guarded,
+                version=version,
             )
 
     def delete(self, partition: bytes, key: bytes) -> None:

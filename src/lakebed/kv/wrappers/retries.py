@@ -40,6 +40,7 @@ from lakebed.kv.errors import (
     StoreUnreachable,
 )
 from lakebed.kv.store import (
+    Guard,
     Item,
     Predicate,
     Store,
@@ -216,15 +217,20 @@ class RetryingStore(WrappedStore):
         predicate: Predicate,
         keys: Sequence[tuple[bytes, bytes]],
         *,
+        guards: Sequence[Guard] = (),
         version: Version | None = None,
     ) -> list[Item | None]:
         mark = version or new_version(self._runtime)
-        call = self._inner.set_if_then_get
+        call = partial(self._inner.set_if_then_get, partition, key, value, predicate)
+
+        def apply() -> Version:
+            call((), guards=guards, version=mark)
+            return mark
+
         begun = self._runtime.monotonic()
         try:
-            return call(partition, key, value, predicate, keys, version=mark)
+            return call(keys, guards=guards, version=mark)
         except OutcomeUnknown as error:
-            apply = partial(self._inner.set_if, partition, key, value, predicate, version=mark)
             self._settle(_Write("set_if", begun, apply, partition, key, mark, predicate), error)
         with step_of_many(applied=True):
             return self.get_many(keys)

@@ -11,6 +11,7 @@ class WrappedStore(Store):
         self.limits = inner.limits
         self.shared_between_processes = inner.shared_between_processes
         self.joins_reads = inner.joins_reads
+        self.guards_writes = inner.guards_writes
         self._inner = inner
 
     def edition(self) -> int | None:

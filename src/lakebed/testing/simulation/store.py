@@ -65,7 +65,8 @@ class SimulatedStore:
             )
 
         handle = self._handle(self.inner, intercept)
-        # Callers go another way then: half of the actors one, half of them the other.
+        # Callers go other ways then: some of the actors one, some of them another.
         self._handles += 1
         handle.joins_reads = self._handles % 2 == 0
+        handle.guards_writes = self._handles % 4 < 2
         return handle

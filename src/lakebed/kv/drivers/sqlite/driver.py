@@ -2,17 +2,19 @@
 
 import sqlite3
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import chain
 from typing import Any, Final
 
 from lakebed.kv.drivers.sqlite.file import DatabaseFile, path_of
 from lakebed.kv.drivers.sqlite.readers import Readers, as_item
-from lakebed.kv.drivers.sqlite.writer import Query, Writer
+from lakebed.kv.drivers.sqlite.writer import Query, Row, Writer
 from lakebed.kv.errors import KeyNotFound, PredicateFailed
 from lakebed.kv.store import (
     ABSENT,
     EXISTS,
     PARTITIONS_PAGE,
+    Guard,
     Item,
     Limits,
     Predicate,
@@ -95,6 +97,21 @@ def _bound(parameters: Iterable[bytes]) -> tuple[bytearray, ...]:
     return tuple(map(bytearray, parameters))
 
 
+@lru_cache
+def _with_guards(statement: str, columns: int, count: int) -> str:
+    """Return a conditional write that also asks for the versions of so many other keys.
+
+    The parameters of each key follow on those of the statement: partition, key, and the version; or
+    NULL, which is what ``SELECT`` gives for a key that is not there.
+    """
+    found = "(SELECT version FROM entries WHERE partition = ?{} AND key = ?{})"
+    numbers = range(columns + 1, columns + 3 * count, 3)
+    asked = " AND ".join(f"{found} IS ?{{}}".format(at, at + 1, at + 2) for at in numbers)
+    if statement == _SET_IF_ABSENT:
+        return f"INSERT OR IGNORE INTO entries SELECT ?1, ?2, ?3, ?4 WHERE {asked}"
+    return f"{statement} AND {asked}"
+
+
 def _items(rows: list[tuple[Any, ...]]) -> list[Item | None]:
     """Return what `_GET_FEW` found, in the order of the keys."""
     [row] = rows
@@ -111,6 +128,7 @@ class SqliteStore(Store):
     limits = Limits(partition_bytes=1024, key_bytes=4096, value_bytes=64 << 20)
     shared_between_processes = True
     joins_reads = True
+    guards_writes = True
 
     def __init__(self, file: DatabaseFile, runtime: Runtime) -> None:
         """Open the connections.
@@ -163,24 +181,29 @@ class SqliteStore(Store):
         predicate: Predicate,
         keys: Sequence[tuple[bytes, bytes]],
         *,
+        guards: Sequence[Guard] = (),
         version: Version | None = None,
     ) -> list[Item | None]:
-        if not 0 < len(keys) <= _FEW_KEYS:
-            return super().set_if_then_get(partition, key, value, predicate, keys, version=version)
         self.limits.check_keys(keys)
         version = version or new_version(self._runtime)
         statement, row = self._swap(partition, key, value, predicate, version)
-        query = Query(_GET_FEW[len(keys) - 1], tuple(chain.from_iterable(keys)))
+        if guards:
+            statement, row = self._guarded(statement, row, guards)
+        few = keys if len(keys) <= _FEW_KEYS else ()
+        query = Query(_GET_FEW[len(few) - 1], tuple(chain.from_iterable(few))) if few else None
         changed, found = self.writer.execute_then_fetch(
             statement, row, query, size_bytes=len(value)
         )
         if not changed:
             raise PredicateFailed(partition, key)
-        return _items(found)
+        if few:
+            return _items(found)
+        with step_of_many(applied=True):
+            return self.get_many(keys)
 
     def _swap(
         self, partition: bytes, key: bytes, value: bytes, predicate: Predicate, version: Version
-    ) -> tuple[str, tuple[bytes, ...]]:
+    ) -> tuple[str, Row]:
         """Return the statement that writes a key if it is as the predicate says, and its row."""
         self.limits.check(partition, key, value)
         check_predicate(predicate)
@@ -190,6 +213,16 @@ class SqliteStore(Store):
         if predicate is EXISTS:
             return _SET_IF_EXISTS, row
         return _SET_IF_VERSION, (*row, predicate)
+
+    def _guarded(self, statement: str, row: Row, guards: Sequence[Guard]) -> tuple[str, Row]:
+        """Return a statement of `_swap`, and its row, so that it writes only if the guards hold."""
+        whole: list[bytes | None] = list(row)
+        for partition, key, predicate in guards:
+            self.limits.check(partition, key)
+            if predicate is not ABSENT:
+                check_version(predicate)
+            whole += (partition, key, None if predicate is ABSENT else predicate)
+        return _with_guards(statement, len(row), len(guards)), tuple(whole)
 
     def delete(self, partition: bytes, key: bytes) -> None:
         self.limits.check(partition, key)

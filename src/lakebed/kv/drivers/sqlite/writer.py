@@ -29,7 +29,7 @@ from lakebed.kv.drivers.sqlite.file import DatabaseFile, error_code, is_busy
 from lakebed.kv.errors import OutcomeUnknown, StoreClosed, StoreLocked, StoreUnavailable
 from lakebed.runtime import about_to_wait
 
-Row = tuple[bytes, ...]
+Row = tuple[bytes | None, ...]
 
 
 class Query(NamedTuple):
@@ -170,9 +170,9 @@ class Writer:
         return self._run(_Operation(statement, rows, size_bytes)).changed
 
     def execute_then_fetch(
-        self, statement: str, row: Row, query: Query, *, size_bytes: int = 0
+        self, statement: str, row: Row, query: Query | None, *, size_bytes: int = 0
     ) -> tuple[int, list[tuple[Any, ...]]]:
-        """Run a statement for a row as `execute` does, and a query behind it.
+        """Run a statement for a row as `execute` does, and a query behind it, if there is one.
 
         The query is part of the transaction, and sees what was there when that was committed: no
         other process writes meanwhile, and all that is written with it comes before.
