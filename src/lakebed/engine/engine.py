@@ -288,10 +288,11 @@ class Engine:
 
     def _put_guarded(self, opened: Opened, entry: Entry, is_fresh: IsFresh | None) -> bool:
         branch, test = opened.target.branch, is_fresh or (lambda: True)
-        is_done = self._parts.writer.put_guarded(branch, entry, test, opened.guards)
-        if is_done:
-            self._forecast.count_write()
-        return is_done
+        if not self._parts.writer.put_guarded(branch, entry, test, opened.guards):
+            self._opener.note_failure(opened.repository.id, branch.id)
+            return False
+        self._forecast.count_write()
+        return True
 
     @traced("engine.check_writable")
     def check_writable(self, repository_id: RepositoryID, branch: BranchID) -> Repository:

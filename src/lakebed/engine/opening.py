@@ -16,7 +16,9 @@ is set, or a repository is read-only, that holds for every write that begins lat
 **Guarded writes.** Where the store guards its writes, an upload makes no such call if one was made
 a moment ago: it goes by what was found then, and the write proves, at the moment when it takes
 effect, that repository, rules and branch are still the same ones (`Writer.put_guarded`). If they
-are not, nothing was written, and the branch is opened as above.
+are not, nothing was written, and the branch is opened as above. The same if something is staged for
+the key already; since that often holds for the next keys too, no write to the branch is guarded for
+a moment after that.
 
 An upload opens its branch before it takes any byte. If the bytes came within `RECENT_SECONDS`, the
 write goes by that opening and does not ask again. A rule that is set in between is one that was set
@@ -100,6 +102,10 @@ class Opener:
             runtime, cost_max=CACHE_ENTRIES
         )
         """What was found last, for `recall`."""
+        self._in_vain: LRU[tuple[RepositoryID, BranchID], float] = LRU(
+            runtime, cost_max=CACHE_ENTRIES
+        )
+        """When a guarded write last failed."""
 
     def open(self, repository_id: RepositoryID, branch: BranchID) -> Opened:
         """Return a branch that may be written to; callers that ask at one time share the read.
@@ -119,10 +125,15 @@ class Opener:
     def recall(self, repository_id: RepositoryID, branch: BranchID) -> Opened | None:
         """Return a branch that could be written to a moment ago, for a write that proves the rest.
 
-        None: the store does not guard its writes, or nothing is known that is recent.
+        None: the store does not guard its writes, or nothing is known that is recent, or such a
+        write failed a moment ago.
         """
-        found = self._found.get((repository_id, branch)) if self._store.guards_writes else None
-        if found is None or found.branch is None or not self._is_recent(found.branch):
+        key = (repository_id, branch)
+        found = self._found.get(key) if self._store.guards_writes else None
+        if found is None or found.branch is None or not self._is_recent(found.branch.read_at):
+            return None
+        failed_at = self._in_vain.get(key)
+        if failed_at is not None and self._is_recent(failed_at):
             return None
         if found.repository.read_only or found.protection.protects(branch):
             return None
@@ -138,10 +149,14 @@ class Opener:
 
     def is_recent(self, opened: Opened) -> bool:
         """Whether a write may still go by an opening."""
-        return self._is_recent(opened.target.branch)
+        return self._is_recent(opened.target.branch.read_at)
 
-    def _is_recent(self, branch: Branch) -> bool:
-        return self._runtime.monotonic() - branch.read_at <= RECENT_SECONDS
+    def note_failure(self, repository_id: RepositoryID, branch: BranchID) -> None:
+        """Note that a guarded write has failed, for `recall`."""
+        self._in_vain.put((repository_id, branch), self._runtime.monotonic())
+
+    def _is_recent(self, moment: float) -> bool:
+        return self._runtime.monotonic() - moment <= RECENT_SECONDS
 
     def _read(
         self, repository_id: RepositoryID, branch: BranchID, key: bytes | None = None
