@@ -110,6 +110,32 @@ def test_a_thread_that_waits_for_work_holds_nothing_of_the_last() -> None:
     assert [item() for item in seen] == [None] * 3
 
 
+def test_random_bytes_never_come_twice() -> None:
+    draws = ThreadRuntime().map_parallel(
+        lambda count: [ThreadRuntime().random_bytes(count) for _ in range(500)],
+        [16, 8, 10, 16, 600, 3000],
+        limit=6,
+    )
+    drawn = [each for of_thread in draws for each in of_thread]
+    assert [len(each) for each in drawn[::500]] == [16, 8, 10, 16, 600, 3000]
+    # In pieces, so that it shows if two of different lengths begin or end with the same.
+    pieces = [each[at : at + 8] for each in drawn for at in range(0, len(each) - 7, 8)]
+    assert len(set(pieces)) == len(pieces)
+
+
+def test_a_forked_process_draws_other_bytes() -> None:
+    ThreadRuntime().random_bytes(16)
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(write_end, ThreadRuntime().random_bytes(16))
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert os.read(read_end, 16) != ThreadRuntime().random_bytes(16)
+    os.close(read_end)
+    os.close(write_end)
+
+
 def test_a_forked_process_has_threads_of_its_own() -> None:
     ThreadRuntime().map_parallel(str, range(3), limit=3)
     child = os.fork()

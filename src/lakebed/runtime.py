@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, suppress
 from contextvars import ContextVar, Token
+from io import BytesIO
 from typing import Final, Generic, Protocol, TypeVar
 
 ItemT = TypeVar("ItemT")
@@ -171,8 +172,19 @@ _idle: deque[_Helper] = deque()
 """Helpers of this process that have nothing to do. To start a thread costs several times as much as
 to wake one, and a small commit needs two."""
 
-# After a fork, their threads are in the parent only.
-os.register_at_fork(after_in_child=_idle.clear)
+
+_RANDOM_BYTES: Final = 1024
+"""How many are drawn at a time: for each draw the interpreter goes to another thread, if one waits
+for it, and to get it back takes many times as long."""
+
+
+def _begin_anew() -> None:
+    """After a fork, leave to the parent what is its own: threads, and bytes that it has drawn."""
+    _idle.clear()
+    _of_thread.drawn = None
+
+
+os.register_at_fork(after_in_child=_begin_anew)
 
 
 def _take_helper() -> _Helper:
@@ -204,7 +216,13 @@ class ThreadRuntime(Runtime):
         return random.random()
 
     def random_bytes(self, count: int) -> bytes:
-        return os.urandom(count)
+        # Each thread has its own, and takes from it in one step: nobody gets the same.
+        drawn: BytesIO | None = getattr(_of_thread, "drawn", None)
+        taken = b"" if drawn is None else drawn.read(count)
+        if len(taken) < count:
+            drawn = _of_thread.drawn = BytesIO(os.urandom(_RANDOM_BYTES + count))
+            taken = drawn.read(count)
+        return taken
 
     def lock(self) -> Lock:
         return threading.Lock()

@@ -5,8 +5,9 @@ first of them leads. The *leader* takes the lock on the file and only then colle
 up, so that the time it waits for another process makes its batch larger. It runs the whole batch in
 one transaction, and every caller gets its result after the commit. That holds for a failed
 predicate too: it may rest on a write of the same batch, which is not certain before. The first of
-those who have queued up meanwhile leads the next batch. A caller that finds nobody before it writes
-by itself, and no thread is woken for it: that costs more than the write.
+those who have queued up meanwhile leads the next batch; where there are always some, it waits a
+little for more. A caller that finds nobody before it writes by itself, and no thread is woken for
+it: that costs more than the write.
 
 Callers wait without a timeout: a caller that went away might see its write applied afterwards. The
 leader owes everyone an answer, and gives one whatever happens. So nothing may break it off, as
@@ -56,6 +57,10 @@ LARGEST_LOG_BYTES: Final = 64 << 20
 LOOK_BYTES: Final = 1 << 20
 _ROW_BYTES: Final = 16 << 10
 _READERS_PATIENCE_SECONDS: Final = 1.0
+
+# How long a leader waits for others before it begins, if the last batch shows that there are some:
+# for them and for itself, a larger batch is worth it. Whoever is alone never waits.
+_COMPANY_SECONDS: Final = 0.0002
 
 # SQLite's own waiting sleeps for up to 100 ms at a time, many times what a commit takes.
 _SHORTEST_PAUSE_SECONDS: Final = 0.0001
@@ -148,6 +153,8 @@ class Writer:
         """Those that are in no batch yet. If nobody is at work, the first was told to lead."""
         self._is_led = False
         """Whether somebody leads, or was told to."""
+        self._has_company = False
+        """Whether several wrote in the last batch."""
         self._lock = threading.Lock()
         self._process = os.getpid()
         self._closed = False
@@ -282,8 +289,11 @@ class Writer:
 
     def _serve(self, batch: list[_Operation]) -> None:
         """Write the batch together with what is queued behind it, and answer every caller."""
+        if self._has_company:
+            time.sleep(_COMPANY_SECONDS)
         locked_out = self._begin()
         self._collect(batch)
+        self._has_company = len(batch) > 1
         if locked_out:
             _answer(batch, locked_out)
             return
