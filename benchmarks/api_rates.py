@@ -30,9 +30,9 @@ from lakebed.testing.servers.lakebed import LakebedServer
 FEW, MANY = 16, 100
 TURNS: Final = 5
 SMALL: Final = b"x" * 1024
-SIGNED: Final = 5000
-"""Requests of S3 that are signed beforehand, each for a key of its own: of requests that write one
-key at the same time, all but one have to try again."""
+SIGNED: Final = 25_000
+"""Requests of S3 that are signed beforehand, each for a key of its own, as those of REST are: so
+many that no key comes twice."""
 NEW: Final = "number={n}"
 """Means nothing to a server, and makes each request another one."""
 MANY_SHARE: Final = 0.9
@@ -232,10 +232,11 @@ def _writes(
     upload, put = f"upload 1 KiB{note}", f"S3 PUT 1 KiB{note}"
     port, pid = server.port, server.process.pid
     posts = ask.rest("POST", f"{BRANCH}/objects?path=new/{{n}}", SMALL)
-    puts = [ask.s3("PUT", f"/bench/main/put/{number}", SMALL)(0) for number in range(SIGNED)]
+    signed = (ask.s3("PUT", f"/bench/main/put/{number}", SMALL)(0) for number in range(SIGNED))
+    puts = itertools.cycle(list(signed))
     return [
         Target(upload, bars.get(upload), posts, port, pid),
-        Target(put, bars.get(put), lambda number: puts[number % SIGNED], port, pid),
+        Target(put, bars.get(put), lambda _number: next(puts), port, pid),
     ]
 
 
