@@ -56,6 +56,12 @@ WRITES: dict[str, Write] = {
     "set_if": lambda store, part, version: store.set_if(part, b"there", b"new", version),
     "set_if_absent": lambda store, part, _: store.set_if(part, b"new", b"new", ABSENT),
     "set_if_exists": lambda store, part, _: store.set_if(part, b"there", b"new", EXISTS),
+    "create_then_get": lambda store, part, _: store.set_if_then_get(
+        part, b"new", b"new", ABSENT, [(part, b"other")]
+    ),
+    "swap_then_get": lambda store, part, version: store.set_if_then_get(
+        part, b"there", b"new", version, [(part, b"other")]
+    ),
     "delete": lambda store, part, _: store.delete(part, b"there"),
     "delete_if": lambda store, part, version: store.delete_if(part, b"there", version),
     "set_many": lambda store, part, _: store.set_many(part, [(b"there", b"n"), (b"x", b"n")]),

@@ -11,15 +11,18 @@ for any other (see `lakebed.kv.drivers.postgresql`): before its leader answers t
 leaves while a batch holds its write, not even by Ctrl-C: the write might be applied afterwards.
 
 A statement cannot write a key twice, so of several writes of a key each goes into another batch.
+
+A write may name places to read behind it. Those of a batch are read together, once its statement is
+committed.
 """
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from lakebed.kv.errors import OutcomeUnknown, StoreUnavailable
-from lakebed.kv.store import Version
+from lakebed.kv.store import Item, Version
 from lakebed.runtime import about_to_wait
 
 AT_ONCE: Final = 2
@@ -34,21 +37,46 @@ QUEUE_SECONDS: Final = 10.0
 _PAUSE_SECONDS: Final = 0.001
 
 
+Place = tuple[bytes, bytes]
+"""A partition and a key."""
+
+
 class Write:
-    """A value for a key, and what became of it."""
+    """A value for a key, and what became of it.
+
+    Args:
+        partition: Where it goes.
+        key: Its key.
+        value: What is written.
+        version: The mark of this write.
+        places: What to read behind it.
+    """
 
     __slots__ = (
-        *("applied", "batch", "bell", "error", "has_waited", "key", "leads", "partition"),
-        *("value", "version"),
+        *("applied", "batch", "bell", "error", "found", "has_waited", "key", "leads"),
+        *("partition", "places", "read_error", "value", "version"),
     )
 
-    def __init__(self, partition: bytes, key: bytes, value: bytes, version: Version) -> None:
+    def __init__(
+        self,
+        partition: bytes,
+        key: bytes,
+        value: bytes,
+        version: Version,
+        *,
+        places: Sequence[Place] = (),
+    ) -> None:
         self.partition = partition
         self.key = key
         self.value = value
         self.version = version
+        self.places = places
         self.has_waited = False
         """Whether it has waited for long."""
+        self.found: Mapping[Place, Item | None] = {}
+        """What was read behind it, or behind another one of its batch."""
+        self.read_error: Exception | None = None
+        """Why nothing was read behind it, though it may have been applied."""
         self.leads = False
         """Whether this one writes for its batch; it is no longer in the queue."""
         self.batch: Sequence[Write] | None = None
@@ -60,6 +88,11 @@ class Write:
         self.bell.acquire()
 
     @property
+    def row(self) -> tuple[bytes, ...]:
+        """What a statement takes of it."""
+        return self.partition, self.key, self.value, self.version
+
+    @property
     def is_answered(self) -> bool:
         """Whether it has been applied, or not, or nobody knows."""
         return self.applied is not None or self.error is not None
@@ -69,8 +102,8 @@ class Batches:
     """Writes of one kind, put together as they come.
 
     Args:
-        run: Runs a batch; returns for each write whether it was applied. What it raises, all of
-            them raise.
+        run: Runs a batch, and reads behind it; returns for each write whether it was applied. What
+            it raises, all of them raise.
     """
 
     def __init__(self, run: Callable[[Sequence[Write]], Sequence[bool]]) -> None:

@@ -145,8 +145,8 @@ _REPLACE: Final[LiteralString] = (
 
 SET: Final = _INSERT + _REPLACE
 SET_IF_ABSENT: Final = _INSERT + _LEAVE
-SET_IF_EXISTS: Final = _UPDATE
-SET_IF_VERSION: Final = _UPDATE + " AND version = $6"
+SET_IF_EXISTS: Final = _UPDATE + " RETURNING version"
+SET_IF_VERSION: Final = _UPDATE + " AND version = $6 RETURNING version"
 
 # Rows come in the order of their keys, the same everywhere: two writers never wait for each other.
 _INSERT_MANY: Final[LiteralString] = (
