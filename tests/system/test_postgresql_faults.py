@@ -51,6 +51,16 @@ def create_two(store: Store, partition: bytes, _version: Version) -> None:
     assert store._create_batch(batch) == [True, True]
 
 
+def swap_two(store: Store, partition: bytes, version: Version) -> None:
+    """Do what one thread does for two that replace a key each at the same time."""
+    assert isinstance(store, PostgreSQLStore)
+    batch = [
+        BatchedWrite(partition, key, b"new", new_version(ThreadRuntime()), predicate=predicate)
+        for key, predicate in ((b"there", version), (b"absent", new_version(ThreadRuntime())))
+    ]
+    assert store._swap_batch(batch) == [True, False]
+
+
 WRITES: dict[str, Write] = {
     "set": lambda store, part, _: store.set(part, b"there", b"new"),
     "set_if": lambda store, part, version: store.set_if(part, b"there", b"new", version),
@@ -66,6 +76,7 @@ WRITES: dict[str, Write] = {
     "delete_if": lambda store, part, version: store.delete_if(part, b"there", version),
     "set_many": lambda store, part, _: store.set_many(part, [(b"there", b"n"), (b"x", b"n")]),
     "create_two": create_two,
+    "swap_two": swap_two,
     "drop_partition": lambda store, part, _: store.drop_partition(part),
 }
 

@@ -227,6 +227,35 @@ def test_each_write_of_a_batch_gets_what_it_asked_for(scene: Scene) -> None:
             assert (item and item.value) == expected
 
 
+def test_swaps_share_a_statement(scene: Scene) -> None:
+    """Each is judged by itself, by what is there when its turn comes."""
+    keys = [b"%d" % number for number in range(6)]
+    versions = {key: scene.store.set(b"p", key, b"old") for key in keys}
+    first = scene.store.set(b"p", b"first", b"old")
+    with ExitStack() as later:
+        rival = later.enter_context(scene.rival())
+        rival.execute("UPDATE lakebed_kv SET version = version WHERE key = '3'")
+        with scene.rival() as other:
+            other.execute("SELECT FROM lakebed_kv WHERE key = 'first' FOR UPDATE")
+            busy = scene.write(b"first", first)
+            scene.wait_for(WAITING_FOR_A_ROW)
+            expected = versions | {b"1": new_version(ThreadRuntime())}
+            begun = scene.begin_behind(
+                scene.store._swaps,
+                [partial(scene.write, key, expected[key]) for key in keys],
+            )
+        assert busy.result(SECONDS) == [None, None]
+        scene.wait_for(WAITING_FOR_A_ROW)
+        rival.execute("UPDATE lakebed_kv SET version = '0123456789abcdef' WHERE key = '3'")
+        rival.commit()
+    failed = {key for key, write in zip(keys, begun, strict=True) if write.exception(SECONDS)}
+    assert failed == {b"1", b"3"}
+    assert [type(begun[number].exception()) for number in (1, 3)] == [PredicateFailed] * 2
+    assert scene.transactions("value = 'new' AND key <> 'first'") == 1
+    values = scene.bench.values(b"p")
+    assert [values[key] for key in keys] == [b"new", b"old", b"new", b"old", b"new", b"new"]
+
+
 @contextmanager
 def read_held_up(scene: Scene, begin: Callable[[], "Future[Any]"]) -> Iterator["Future[Any]"]:
     """Begin a write of the key "held up" that is committed, and whose read waits for a lock."""

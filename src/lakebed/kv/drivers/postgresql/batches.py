@@ -49,12 +49,13 @@ class Write:
         key: Its key.
         value: What is written.
         version: The mark of this write.
+        predicate: The version that it replaces, if it replaces a certain one.
         places: What to read behind it.
     """
 
     __slots__ = (
         *("applied", "batch", "bell", "error", "found", "has_waited", "key", "leads"),
-        *("partition", "places", "read_error", "value", "version"),
+        *("partition", "places", "predicate", "read_error", "value", "version"),
     )
 
     def __init__(
@@ -64,12 +65,14 @@ class Write:
         value: bytes,
         version: Version,
         *,
+        predicate: bytes = b"",
         places: Sequence[Place] = (),
     ) -> None:
         self.partition = partition
         self.key = key
         self.value = value
         self.version = version
+        self.predicate = predicate
         self.places = places
         self.has_waited = False
         """Whether it has waited for long."""
@@ -90,7 +93,8 @@ class Write:
     @property
     def row(self) -> tuple[bytes, ...]:
         """What a statement takes of it."""
-        return self.partition, self.key, self.value, self.version
+        row = (self.partition, self.key, self.value, self.version)
+        return (*row, self.predicate) if self.predicate else row
 
     @property
     def is_answered(self) -> bool:

@@ -53,6 +53,7 @@ _POOL_SIZE_OPTION: Final = "pool_size"
 # Of each kind of write, the statement for one and that for many.
 _SET: Final = (statements.SET, statements.SET_MANY)
 _CREATE: Final = (statements.SET_IF_ABSENT, statements.CREATE_MANY)
+_SWAP: Final = (statements.SET_IF_VERSION, statements.SWAP_MANY)
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -86,6 +87,7 @@ class PostgreSQLStore(Store):
         self._pool = Pool(self._connect, pool_size, database="postgresql", explain=explain)
         self._sets = Batches(self._set_batch)
         self._creations = Batches(self._create_batch)
+        self._swaps = Batches(self._swap_batch)
         self._closed = False
         try:
             self._prepare()
@@ -251,8 +253,8 @@ class PostgreSQLStore(Store):
             return self._creations.write(write)
         if predicate is EXISTS:
             return self._run(Question(statements.SET_IF_EXISTS, write.row), [write]).ntuples > 0
-        question = Question(statements.SET_IF_VERSION, (*write.row, predicate))
-        return self._run(question, [write]).ntuples > 0
+        write.predicate = predicate
+        return self._swaps.write(write)
 
     def _set_batch(self, batch: Sequence[Write]) -> Sequence[bool]:
         self._run(_write_of(batch, *_SET), batch)
@@ -260,6 +262,9 @@ class PostgreSQLStore(Store):
 
     def _create_batch(self, batch: Sequence[Write]) -> Sequence[bool]:
         return _are_returned(batch, self._run(_write_of(batch, *_CREATE), batch))
+
+    def _swap_batch(self, batch: Sequence[Write]) -> Sequence[bool]:
+        return _are_returned(batch, self._run(_write_of(batch, *_SWAP), batch))
 
     def _run(self, question: Question, batch: Sequence[Write]) -> PGresult:
         """Write a batch, and hand out what is read behind it; raises as `_run_write`."""
