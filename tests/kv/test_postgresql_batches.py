@@ -18,11 +18,20 @@ def write_of(key: bytes, value: bytes = b"") -> Write:
     return Write(b"p", key, value, Version(key * 16))
 
 
+def wait_until(condition: Callable[[], bool]) -> None:
+    give_up_at = monotonic() + SECONDS
+    while not condition():
+        assert monotonic() < give_up_at
+        sleep(0.001)
+
+
 class World:
     """Batches over a database that is busy until it is let go on."""
 
     def __init__(self) -> None:
         self.may_run = threading.Event()
+        self.held: dict[bytes, threading.Event] = {}
+        """Those whose batches may run only when their own event says so."""
         self.ran: list[list[bytes]] = []
         self.outcome: Callable[[Sequence[Write]], Sequence[bool]] = lambda batch: (
             [True] * len(batch)
@@ -33,6 +42,9 @@ class World:
     def _run(self, batch: Sequence[Write]) -> Sequence[bool]:
         self.ran.append([write.key for write in batch])
         assert self.may_run.wait(SECONDS)
+        for write in batch:
+            if write.key in self.held:
+                assert self.held[write.key].wait(SECONDS)
         return self.outcome(batch)
 
     def begin(self, *keys: bytes, value: bytes = b"") -> list["Future[bool]"]:
@@ -40,19 +52,19 @@ class World:
         begun = []
         for key in keys:
             before = self._known()
-            begun.append(self._pool.submit(self.batches.write, write_of(key, value)))
-            give_up_at = monotonic() + SECONDS
-            while self._known() == before:
-                assert monotonic() < give_up_at
-                sleep(0.001)
+            begun.append(self.submit(write_of(key, value)))
+            wait_until(lambda before=before: self._known() > before)  # type: ignore[misc]
         return begun
+
+    def submit(self, write: Write) -> "Future[bool]":
+        return self._pool.submit(self.batches.write, write)
 
     def _known(self) -> int:
         return sum(map(len, self.ran)) + len(self.batches._queue)
 
     def keep_busy(self) -> list["Future[bool]"]:
-        """Begin as many batches as may be under way."""
-        return self.begin(*(b"busy-%d" % number for number in range(AT_ONCE)))
+        """Begin the batch that all others wait for."""
+        return self.begin(b"busy")
 
     def go_on(self, writes: list["Future[bool]"]) -> list[bool]:
         self.may_run.set()
@@ -60,8 +72,14 @@ class World:
 
 
 @pytest.fixture
-def world() -> World:
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    wait_for_ever(monkeypatch)
     return World()
+
+
+def wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let whoever waits from now on wait for the batch under way, however long it takes."""
+    monkeypatch.setattr(batches, "LONG_SECONDS", SECONDS)
 
 
 def test_a_write_that_finds_nobody_goes_alone(world: World) -> None:
@@ -73,9 +91,9 @@ def test_a_write_that_finds_nobody_goes_alone(world: World) -> None:
 def test_those_who_wait_share_a_batch(world: World) -> None:
     busy = world.keep_busy()
     waiting = world.begin(b"a", b"b", b"c")
-    assert len(world.ran) == AT_ONCE
+    assert len(world.ran) == 1
     assert all(world.go_on(busy + waiting))
-    assert world.ran[AT_ONCE:] == [[b"a", b"b", b"c"]]
+    assert world.ran[1:] == [[b"a", b"b", b"c"]]
 
 
 def test_each_gets_its_own_answer(world: World) -> None:
@@ -90,8 +108,8 @@ def test_a_key_is_in_a_batch_once(world: World) -> None:
     busy = world.keep_busy()
     waiting = world.begin(b"a", b"a", b"b", b"a")
     world.go_on(busy + waiting)
-    shared = world.ran[AT_ONCE:]
-    assert sorted(shared, key=len) == [[b"a"], [b"a"], [b"a", b"b"]]
+    shared = world.ran[1:]
+    assert shared == [[b"a", b"b"], [b"a"], [b"a"]]
 
 
 def test_a_batch_takes_only_so_many(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,14 +118,91 @@ def test_a_batch_takes_only_so_many(world: World, monkeypatch: pytest.MonkeyPatc
     waiting = world.begin(*(b"%d" % number for number in range(7)))
     assert all(world.go_on(busy + waiting))
     assert max(map(len, world.ran)) == 3
-    assert sum(map(len, world.ran)) == AT_ONCE + 7
+    assert sum(map(len, world.ran)) == 1 + 7
 
 
 def test_a_large_value_goes_alone(world: World) -> None:
     busy = world.keep_busy()
     large = world.begin(b"large", value=b"x" * (BATCHED_BYTES + 1))
-    assert len(world.ran) == AT_ONCE + 1
+    assert len(world.ran) == 2
     world.go_on(busy + large)
+
+
+class SlowBell:
+    """A bell that wakes its writer only when the writer is let go on."""
+
+    def __init__(self) -> None:
+        self.rung = threading.Event()
+        self.may_wake = threading.Event()
+
+    def acquire(self, timeout: float) -> bool:
+        assert self.may_wake.wait(timeout)
+        return True
+
+    def release(self) -> None:
+        self.rung.set()
+
+
+def test_those_who_come_while_their_leader_wakes_up_go_with_it(world: World) -> None:
+    busy = world.keep_busy()
+    leader = write_of(b"leader")
+    bell = SlowBell()
+    leader.bell = bell  # type: ignore[assignment]
+    led = world.submit(leader)
+    wait_until(lambda: leader in world.batches._queue)
+    world.go_on(busy)
+    assert bell.rung.wait(SECONDS)
+    late = world.begin(b"late")
+    bell.may_wake.set()
+    assert world.go_on([led, *late]) == [True, True]
+    assert world.ran[1:] == [[b"leader", b"late"]]
+
+
+def test_who_has_waited_for_long_goes_beside_the_batch_under_way(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batches, "LONG_SECONDS", 0.01)
+    under_way = world.begin(*(b"%d" % number for number in range(AT_ONCE)))
+    wait_until(lambda: len(world.ran) == AT_ONCE)
+    (late,) = world.begin(b"late")
+    wait_until(lambda: world.batches._queue[0].has_waited)
+    assert world.ran == [[b"%d" % number] for number in range(AT_ONCE)]
+    assert all(world.go_on([*under_way, late]))
+    assert world.ran[AT_ONCE:] == [[b"late"]]
+
+
+def begin_two(world: World, monkeypatch: pytest.MonkeyPatch) -> list["Future[bool]"]:
+    """Begin two batches, of which the first ends when it is let go on by itself."""
+    world.held[b"slow"] = threading.Event()
+    monkeypatch.setattr(batches, "LONG_SECONDS", 0.01)
+    under_way = world.begin(b"slow", b"beside")
+    wait_until(lambda: len(world.ran) == 2)
+    return under_way
+
+
+def test_a_batch_beside_another_is_not_followed_by_those_who_have_just_come(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, beside = begin_two(world, monkeypatch)
+    wait_for_ever(monkeypatch)
+    waiting = world.begin(b"a", b"b")
+    world.go_on([beside])
+    assert len(world.batches._queue) == 2
+    world.held[b"slow"].set()
+    assert all(world.go_on([slow, *waiting]))
+    assert world.ran[2:] == [[b"a", b"b"]]
+
+
+def test_a_batch_beside_another_is_followed_by_those_who_have_waited(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, beside = begin_two(world, monkeypatch)
+    waiting = world.begin(b"a")
+    wait_until(lambda: world.batches._queue[0].has_waited)
+    assert all(world.go_on([beside, *waiting]))
+    assert not slow.done()
+    world.held[b"slow"].set()
+    assert world.go_on([slow]) == [True]
 
 
 @pytest.mark.parametrize("kind", [StoreUnavailable, OutcomeUnknown])
@@ -147,7 +242,8 @@ def test_others_do_not_know_what_became_of_a_batch_that_was_broken_off(world: Wo
 def test_a_write_that_waits_for_too_long_is_given_up(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batches, "QUEUE_SECONDS", 0.01)
+    for name, value in {"AT_ONCE": 1, "LONG_SECONDS": 0.01, "QUEUE_SECONDS": 0.01}.items():
+        monkeypatch.setattr(batches, name, value)
     busy = world.keep_busy()
     (late,) = world.begin(b"late")
     assert isinstance(late.exception(SECONDS), StoreUnavailable)
@@ -214,3 +310,25 @@ def test_a_write_that_is_broken_off_in_a_batch_is_seen_through(world: World) -> 
     world.go_on([*busy, leader])
     caller.join(SECONDS)
     assert ended_at[0] >= applied_at[0]
+
+
+def test_a_leader_that_is_broken_off_before_it_begins_serves_its_batch(world: World) -> None:
+    """Nobody else would: the others wait for it."""
+
+    class Bell(SlowBell):
+        def acquire(self, timeout: float) -> bool:
+            assert self.may_wake.wait(timeout)
+            raise KeyboardInterrupt
+
+    busy = world.keep_busy()
+    leader, bell = write_of(b"leader"), Bell()
+    leader.bell = bell  # type: ignore[assignment]
+    led = world.submit(leader)
+    wait_until(lambda: leader in world.batches._queue)
+    waiting = world.begin(b"a")
+    world.go_on(busy)
+    assert bell.rung.wait(SECONDS)
+    bell.may_wake.set()
+    assert isinstance(led.exception(SECONDS), KeyboardInterrupt)
+    assert world.go_on([*waiting, *world.begin(b"b")]) == [True, True]
+    assert world.ran[1:] == [[b"leader", b"a"], [b"b"]]

@@ -51,15 +51,32 @@ def create_two(store: Store, partition: bytes, _version: Version) -> None:
     assert store._create_batch(batch) == [True, True]
 
 
+def swap_two(store: Store, partition: bytes, version: Version) -> None:
+    """Do what one thread does for two that replace a key each at the same time."""
+    assert isinstance(store, PostgreSQLStore)
+    batch = [
+        BatchedWrite(partition, key, b"new", new_version(ThreadRuntime()), predicate=predicate)
+        for key, predicate in ((b"there", version), (b"absent", new_version(ThreadRuntime())))
+    ]
+    assert store._swap_batch(batch) == [True, False]
+
+
 WRITES: dict[str, Write] = {
     "set": lambda store, part, _: store.set(part, b"there", b"new"),
     "set_if": lambda store, part, version: store.set_if(part, b"there", b"new", version),
     "set_if_absent": lambda store, part, _: store.set_if(part, b"new", b"new", ABSENT),
     "set_if_exists": lambda store, part, _: store.set_if(part, b"there", b"new", EXISTS),
+    "create_then_get": lambda store, part, _: store.set_if_then_get(
+        part, b"new", b"new", ABSENT, [(part, b"other")]
+    ),
+    "swap_then_get": lambda store, part, version: store.set_if_then_get(
+        part, b"there", b"new", version, [(part, b"other")]
+    ),
     "delete": lambda store, part, _: store.delete(part, b"there"),
     "delete_if": lambda store, part, version: store.delete_if(part, b"there", version),
     "set_many": lambda store, part, _: store.set_many(part, [(b"there", b"n"), (b"x", b"n")]),
     "create_two": create_two,
+    "swap_two": swap_two,
     "drop_partition": lambda store, part, _: store.drop_partition(part),
 }
 

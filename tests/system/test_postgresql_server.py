@@ -31,6 +31,7 @@ from lakebed.kv.drivers.postgresql import PostgreSQLStore, open_driver
 from lakebed.kv.drivers.postgresql.batches import Write
 from lakebed.kv.drivers.postgresql.link import Backend, Link, Patience
 from lakebed.kv.pool import POOL_SIZE
+from lakebed.kv.store import new_version
 from lakebed.runtime import ThreadRuntime, call_before_waiting
 from lakebed.testing.conformance.kv_concurrency import in_threads
 from lakebed.testing.servers.postgresql import PostgreSQLServer
@@ -150,6 +151,14 @@ def test_a_table_of_an_older_version_goes_on(postgresql_url: str) -> None:
         assert set(store.partitions()) >= set(partitions)
         store.drop_partition(b"p7")
         assert not list(store.scan(b"p7"))
+    with PostgreSQLStore(postgresql_url, ThreadRuntime()) as driver:
+        batch = [
+            Write(item.value, b"a", b"new", new_version(ThreadRuntime()), predicate=item.predicate)
+            for item in found
+            if item is not None
+        ]
+        expected = [partition != b"p7" for partition in partitions]
+        assert driver._swap_batch(batch) == expected
 
 
 def test_each_write_of_a_batch_is_judged_by_itself(postgresql_url: str) -> None:

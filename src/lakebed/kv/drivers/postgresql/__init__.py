@@ -1,9 +1,10 @@
 """A store in a PostgreSQL database, shared by any number of processes and machines.
 
 One table; every call is one statement that commits by itself. Writes of single keys that come at
-the same time share a statement (`batches`), and what follows is said of that one. PostgreSQL 14 or
-newer, reached directly: a connection pooler in between is detected and refused, since it may give
-each statement to another process, and what follows would not hold.
+the same time share a statement (`batches`), and what follows is said of that one. A read behind a
+write (`set_if_then_get`) is another statement, sent along with it. PostgreSQL 14 or newer, reached
+directly: a connection pooler in between is detected and refused, since it may give each statement
+to another process, and what follows would not hold.
 
 A process keeps up to 20 connections. ``?pool_size=40`` in the URL changes that; the number of
 processes times the size of the pool must stay below the server's ``max_connections``. A call that

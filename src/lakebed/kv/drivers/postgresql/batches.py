@@ -1,28 +1,34 @@
 """Group commit: writes of one process that come at the same time share a statement.
 
 A statement that commits costs the database a wait for its disk, and both sides the most of what a
-write costs, however little it carries. So a writer that finds others under way waits until one of
-them has ended, and then one writes for all who wait: the *leader* of a batch. A writer that finds
-nobody goes at once, alone.
+write costs, however little it carries. So a writer that finds another under way waits until that
+one has ended, and then one writes for all who wait: the *leader* of a batch. A writer that finds
+nobody goes at once, alone. One that has waited for long goes as well: whatever holds up a batch, as
+a lock or a lost connection can, does not hold up all others.
 
 A batch is one statement, so it is applied whole or not at all, and what becomes of it is settled as
 for any other (see `lakebed.kv.drivers.postgresql`): before its leader answers the others. Nobody
 leaves while a batch holds its write, not even by Ctrl-C: the write might be applied afterwards.
 
 A statement cannot write a key twice, so of several writes of a key each goes into another batch.
+
+A write may name places to read behind it. Those of a batch are read together, once its statement is
+committed.
 """
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from lakebed.kv.errors import OutcomeUnknown, StoreUnavailable
-from lakebed.kv.store import Version
+from lakebed.kv.store import Item, Version
 from lakebed.runtime import about_to_wait
 
 AT_ONCE: Final = 2
-"""How many batches are under way: a write that waits for a lock does not hold up all others."""
+"""How many batches are under way, if the first takes long."""
+LONG_SECONDS: Final = 0.05
+"""How long a write waits for the batch under way before another one may begin."""
 BATCH_WRITES: Final = 64
 BATCHED_BYTES: Final = 16 << 10
 """Values larger than this are written alone."""
@@ -31,16 +37,51 @@ QUEUE_SECONDS: Final = 10.0
 _PAUSE_SECONDS: Final = 0.001
 
 
+Place = tuple[bytes, bytes]
+"""A partition and a key."""
+
+
 class Write:
-    """A value for a key, and what became of it."""
+    """A value for a key, and what became of it.
 
-    __slots__ = ("applied", "batch", "bell", "error", "key", "partition", "value", "version")
+    Args:
+        partition: Where it goes.
+        key: Its key.
+        value: What is written.
+        version: The mark of this write.
+        predicate: The version that it replaces, if it replaces a certain one.
+        places: What to read behind it.
+    """
 
-    def __init__(self, partition: bytes, key: bytes, value: bytes, version: Version) -> None:
+    __slots__ = (
+        *("applied", "batch", "bell", "error", "found", "has_waited", "key", "leads"),
+        *("partition", "places", "predicate", "read_error", "value", "version"),
+    )
+
+    def __init__(
+        self,
+        partition: bytes,
+        key: bytes,
+        value: bytes,
+        version: Version,
+        *,
+        predicate: bytes = b"",
+        places: Sequence[Place] = (),
+    ) -> None:
         self.partition = partition
         self.key = key
         self.value = value
         self.version = version
+        self.predicate = predicate
+        self.places = places
+        self.has_waited = False
+        """Whether it has waited for long."""
+        self.found: Mapping[Place, Item | None] = {}
+        """What was read behind it, or behind another one of its batch."""
+        self.read_error: Exception | None = None
+        """Why nothing was read behind it, though it may have been applied."""
+        self.leads = False
+        """Whether this one writes for its batch; it is no longer in the queue."""
         self.batch: Sequence[Write] | None = None
         """Those that it is written with; the first leads them."""
         self.applied: bool | None = None
@@ -50,9 +91,10 @@ class Write:
         self.bell.acquire()
 
     @property
-    def leads(self) -> bool:
-        """Whether this one writes for its batch."""
-        return self.batch is not None and self.batch[0] is self
+    def row(self) -> tuple[bytes, ...]:
+        """What a statement takes of it."""
+        row = (self.partition, self.key, self.value, self.version)
+        return (*row, self.predicate) if self.predicate else row
 
     @property
     def is_answered(self) -> bool:
@@ -64,8 +106,8 @@ class Batches:
     """Writes of one kind, put together as they come.
 
     Args:
-        run: Runs a batch; returns for each write whether it was applied. What it raises, all of
-            them raise.
+        run: Runs a batch, and reads behind it; returns for each write whether it was applied. What
+            it raises, all of them raise.
     """
 
     def __init__(self, run: Callable[[Sequence[Write]], Sequence[bool]]) -> None:
@@ -86,7 +128,7 @@ class Batches:
         try:
             with self._lock:
                 self._queue.append(write)
-                if self._under_way < AT_ONCE:
+                if not self._under_way:
                     self._under_way += 1
                     self._appoint()
             if not write.leads:
@@ -103,27 +145,46 @@ class Batches:
 
     def _appoint(self) -> Write:
         """Make the first in the queue the leader of a batch; the lock is held."""
-        places: set[tuple[bytes, bytes]] = set()
-        batch: list[Write] = []
-        rest: list[Write] = []
-        for write in self._queue:
-            place = (write.partition, write.key)
-            if place in places or len(batch) == BATCH_WRITES:
-                rest.append(write)
-            else:
-                places.add(place)
-                batch.append(write)
-        self._queue = rest
-        for write in batch:
-            write.batch = batch
-        return batch[0]
+        leader = self._queue.pop(0)
+        leader.leads = True
+        return leader
+
+    def _collect(self, leader: Write) -> Sequence[Write]:
+        """Return the batch of a leader that begins now, with those who came while it woke up."""
+        with self._lock:
+            places = {(leader.partition, leader.key)}
+            batch = [leader]
+            rest: list[Write] = []
+            for write in self._queue:
+                place = (write.partition, write.key)
+                if place in places or len(batch) == BATCH_WRITES:
+                    rest.append(write)
+                else:
+                    places.add(place)
+                    batch.append(write)
+            self._queue = rest
+            for write in batch:
+                write.batch = batch
+        return batch
 
     def _wait(self, write: Write) -> None:
         """Return when a write is answered, or has a batch to lead."""
         about_to_wait()
+        if not write.bell.acquire(timeout=LONG_SECONDS):
+            self._begin_another(write)
         while not (write.is_answered or write.leads):
             if not write.bell.acquire(timeout=QUEUE_SECONDS):
                 self._leave_queue(write)
+
+    def _begin_another(self, write: Write) -> None:
+        """Let another batch begin beside the one that a write has waited for."""
+        with self._lock:
+            write.has_waited = True
+            if not self._queue or self._under_way >= AT_ONCE:
+                return
+            self._under_way += 1
+            leader = self._appoint()
+        leader.bell.release()
 
     def _leave_queue(self, write: Write) -> None:
         """Give up a write that no batch has taken yet.
@@ -144,20 +205,19 @@ class Batches:
             if write in self._queue:
                 self._queue.remove(write)
                 return
-        while write.batch is not None and not write.is_answered:
+        while (write.leads or write.batch is not None) and not write.is_answered:
             if write.leads:
                 self._lead(write)
             else:
                 time.sleep(_PAUSE_SECONDS)
 
     def _lead(self, leader: Write) -> None:
-        """Run the batch of a write, let the next one begin, and answer all writes of this one.
+        """Run the batch of a leader, let the next one begin, and answer all writes of this one.
 
         Raises:
             BaseException: What is no error of the store: Ctrl-C, or a signal handler that raises.
         """
-        assert leader.batch is not None
-        batch = leader.batch
+        batch = leader.batch or self._collect(leader)
         try:
             results = self._run(batch)
         except OutcomeUnknown as error:
@@ -176,8 +236,12 @@ class Batches:
             _wake(batch)
 
     def _pass_on(self) -> None:
+        """Let the next batch begin, if there is one and none beside it would be for them as well.
+
+        Who has not waited for long yet lets another one begin by itself, if need be.
+        """
         with self._lock:
-            if not self._queue:
+            if not self._queue or (self._under_way > 1 and not self._queue[0].has_waited):
                 self._under_way -= 1
                 return
             leader = self._appoint()

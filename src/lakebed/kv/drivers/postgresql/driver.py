@@ -4,15 +4,15 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any, Final, LiteralString
+from typing import Final, LiteralString
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq.abc import PGresult
 
 from lakebed.kv.drivers.postgresql import statements, wire
-from lakebed.kv.drivers.postgresql.batches import Batches, Write
-from lakebed.kv.drivers.postgresql.link import Link, Patience, explain
+from lakebed.kv.drivers.postgresql.batches import Batches, Place, Write
+from lakebed.kv.drivers.postgresql.link import Answers, Link, Patience, Question, explain
 from lakebed.kv.drivers.postgresql.schema import prepare_schema
 from lakebed.kv.errors import (
     InvalidArgument,
@@ -50,6 +50,11 @@ DISK_FULL: Final = "53100"
 POOL_SIZE_MAX: Final = 1000
 _POOL_SIZE_OPTION: Final = "pool_size"
 
+# Of each kind of write, the statement for one and that for many.
+_SET: Final = (statements.SET, statements.SET_MANY)
+_CREATE: Final = (statements.SET_IF_ABSENT, statements.CREATE_MANY)
+_SWAP: Final = (statements.SET_IF_VERSION, statements.SWAP_MANY)
+
 _LOGGER: Final = logging.getLogger(__name__)
 
 
@@ -65,6 +70,7 @@ class PostgreSQLStore(Store):
     # Partition and key share an entry of the index, which holds at most 2,704 bytes.
     limits = Limits(partition_bytes=512, key_bytes=2048, value_bytes=16 << 20)
     shared_between_processes = True
+    joins_reads = True
 
     def __init__(self, url: str, runtime: Runtime, *, patience: Patience | None = None) -> None:
         """Connect, and create the table if there is none.
@@ -81,6 +87,7 @@ class PostgreSQLStore(Store):
         self._pool = Pool(self._connect, pool_size, database="postgresql", explain=explain)
         self._sets = Batches(self._set_batch)
         self._creations = Batches(self._create_batch)
+        self._swaps = Batches(self._swap_batch)
         self._closed = False
         try:
             self._prepare()
@@ -90,7 +97,7 @@ class PostgreSQLStore(Store):
 
     def get(self, partition: bytes, key: bytes) -> Item:
         self._check(partition, key)
-        found = self._read(statements.GET, partition, key)
+        found = self._read(statements.GET, (partition, key))
         if not found.ntuples:
             raise KeyNotFound(partition, key)
         return Item(key, wire.value(found, 0, 0), Version(wire.value(found, 0, 1)))
@@ -115,16 +122,36 @@ class PostgreSQLStore(Store):
         self._check(partition, key, value)
         check_predicate(predicate)
         mark = version or new_version(self._runtime)
-        changed: int | bool
-        if predicate is ABSENT:
-            changed = self._creations.write(Write(partition, key, value, mark))
-        elif predicate is EXISTS:
-            changed = self._write(statements.SET_IF_EXISTS, partition, key, value, mark)
-        else:
-            changed = self._write(statements.SET_IF_VERSION, partition, key, value, mark, predicate)
-        if not changed:
+        if not self._swap(Write(partition, key, value, mark), predicate):
             raise PredicateFailed(partition, key)
         return mark
+
+    def set_if_then_get(
+        self,
+        partition: bytes,
+        key: bytes,
+        value: bytes,
+        predicate: Predicate,
+        keys: Sequence[Place],
+        *,
+        guards: Sequence[Guard] = (),
+        version: Version | None = None,
+    ) -> list[Item | None]:
+        if guards or not 0 < len(keys) <= statements.FEW_KEYS:
+            return super().set_if_then_get(
+                partition, key, value, predicate, keys, guards=guards, version=version
+            )
+        self._check(partition, key, value)
+        self.limits.check_keys(keys)
+        check_predicate(predicate)
+        mark = version or new_version(self._runtime)
+        write = Write(partition, key, value, mark, places=keys)
+        if not self._swap(write, predicate):
+            raise PredicateFailed(partition, key)
+        if write.read_error is not None:
+            with step_of_many(applied=True):
+                raise _no_answer(write.read_error) from write.read_error
+        return [write.found[place] for place in keys]
 
     def delete(self, partition: bytes, key: bytes) -> None:
         self._check(partition, key)
@@ -141,19 +168,20 @@ class PostgreSQLStore(Store):
     ) -> list[Item]:
         most = wire.int8(limit)
         if end is None:
-            return wire.items(self._read(statements.SCAN, partition, start, most))
-        return wire.items(self._read(statements.SCAN_TO, partition, start, most, end))
+            return wire.items(self._read(statements.SCAN, (partition, start, most)))
+        return wire.items(self._read(statements.SCAN_TO, (partition, start, most, end)))
 
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
         if self._closed:
             raise StoreClosed
-        found = self._read(statements.PARTITIONS, cursor, wire.int8(PARTITIONS_PAGE))
+        found = self._read(statements.PARTITIONS, (cursor, wire.int8(PARTITIONS_PAGE)))
         page = [wire.value(found, row, 0) for row in range(found.ntuples)]
         return page, page[-1] if len(page) == PARTITIONS_PAGE else None
 
     def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
-        for partition, key in keys:
-            self._check(partition, key)
+        if self._closed:
+            raise StoreClosed
+        self.limits.check_keys(keys)
         items: list[Item | None] = []
         for begin in range(0, len(keys), CHUNK_KEYS):
             items += self._get_chunk(keys[begin : begin + CHUNK_KEYS])
@@ -173,7 +201,7 @@ class PostgreSQLStore(Store):
         start, applied = b"", False
         while True:
             with step_of_many(applied=applied):
-                found = self._read(statements.NEXT_CHUNK, partition, start, wire.int8(DROP_KEYS))
+                found = self._read(statements.NEXT_CHUNK, (partition, start, wire.int8(DROP_KEYS)))
                 if not found.ntuples:
                     self._write(statements.DELETE_FROM, partition, start)
                     return
@@ -191,18 +219,8 @@ class PostgreSQLStore(Store):
         self._pool.check_process()
         self.limits.check(partition, key, value)
 
-    def _get_chunk(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
-        items: list[Item | None] = [None] * len(keys)
-        if len(keys) <= statements.FEW_KEYS:
-            found = self._read(statements.GET_FEW[len(keys) - 1], *chain.from_iterable(keys))
-        else:
-            columns = [wire.array(column) for column in zip(*keys, strict=True)]
-            found = self._read(statements.GET_MANY, *columns)
-        for row in range(found.ntuples):
-            place = int.from_bytes(wire.value(found, row, 0)) - 1
-            version = Version(wire.value(found, row, 2))
-            items[place] = Item(keys[place][1], wire.value(found, row, 1), version)
-        return items
+    def _get_chunk(self, keys: Sequence[Place]) -> list[Item | None]:
+        return wire.items_at(keys, self._read(*_read_of(keys)))
 
     def _chunks(
         self, partition: bytes, items: Iterable[tuple[bytes, bytes]]
@@ -232,15 +250,37 @@ class PostgreSQLStore(Store):
         ]
         self._write(statements.SET_MANY, *columns)
 
+    def _swap(self, write: Write, predicate: Predicate) -> bool:
+        """Write if the key is as the predicate says; return whether that was so."""
+        if predicate is ABSENT:
+            return self._creations.write(write)
+        if predicate is EXISTS:
+            return self._run(Question(statements.SET_IF_EXISTS, write.row), [write]).ntuples > 0
+        write.predicate = predicate
+        return self._swaps.write(write)
+
     def _set_batch(self, batch: Sequence[Write]) -> Sequence[bool]:
-        self._write(*_statement_for(batch, statements.SET, statements.SET_MANY))
+        self._run(_write_of(batch, *_SET), batch)
         return [True] * len(batch)
 
     def _create_batch(self, batch: Sequence[Write]) -> Sequence[bool]:
-        statement = _statement_for(batch, statements.SET_IF_ABSENT, statements.CREATE_MANY)
-        found = self._run_write(*statement)
-        created = {wire.value(found, row, 0) for row in range(found.ntuples)}
-        return [write.version in created for write in batch]
+        return _are_returned(batch, self._run(_write_of(batch, *_CREATE), batch))
+
+    def _swap_batch(self, batch: Sequence[Write]) -> Sequence[bool]:
+        return _are_returned(batch, self._run(_write_of(batch, *_SWAP), batch))
+
+    def _run(self, question: Question, batch: Sequence[Write]) -> PGresult:
+        """Write a batch, and hand out what is read behind it; raises as `_run_write`."""
+        places = list(dict.fromkeys(chain.from_iterable([write.places for write in batch])))
+        if not places:
+            return self._run_write(question).written
+        answers = self._run_write(question, _read_of(places))
+        found: dict[Place, Item | None] = {}
+        if answers.found is not None:
+            found = dict(zip(places, wire.items_at(places, answers.found), strict=True))
+        for write in batch:
+            write.found, write.read_error = found, answers.error
+        return answers.written
 
     def _prepare(self) -> None:
         link = self._pool.take(OPEN_SECONDS)
@@ -253,28 +293,31 @@ class PostgreSQLStore(Store):
         finally:
             self._pool.give_back(link, kept)
 
-    def _read(self, statement: LiteralString, *parameters: bytes) -> PGresult:
+    def _read(self, statement: LiteralString, parameters: Sequence[bytes]) -> PGresult:
         link = self._pool.take()
         kept: Link | None = None
         try:
             found = link.look_up(statement, parameters)
             kept = link
         except psycopg.Error as error:
-            raise StoreUnavailable(f"postgresql did not answer: {explain(error)}") from error
+            raise _no_answer(error) from error
         finally:
             self._pool.give_back(link, kept)
         return found
 
     def _write(self, statement: LiteralString, *parameters: bytes) -> int:
         """Run a write and return how many rows it changed; raises as `_run_write`."""
-        return self._run_write(statement, *parameters).command_tuples or 0
+        answers = self._run_write(Question(statement, parameters))
+        return answers.written.command_tuples or 0
 
-    def _run_write(self, statement: LiteralString, *parameters: bytes) -> PGresult:
-        """Run a write and return what it says.
+    def _run_write(self, write: Question, read: Question | None = None) -> Answers:
+        """Run a write, and a read behind it if there is one; return what they say.
+
+        The deadline is put before the parameters of the write.
 
         Raises:
-            StoreUnavailable: None, and none will be.
-            OutcomeUnknown: Perhaps some, but from now on none.
+            StoreUnavailable: Nothing was changed, and nothing will be.
+            OutcomeUnknown: Perhaps something was, but from now on nothing will be.
         """
         link = self._pool.take()
         kept: Link | None = None
@@ -282,8 +325,8 @@ class PostgreSQLStore(Store):
         # After the deadline was computed, so that a pause in between only makes the wait longer.
         settled_at = self._runtime.monotonic() + self._patience.settled_seconds
         try:
-            found = link.ask(statement, (wire.float8(deadline), *parameters))
-            kept = link
+            answers = link.ask(write.due_by(deadline), read)
+            kept = link if answers.error is None else None
         except psycopg.Error as error:
             # Not kept even after a mere refusal: if the server's clock was set, and deadlines are
             # wrong, only a new connection helps.
@@ -301,7 +344,7 @@ class PostgreSQLStore(Store):
             raise
         finally:
             self._pool.give_back(link, kept)
-        return found
+        return answers
 
     def _settle(self, lost: Link, settled_at: float) -> Link | None:
         """Return when what was sent on a lost connection can no longer be applied.
@@ -360,15 +403,31 @@ def _parse_url(url: str) -> tuple[str, int]:
     return conninfo, int(pool_size)
 
 
-def _statement_for(
-    batch: Sequence[Write], of_one: LiteralString, of_many: LiteralString
-) -> tuple[Any, ...]:
-    """Return the statement that writes a batch, and its parameters."""
+def _write_of(batch: Sequence[Write], of_one: LiteralString, of_many: LiteralString) -> Question:
+    """Return what writes a batch, by one of two statements."""
     if len(batch) == 1:
-        write = batch[0]
-        return of_one, write.partition, write.key, write.value, write.version
-    rows = sorted((write.partition, write.key, write.value, write.version) for write in batch)
-    return of_many, *map(wire.array, zip(*rows, strict=True))
+        return Question(of_one, batch[0].row)
+    rows = sorted([write.row for write in batch])
+    return Question(of_many, [wire.array(column) for column in zip(*rows, strict=True)])
+
+
+def _are_returned(batch: Sequence[Write], written: PGresult) -> list[bool]:
+    """Return for each write whether its version is among those that a statement returns."""
+    versions = {wire.value(written, row, 0) for row in range(written.ntuples)}
+    return [write.version in versions for write in batch]
+
+
+def _read_of(places: Sequence[Place]) -> Question:
+    """Return what reads the items at some places, with the number of each."""
+    if len(places) <= statements.FEW_KEYS:
+        parameters = list(chain.from_iterable(places))
+        return Question(statements.GET_FEW[len(places) - 1], parameters)
+    columns = [wire.array(column) for column in zip(*places, strict=True)]
+    return Question(statements.GET_MANY, columns)
+
+
+def _no_answer(error: Exception) -> StoreUnavailable:
+    return StoreUnavailable(f"postgresql did not answer: {explain(error)}")
 
 
 def _refusal(error: psycopg.Error) -> StoreUnavailable:

@@ -1,15 +1,16 @@
 """A connection on which nothing waits for ever, and which can be proved to have ended.
 
 There are two ways to ask. `execute` is a cursor of psycopg, for what is asked once for each
-connection. `ask` is for the statements of the store: parameters and values are bytes in the form of
-the protocol, so nothing has to find out how to convert them, and waiting is one call of ``poll``.
-It takes a third of the processor time of a cursor, and a call to the store is little else.
+connection. `ask` and `look_up` are for the statements of the store: parameters and values are bytes
+in the form of the protocol, so nothing has to find out how to convert them, and waiting is one call
+of ``poll``. That takes a third of the processor time of a cursor, and a call to the store is little
+else.
 """
 
 import select
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, LiteralString, Self, TypeVar
+from typing import Any, Final, LiteralString, NamedTuple, Self, TypeVar
 
 import psycopg
 from psycopg.abc import PQGen
@@ -17,7 +18,7 @@ from psycopg.errors import error_from_result
 from psycopg.pq import ExecStatus, Format, TransactionStatus
 from psycopg.pq.abc import PGresult
 
-from lakebed.kv.drivers.postgresql import statements
+from lakebed.kv.drivers.postgresql import statements, wire
 from lakebed.runtime import Runtime, about_to_wait
 
 ReturnT = TypeVar("ReturnT")
@@ -33,6 +34,9 @@ NEAR_SECONDS: Final = 0.00025
 """A server that answers within this is near: on this machine, or beside it."""
 _FORGET_SECONDS: Final = NEAR_SECONDS / 16
 _NEAR_WAIT_MS: Final = 1
+
+PIPED_BYTES: Final = 32 << 10
+"""The library sends what is larger before it adds the message that commits it."""
 
 _SUCCESSES: Final = (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK)
 
@@ -58,6 +62,27 @@ class Patience:
     def settled_seconds(self) -> float:
         """From the beginning of a write until it can no longer be applied, whatever happened."""
         return self.start_seconds + self.run_seconds + CLOCK_MARGIN_SECONDS
+
+
+class Question(NamedTuple):
+    """A statement of the store, and its parameters in the binary form of the protocol."""
+
+    statement: LiteralString
+    parameters: Sequence[bytes]
+
+    def due_by(self, deadline: float) -> "Question":
+        """Return a write with its deadline."""
+        return Question(self.statement, (wire.float8(deadline), *self.parameters))
+
+
+class Answers(NamedTuple):
+    """What came of a write that was committed, and of the read behind it."""
+
+    written: PGresult
+    found: PGresult | None = None
+    """Nothing, if the read failed or there was none."""
+    error: psycopg.Error | None = None
+    """Why the read failed; the connection is not to be used again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,19 +163,50 @@ class Link:
             raise psycopg.OperationalError("the connection ended before the reply was complete")
         return cursor
 
-    def ask(self, statement: LiteralString, parameters: Sequence[bytes]) -> PGresult:
-        """Run a statement of the store and wait for the whole reply.
-
-        Args:
-            statement: It is prepared when this connection first runs it.
-            parameters: In the binary form of the protocol, as the columns of the result are.
+    def ask(self, write: Question, read: Question | None = None) -> Answers:
+        """Run a write, and behind its commit a read; wait for the whole replies.
 
         Raises:
-            psycopg.Error: See `rolled_back` for what it means.
+            psycopg.Error: Of the write; see `rolled_back` for what it means.
         """
         give_up_at = self._runtime.monotonic() + self._patience.reply_seconds
-        self._send(statement, parameters, give_up_at)
-        return self._reply(give_up_at)
+        if read is not None and sum(map(len, write.parameters)) <= PIPED_BYTES:
+            return self._ask_both(write, read, give_up_at)
+        self._send(*write, give_up_at)
+        written = self._reply(give_up_at)
+        if read is None:
+            return Answers(written)
+        try:
+            self._send(*read, give_up_at)
+            return Answers(written, self._reply(give_up_at))
+        except psycopg.Error as error:
+            return Answers(written, error=error)
+
+    def _ask_both(self, write: Question, read: Question, give_up_at: float) -> Answers:
+        """Send both at once.
+
+        Each ends with a message of its own that commits it, as if it had been asked alone: the read
+        sees all that was committed before the write was, and the write goes in one piece with what
+        commits it, so that no part of it can come late.
+        """
+        connection = self._connection.pgconn
+        names = [self._prepare(each.statement, give_up_at) for each in (write, read)]
+        connection.enter_pipeline_mode()
+        for name, (_, parameters) in zip(names, (write, read), strict=True):
+            connection.send_query_prepared(name, parameters, _formats(parameters), Format.BINARY)
+            connection.pipeline_sync()
+        self._flush(give_up_at)
+        written = self._piped_reply(give_up_at)
+        try:
+            found = self._piped_reply(give_up_at)
+            connection.exit_pipeline_mode()
+        except psycopg.Error as error:
+            _check(written)
+            return Answers(written, error=error)
+        _check(written)
+        if found.status not in _SUCCESSES:
+            return Answers(written, error=error_from_result(found))
+        return Answers(written, found)
 
     def look_up(self, statement: LiteralString, parameters: Sequence[bytes]) -> PGresult:
         """Run a statement that reads, as `ask` does.
@@ -182,36 +238,69 @@ class Link:
         self, statement: LiteralString, parameters: Sequence[bytes], give_up_at: float
     ) -> None:
         """Hand a statement to the library, prepared; what does not fit waits to be sent."""
-        connection = self._connection.pgconn
+        name = self._prepare(statement, give_up_at)
+        self._connection.pgconn.send_query_prepared(
+            name, parameters, _formats(parameters), Format.BINARY
+        )
+
+    def _prepare(self, statement: LiteralString, give_up_at: float) -> bytes:
+        """Return the name of a statement, which is prepared when it is first asked for."""
         name = self._prepared.get(statement)
         if name is None:
             name = b"lakebed_%d" % len(self._prepared)
-            connection.send_prepare(name, statement.encode())
+            self._connection.pgconn.send_prepare(name, statement.encode())
             self._reply(give_up_at)
             self._prepared[statement] = name
-        formats = [Format.BINARY] * len(parameters)
-        connection.send_query_prepared(name, parameters, formats, Format.BINARY)
+        return name
 
     def _reply(self, give_up_at: float) -> PGresult:
         """Send what waits to be sent, and return the reply to it once it is complete."""
+        self._flush(give_up_at)
+        reply: PGresult | None = None
+        while (result := self._result(give_up_at)) is not None:
+            reply = result
+        if reply is not None:
+            _check(reply)
+        if reply is None or self._connection.pgconn.transaction_status != TransactionStatus.IDLE:
+            raise psycopg.OperationalError("the connection ended before the reply was complete")
+        return reply
+
+    def _piped_reply(self, give_up_at: float) -> PGresult:
+        """Return the reply to the next statement that was sent, once its transaction has ended.
+
+        It may be that of a failure, which may come behind that of a success: a commit can fail.
+
+        Raises:
+            psycopg.Error: The connection ended before.
+        """
+        reply: PGresult | None = None
+        was_end = False
+        while True:
+            result = self._result(give_up_at)
+            if result is not None and result.status == ExecStatus.PIPELINE_SYNC:
+                break
+            if result is None and was_end:  # there is nothing more to come
+                raise psycopg.OperationalError("the connection ended before the reply was complete")
+            was_end = result is None
+            reply = result or reply
+        if reply is None:
+            raise psycopg.OperationalError("there was no reply to a statement")
+        return reply
+
+    def _flush(self, give_up_at: float) -> None:
+        """Send what waits to be sent."""
         connection = self._connection.pgconn
         while connection.flush():
             self._wait(self._room, give_up_at)
             connection.consume_input()
-        reply: PGresult | None = None
-        while True:
-            while connection.is_busy():
-                self._wait(self._input, give_up_at)
-                connection.consume_input()
-            result = connection.get_result()
-            if result is None:
-                break
-            reply = result
-        if reply is not None and reply.status not in _SUCCESSES:
-            raise error_from_result(reply)
-        if reply is None or connection.transaction_status != TransactionStatus.IDLE:
-            raise psycopg.OperationalError("the connection ended before the reply was complete")
-        return reply
+
+    def _result(self, give_up_at: float) -> PGresult | None:
+        """Return the next result, or None behind those of a statement."""
+        connection = self._connection.pgconn
+        while connection.is_busy():
+            self._wait(self._input, give_up_at)
+            connection.consume_input()
+        return connection.get_result()
 
     def _wait(self, events: select.poll, give_up_at: float) -> None:
         """Wait until there is something to read, or room to write.
@@ -285,6 +374,16 @@ class Link:
                 " own to the server"
             )
         return backend, clock
+
+
+def _formats(parameters: Sequence[bytes]) -> list[Format]:
+    return [Format.BINARY] * len(parameters)
+
+
+def _check(reply: PGresult) -> None:
+    """Raise the error that a reply tells of, if it does."""
+    if reply.status not in _SUCCESSES:
+        raise error_from_result(reply)
 
 
 def explain(error: BaseException) -> str:

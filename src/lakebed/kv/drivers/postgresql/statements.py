@@ -57,7 +57,9 @@ SELECT pg_backend_pid(),
     set_config('plan_cache_mode', 'force_generic_plan', false),
     set_config('enable_seqscan', 'off', false),
     set_config('enable_bitmapscan', 'off', false),
-    set_config('enable_sort', 'off', false)
+    set_config('enable_sort', 'off', false),
+    set_config('enable_hashjoin', 'off', false),
+    set_config('enable_mergejoin', 'off', false)
 FROM pg_stat_get_activity(pg_backend_pid()) AS activity
 """
 
@@ -145,8 +147,8 @@ _REPLACE: Final[LiteralString] = (
 
 SET: Final = _INSERT + _REPLACE
 SET_IF_ABSENT: Final = _INSERT + _LEAVE
-SET_IF_EXISTS: Final = _UPDATE
-SET_IF_VERSION: Final = _UPDATE + " AND version = $6"
+SET_IF_EXISTS: Final = _UPDATE + " RETURNING version"
+SET_IF_VERSION: Final = _UPDATE + " AND version = $6 RETURNING version"
 
 # Rows come in the order of their keys, the same everywhere: two writers never wait for each other.
 _INSERT_MANY: Final[LiteralString] = (
@@ -158,6 +160,17 @@ _INSERT_MANY: Final[LiteralString] = (
 SET_MANY: Final = _INSERT_MANY + _REPLACE
 CREATE_MANY: Final = _INSERT_MANY + _LEAVE
 """Returns the versions of those that were created."""
+
+# Each row is found by its key, one after the other, in the order in which they come.
+SWAP_MANY: Final = (
+    f"UPDATE lakebed_kv AS stored SET version = rows.version,"
+    f" value = CASE WHEN {_IN_TIME} THEN rows.value ELSE {_LATE} END"
+    f" FROM unnest($2::bytea[], $3::bytea[], $4::bytea[], $5::bytea[], $6::bytea[])"
+    f" AS rows (partition, key, value, version, predicate)"
+    f" WHERE stored.partition = rows.partition AND stored.key = rows.key"
+    f" AND stored.version = rows.predicate RETURNING rows.version"
+)
+"""Returns the versions of those that were written."""
 
 DELETE: Final = f"DELETE FROM lakebed_kv WHERE partition = $2 AND key = $3 AND {_UNLESS_LATE}"
 DELETE_IF: Final = DELETE + " AND version = $4"

@@ -41,3 +41,13 @@ def items(found: PGresult) -> list[Item]:
     """Return the rows of a statement whose columns are those of an item."""
     get = found.get_value
     return [_item((get(row, 0), get(row, 1), get(row, 2))) for row in range(found.ntuples)]
+
+
+def items_at(places: Sequence[tuple[bytes, bytes]], found: PGresult) -> list[Item | None]:
+    """Return what was found at some places: rows of the number of a place, value and version."""
+    items: list[Item | None] = [None] * len(places)
+    get = found.get_value
+    for row in range(found.ntuples):
+        place = int.from_bytes(value(found, row, 0)) - 1
+        items[place] = _item((places[place][1], get(row, 1), get(row, 2)))
+    return items
