@@ -29,6 +29,7 @@ from lakebed.kv.store import (
     EXISTS,
     PARTITIONS_PAGE,
     VERSION_BYTES,
+    Guard,
     Item,
     Limits,
     Predicate,
