@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from time import monotonic, sleep
+from types import SimpleNamespace
 
 import pytest
 
@@ -332,3 +333,16 @@ def test_a_leader_that_is_broken_off_before_it_begins_serves_its_batch(world: Wo
     assert isinstance(led.exception(SECONDS), KeyboardInterrupt)
     assert world.go_on([*waiting, *world.begin(b"b")]) == [True, True]
     assert world.ran[1:] == [[b"leader", b"a"], [b"b"]]
+
+
+def test_only_who_had_company_waits_for_more(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(batches, "time", SimpleNamespace(sleep=slept.append))
+    writes = [*world.keep_busy(), *world.begin(b"a", b"b")]
+    world.go_on(writes)
+    assert world.ran == [[b"busy"], [b"a", b"b"]]
+    assert slept == [], "the first was alone"
+    world.go_on(world.begin(b"c"))
+    assert slept == [batches._COMPANY_SECONDS]
+    world.go_on(world.begin(b"d"))
+    assert slept == [batches._COMPANY_SECONDS], "the last one was alone"

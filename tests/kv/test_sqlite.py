@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 from unittest.mock import patch
 
@@ -158,6 +159,33 @@ def test_writes_that_queue_up_share_a_commit(store: SqliteStore, path: Path) -> 
         pass
     assert (store.writer.commits, store.writer.writes) == (before[0] + 1, before[1] + 10)
     assert len(list(store.scan(b"p"))) == 10
+
+
+def test_only_who_had_company_waits_for_more(
+    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        time.sleep(seconds)
+
+    clock = SimpleNamespace(monotonic=time.monotonic, sleep=sleep)
+    monkeypatch.setattr(writer_module, "time", clock)
+
+    def waits() -> int:
+        return slept.count(writer_module._COMPANY_SECONDS)
+
+    store.set(b"p", b"first", b"v")
+    store.set(b"p", b"second", b"v")
+    assert waits() == 0
+    with queued(store, path, [partial(store.set, b"p", b"%d" % n, b"v") for n in range(3)]):
+        pass
+    assert waits() == 0
+    store.set(b"p", b"third", b"v")
+    assert waits() == 1
+    store.set(b"p", b"fourth", b"v")
+    assert waits() == 1, "the last one was alone"
 
 
 def test_in_one_commit_one_of_many_creates_a_key(store: SqliteStore, path: Path) -> None:

@@ -2,9 +2,10 @@
 
 A statement that commits costs the database a wait for its disk, and both sides the most of what a
 write costs, however little it carries. So a writer that finds another under way waits until that
-one has ended, and then one writes for all who wait: the *leader* of a batch. A writer that finds
-nobody goes at once, alone. One that has waited for long goes as well: whatever holds up a batch, as
-a lock or a lost connection can, does not hold up all others.
+one has ended, and then one writes for all who wait: the *leader* of a batch. Where there are always
+some, it waits a little for more. A writer that finds nobody goes at once, alone. One that has
+waited for long goes as well: whatever holds up a batch, as a lock or a lost connection can, does
+not hold up all others.
 
 A batch is one statement, so it is applied whole or not at all, and what becomes of it is settled as
 for any other (see `lakebed.kv.drivers.postgresql`): before its leader answers the others. Nobody
@@ -35,6 +36,8 @@ BATCHED_BYTES: Final = 16 << 10
 QUEUE_SECONDS: Final = 10.0
 """How long a write waits until a batch takes it."""
 _PAUSE_SECONDS: Final = 0.001
+_COMPANY_SECONDS: Final = 0.0003
+"""How long a leader waits for more, if others wrote in the last batch too."""
 
 
 Place = tuple[bytes, bytes]
@@ -115,6 +118,8 @@ class Batches:
         self._lock = threading.Lock()
         self._queue: list[Write] = []
         self._under_way = 0
+        self._has_company = False
+        """Whether several wrote in the last batch."""
 
     def write(self, write: Write) -> bool:
         """Write; return whether that was applied.
@@ -217,7 +222,11 @@ class Batches:
         Raises:
             BaseException: What is no error of the store: Ctrl-C, or a signal handler that raises.
         """
+        if self._has_company and leader.batch is None:
+            about_to_wait()
+            time.sleep(_COMPANY_SECONDS)
         batch = leader.batch or self._collect(leader)
+        self._has_company = len(batch) > 1
         try:
             results = self._run(batch)
         except OutcomeUnknown as error:
