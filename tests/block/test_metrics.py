@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 
 import pytest
 from prometheus_client import REGISTRY
@@ -16,6 +17,7 @@ from lakebed.block import (
     ByteStream,
     DeleteResult,
     ETag,
+    LocalSettings,
     MemorySettings,
     Namespace,
     ObjectNotFound,
@@ -161,6 +163,24 @@ def test_only_the_time_of_the_storage_counts() -> None:
             clock.seconds += 100
     assert figures.of("seconds_sum", "put") == 0
     assert figures.of("seconds_sum", "get") == 2
+
+
+def test_what_is_taken_of_a_file_counts_with_what_is_read(tmp_path: Path) -> None:
+    with open_block(LocalSettings(tmp_path)) as store:
+        address = Address.parse("local://data/a")
+        store.put(address, [bytes(5 << 20)])
+        figures = Figures("local")
+        with store.get(address) as stream:
+            assert stream.file is not None
+            stream.file.take(3 << 20, 60.0)
+            assert len(b"".join(stream)) == 2 << 20
+        assert figures.of("bytes_total", "out") == 5 << 20
+        assert 60 <= figures.of("seconds_sum", "get") < 120
+        with store.get(address) as stream:  # whose client goes away
+            assert stream.file is not None
+            stream.file.take(1 << 20, 60.0)
+        assert figures.of("bytes_total", "out") == 6 << 20
+        assert figures.of("seconds_count", "get") == 2
 
 
 def test_a_stream_that_breaks_off_is_an_error_of_get() -> None:

@@ -2,12 +2,15 @@ import io
 import json
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from typing import Any
 from wsgiref.types import StartResponse, WSGIEnvironment
 
 import pytest
 from prometheus_client import REGISTRY
 
+from lakebed.block import ByteStream
+from lakebed.block.file_sections import FileSection
 from lakebed.server.http import logs, metrics
 from lakebed.server.http.envelope import Envelope
 from lakebed.server.http.request import current_record, leave_record
@@ -204,6 +207,44 @@ def test_an_answer_of_another_length_than_announced_breaks_off(
     assert len(b"".join(sent)) <= 4, "nothing is left for the next answer"
     (line,) = lines()
     assert line["message"] == "an answer broke off: internal"
+
+
+def in_file(length: int, *chunks: bytes) -> Any:
+    """An answer that lies in a file of six bytes, and what is read of it behind what is taken."""
+
+    def app(environ: WSGIEnvironment, start: StartResponse) -> ByteStream:
+        start("200 OK", [("Content-Length", str(length))])
+        file = FileSection(-1, 0, 6)
+        return ByteStream(iter(chunks), lambda: None, object_size=6, file=file)
+
+    return Client(app).call()
+
+
+def test_what_the_server_takes_of_a_file_is_logged_with_what_it_reads(
+    lines: Callable[[], list[dict[str, Any]]],
+) -> None:
+    with closing(in_file(6, b"5", b"6")) as answer:
+        answer.file.take(4, 0.0)
+        assert list(answer) == [b"5", b"6"]
+    with closing(in_file(6, b"5", b"6")) as answer:  # its client goes away
+        answer.file.take(3, 0.0)
+    assert [line["bytes"] for line in lines()] == [6, 3]
+
+
+@pytest.mark.parametrize(("chunk", "size"), [(b"567", 7), (b"5", 5)])
+def test_what_the_server_takes_of_a_file_is_a_part_of_the_length_announced(
+    chunk: bytes, size: int
+) -> None:
+    with closing(in_file(6, chunk)) as answer:
+        answer.file.take(4, 0.0)
+        with pytest.raises(RuntimeError, match=f"an answer of 6 bytes has {size}"):
+            list(answer)
+
+
+def test_nothing_is_taken_of_a_file_that_is_not_as_long_as_announced() -> None:
+    for length in (5, 7):
+        with closing(in_file(length)) as answer:
+            assert answer.file is None
 
 
 @pytest.mark.parametrize("body", [b"12345", b"123"])

@@ -34,6 +34,7 @@ from lakebed.block.errors import (
     ObjectNotFound,
     StorageClosed,
 )
+from lakebed.block.file_sections import FileSection
 from lakebed.block.ranges import ByteRange
 
 ETag = NewType("ETag", str)
@@ -143,10 +144,17 @@ class ByteStream(Iterator[bytes]):
     """
 
     def __init__(
-        self, chunks: Iterator[bytes], close: Callable[[], None], *, object_size: int
+        self,
+        chunks: Iterator[bytes],
+        close: Callable[[], None],
+        *,
+        object_size: int,
+        file: FileSection | None = None,
     ) -> None:
         self.object_size: Final = object_size
         """How many bytes the whole object has, of which these may be some."""
+        self.file: Final = file
+        """Where the bytes lie, if that is an open file."""
         self._chunks = chunks
         self._close: Callable[[], None] | None = close
 

@@ -3,6 +3,7 @@
 - ``lakebed_block_seconds``: how long the storage took for a call, failed calls included. A stream
   or a listing counts once, when it ends. The time that callers take to send the next chunk, or to
   ask for the next chunk or page, is left out: a slow client does not look like a slow storage.
+  What is taken of a file (`FileSection`) counts as long as the calls took that sent it.
 - ``lakebed_block_errors_total``: calls that raised, by the kind of the error. A missing object is
   an answer, not an error. Of `delete_many`, every object that was not deleted counts.
 - ``lakebed_block_bytes_total``: bytes of objects that went ``in`` to the storage and came ``out``.
@@ -112,7 +113,8 @@ class MeteredBlockStore(BlockStore):
             self._end("get", self._clock() - begun, error)
             raise
         outgoing = _Outgoing(stream, self._clock, self._end_get, self._clock() - begun)
-        return ByteStream(outgoing, outgoing.close, object_size=stream.object_size)
+        size, file = stream.object_size, stream.file
+        return ByteStream(outgoing, outgoing.close, object_size=size, file=file)
 
     @traced("block.read")
     def read(self, address: Address) -> bytes:
@@ -357,6 +359,10 @@ class _Outgoing(Iterator[bytes]):
 
     def close(self) -> None:
         """Close the stream; it is measured now."""
+        file = self._stream.file
+        if file is not None:
+            self._took_seconds += file.took_seconds
+            self._size += file.taken
         try:
             self._stream.close()
         finally:

@@ -15,6 +15,7 @@ from operator import itemgetter
 from typing import Any, Final
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
+from lakebed.catalog.nouns import ByteStream
 from lakebed.server.http import metrics
 from lakebed.server.http.client_address import TrustedProxies
 from lakebed.server.http.errors import JSON_TYPE, UNEXPECTED, kind_of, note_error
@@ -118,6 +119,9 @@ class _Answer:
         self._record = record
         self._iterator = iter(inner)
         self._is_closed = False
+        file = inner.file if isinstance(inner, ByteStream) else None
+        self.file: Final = file if file is not None and file.size == length else None
+        """Where its bytes lie, if that is an open file: the server may take them there."""
 
     def __iter__(self) -> Iterator[bytes]:
         return self
@@ -138,15 +142,20 @@ class _Answer:
 
     def _check_length(self, chunk: bytes | None) -> None:
         """Refuse a chunk too many, and an end (None) that comes too early."""
-        sent = self._record.bytes_sent + len(chunk or b"")
+        sent = self._taken + self._record.bytes_sent + len(chunk or b"")
         if sent > self._length or (chunk is None and sent < self._length):
             raise RuntimeError(f"an answer of {self._length} bytes has {sent}")
+
+    @property
+    def _taken(self) -> int:
+        return 0 if self.file is None else self.file.taken
 
     def close(self) -> None:
         """Close the application's iterator and end the request; the server calls this, once."""
         if self._is_closed:
             return
         self._is_closed = True
+        self._record.bytes_sent += self._taken
         try:
             close: Callable[[], object] | None = getattr(self._inner, "close", None)
             if close is not None:

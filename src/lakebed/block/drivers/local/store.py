@@ -68,6 +68,7 @@ from lakebed.block.errors import (
     StorageClosed,
     StorageUnavailable,
 )
+from lakebed.block.file_sections import FileSection
 from lakebed.block.multipart import check_part_number
 from lakebed.block.ranges import ByteRange, resolve
 from lakebed.block.store import (
@@ -257,7 +258,8 @@ class LocalBlockStore(BlockStore):
         except BaseException:
             file.close()
             raise
-        return ByteStream(_chunks(address, file, start, length), file.close, object_size=size)
+        section = FileSection(file.fileno(), start, length)
+        return ByteStream(_chunks(address, section), file.close, object_size=size, file=section)
 
     def head(self, address: Address) -> ObjectInfo:
         place = self._place(address)
@@ -526,11 +528,11 @@ def _info(address: Address, status: os.stat_result) -> ObjectInfo:
     return ObjectInfo(address, status.st_size, mtime, etag_of(status))
 
 
-def _chunks(address: Address, file: FileIO, start: int, length: int) -> Iterator[bytes]:
-    end = start + length
+def _chunks(address: Address, file: FileSection) -> Iterator[bytes]:
+    start, end = file.start + file.taken, file.start + file.size
     while start < end:
         with explained(address):
-            chunk = os.pread(file.fileno(), min(CHUNK_BYTES, end - start), start)
+            chunk = os.pread(file.descriptor, min(CHUNK_BYTES, end - start), start)
         if not chunk:
             raise StorageUnavailable(f"{address}: the file ended {end - start} bytes too early")
         yield chunk
