@@ -4,7 +4,14 @@ from pathlib import Path
 import pytest
 
 from lakebed.errors import LakebedError, MissingExtraError
-from lakebed.kv import InvalidArgument, PredicateFailed, SchemaTooNew, open_store
+from lakebed.kv import (
+    ABSENT,
+    Guard,
+    InvalidArgument,
+    PredicateFailed,
+    SchemaTooNew,
+    open_store,
+)
 from lakebed.kv.schema import METADATA_PARTITION, SCHEMA_KEY, SCHEMA_VERSION
 
 
@@ -63,6 +70,10 @@ def test_installations_in_one_database_do_not_see_each_other(tmp_path: Path) -> 
         assert [len(list(store.scan(b"p"))) for store in stores] == [2, 0, 2]
         with pytest.raises(PredicateFailed):
             one.set_if(b"p", b"key", b"new", two.get(b"p", b"key").predicate)
+        guards = [Guard(b"p", b"key", ABSENT)]
+        one.set_if_then_get(b"p", b"guarded", b"", ABSENT, [], guards=guards)
+        with pytest.raises(PredicateFailed):
+            two.set_if_then_get(b"p", b"guarded", b"", ABSENT, [], guards=guards)
     # A namespace is a store of its own, with a version of its own in it.
     with open_store(f"{url}?namespace=two") as two:
         two.set(METADATA_PARTITION, SCHEMA_KEY, b"%d" % (SCHEMA_VERSION + 1))

@@ -8,7 +8,10 @@ from prometheus_client import REGISTRY
 
 from lakebed.kv import (
     ABSENT,
+    Guard,
+    KeyNotFound,
     OutcomeUnknown,
+    PredicateFailed,
     Store,
     StoreClosed,
     StoreFull,
@@ -338,3 +341,35 @@ def test_a_write_that_was_applied_is_not_said_to_be_not_if_its_keys_cannot_be_re
         store.set_if_then_get(b"p", b"k", b"v", ABSENT, [(b"p", b"k")])
     assert not isinstance(caught.value, StoreUnavailable)
     assert store.get(b"p", b"k").value == b"v"
+
+
+def test_a_guard_is_asked_again_by_the_call_that_is_repeated() -> None:
+    store: Store
+    tries = 0
+
+    def intercept(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
+        nonlocal tries
+        tries += call.operation == "set_if"
+        if call.operation == "set_if" and tries == 1:
+            store.set(b"p", b"guarded", b"by another")
+            raise StoreUnavailable("away")
+        return apply()
+
+    store = retrying(intercept)
+    with pytest.raises(PredicateFailed):
+        store.set_if_then_get(
+            b"p", b"k", b"v", ABSENT, [], guards=[Guard(b"p", b"guarded", ABSENT)]
+        )
+    assert tries == 2
+    with pytest.raises(KeyNotFound):
+        store.get(b"p", b"k")
+
+
+def test_a_guarded_write_whose_reply_was_lost_is_settled() -> None:
+    script = Script(OutcomeUnknown("lost"), applied=True)
+    store = retrying(script)
+    guards = [Guard(b"p", b"guarded", ABSENT)]
+    (found,) = store.set_if_then_get(b"p", b"k", b"v", ABSENT, [(b"p", b"k")], guards=guards)
+    assert found is not None
+    assert found.value == b"v"
+    assert script.calls == ["set_if", "get", "get_many"]

@@ -266,7 +266,8 @@ class Engine:
         """
         is_recent = opened is not None and self._opener.is_recent(opened)
         if opened is not None and opened.guards:
-            if is_recent and self._put_guarded(opened, entry, is_fresh):
+            is_plain = is_recent and condition is None
+            if is_plain and self._put_guarded(opened, entry, is_fresh):
                 return opened.repository
             is_recent = False
         if opened is None or not is_recent:
