@@ -10,6 +10,7 @@ def test_the_public_names_of_the_store() -> None:
         "CorruptRecord",
         "EXISTS",
         "ForeignStore",
+        "Guard",
         "InvalidArgument",
         "Item",
         "KVError",

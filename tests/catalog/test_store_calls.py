@@ -42,10 +42,9 @@ class CountedLake:
         self.catalog.objects.stat(REPOSITORY, MAIN, b"committed")
         self.catalog.objects.stat(REPOSITORY, self.commit_id, b"committed")
 
-    def process(self, *, guards_writes: bool = False) -> tuple[Engine, Catalog]:
+    def process(self) -> tuple[Engine, Catalog]:
         """The engine and the catalog of a process that has seen nothing yet."""
         store = FaultyStore(self._store, self._note)
-        store.guards_writes = guards_writes
         engine = Engine(store, self.block, runtime=self.clock)
         return engine, Catalog(engine, store, self.block, self.clock, CatalogSettings())
 
@@ -72,27 +71,6 @@ def lake() -> CountedLake:
 def test_an_upload_takes_three(lake: CountedLake, path: bytes) -> None:
     made = lake.counted(lambda: lake.upload(path))
     assert made == ["get_many", "set_if", "get_many"]
-
-
-def test_an_upload_takes_one_where_writes_are_guarded(lake: CountedLake) -> None:
-    """And a look at the note of listings, which is part of the write where the two are joined."""
-    engine, catalog = lake.process(guards_writes=True)
-
-    def upload(path: bytes) -> list[str]:
-        return lake.counted(lambda: catalog.uploads.upload(REPOSITORY, MAIN, path, [b"x"]))
-
-    assert upload(b"first") == ["get", "get_many", "get_many", "set_if", "get_many"]
-    assert upload(b"second") == ["set_if", "get_many"]
-    engine.commit(REPOSITORY, MAIN, REQUEST)
-    assert upload(b"third") == ["set_if", "get_many"]
-    lake.clock.ahead_seconds += 2 * RECENT_SECONDS
-    assert upload(b"fourth") == ["get_many", "set_if", "get_many"]
-    # What is staged already has to be read: then it is, for a moment, of the next keys too.
-    assert upload(b"fourth") == ["set_if", "get_many", "set_if", "get_many"]
-    assert upload(b"fifth") == ["get_many", "set_if", "get_many"]
-    lake.clock.ahead_seconds += 2 * RECENT_SECONDS
-    assert upload(b"sixth") == ["get_many", "set_if", "get_many"]
-    assert upload(b"seventh") == ["set_if", "get_many"]
 
 
 def test_an_upload_whose_bytes_take_long_is_checked_again(lake: CountedLake) -> None:

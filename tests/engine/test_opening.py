@@ -7,7 +7,6 @@ import pytest
 
 from lakebed.block import Namespace
 from lakebed.block.drivers.memory import MemoryBlockStore
-from lakebed.engine import records_pb2 as pb
 from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import (
@@ -18,12 +17,9 @@ from lakebed.engine.errors import (
     ReadOnly,
     RepositoryNotFound,
 )
-from lakebed.engine.keys import EMPTIED
 from lakebed.engine.model import RepositoryID
-from lakebed.engine.opening import Opened
 from lakebed.engine.read_only import read_only_lifted
 from lakebed.engine.staging.writer import if_absent
-from lakebed.errors import LakebedError
 from lakebed.kv import Store
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.runtime import ThreadRuntime
@@ -46,7 +42,7 @@ class TwoProcesses:
 
     def __init__(self) -> None:
         runtime = ThreadRuntime()
-        self.store = store = MemoryStore(runtime)
+        store = MemoryStore(runtime)
         block = MemoryBlockStore(runtime)
         self.other = Engine(store, block)
         self.writer = Engine(Piecemeal(store, self._intercept), block)
@@ -177,102 +173,3 @@ def test_a_condition_is_judged_by_what_others_wrote_meanwhile(
     with pytest.raises(PreconditionFailed):
         lake.writer.put(NAME, MAIN, entry(b"new key", "ours"), condition=if_absent)
     assert lake.other.get(NAME, MAIN, b"new key").address == "theirs"
-
-
-# Guarded writes: by what was found a moment ago.
-
-
-def recall(lake: TwoProcesses) -> Opened:
-    """Return the branch as the writer knows it, unread."""
-    lake.before_call(0, lambda: pytest.fail("the store was asked"))
-    opened = lake.writer.open_for_put(NAME, MAIN, b"new")
-    lake.before_call(0, lambda: None)
-    assert opened.guards
-    return opened
-
-
-def write(lake: TwoProcesses, opened: Opened) -> None:
-    lake.writer.put(
-        NAME,
-        MAIN,
-        entry(b"new", "mine"),
-        is_fresh=lambda: True,
-        unique_id=opened.repository.unique_id,
-        opened=opened,
-    )
-
-
-def test_a_guarded_write_goes_by_what_was_found_a_moment_ago(lake: TwoProcesses) -> None:
-    opened = recall(lake)
-    calls: list[int] = []
-    lake.before_call(2, lambda: calls.append(2))
-    write(lake, opened)
-    assert calls == [], "the write, and the note of listings"
-    assert lake.other.get(NAME, MAIN, b"new").address == "mine"
-
-
-def protect(other: Engine) -> None:
-    other.protection.set(other.repositories.get(NAME), ["*"])
-
-
-def lock(other: Engine) -> None:
-    other.repositories.set_read_only(NAME, read_only=True)
-
-
-def make_again(other: Engine) -> None:
-    other.repositories.delete(NAME)
-    other.repositories.create(NAME, Namespace.parse("mem://lakes/a"), committer="ann")
-
-
-@pytest.mark.parametrize(
-    ("change", "refusal"),
-    [(protect, Protected), (lock, ReadOnly), (make_again, RepositoryNotFound)],
-)
-def test_a_guarded_write_is_refused_by_what_was_done_since(
-    lake: TwoProcesses, change: Callable[[Engine], None], refusal: type[LakebedError]
-) -> None:
-    opened = recall(lake)
-    change(lake.other)
-    with pytest.raises(refusal):
-        write(lake, opened)
-    with pytest.raises(EntryNotFound):
-        lake.other.get(NAME, MAIN, b"new")
-
-
-def test_a_guarded_write_goes_under_the_token_that_is_current(lake: TwoProcesses) -> None:
-    opened = recall(lake)
-    lake.other.commit(NAME, MAIN, COMMIT)
-    write(lake, opened)
-    assert lake.other.get(NAME, MAIN, b"new").address == "mine"
-    lake.other.commit(NAME, MAIN, COMMIT)
-    assert lake.other.get(NAME, f"{MAIN}@", b"new").address == "mine"
-
-
-def test_a_guarded_write_replaces_what_others_staged_since(lake: TwoProcesses) -> None:
-    opened = recall(lake)
-    lake.other.put(NAME, MAIN, entry(b"new", "theirs"))
-    write(lake, opened)
-    assert lake.other.get(NAME, MAIN, b"new").address == "mine"
-
-
-def test_a_guarded_write_is_found_by_listings_that_noted_that_nothing_is_there(
-    lake: TwoProcesses,
-) -> None:
-    opened = recall(lake)
-    token = opened.target.branch.staging_token.encode()
-    note = pb.Emptied(stretches=[pb.Stretch(start=b"a", end=b"z")])
-    lake.store.set(token, EMPTIED, note.SerializeToString())
-    write(lake, opened)
-    left = pb.Emptied.FromString(lake.store.get(token, EMPTIED).value)
-    assert not any(each.start <= b"new" < each.end for each in left.stretches)
-
-
-@pytest.mark.parametrize(("change", "refusal"), [(protect, Protected), (lock, ReadOnly)])
-def test_what_was_refused_a_moment_ago_is_refused_again(
-    lake: TwoProcesses, change: Callable[[Engine], None], refusal: type[LakebedError]
-) -> None:
-    change(lake.other)
-    with pytest.raises(refusal):
-        lake.put("no")
-    with pytest.raises(refusal):
-        lake.writer.open_for_put(NAME, MAIN, b"new")

@@ -109,14 +109,9 @@ def open_lake(
     *,
     links: LinkSettings | None = None,
 ) -> Iterator[Lake]:
-    """Open a lake in memory, or on the disk.
-
-    On the disk, writes of entries read what they need on the way and guard it; in memory they do
-    not, as on most databases.
-    """
+    """Open a lake in memory, or on the disk."""
     in_memory = kind == "memory"
     url = "memory://" if in_memory else f"sqlite:///{folder}/lake.db"
     block_settings = MemorySettings() if in_memory else LocalSettings(folder / "objects")
     with open_store(url) as store, open_block(block_settings) as block:
-        store.guards_writes = not in_memory
         yield make_lake(store, block, settings, links=links)

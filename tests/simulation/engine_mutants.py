@@ -37,27 +37,6 @@ AnyCreation = _Creation[pb.Branch, pb.Tag]
 # Writers
 
 
-def _guard_all_but(prefix: bytes) -> Plant:
-    """Return a mutant: writes do not prove that records of a kind are as they were seen."""
-
-    def plant(monkeypatch: pytest.MonkeyPatch) -> None:
-        write = FaultyStore.set_if_then_get
-
-        def set_if_then_get(
-            self: FaultyStore, *args: Any, guards: Sequence[Guard] = (), **kwargs: Any
-        ) -> list[Item | None]:
-            kept = [guard for guard in guards if not guard.key.startswith(prefix)]
-            return write(self, *args, guards=kept, **kwargs)
-
-        monkeypatch.setattr(FaultyStore, "set_if_then_get", set_if_then_get)
-
-    return plant
-
-
-guard_no_branch: Plant = _guard_all_but(BRANCHES.prefix)
-guard_no_tag: Plant = _guard_all_but(TAGS.prefix)
-
-
 def no_second_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """A writer acknowledges without looking at the branch again."""
 
@@ -314,6 +293,19 @@ def note_without_seeking(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # Names
+
+
+def guard_no_tag(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A branch that is made at once does not prove that there is no tag of its name."""
+    write = FaultyStore.set_if_then_get
+
+    def set_if_then_get(
+        self: FaultyStore, *args: Any, guards: Sequence[Guard] = (), **kwargs: Any
+    ) -> list[Item | None]:
+        kept = [guard for guard in guards if not guard.key.startswith(TAGS.prefix)]
+        return write(self, *args, guards=kept, **kwargs)
+
+    monkeypatch.setattr(FaultyStore, "set_if_then_get", set_if_then_get)
 
 
 def look_before_announcing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,6 @@ def test_every_seed_passes(name: str, portion: int) -> None:
     ("plant", "scenario"),
     [
         (mutants.no_second_read, "writes"),
-        (mutants.guard_no_branch, "uploads"),
         (mutants.guard_no_tag, "names_slow"),
         (mutants.compare_nothing, "conditional"),
         (mutants.compare_tokens_only, "moving"),
@@ -66,14 +65,6 @@ def test_a_broken_rule_is_found_out(
     failure = first_failure(f"tests.simulation.engine:{scenario}", range(begin_at, begin_at + 400))
     assert failure is not None
     assert "AssertionError" in failure.error, "found by a check, not by a crash"
-
-
-@pytest.mark.slow
-def test_some_uploads_go_by_what_was_found_before() -> None:
-    told: Counter[str] = Counter()
-    for seed in range(50):
-        told += play(seed, MIXES["uploads"]).told
-    assert told["guarded"] > 100 < told["put"] - told["guarded"]
 
 
 # Names of branches and tags

@@ -80,7 +80,7 @@ class Worker:
         self.attempt("put", key, name, act)
 
     def upload(self) -> None:
-        """Put as uploads do: the branch is opened first, perhaps by what was found before."""
+        """Put as uploads do: the branch is opened first."""
         key, name = self.random.choice(KEYS), self.world.new_name()
 
         def act() -> None:
@@ -93,7 +93,6 @@ class Worker:
                 unique_id=opened.repository.unique_id,
                 opened=opened,
             )
-            self.world.told["guarded"] += bool(opened.guards)
 
         self.attempt("put", key, name, act)
 

@@ -1,7 +1,6 @@
 """Uploading: bytes to a fresh address, then an entry that names it.
 
-1. Find out whether the write would be refused, before any byte is taken. (If that was found out a
-   moment ago, the last step proves that it still holds.)
+1. Find out whether the write would be refused, before any byte is taken.
 2. Stream the bytes to an address that nobody else has. The object that was under the path stays as
    it is, so no reader ever sees half of an object, and no commit changes after it was made.
 3. Stage the entry, after one more check if the bytes took their time. Only now is the object

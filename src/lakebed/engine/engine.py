@@ -255,8 +255,8 @@ class Engine:
             is_fresh: Says whether the entry's object is still young enough to be acknowledged.
             unique_id: The repository that the caller means; one made later under the same name is
                 not found.
-            opened: What `open_for_put` found for this key and condition when the write began. If
-                that is recent, it is not asked for again.
+            opened: What `open_for_put` found for this key when the write began. If that is recent,
+                it is not asked for again.
 
         Raises:
             RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
@@ -264,13 +264,7 @@ class Engine:
             Stale: The object is not fresh any more.
             TooManyTries, OutcomeUnknown: The entry may be visible.
         """
-        is_recent = opened is not None and self._opener.is_recent(opened)
-        if opened is not None and opened.guards:
-            is_plain = is_recent and condition is None
-            if is_plain and self._put_guarded(opened, entry, is_fresh):
-                return opened.repository
-            is_recent = False
-        if opened is None or not is_recent:
+        if opened is None or not self._opener.is_recent(opened):
             if condition is None and is_fresh is None:
                 opened = self._opener.open(repository_id, branch)
             else:
@@ -286,14 +280,6 @@ class Engine:
             writer.put(repository, branch, entry, known=target)
         self._forecast.count_write()
         return repository
-
-    def _put_guarded(self, opened: Opened, entry: Entry, is_fresh: IsFresh | None) -> bool:
-        branch, test = opened.target.branch, is_fresh or (lambda: True)
-        if not self._parts.writer.put_guarded(branch, entry, test, opened.guards):
-            self._opener.note_failure(opened.repository.id, branch.id)
-            return False
-        self._forecast.count_write()
-        return True
 
     @traced("engine.check_writable")
     def check_writable(self, repository_id: RepositoryID, branch: BranchID) -> Repository:
@@ -316,15 +302,10 @@ class Engine:
     ) -> Opened:
         """Return the branch that a key is to be put on, if a write that began now would not fail.
 
-        (Without a condition, by what was found a moment ago, if the write can prove that.)
-
         Raises:
             RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
             PreconditionFailed: The condition does not hold.
         """
-        recalled = self._opener.recall(repository_id, branch) if condition is None else None
-        if recalled is not None:
-            return recalled
         opened = self._opener.open_at(repository_id, branch, key)
         if condition is not None:
             found = self._parts.writer.find(opened.repository, opened.target, key)

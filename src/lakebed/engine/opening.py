@@ -13,13 +13,6 @@ whoever needs them.
 Nothing that decides comes from a cache: every record is read after the call began. So once a rule
 is set, or a repository is read-only, that holds for every write that begins later.
 
-**Guarded writes.** Where the store guards its writes, an upload makes no such call if one was made
-a moment ago: it goes by what was found then, and the write proves, at the moment when it takes
-effect, that repository, rules and branch are still the same ones (`Writer.put_guarded`). If they
-are not, nothing was written, and the branch is opened as above. The same if something is staged for
-the key already; since that often holds for the next keys too, no write to the branch is guarded for
-a moment after that.
-
 An upload opens its branch before it takes any byte. If the bytes came within `RECENT_SECONDS`, the
 write goes by that opening and does not ask again. A rule that is set in between is one that was set
 while the write was under way: as it may always come between a write's check and its effect. Whether
@@ -27,7 +20,7 @@ the branch and the staged key are still as they were is no matter of time: the w
 however old the opening is.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from lakebed.engine.errors import BranchNotFound, ReadOnly, TooManyTries
@@ -41,13 +34,12 @@ from lakebed.engine.keys import (
 )
 from lakebed.engine.model import Branch, BranchID, Repository, RepositoryID
 from lakebed.engine.read_only import is_read_only_lifted
-from lakebed.engine.refs.branches import CACHE_ENTRIES, Branches
+from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.protection import BranchProtection, Protection
 from lakebed.engine.refs.shared_reads import SharedReads
 from lakebed.engine.repositories.repositories import Repositories
 from lakebed.engine.staging.writer import Target
-from lakebed.kv import Guard, Item, Store, Version
-from lakebed.lru import LRU
+from lakebed.kv import Item, Store
 from lakebed.runtime import Runtime
 
 RECENT_SECONDS: Final = 1.0
@@ -62,8 +54,6 @@ class Opened:
 
     repository: Repository
     target: Target
-    guards: tuple[Guard, ...] = ()
-    """What the write has to prove: this was not read after the call began, but a moment before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +61,9 @@ class _Found:
     """What one call to the store has found."""
 
     repository: Repository
-    version: Version
-    """Which write of the repository's record it is."""
     protection: Protection
     branch: Branch | None
-    staged: tuple[Item | None, ...] | None = None
+    staged: tuple[Item | None, ...] | None
 
 
 class Opener:
@@ -98,14 +86,6 @@ class Opener:
         self._reads: SharedReads[tuple[RepositoryID, BranchID], _Found] = SharedReads(
             runtime, lambda key: self._read(*key)
         )
-        self._found: LRU[tuple[RepositoryID, BranchID], _Found] = LRU(
-            runtime, cost_max=CACHE_ENTRIES
-        )
-        """What was found last, for `recall`."""
-        self._in_vain: LRU[tuple[RepositoryID, BranchID], float] = LRU(
-            runtime, cost_max=CACHE_ENTRIES
-        )
-        """When a guarded write last failed."""
 
     def open(self, repository_id: RepositoryID, branch: BranchID) -> Opened:
         """Return a branch that may be written to; callers that ask at one time share the read.
@@ -122,41 +102,10 @@ class Opener:
         """Return a branch as `open` does, with what is staged for a key."""
         return _checked(branch, self._read(repository_id, branch, key))
 
-    def recall(self, repository_id: RepositoryID, branch: BranchID) -> Opened | None:
-        """Return a branch that could be written to a moment ago, for a write that proves the rest.
-
-        None: the store does not guard its writes, or nothing is known that is recent, or such a
-        write failed a moment ago.
-        """
-        key = (repository_id, branch)
-        found = self._found.get(key) if self._store.guards_writes else None
-        if found is None or found.branch is None or not self._is_recent(found.branch.read_at):
-            return None
-        failed_at = self._in_vain.get(key)
-        if failed_at is not None and self._is_recent(failed_at):
-            return None
-        if found.repository.read_only or found.protection.protects(branch):
-            return None
-        # This process may have changed the branch since.
-        current = self._branches.last_seen(found.repository, branch) or found.branch
-        rules, record, repository = _places(found.repository, branch)
-        guards = (
-            Guard(*rules, found.protection.predicate),
-            Guard(*record, current.version),
-            Guard(*repository, found.version),
-        )
-        return Opened(found.repository, Target(current), guards)
-
     def is_recent(self, opened: Opened) -> bool:
         """Whether a write may still go by an opening."""
-        return self._is_recent(opened.target.branch.read_at)
-
-    def note_failure(self, repository_id: RepositoryID, branch: BranchID) -> None:
-        """Note that a guarded write has failed, for `recall`."""
-        self._in_vain.put((repository_id, branch), self._runtime.monotonic())
-
-    def _is_recent(self, moment: float) -> bool:
-        return self._runtime.monotonic() - moment <= RECENT_SECONDS
+        age = self._runtime.monotonic() - opened.target.branch.read_at
+        return age <= RECENT_SECONDS
 
     def _read(
         self, repository_id: RepositoryID, branch: BranchID, key: bytes | None = None
@@ -171,30 +120,24 @@ class Opener:
             *staged, rules, branch_now, repository_now = self._store.get_many(
                 [
                     *((token.encode(), STAGED_PREFIX + (key or b"")) for token in tokens),
-                    *_places(repository, branch),
+                    (repository.partition, PROTECTION.prefix + PROTECTION_NAME),
+                    (repository.partition, BRANCHES.prefix + branch.encode()),
+                    (GRAVELER, REPOSITORIES.prefix + repository_id.encode()),
                 ]
             )
             found = self._repositories.recognise(repository_id, repository_now, read_at)
-            assert repository_now is not None, "else it is not recognised"
             if found.unique_id != repository.unique_id:
                 repository = found  # another one was made under this name
                 continue
             current = self._branches.recognise(found, branch, branch_now, read_at)
             is_right = tokens and current == before
-            rules_now = self._protection.recognise(found, rules)
-            opened = _Found(found, repository_now.predicate, rules_now, current)
-            self._found.put((repository_id, branch), opened)
-            return replace(opened, staged=tuple(staged)) if is_right else opened
+            return _Found(
+                found,
+                self._protection.recognise(found, rules),
+                current,
+                tuple(staged) if is_right else None,
+            )
         raise TooManyTries(f"the opening of branch {branch} of {repository_id}", _TRIES)
-
-
-def _places(repository: Repository, branch: BranchID) -> list[tuple[bytes, bytes]]:
-    """Return where the rules, the branch and the repository are: in the order they are read in."""
-    return [
-        (repository.partition, PROTECTION.prefix + PROTECTION_NAME),
-        (repository.partition, BRANCHES.prefix + branch.encode()),
-        (GRAVELER, REPOSITORIES.prefix + repository.id.encode()),
-    ]
 
 
 def _checked(branch: BranchID, found: _Found) -> Opened:

@@ -19,7 +19,7 @@ from lakebed.kv.errors import (
     UnsafeStore,
 )
 from lakebed.kv.registry import check_url, open_store, serves_one_process
-from lakebed.kv.store import ABSENT, EXISTS, Guard, Item, Predicate, Seen, Store, Version
+from lakebed.kv.store import ABSENT, EXISTS, Guard, Item, Predicate, Store, Version
 
 __all__ = [
     "ABSENT",
@@ -36,7 +36,6 @@ __all__ = [
     "Predicate",
     "PredicateFailed",
     "SchemaTooNew",
-    "Seen",
     "Store",
     "StoreClosed",
     "StoreFull",

@@ -63,9 +63,6 @@ EXISTS: Final = Presence.EXISTS
 
 Predicate = Version | Presence
 
-Seen = Version | Literal[Presence.ABSENT]
-"""What was seen of a key: which write of it, or that it is not there."""
-
 
 def new_version(runtime: Runtime) -> Version:
     """Draw the mark of a write."""
@@ -114,7 +111,7 @@ class Guard(NamedTuple):
 
     partition: bytes
     key: bytes
-    predicate: Seen
+    predicate: Version | Literal[Presence.ABSENT]
 
 
 @dataclass(frozen=True, slots=True)

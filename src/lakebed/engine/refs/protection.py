@@ -19,7 +19,7 @@ from lakebed.engine.errors import Invalid, PreconditionFailed, Protected
 from lakebed.engine.keys import PROTECTION, PROTECTION_NAME
 from lakebed.engine.model import BranchID, Repository
 from lakebed.engine.refs.shared_reads import SharedReads
-from lakebed.kv import ABSENT, Item, Predicate, PredicateFailed, Seen, Store
+from lakebed.kv import ABSENT, Item, Predicate, PredicateFailed, Store
 from lakebed.kv.records import Record, Records
 from lakebed.runtime import Runtime
 
@@ -48,12 +48,8 @@ class Protection:
     patterns: tuple[str, ...]
     strict: frozenset[str]
     """Those of the patterns that refuse reverts and cherry-picks too."""
-    predicate: Seen
+    predicate: Predicate
     """The write that left them; `ABSENT` if there never were any."""
-
-    def protects(self, branch: BranchID) -> bool:
-        """Whether a rule protects a branch."""
-        return any(fnmatchcase(branch, pattern) for pattern in self.patterns)
 
     def check(self, branch: BranchID) -> None:
         """Refuse to write to a branch, to commit on it or to delete it, if a rule protects it.
@@ -146,7 +142,7 @@ def _recorded(record: Record[pb.BranchProtection] | None) -> Protection:
     return _protection(record.message, record.predicate)
 
 
-def _protection(message: pb.BranchProtection, predicate: Seen) -> Protection:
+def _protection(message: pb.BranchProtection, predicate: Predicate) -> Protection:
     return Protection(
         tuple(rule.pattern for rule in message.rules),
         frozenset(rule.pattern for rule in message.rules if rule.strict),

@@ -17,11 +17,6 @@ like no other, is then left out when the condition is evaluated. But to find it 
 reason to acknowledge: in a sealed token it may have come too late for the committer that scanned
 it. It must be written again, under the current token.
 
-**Guarded write.** Where the store guards its writes, one write does it all: it takes effect only if
-nothing is staged for the key, and the branch is still the very one that was seen, with its token;
-and so are the records that could refuse the write (`opening`). So there is no token to be read
-again. If one of them is not, nothing was written, and the write goes another of these ways.
-
 **Fresh objects.** Garbage collection spares young objects, since whoever uploaded them may be about
 to stage them. So a writer must not acknowledge if it took so long that its object is not young any
 more: a collection may have looked for the entry before it was there. A write can be given a test
@@ -41,7 +36,7 @@ from lakebed.engine.errors import (
     Stale,
     TooManyTries,
 )
-from lakebed.engine.keys import EMPTIED, STAGED_PREFIX
+from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import Branch, BranchID, Repository
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.settings import EngineSettings
@@ -53,7 +48,6 @@ from lakebed.errors import quoted
 from lakebed.formats import Entry
 from lakebed.kv import (
     ABSENT,
-    Guard,
     Item,
     OutcomeUnknown,
     Predicate,
@@ -204,41 +198,6 @@ class Writer:
                 return
             current, staged = after, None
         raise TooManyTries(f"the write of {quoted(entry.key)}", self._tries)
-
-    def put_guarded(
-        self, branch: Branch, entry: Entry, is_fresh: IsFresh, guards: Sequence[Guard]
-    ) -> bool:
-        """Stage an entry as `put_fresh` does, in one write, if guards hold that name the branch.
-
-        Returns:
-            Whether that was done. If not, nothing was written: a guard does not hold, or something
-            is staged for the key.
-
-        Raises:
-            Stale: As `put_fresh`.
-            OutcomeUnknown: The entry may be visible.
-        """
-        undo_log = UndoLog(self._store, self._runtime, entry)
-        _check_fresh(undo_log, is_fresh)
-        token = branch.staging_token
-        partition = token.encode()
-        value, version = undo_log.prepare(token, None)
-        try:
-            (note,) = self._store.set_if_then_get(
-                partition,
-                STAGED_PREFIX + entry.key,
-                value,
-                ABSENT,
-                [(partition, EMPTIED)],
-                guards=guards,
-                version=version,
-            )
-        except PredicateFailed:
-            return False
-        with step_of_many(applied=True):
-            empty_runs.fill(self._store, token, [entry.key], note)
-        _check_fresh(undo_log, is_fresh)
-        return True
 
     def put_if(
         self,
