@@ -647,6 +647,14 @@ export async function keyboard({ page, at }) {
   await dialog(page).waitFor({ state: "detached" });
   await page.keyboard.type("gc");
   await page.waitForURL(/\/commits/);
+  // Keys that come before the browser has taken the focus out of a window that was closed.
+  await page.evaluate(() => {
+    const closed = document.body.appendChild(document.createElement("dialog"));
+    const inside = closed.appendChild(document.createElement("button"));
+    for (const key of "gb") inside.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+    closed.remove();
+  });
+  await page.waitForURL(/\/branches/);
 }
 
 /** Addresses of lakeFS's pages that have another one here, opened in a new window as links of its tools are. */

@@ -217,7 +217,8 @@ function useKeyboard(showHelp) {
     let before = "";
     const press = (/** @type {KeyboardEvent} */ event) => {
       const target = /** @type {HTMLElement} */ (event.target);
-      if (event.metaKey || event.ctrlKey || event.altKey || target.closest("input, textarea, select, dialog")) return;
+      // What was focused in a window that has just been closed stays so until the next frame.
+      if (event.metaKey || event.ctrlKey || event.altKey || target.closest("input, textarea, select, dialog[open]")) return;
       const last = before;
       before = event.key;
       if (event.key === "?") return showHelp();
