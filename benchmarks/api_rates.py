@@ -32,7 +32,7 @@ TURNS: Final = 5
 SMALL: Final = b"x" * 1024
 SIGNED: Final = 25_000
 """Requests of S3 that are signed beforehand, each for a key of its own, as those of REST are: so
-many that no key comes twice."""
+many that few keys come twice."""
 NEW: Final = "number={n}"
 """Means nothing to a server, and makes each request another one."""
 MANY_SHARE: Final = 0.9
