@@ -6,7 +6,8 @@ from typing import Final
 class FileSection:
     """Where the bytes of a `ByteStream` lie in an open file.
 
-    The first of them may be taken here, before the first chunk; the chunks are those behind.
+    Whoever sends them may take the first of them from the file itself, before the first chunk, and
+    notes how many (`take`). The chunks are those behind.
     """
 
     __slots__ = ("descriptor", "size", "start", "taken", "took_seconds")

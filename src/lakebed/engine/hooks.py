@@ -78,7 +78,8 @@ class Hooks:
     def minds_branch(self, repository: Repository, branch: BranchID, commit_id: CommitID) -> bool:
         """Whether anything is to run before or after a branch is made from a commit.
 
-        Always the same for one commit. If nothing is, the other calls for it need not be made.
+        Always the same for one commit. If nothing is, `before_create_branch` and what follows it
+        need not be called: whoever overrides that one overrides this one too.
         """
         del repository, branch, commit_id
         return False

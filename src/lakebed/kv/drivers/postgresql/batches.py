@@ -2,10 +2,10 @@
 
 A statement that commits costs the database a wait for its disk, and both sides the most of what a
 write costs, however little it carries. So a writer that finds another under way waits until that
-one has ended, and then one writes for all who wait: the *leader* of a batch. Where there are always
-some, it waits a little for more. A writer that finds nobody goes at once, alone. One that has
-waited for long goes as well: whatever holds up a batch, as a lock or a lost connection can, does
-not hold up all others.
+one has ended, and then one writes for all who wait: the *leader* of a batch. If the last batch had
+several writes, it waits a little for more. A writer that finds nobody goes at once, alone. One that
+has waited for long goes as well: whatever holds up a batch, as a lock or a lost connection can,
+does not hold up all others.
 
 A batch is one statement, so it is applied whole or not at all, and what becomes of it is settled as
 for any other (see `lakebed.kv.drivers.postgresql`): before its leader answers the others. Nobody
@@ -27,7 +27,7 @@ from lakebed.kv.store import Item, Version
 from lakebed.runtime import about_to_wait
 
 AT_ONCE: Final = 2
-"""How many batches are under way, if the first takes long."""
+"""How many batches may be under way; the second begins only if the first takes long."""
 LONG_SECONDS: Final = 0.05
 """How long a write waits for the batch under way before another one may begin."""
 BATCH_WRITES: Final = 64
@@ -245,9 +245,10 @@ class Batches:
             _wake(batch)
 
     def _pass_on(self) -> None:
-        """Let the next batch begin, if there is one and none beside it would be for them as well.
+        """Let the next batch begin, if somebody waits.
 
-        Who has not waited for long yet lets another one begin by itself, if need be.
+        Beside another batch, only for a write that has waited for long: the others wait for that
+        one to end, or until they have waited for long, too.
         """
         with self._lock:
             if not self._queue or (self._under_way > 1 and not self._queue[0].has_waited):
