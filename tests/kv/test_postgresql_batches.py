@@ -335,6 +335,66 @@ def test_a_leader_that_is_broken_off_before_it_begins_serves_its_batch(world: Wo
     assert world.ran[1:] == [[b"leader", b"a"], [b"b"]]
 
 
+@pytest.mark.parametrize("step", ["_pass_on", "_answer"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_batch_is_not_run_again_if_its_leader_is_broken_off_behind_it(
+    world: World, monkeypatch: pytest.MonkeyPatch, step: str, when: str
+) -> None:
+    """What was applied would not be applied again, and would be called refused."""
+    busy = world.keep_busy()
+    led, other = world.begin(b"leader", b"other")
+    stored: set[bytes] = set()
+
+    def create(batch: Sequence[Write]) -> Sequence[bool]:
+        created = [write.key not in stored for write in batch]
+        stored.update(write.key for write in batch)
+        return created
+
+    world.outcome = create
+    where = batches if step == "_answer" else Batches
+    real = getattr(where, step)
+    calls: list[int] = []
+
+    def broken_off(*args: object) -> None:
+        calls.append(1)
+        if len(calls) == 2 and when == "before":
+            raise KeyboardInterrupt
+        real(*args)
+        if len(calls) == 2 and when == "after":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(where, step, broken_off)
+    assert world.go_on(busy) == [True]
+    assert isinstance(led.exception(SECONDS), KeyboardInterrupt)
+    assert other.result(SECONDS) is True
+    assert world.ran[1:] == [[b"leader", b"other"]]
+    assert world.go_on(world.begin(b"next")) == [True]
+    assert world.batches._under_way == 0
+
+
+def test_all_are_answered_if_their_leader_is_broken_off_among_them(world: World) -> None:
+    busy = world.keep_busy()
+    leader, between = write_of(b"leader"), write_of(b"between")
+
+    class Bell(SlowBell):
+        def acquire(self, timeout: float) -> bool:
+            return self.rung.wait(timeout)
+
+        def release(self) -> None:
+            super().release()
+            raise KeyboardInterrupt
+
+    between.bell = Bell()  # type: ignore[assignment]
+    led = world.submit(leader)
+    wait_until(lambda: leader in world.batches._queue)
+    answered = world.submit(between)
+    wait_until(lambda: between in world.batches._queue)
+    waiting = world.begin(b"last")
+    world.go_on(busy)
+    assert isinstance(led.exception(SECONDS), KeyboardInterrupt)
+    assert world.go_on([answered, *waiting]) == [True, True]
+
+
 def test_only_who_had_company_waits_for_more(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
     monkeypatch.setattr(batches, "time", SimpleNamespace(sleep=slept.append))

@@ -57,8 +57,8 @@ class Write:
     """
 
     __slots__ = (
-        *("applied", "batch", "bell", "error", "found", "has_waited", "key", "leads"),
-        *("partition", "places", "predicate", "read_error", "value", "version"),
+        *("applied", "batch", "bell", "error", "found", "has_passed_on", "has_waited", "key"),
+        *("leads", "outcome", "partition", "places", "predicate", "read_error", "value", "version"),
     )
 
     def __init__(
@@ -87,6 +87,10 @@ class Write:
         """Whether this one writes for its batch; it is no longer in the queue."""
         self.batch: Sequence[Write] | None = None
         """Those that it is written with; the first leads them."""
+        self.outcome: Sequence[bool] | OutcomeUnknown | None = None
+        """Of a leader: what became of its batch, once that was run."""
+        self.has_passed_on = False
+        """Of a leader: whether it has let the next batch begin."""
         self.applied: bool | None = None
         self.error: OutcomeUnknown | None = None
         # The cheapest way to wait for another thread: a lock that the other one releases.
@@ -219,6 +223,10 @@ class Batches:
     def _lead(self, leader: Write) -> None:
         """Run the batch of a leader, let the next one begin, and answer all writes of this one.
 
+        Ctrl-C may break it off anywhere. Then it is called again, goes on where it was, and does
+        not run the batch a second time: what was applied would not be applied again, and so would
+        be called refused.
+
         Raises:
             BaseException: What is no error of the store: Ctrl-C, or a signal handler that raises.
         """
@@ -227,30 +235,25 @@ class Batches:
             time.sleep(_COMPANY_SECONDS)
         batch = leader.batch or self._collect(leader)
         self._has_company = len(batch) > 1
-        try:
-            results = self._run(batch)
-        except OutcomeUnknown as error:
-            self._pass_on()
-            _answer(batch, error)
-        except BaseException as error:
-            self._pass_on()
-            unknown = OutcomeUnknown("the call that wrote for others as well was broken off")
-            unknown.__cause__ = error
-            _answer(batch, unknown)
-            raise
-        else:
-            self._pass_on()
-            for write, applied in zip(batch, results, strict=True):
-                write.applied = applied
-            _wake(batch)
+        if leader.outcome is None:
+            leader.outcome = OutcomeUnknown("the call that wrote for others was broken off")
+            try:
+                leader.outcome = self._run(batch)
+            except OutcomeUnknown as error:
+                leader.outcome = error
+        self._pass_on(leader)
+        _answer(batch, leader.outcome)
 
-    def _pass_on(self) -> None:
-        """Let the next batch begin, if somebody waits.
+    def _pass_on(self, before: Write) -> None:
+        """Let the next batch begin, if somebody waits and the leader before has not done so yet.
 
         Beside another batch, only for a write that has waited for long: the others wait for that
         one to end, or until they have waited for long, too.
         """
         with self._lock:
+            if before.has_passed_on:
+                return
+            before.has_passed_on = True
             if not self._queue or (self._under_way > 1 and not self._queue[0].has_waited):
                 self._under_way -= 1
                 return
@@ -258,14 +261,22 @@ class Batches:
         leader.bell.release()
 
 
-def _answer(batch: Sequence[Write], error: OutcomeUnknown) -> None:
-    for write in batch:
-        # One for each: raising the same exception in many threads would mix them up.
-        write.error = type(error)(*error.args)
-        write.error.__cause__ = error.__cause__
-    _wake(batch)
+def _answer(batch: Sequence[Write], outcome: Sequence[bool] | OutcomeUnknown) -> None:
+    """Tell all writes of a batch what became of them; those who wait first, and the leader last.
 
-
-def _wake(batch: Sequence[Write]) -> None:
-    for write in batch[1:]:  # the first is the caller's own
-        write.bell.release()
+    While the leader has no answer, whoever breaks this off has it called again.
+    """
+    leader, *others = range(len(batch))
+    for place in (*others, leader):
+        write = batch[place]
+        if write.is_answered:
+            continue
+        if isinstance(outcome, OutcomeUnknown):
+            # One for each: raising the same exception in many threads would mix them up.
+            error = type(outcome)(*outcome.args)
+            error.__cause__ = outcome.__cause__
+            write.error = error
+        else:
+            write.applied = outcome[place]
+        if place != leader:
+            write.bell.release()
