@@ -36,8 +36,9 @@ def measure(scale: float) -> list[Row]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         return [
-            engine_commit.measure(folder, million),
-            engine_commit.measure(folder, million // 10),
+            engine_commit.measure(folder, million, repeats=1),
+            # It takes half a second, and one that meets something else on the machine tells little.
+            engine_commit.measure(folder, million // 10, repeats=5 if scale >= 1 else 1),
             *engine_commit.measure_scale(
                 folder,
                 [1_000, million // 10, 10 * million],
