@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -207,8 +207,17 @@ def floor_server(folder: Path, app: str) -> Iterator[tuple[int, int]]:
                 time.sleep(0.05)
         yield port, process.pid
     finally:
-        process.terminate()
-        process.wait()
+        kill_family(process)
+
+
+def kill_family(process: "subprocess.Popen[bytes]") -> None:
+    """End Granian and its workers; one that is asked to end may wait for ever."""
+    workers = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
+    for worker in workers:
+        with suppress(psutil.NoSuchProcess):
+            worker.kill()
+    process.wait()
 
 
 if __name__ == "__main__":

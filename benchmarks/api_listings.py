@@ -30,6 +30,7 @@ from botocore.auth import S3SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
+from benchmarks.api import kill_family
 from benchmarks.engine_data import LAKE, MAIN, REQUEST, BenchLake, tables
 from benchmarks.http_load import requests_per_second
 from benchmarks.report import Row, report
@@ -275,8 +276,7 @@ def bare_server() -> Iterator[int]:
                 time.sleep(0.05)
         yield port
     finally:
-        process.terminate()
-        process.wait()
+        kill_family(process)
 
 
 if __name__ == "__main__":

@@ -136,12 +136,17 @@ def _together(turns: list[Measured]) -> Measured:
 
 def _pair(target: Target, few: Measured, many: Measured, floor: float) -> Iterator[Row]:
     is_floor = target.name == FLOOR
-    ratio = None if is_floor else few.per_second / floor
+    ratio = None if is_floor else _ratio(few.per_second, floor)
     yield Row(target.name, _note(few), few.per_second, ratio, target.bar)
     # A refusal is no answer: a rate with refusals in it misses its bar.
-    ratio = None if many.refused else many.per_second / few.per_second
+    ratio = None if many.refused else _ratio(many.per_second, few.per_second)
     bar = None if is_floor else MANY_SHARE
     yield Row(f"  {MANY} connections, to {FEW}", _note(many), many.per_second, ratio, bar)
+
+
+def _ratio(rate: float, to: float) -> float | None:
+    """Return how many times as fast; None if the other answered nothing in its short time."""
+    return rate / to if to else None
 
 
 def _note(found: Measured) -> str:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.api_rates import FLOOR, Measured, Target
+from benchmarks.api_rates import rows as rates
 from benchmarks.http_load import send
 from benchmarks.performance_page import BEGIN, END, LAKEFS, table, with_table
 from benchmarks.report import Row, report
@@ -56,6 +58,15 @@ def test_a_missed_bar_is_marked_and_fails_the_run(
     printed = capsys.readouterr().out
     assert "1,234" in printed
     assert ("MISSED" in printed) == bool(code)
+
+
+def test_a_server_that_answers_nothing_in_time_has_no_ratio(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nothing = Measured(0.0, 0.0, 0.0, refused=0)
+    monkeypatch.setattr(Target, "measure", lambda *_: nothing)
+    targets = [Target(name, 0.5, lambda _: b"", 1, 1) for name in (FLOOR, "upload")]
+    assert [row.ratio for row in rates(targets, seconds=1.0)] == [None] * 4
 
 
 def test_the_page_gets_a_new_table_between_its_marks() -> None:
