@@ -236,6 +236,7 @@ class Batches:
         batch = leader.batch or self._collect(leader)
         self._has_company = len(batch) > 1
         if leader.outcome is None:
+            # What stays if the run is broken off: then nobody knows whether it was applied.
             leader.outcome = OutcomeUnknown("the call that wrote for others was broken off")
             try:
                 leader.outcome = self._run(batch)
@@ -244,21 +245,21 @@ class Batches:
         self._pass_on(leader)
         _answer(batch, leader.outcome)
 
-    def _pass_on(self, before: Write) -> None:
-        """Let the next batch begin, if somebody waits and the leader before has not done so yet.
+    def _pass_on(self, leader: Write) -> None:
+        """Let the next batch begin, if somebody waits and this leader has not let it begin yet.
 
         Beside another batch, only for a write that has waited for long: the others wait for that
         one to end, or until they have waited for long, too.
         """
         with self._lock:
-            if before.has_passed_on:
+            if leader.has_passed_on:
                 return
-            before.has_passed_on = True
+            leader.has_passed_on = True
             if not self._queue or (self._under_way > 1 and not self._queue[0].has_waited):
                 self._under_way -= 1
                 return
-            leader = self._appoint()
-        leader.bell.release()
+            following = self._appoint()
+        following.bell.release()
 
 
 def _answer(batch: Sequence[Write], outcome: Sequence[bool] | OutcomeUnknown) -> None:
