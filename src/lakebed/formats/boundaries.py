@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from lakebed.formats import ENTRY_SCHEMA, RangeRef, range_id
+from lakebed.formats.digest import value_bounds, value_lengths
 from lakebed.formats.entries import one_array
 
 _U64 = np.uint64
@@ -155,7 +155,7 @@ def key_hashes(keys: pa.Array) -> npt.NDArray[np.uint64]:
     Part of the format, in effect: another hash would cut the same rows into other ranges. All keys
     take part in each step, eight bytes of each at a time.
     """
-    bounds = _bounds(keys)
+    bounds = value_bounds(keys).astype(np.int64)
     lengths = np.diff(bounds)
     hashes = lengths.astype(_U64)
     _mix(hashes, _EACH)
@@ -192,7 +192,7 @@ def row_bytes(table: pa.Table) -> npt.NDArray[np.int64]:
         if pa.types.is_map(field.type):
             sizes += _map_bytes(one_array(table, field.name))
         elif not pa.types.is_primitive(field.type):
-            sizes += pc.binary_length(one_array(table, field.name)).to_numpy()
+            sizes += value_lengths(one_array(table, field.name))
     return sizes
 
 
@@ -210,16 +210,14 @@ def _all_bytes(table: pa.Table) -> int:
 
 
 def _data_bytes(array: pa.Array) -> int:
-    if not len(array):
-        return 0
-    bounds = memoryview(array.buffers()[1]).cast("i")
-    return int(bounds[array.offset + len(array)] - bounds[array.offset])
+    bounds = value_bounds(array)
+    return int(bounds[-1] - bounds[0])
 
 
 def _map_bytes(maps: pa.MapArray) -> npt.NDArray[np.int64] | int:
     if not len(maps.keys):
         return 0
-    items = pc.add(pc.binary_length(maps.keys), pc.binary_length(maps.items)).to_numpy()
+    items = value_lengths(maps.keys) + value_lengths(maps.items)
     sizes = np.concatenate([[0], np.cumsum(items, dtype=np.int64)])
     offsets: npt.NDArray[np.int32] = maps.offsets.to_numpy()
     return np.diff(sizes[offsets])
@@ -235,15 +233,6 @@ def _mixed(value: int, multiplier: int) -> int:
     """Return what `_mix` makes of one hash."""
     value = value * multiplier & _ALL_BITS
     return value ^ value >> int(_HALF)
-
-
-def _bounds(keys: pa.Array) -> npt.NDArray[np.int64]:
-    """Return where each key begins in the data of the column, and where the last one ends."""
-    count = len(keys)
-    if not count:
-        return np.zeros(1, dtype=np.int64)
-    bounds = np.frombuffer(keys.buffers()[1], dtype=np.int32)
-    return bounds[keys.offset : keys.offset + count + 1].astype(np.int64)
 
 
 def _windows(keys: pa.Array, first: int, last: int) -> npt.NDArray[np.uint64]:

@@ -21,8 +21,9 @@ instructions for it, as all current servers do.
 import hashlib
 import struct
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 
 def content_id(kind: str, table: pa.Table) -> str:
@@ -33,6 +34,27 @@ def content_id(kind: str, table: pa.Table) -> str:
         total.update(_framed(name.encode()))
         total.update(_digest(_contiguous(column)))
     return total.hexdigest()
+
+
+def value_bounds(array: pa.Array) -> npt.NDArray[np.int32]:
+    """Return where each value of a column of bytes or text begins, and where the last one ends.
+
+    Arrow's own functions let other threads run meanwhile, and to get the interpreter back takes
+    many times as long as to look at a few rows.
+    """
+    if not len(array):  # it may have no buffers
+        return np.zeros(1, dtype=np.int32)
+    bounds = np.frombuffer(array.buffers()[1], dtype=np.int32)
+    return bounds[array.offset : array.offset + len(array) + 1]
+
+
+def value_lengths(array: pa.Array) -> npt.NDArray[np.int32]:
+    """Return how long each value of a column of bytes or text is."""
+    return _distances(value_bounds(array))
+
+
+def _distances(bounds: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+    return bounds[1:] - bounds[:-1]  # a fourth of the time of `numpy.diff`, for a few
 
 
 def _framed(text: bytes) -> bytes:
@@ -56,17 +78,19 @@ def _digest(array: pa.Array) -> bytes:
         array = array.cast(pa.int8())
     digest = hashlib.sha256()
     if pa.types.is_binary(array.type) or pa.types.is_string(array.type):
-        digest.update(_fixed_width(pc.binary_length(array)))
-        digest.update(_data(array))
+        bounds = value_bounds(array)
+        digest.update(_distances(bounds).data)
+        digest.update(_data(array, int(bounds[0]), int(bounds[-1])))
     else:
         digest.update(_fixed_width(array))
     return digest.digest()
 
 
 def _digest_nested(offsets: pa.Array, *flat: pa.Array) -> bytes:
-    digest = hashlib.sha256(_fixed_width(pc.subtract(offsets[1:], offsets[:-1])))
+    bounds = np.frombuffer(_fixed_width(offsets), dtype=np.int32)
+    digest = hashlib.sha256(_distances(bounds).data)
     # Of a slice, the flattened values are still those of the whole array.
-    first, last = offsets[0].as_py(), offsets[-1].as_py()
+    first, last = int(bounds[0]), int(bounds[-1])
     for values in flat:
         digest.update(_digest(values[first:last]))
     return digest.digest()
@@ -80,9 +104,6 @@ def _fixed_width(array: pa.Array) -> memoryview | bytes:
     return memoryview(values)[array.offset * width : (array.offset + len(array)) * width]
 
 
-def _data(array: pa.Array) -> memoryview | bytes:
-    _, offsets, data = array.buffers()
-    if offsets is None or data is None:
-        return b""
-    bounds = memoryview(offsets).cast("i")
-    return memoryview(data)[bounds[array.offset] : bounds[array.offset + len(array)]]
+def _data(array: pa.Array, first: int, last: int) -> memoryview | bytes:
+    data = array.buffers()[2]
+    return b"" if data is None else memoryview(data)[first:last]

@@ -205,10 +205,7 @@ def conform_entries(table: pa.Table) -> pa.Table:
             text, or a row names a metadata key twice.
     """
     try:
-        table = table.select(ENTRY_SCHEMA.names).replace_schema_metadata(None)
-        if not table.schema.equals(ENTRY_SCHEMA):
-            table = table.cast(ENTRY_SCHEMA)
-        table = table.combine_chunks()
+        table = _cast(table).combine_chunks()
         table.validate(full=True)
     except (pa.ArrowException, KeyError, ValueError) as error:
         raise InvalidEntries(f"not a table of entries: {error}") from error
@@ -220,6 +217,15 @@ def conform_entries(table: pa.Table) -> pa.Table:
         return table
     metadata = _ordered(table.column("metadata").chunk(0))
     return table.set_column(table.num_columns - 1, ENTRY_SCHEMA.field("metadata"), metadata)
+
+
+def _cast(table: pa.Table) -> pa.Table:
+    """Return the columns of entries; raises what Arrow does where one is missing or cannot be."""
+    columns = [table.column(name) for name in ENTRY_SCHEMA.names]
+    if all(column.type == field.type for column, field in zip(columns, ENTRY_SCHEMA, strict=True)):
+        # Arrow would go through every column again, if only to say that it has no nulls.
+        return pa.Table.from_arrays(columns, schema=ENTRY_SCHEMA)
+    return table.select(ENTRY_SCHEMA.names).cast(ENTRY_SCHEMA)
 
 
 def _ordered(maps: pa.MapArray) -> pa.MapArray:

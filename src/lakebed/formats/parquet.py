@@ -22,7 +22,7 @@ FORMAT_VERSION: Final = 1
 
 _TYPE: Final = b"lakebed.type"
 _FORMAT: Final = b"lakebed.format"
-_SMALL_BYTES: Final = 4 << 10
+_SMALL_BYTES: Final = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +40,20 @@ class FileType:
 
     def encode(self, table: pa.Table) -> bytes:
         """Return a file that holds a table with this type's columns."""
-        marks = {_TYPE: self.name, _FORMAT: str(FORMAT_VERSION)}
         file = pa.BufferOutputStream()
-        pq.write_table(
-            table.replace_schema_metadata(marks),
+        with pq.ParquetWriter(
             file,
-            # One row group: a file is read whole, and other readers split work by file.
-            row_group_size=max(1, table.num_rows),
-            # To compress a few rows takes longer than all the rest, and spares no block of a disk.
-            compression="zstd" if table.nbytes > _SMALL_BYTES else "none",
+            self.schema,
+            # To begin with zstd takes as long as all the rest of writing a few rows.
+            compression="zstd" if table.nbytes > _SMALL_BYTES else "snappy",
             use_dictionary=list(self.dictionary_columns),
             write_page_checksum=True,
-        )
+            # Parquet has types for all columns; Arrow's own schema would be a third of small files.
+            store_schema=False,
+        ) as writer:
+            # One row group: a file is read whole, and other readers split work by file.
+            writer.write_table(table, row_group_size=max(1, table.num_rows))
+            writer.add_key_value_metadata({_TYPE: self.name, _FORMAT: str(FORMAT_VERSION)})
         return bytes(memoryview(file.getvalue()))
 
     def decode(self, data: bytes, *, content_id: str, file: str) -> pa.Table:
@@ -68,9 +70,13 @@ class FileType:
             FormatTooNew: It was written by a newer Lakebed.
         """
         try:
-            with pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True) as parquet:
+            with pq.ParquetFile(
+                pa.BufferReader(data), page_checksum_verification=True, pre_buffer=False
+            ) as parquet:
                 self._check_marks(parquet.schema_arrow.metadata or {}, file)
-                table = parquet.read().replace_schema_metadata(None).combine_chunks()
+                # To wake other threads takes as long as to decode a small file.
+                table = parquet.read(use_threads=len(data) > _SMALL_BYTES)
+            table = table.replace_schema_metadata(None).combine_chunks()
         except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
             # Damaged lengths make the library ask for absurd amounts of memory.
             raise DamagedFile(file, error) from error
