@@ -205,27 +205,23 @@ def conform_entries(table: pa.Table) -> pa.Table:
             text, or a row names a metadata key twice.
     """
     try:
-        table = _cast(table).combine_chunks()
+        # Not by `Table.cast`, which goes through every column, if only to say it has no nulls.
+        columns = [table.column(name) for name in ENTRY_SCHEMA.names]
+        table = pa.Table.from_arrays(columns, schema=ENTRY_SCHEMA).combine_chunks()
         table.validate(full=True)
     except (pa.ArrowException, KeyError, ValueError) as error:
         raise InvalidEntries(f"not a table of entries: {error}") from error
-    for name in table.column_names:
+    for name, column in zip(table.column_names, table.columns, strict=True):
         # Arrow takes the schema's word that a column has no nulls.
-        if table.column(name).null_count:
+        if column.null_count:
             raise InvalidEntries(f"column '{name}' has rows without a value")
     if table.num_rows == 0:
         return table
-    metadata = _ordered(table.column("metadata").chunk(0))
+    maps = table.column("metadata").chunk(0)
+    metadata = _ordered(maps)
+    if metadata is maps:
+        return table
     return table.set_column(table.num_columns - 1, ENTRY_SCHEMA.field("metadata"), metadata)
-
-
-def _cast(table: pa.Table) -> pa.Table:
-    """Return the columns of entries; raises what Arrow does where one is missing or cannot be."""
-    columns = [table.column(name) for name in ENTRY_SCHEMA.names]
-    if all(column.type == field.type for column, field in zip(columns, ENTRY_SCHEMA, strict=True)):
-        # Arrow would go through every column again, if only to say that it has no nulls.
-        return pa.Table.from_arrays(columns, schema=ENTRY_SCHEMA)
-    return table.select(ENTRY_SCHEMA.names).cast(ENTRY_SCHEMA)
 
 
 def _ordered(maps: pa.MapArray) -> pa.MapArray:

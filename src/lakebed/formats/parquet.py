@@ -45,7 +45,7 @@ class FileType:
             file,
             self.schema,
             # To begin with zstd takes as long as all the rest of writing a few rows.
-            compression="zstd" if table.nbytes > _SMALL_BYTES else "snappy",
+            compression="zstd" if table_bytes(table) > _SMALL_BYTES else "snappy",
             use_dictionary=list(self.dictionary_columns),
             write_page_checksum=True,
             # Parquet has types for all columns; Arrow's own schema would be a third of small files.
@@ -112,6 +112,15 @@ def refuse_newer(version: int, file: str) -> None:
             f"has format version {version}, and this Lakebed reads up to {FORMAT_VERSION}: use a"
             " newer Lakebed",
         )
+
+
+def table_bytes(table: pa.Table) -> int:
+    """Return the size of a table's values; of a small table, that of the buffers they lie in.
+
+    To ask for the buffers is cheap; to count what the rows have of them is not.
+    """
+    size_bytes: int = table.get_total_buffer_size()
+    return size_bytes if size_bytes <= _SMALL_BYTES else int(table.nbytes)
 
 
 def required(name: str, type_: pa.DataType) -> pa.Field:

@@ -4,7 +4,15 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakebed.engine.committed.columns import Edits, Summary, _apply_few, _apply_many, apply_rows
+from lakebed.engine.committed.columns import (
+    Edits,
+    Summary,
+    _apply_few,
+    _apply_many,
+    apply_rows,
+    diff_rows,
+    split_delta,
+)
 from tests.engine.committed.kit import entry, rows
 
 NUMBERS = st.dictionaries(st.integers(0, 30), st.integers(0, 3), max_size=20)
@@ -33,3 +41,28 @@ def test_what_changes_nothing_leaves_the_rows_as_they_are() -> None:
     before = table({1: 0, 2: 0}).combine_chunks()
     edits = Edits(table({2: 0}).combine_chunks(), pa.array([b"99"], pa.binary()))
     assert apply_rows(before, edits) == (before, Summary())
+
+
+@given(NUMBERS, NUMBERS, NUMBERS)
+def test_the_changes_of_a_source_are_split_as_one_would_by_hand(
+    base: dict[int, int], source: dict[int, int], destination: dict[int, int]
+) -> None:
+    before, ours = table(base), table(destination)
+    delta = diff_rows(before, table(source))
+    changed = {n for n in base.keys() | source.keys() if base.get(n) != source.get(n)}
+    assert delta.column("key").to_pylist() == keys(changed)
+    free, contested, conflicts = split_delta(delta, before, ours)
+    untouched = {n for n in changed if destination.get(n) == base.get(n)}
+    agreed = {n for n in changed if destination.get(n) == source.get(n)}
+    disputed = changed - untouched - agreed
+    assert edited(free) == (keys(untouched & source.keys()), keys(untouched - source.keys()))
+    assert edited(contested) == (keys(disputed & source.keys()), keys(disputed - source.keys()))
+    assert conflicts.column("key").to_pylist() == keys(disputed)
+
+
+def keys(numbers: set[int]) -> list[bytes]:
+    return [b"%02d" % number for number in sorted(numbers)]
+
+
+def edited(edits: Edits) -> tuple[list[bytes], list[bytes]]:
+    return edits.puts.column("key").to_pylist(), edits.removals.to_pylist()

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from lakebed.engine.committed.columns import Edits, check_rising
 from lakebed.formats import CHANGE_SCHEMA, InvalidEntries, conform_entries
 from lakebed.formats.entries import one_array
+from lakebed.formats.parquet import table_bytes
 
 Batch: TypeAlias = pa.Table | pa.RecordBatch
 
@@ -86,7 +87,7 @@ def regroup(batches: Iterable[Batch]) -> Iterator[pa.Table]:
 
 def _pieces(table: pa.Table) -> Iterator[tuple[pa.Table, int]]:
     """Split a table that is larger than a window; yield the pieces and their sizes in bytes."""
-    size_bytes = table.nbytes
+    size_bytes = table_bytes(table)
     if 0 < table.num_rows <= WINDOW_ROWS and size_bytes <= WINDOW_BYTES:
         yield table, size_bytes
         return
@@ -94,7 +95,7 @@ def _pieces(table: pa.Table) -> Iterator[tuple[pa.Table, int]]:
     rows = max(1, min(WINDOW_ROWS, fitting))
     for begin in range(0, table.num_rows, rows):
         piece = table.slice(begin, rows)
-        yield piece, piece.nbytes
+        yield piece, table_bytes(piece)
 
 
 def _joined(tables: list[pa.Table]) -> pa.Table:

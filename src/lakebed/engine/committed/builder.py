@@ -18,6 +18,7 @@ import pyarrow as pa
 from lakebed.engine.committed.files import Files, NewRange
 from lakebed.formats import MetaRange, MetaRangeID, RangeRef
 from lakebed.formats.boundaries import Breaks, Cutter
+from lakebed.formats.parquet import table_bytes
 from lakebed.runtime import Runtime
 
 # Finished ranges wait until several can be written at the same time, within these bounds.
@@ -113,7 +114,7 @@ class Builder:
         """Put a range that has ended with those that wait to be stored."""
         self._pending.append((len(self._refs), rows))
         self._refs.append(None)
-        self._pending_bytes += rows.nbytes
+        self._pending_bytes += table_bytes(rows)
         if len(self._pending) >= _PENDING_RANGES or self._pending_bytes >= _PENDING_BYTES:
             self._flush()
 

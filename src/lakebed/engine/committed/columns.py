@@ -245,6 +245,10 @@ def _apply_many(base: pa.Table, edits: Edits) -> tuple[pa.Table, Summary]:
 
 def diff_rows(left: pa.Table, right: pa.Table) -> pa.Table:
     """Return what is different in the right table, by `DIFF_SCHEMA`."""
+    if not left.num_rows:
+        return _added_rows(right)
+    if not right.num_rows:
+        return _removed_rows(left)
     keys, left_keys = one_array(right, "key"), one_array(left, "key")
     # Between the same two keys, there is often no change at all.
     if keys.equals(left_keys) and _all_identities(right).equals(_all_identities(left)):
@@ -263,8 +267,7 @@ def changed_rows(base: pa.Table, edits: Edits) -> pa.Table:
     It is what `diff_rows` finds between the rows and what `apply_rows` makes of them.
     """
     if not base.num_rows:
-        kinds = _repeat(ChangeType.ADDED, edits.puts.num_rows)
-        return edits.puts.add_column(0, DIFF_SCHEMA.field(0), kinds)
+        return _added_rows(edits.puts)
     base_keys = one_array(base, "key")
     found = pc.index_in(one_array(edits.puts, "key"), value_set=base_keys)
     gone = base.take(pc.index_in(edits.removals, value_set=base_keys).drop_null())
@@ -298,6 +301,8 @@ def split_delta(
     keys = one_array(delta, "key")
     in_base = pc.index_in(keys, value_set=one_array(base, "key"))
     in_destination = pc.index_in(keys, value_set=one_array(destination, "key"))
+    if in_base.null_count == in_destination.null_count == len(keys):
+        return _edits(delta), NO_EDITS, _NO_CONFLICTS  # most sources add what nobody else has
     was, now = _identities(base, in_base), _identities(destination, in_destination)
     change = one_array(delta, "change")
     gone = pc.equal(change, _int8(ChangeType.REMOVED))
@@ -341,9 +346,12 @@ def _put_rows(now: pa.Table, before: pa.Table, found: pa.Array) -> pa.Table:
     return now.filter(either).add_column(0, DIFF_SCHEMA.field(0), kinds.filter(either))
 
 
+def _added_rows(new: pa.Table) -> pa.Table:
+    return new.add_column(0, DIFF_SCHEMA.field(0), _repeat(ChangeType.ADDED, new.num_rows))
+
+
 def _removed_rows(gone: pa.Table) -> pa.Table:
-    kinds = _repeat(ChangeType.REMOVED, gone.num_rows)
-    return gone.add_column(0, DIFF_SCHEMA.field(0), kinds)
+    return gone.add_column(0, DIFF_SCHEMA.field(0), _repeat(ChangeType.REMOVED, gone.num_rows))
 
 
 def _differ(rows: pa.Table, others: pa.Table, found: pa.Array) -> pa.Array:

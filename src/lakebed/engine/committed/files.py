@@ -30,6 +30,7 @@ from lakebed.formats import (
     range_path,
 )
 from lakebed.formats.boundaries import ref_of
+from lakebed.formats.parquet import table_bytes
 from lakebed.runtime import Runtime
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -73,7 +74,7 @@ class NewRange:
         Unless they are a small part of larger buffers, which would be kept alive with them.
         """
         size_bytes = self.entries.get_total_buffer_size()
-        if size_bytes <= 2 * self.entries.nbytes + _SMALL_BYTES:
+        if size_bytes <= 2 * table_bytes(self.entries) + _SMALL_BYTES:
             cache.put(name, Range(self.entries), size_bytes=_RANGE_BYTES + size_bytes)
 
 
