@@ -1,8 +1,9 @@
 """A client that costs little: prepared requests over a few connections, in one thread.
 
 What a Python client library spends on a request is more than what the server spends; so requests
-are made beforehand, as bytes, and of an answer only its length is looked at. Answers to requests
-of one kind are mostly equally long: one that comes in one piece, as long as the last one, is whole.
+are made beforehand, as bytes, and of an answer only its head is looked at, and how long it is.
+Answers to requests of one kind are mostly equally long: one that comes in one piece, as long as the
+last one, is whole.
 """
 
 import itertools
@@ -12,7 +13,9 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-RECEIVE_BYTES = 1 << 16
+_received = bytearray(1 << 20)
+"""What came last: as much as the system has, so that large answers take few calls."""
+_HEAD_BYTES = 1 << 14
 _SUCCESS = b"HTTP/1.1 2"
 _REFUSAL = b"HTTP/1.1 503"
 
@@ -22,9 +25,10 @@ class _Connection:
     """One connection, with a request under way."""
 
     socket: socket.socket
-    received: bytearray = field(default_factory=bytearray)
-    expected: int | None = None
-    """How long the whole answer is, once its head is there."""
+    head: bytearray = field(default_factory=bytearray)
+    """What came of the answer until its head was there."""
+    missing: int | None = None
+    """How much of the answer is still to come, once its head is there."""
     usual: int = 0
     """How long the last answer was."""
     was_refused: bool = False
@@ -110,30 +114,38 @@ def send(
 
 def _receive(connection: _Connection, load: Load, *, with_bodies: bool) -> bool:
     """Take what came; return whether an answer is complete."""
-    chunk = connection.socket.recv(RECEIVE_BYTES)
-    if len(chunk) == connection.usual and chunk.startswith(_SUCCESS) and not connection.received:
+    count = connection.socket.recv_into(_received)
+    if not count:
+        raise ConnectionError("the server closed the connection")
+    if connection.missing is not None:
+        connection.missing -= count
+    elif count == connection.usual and not connection.head and _received.startswith(_SUCCESS):
         load.answered += 1
         return True
-    if not chunk:
-        raise ConnectionError("the server closed the connection")
-    connection.received += chunk
-    if connection.expected is None:
-        head_end = connection.received.find(b"\r\n\r\n")
-        if head_end < 0:
-            return False
-        length = _body_length(bytes(connection.received[:head_end]))
-        connection.expected = head_end + 4 + (length if with_bodies else 0)
-    if len(connection.received) < connection.expected:
+    else:
+        _read_head(connection, count, with_bodies=with_bodies)
+    if connection.missing != 0:
         return False
-    if connection.received.startswith(_SUCCESS):
+    if connection.head.startswith(_SUCCESS):
         load.answered += 1
-        connection.usual = connection.expected if connection.expected == len(chunk) else 0
     else:
         load.refused += 1
         connection.was_refused = True
-    connection.received.clear()
-    connection.expected = None
+    connection.head.clear()
+    connection.missing = None
     return True
+
+
+def _read_head(connection: _Connection, count: int, *, with_bodies: bool) -> None:
+    """Find out from the bytes that came how much of the answer is still to come."""
+    before = len(connection.head)
+    connection.head += memoryview(_received)[: min(count, _HEAD_BYTES)]
+    head_end = connection.head.find(b"\r\n\r\n")
+    if head_end >= 0:
+        length = _body_length(bytes(connection.head[:head_end])) if with_bodies else 0
+        whole = head_end + 4 + length
+        connection.missing = whole - before - count
+        connection.usual = whole if connection.head.startswith(_SUCCESS) else 0
 
 
 def _body_length(head: bytes) -> int:
