@@ -6,7 +6,6 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +13,7 @@ from http.client import HTTPConnection
 from statistics import median
 from typing import Any
 
-from benchmarks.http_load import send
+from benchmarks.http_load import send, send_each
 from lakebed.testing.servers.lakebed import LakebedServer
 
 API = "/api/v1/repositories"
@@ -48,9 +47,7 @@ class Client:
     """One connection to a server."""
 
     def __init__(self, server: LakebedServer) -> None:
-        pair = f"{server.access_key_id}:{server.secret_access_key}"
-        token = base64.b64encode(pair.encode()).decode()
-        self._headers = {"Authorization": f"Basic {token}"}
+        self._headers = {"Authorization": f"Basic {basic_token(server)}"}
         self._connection = HTTPConnection("127.0.0.1", server.port, timeout=600)
 
     def ask(self, method: str, target: str, body: Any = None) -> Any:
@@ -159,19 +156,29 @@ def measure_branches(
     stage(server, name, "main", range(10))
     commit(client, name, "main")
 
-    def work(numbers: Sequence[int]) -> None:
-        with closing(Client(server)) as own:
-            for number in numbers:
-                branch = f"b{number}"
-                own.ask("POST", f"/{name}/branches", {"name": branch, "source": "main"})
-                own.ask("POST", f"/{name}/branches/{branch}/objects?path=o{number}", CHUNK[:1024])
-                commit(own, name, branch)
+    def requests(numbers: Sequence[int]) -> Iterator[bytes]:
+        for number in numbers:
+            branch = f"b{number}"
+            made = {"name": branch, "source": "main"}
+            yield request(server, "POST", f"/{name}/branches", made)
+            target = f"/{name}/branches/{branch}"
+            yield request(server, "POST", f"{target}/objects?path=o{number}", CHUNK[:1024])
+            yield request(server, "POST", f"{target}/commits", {"message": "m"})
 
-    whole = seconds(lambda: in_parallel(work, range(sizes.branches), CONNECTIONS))
-    merge = partial(client.ask, "POST", body={"message": "m"})
-    targets = [f"/{name}/refs/b{number}/merge/main" for number in range(sizes.branches // 4)]
-    merges = [seconds(partial(merge, target)) for target in targets]
-    return {"branch, upload and commit": whole / sizes.branches, "small merge": median(merges)}
+    numbers = range(sizes.branches)
+    series = [list(requests(numbers[first::CONNECTIONS])) for first in range(CONNECTIONS)]
+    load = send_each(server.port, [iter(each) for each in series])
+    if load.answered < 3 * sizes.branches:
+        raise RuntimeError(f"{load.refused} of {3 * sizes.branches} requests were refused")
+    merges = [
+        request(server, "POST", f"/{name}/refs/b{number}/merge/main", {"message": "m"})
+        for number in range(sizes.branches // 4)
+    ]
+    merging = send_each(server.port, [iter(merges)])
+    return {
+        "branch, upload and commit": load.seconds / sizes.branches,
+        "small merge": merging.seconds / merging.answered,
+    }
 
 
 def measure_large(client: Client, name: str, sizes: Sizes) -> dict[str, float]:
@@ -195,39 +202,42 @@ def make_repository(server: LakebedServer, client: Client, name: str) -> None:
 
 
 def stage(server: LakebedServer, name: str, branch: str, numbers: range) -> None:
-    """Stage entries of objects that are elsewhere; the client must not be what takes the time."""
-    pair = f"{server.access_key_id}:{server.secret_access_key}"
-    token = base64.b64encode(pair.encode()).decode()
+    """Stage entries of objects that are elsewhere."""
 
-    def request(number: int) -> bytes:
-        entry = {
+    def entry(number: int) -> bytes:
+        body = {
             "physical_address": f"local://elsewhere/data/{number:08}",
             "checksum": f"{number:032x}",
             "size_bytes": number,
         }
-        body = json.dumps(entry).encode()
-        target = f"{API}/{name}/branches/{branch}/objects?path=data/{number % 10}/{number:08}"
-        head = (
-            f"PUT {target} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Basic {token}\r\n"
-            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-        )
-        return head.encode() + body
+        path = f"data/{number % 10}/{number:08}"
+        return request(server, "PUT", f"/{name}/branches/{branch}/objects?path={path}", body)
 
-    load = send(server.port, map(request, numbers), connections=WRITERS, seconds=math.inf)
+    load = send(server.port, map(entry, numbers), connections=WRITERS, seconds=math.inf)
     if load.answered < len(numbers):
         raise RuntimeError(f"{load.refused} of {len(numbers)} entries were refused")
+
+
+def request(server: LakebedServer, method: str, target: str, body: Any) -> bytes:
+    """Return a request to send as it is: the client must not be what takes the time."""
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    kind = "application/octet-stream" if isinstance(body, bytes) else "application/json"
+    return (
+        f"{method} {API}{target} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+        f"Authorization: Basic {basic_token(server)}\r\n"
+        f"Content-Type: {kind}\r\nContent-Length: {len(data)}\r\n\r\n"
+    ).encode() + data
+
+
+def basic_token(server: LakebedServer) -> str:
+    """Return what names the user to the server."""
+    pair = f"{server.access_key_id}:{server.secret_access_key}"
+    return base64.b64encode(pair.encode()).decode()
 
 
 def commit(client: Client, name: str, branch: str) -> None:
     """Commit what is staged."""
     client.ask("POST", f"/{name}/branches/{branch}/commits", {"message": "m"})
-
-
-def in_parallel(work: Callable[[Sequence[int]], None], numbers: range, threads: int) -> None:
-    """Let several threads do a share of the work each."""
-    with ThreadPoolExecutor(threads) as pool:
-        for done in [pool.submit(work, numbers[first::threads]) for first in range(threads)]:
-            done.result()
 
 
 def seconds(operation: Callable[[], object]) -> float:

@@ -7,10 +7,11 @@ last one, is whole.
 """
 
 import itertools
+import math
 import select
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 _received = bytearray(1 << 20)
@@ -25,6 +26,8 @@ class _Connection:
     """One connection, with a request under way."""
 
     socket: socket.socket
+    requests: Iterator[bytes]
+    """What is to be sent."""
     head: bytearray = field(default_factory=bytearray)
     """What came of the answer until its head was there."""
     missing: int | None = None
@@ -77,34 +80,45 @@ def send(
     with_bodies: bool = True,
 ) -> Load:
     """Send requests for some seconds, or until there are none, one at a time on a connection."""
+    return send_each(port, [requests] * connections, seconds=seconds, with_bodies=with_bodies)
+
+
+def send_each(
+    port: int,
+    series: Sequence[Iterator[bytes]],
+    *,
+    seconds: float = math.inf,
+    with_bodies: bool = True,
+) -> Load:
+    """Send each series of requests on a connection of its own, one after the other."""
     load = Load()
     poll = select.epoll()
     opened: dict[int, _Connection] = {}
 
-    def connect() -> None:
+    def connect(requests: Iterator[bytes]) -> None:
         request = next(requests, None)
         if request is None:
             return
-        connection = _Connection(socket.create_connection(("127.0.0.1", port)))
+        connection = _Connection(socket.create_connection(("127.0.0.1", port)), requests)
         connection.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         opened[connection.socket.fileno()] = connection
         poll.register(connection.socket, select.EPOLLIN)
         connection.socket.sendall(request)
 
-    for _ in range(connections):
-        connect()
+    for requests in series:
+        connect(requests)
     begun = time.perf_counter()
     while opened and time.perf_counter() - begun < seconds:
         for number, _ in poll.poll(5):
             connection = opened[number]
             if _receive(connection, load, with_bodies=with_bodies):
-                request = None if connection.was_refused else next(requests, None)
+                request = None if connection.was_refused else next(connection.requests, None)
                 if request is not None:
                     connection.socket.sendall(request)
                     continue
                 # Behind a refusal, the server may close it: if it did not read the body.
                 opened.pop(number).socket.close()
-                connect()
+                connect(connection.requests)
     load.seconds = time.perf_counter() - begun
     poll.close()
     for connection in opened.values():
