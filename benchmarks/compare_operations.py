@@ -13,7 +13,7 @@ from http.client import HTTPConnection
 from statistics import median
 from typing import Any
 
-from benchmarks.http_load import send, send_each
+from benchmarks.http_load import Load, send, send_each
 from lakebed.testing.servers.lakebed import LakebedServer
 
 API = "/api/v1/repositories"
@@ -167,17 +167,15 @@ def measure_branches(
 
     numbers = range(sizes.branches)
     series = [list(requests(numbers[first::CONNECTIONS])) for first in range(CONNECTIONS)]
-    load = send_each(server.port, [iter(each) for each in series])
-    if load.answered < 3 * sizes.branches:
-        raise RuntimeError(f"{load.refused} of {3 * sizes.branches} requests were refused")
+    work = answered(3 * sizes.branches, send_each(server.port, [iter(each) for each in series]))
     merges = [
         request(server, "POST", f"/{name}/refs/b{number}/merge/main", {"message": "m"})
         for number in range(sizes.branches // 4)
     ]
-    merging = send_each(server.port, [iter(merges)])
+    merging = answered(len(merges), send_each(server.port, [iter(merges)]))
     return {
-        "branch, upload and commit": load.seconds / sizes.branches,
-        "small merge": merging.seconds / merging.answered,
+        "branch, upload and commit": work.seconds / sizes.branches,
+        "small merge": merging.seconds / len(merges),
     }
 
 
@@ -213,9 +211,19 @@ def stage(server: LakebedServer, name: str, branch: str, numbers: range) -> None
         path = f"data/{number % 10}/{number:08}"
         return request(server, "PUT", f"/{name}/branches/{branch}/objects?path={path}", body)
 
-    load = send(server.port, map(entry, numbers), connections=WRITERS, seconds=math.inf)
-    if load.answered < len(numbers):
-        raise RuntimeError(f"{load.refused} of {len(numbers)} entries were refused")
+    entries = map(entry, numbers)
+    answered(len(numbers), send(server.port, entries, connections=WRITERS, seconds=math.inf))
+
+
+def answered(count: int, load: Load) -> Load:
+    """Return what was measured of so many requests.
+
+    Raises:
+        RuntimeError: Some were refused.
+    """
+    if load.answered < count:
+        raise RuntimeError(f"{load.refused} of {count} requests were refused")
+    return load
 
 
 def request(server: LakebedServer, method: str, target: str, body: Any) -> bytes:
