@@ -1,6 +1,5 @@
 """A store in a real database behind a network that fails on demand, and a look past both."""
 
-import gc
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from lakebed.kv.registry import compose
 from lakebed.runtime import Runtime, ThreadRuntime
 from lakebed.testing.servers.databases import DatabaseServer
 from lakebed.testing.servers.proxy import Proxy
+from tests.kit.garbage import collect_garbage
 
 REPLY_SECONDS = 3.0
 """How long the stores behind a failing network wait for a reply."""
@@ -72,8 +72,8 @@ class Bench:
     def leave_and_release(self) -> None:
         """Close the store, and let pass what the network holds."""
         self.store.close()
-        # boto3 closes its connections when they are collected.
-        gc.collect()
+        # boto3 and Azure's client close their connections when they are collected.
+        collect_garbage()
         self.proxy.release_and_finish()
 
     def retrying(self) -> Store:

@@ -43,7 +43,7 @@ class FileType:
         file = pa.BufferOutputStream()
         with pq.ParquetWriter(
             file,
-            self.schema,
+            table.schema,
             # To begin with zstd takes as long as all the rest of writing a few rows.
             compression="zstd" if table_bytes(table) > _SMALL_BYTES else "snappy",
             use_dictionary=list(self.dictionary_columns),
