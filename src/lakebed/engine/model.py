@@ -1,7 +1,6 @@
 """The values of the engine: ids as types of their own, records as frozen classes."""
 
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import NewType
 
 from lakebed.block import Namespace
@@ -66,7 +65,6 @@ def new_staging_token(runtime: Runtime, repository: RepositoryID, branch: Branch
     return StagingToken(f"{repository}-{branch}:{runtime.random_bytes(16).hex()}")
 
 
-@lru_cache
 def repository_partition(repository: RepositoryID, unique_id: UniqueID) -> bytes:
     """Return the partition of one creation of a repository."""
     return f"{repository}-{unique_id}".encode()
