@@ -5,9 +5,9 @@ first of them leads. The *leader* takes the lock on the file and only then colle
 up, so that the time it waits for another process makes its batch larger. It runs the whole batch in
 one transaction, and every caller gets its result after the commit. That holds for a failed
 predicate too: it may rest on a write of the same batch, which is not certain before. The first of
-those who have queued up meanwhile leads the next batch. If the last batch had several writes, the
-leader waits a little for more. A caller that finds nobody before it writes by itself, and no thread
-is woken for it: that costs more than the write.
+those who have queued up meanwhile leads the next batch. If several callers wrote in the last batch,
+the leader waits a little for more. A caller that finds nobody before it writes by itself, and no
+thread is woken for it: that costs more than the write.
 
 Callers wait without a timeout: a caller that went away might see its write applied afterwards. The
 leader owes everyone an answer, and gives one whatever happens. So nothing may break it off, as
