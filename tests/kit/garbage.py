@@ -11,8 +11,8 @@ _OLDEST = 2
 def collect_garbage() -> None:
     """Collect all that is garbage now.
 
-    ``gc.collect`` does nothing and says nothing while another thread collects, which may have
-    looked at this garbage before it was some.
+    ``gc.collect`` returns at once, without an error, while another thread collects. That thread may
+    have looked at these objects when they were still in use.
     """
     own = threading.get_ident()
     collected: list[int] = []
@@ -27,6 +27,6 @@ def collect_garbage() -> None:
         while not collected:
             assert time.monotonic() < give_up_at, "other threads collect all the time"
             gc.collect()
-            time.sleep(0)  # lets the thread go on that is at it
+            time.sleep(0)  # lets the thread that collects go on
     finally:
         gc.callbacks.remove(note)
