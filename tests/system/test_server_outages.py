@@ -1,9 +1,12 @@
 """A server whose database or storage is away says so, soon, and tells strangers nothing more."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
@@ -91,6 +94,11 @@ def test_a_database_that_hangs(bench: Bench) -> None:
 def test_a_storage_that_is_away(sqlite_lakebed: LakebedServer) -> None:
     """The storage of a server that others use is away for a moment."""
     objects = sqlite_lakebed.folder / "objects"
+    # The server is ready when one worker is. A process that starts later would make the folder.
+    started = psutil.Process(sqlite_lakebed.process.pid).children()
+    spawned = [each.pid for each in started if "spawn_main" in "".join(each.cmdline())]
+    assert spawned
+    eventually(lambda: all(has_open(pid, objects) for pid in spawned))
     aside = objects.rename(objects.with_name("aside"))
     try:
         answer = httpx.get(f"{sqlite_lakebed.endpoint}/readiness", timeout=60, trust_env=False)
@@ -105,3 +113,10 @@ def test_a_storage_that_is_away(sqlite_lakebed: LakebedServer) -> None:
         aside.rename(objects)
     answer = httpx.get(f"{sqlite_lakebed.endpoint}/api/v1/readiness", timeout=60, trust_env=False)
     assert answer.status_code == 200
+
+
+def has_open(pid: int, folder: Path) -> bool:
+    """Whether a process has a folder open."""
+    with suppress(FileNotFoundError):  # it closes something just now
+        return any(each.readlink() == folder for each in Path(f"/proc/{pid}/fd").iterdir())
+    return False
