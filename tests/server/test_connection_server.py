@@ -172,7 +172,7 @@ def test_a_connection_that_cannot_be_waited_for_does_not_end_the_port(
     with socket.create_connection(server._listener.getsockname()) as client:
         client.settimeout(PATIENCE_SECONDS)
         monkeypatch.setattr(server, "_poll", Full())
-        server._accept()
+        server._accept(server._listener)
         assert not server._connections
         assert client.recv(1) == b""
     monkeypatch.setattr(server, "_poll", real)

@@ -1,10 +1,13 @@
 """What a client sees of connections: kept, closed, shared by many requests, and cut when idle."""
 
 import socket
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
+import psutil
+import pyarrow as pa
 import pytest
 
 from lakebed.server.settings import LimitSettings
@@ -123,3 +126,27 @@ def test_a_client_that_takes_a_large_answer_late_gets_it_whole(served: Served) -
     with served.connect(PID.replace(b"pid", b"large") + PID) as connection:
         assert len(answer_of(connection)[1]) == 6 << 20
         assert answer_of(connection)[1].isdigit()
+
+
+def test_workers_serve_as_many_connections_each(servers: Servers) -> None:
+    served = servers.serve(processes={"workers": 2})
+    served.worker_pids()
+    with ExitStack() as stack:
+        answers: Counter[bytes] = Counter()
+        for _ in range(24):
+            connection = stack.enter_context(served.connect(PID))
+            answers[answer_of(connection)[1]] += 1
+    # Whoever accepts an odd number keeps one more than it gives.
+    assert sorted(answers.values()) in ([12, 12], [11, 13])
+
+
+@pytest.mark.parametrize("chosen", [None, "system"])
+def test_workers_have_the_memory_pool_that_suits_commits_unless_told_otherwise(
+    servers: Servers, chosen: str | None
+) -> None:
+    environment = {} if chosen is None else {"ARROW_DEFAULT_MEMORY_POOL": chosen}
+    served = servers.serve(processes={"workers": 1}, environment=environment)
+    [worker] = served.worker_pids(1)
+    pool = psutil.Process(worker).environ()["ARROW_DEFAULT_MEMORY_POOL"]
+    assert pool == (chosen or "jemalloc")
+    assert pool in pa.supported_memory_backends()

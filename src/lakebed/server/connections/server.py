@@ -21,6 +21,7 @@ from wsgiref.types import WSGIApplication
 
 from lakebed.server.connections.answers import Answer, refusal
 from lakebed.server.connections.connection import BrokenOff, Connection, Stage
+from lakebed.server.connections.dealing import Dealer
 from lakebed.server.connections.heads import BadHead, Head, HeadReader, LastHeaders
 from lakebed.server.connections.request_bodies import (
     BodyOfLength,
@@ -80,6 +81,7 @@ class ConnectionServer:
         address: str,
         *,
         files_max: int = _CONNECTIONS_MAX + _OTHER_FILES,
+        dealer: Dealer | None = None,
     ) -> None:
         """Open the port; connections are taken in by `run`.
 
@@ -88,6 +90,7 @@ class ConnectionServer:
             settings: Checked ones.
             address: The numeric address to listen at.
             files_max: How many files this process may open.
+            dealer: Deals connections out, if there are other workers.
 
         Raises:
             OSError: The port cannot be opened, or the certificate cannot be read.
@@ -99,9 +102,15 @@ class ConnectionServer:
         self._environ = _common_environ(settings)
         self._tls = Tls.of(settings.listen)
         self._listener = _listen(address, settings.listen.port)
-        self._listening = self._listener.fileno()
+        self._dealer = dealer
+        sources: list[socket.socket | Dealer] = [self._listener]
+        if dealer is not None:
+            sources.append(dealer)
+        self._sources = {each.fileno(): each for each in sources}
+        """Where connections come from, by handle."""
         self._poll = select.epoll()
-        self._poll.register(self._listener, select.EPOLLIN | _ONCE)
+        for handle in self._sources:
+            self._poll.register(handle, select.EPOLLIN | _ONCE)
         self._connections: set[Connection] = set()
         self._waiting: dict[int, Connection] = {}
         """Those that no thread holds, by their handles; the one that waits longest is first."""
@@ -125,11 +134,14 @@ class ConnectionServer:
     def _begin_to_stop(self) -> None:
         """Take no more connections in, and close those that want nothing."""
         self._is_stopping = True
+        if self._dealer is not None:
+            self._dealer.leave()
         # What came before the end is served: the system would reset it.
-        for _ in range(_BACKLOG // _ACCEPT_AT_ONCE):
-            self._accept()
-        self._listening = -1  # its handle may be used again
-        self._listener.close()
+        sources, self._sources = list(self._sources.values()), {}  # handles may be used again
+        for source in sources:
+            for _ in range(_BACKLOG // _ACCEPT_AT_ONCE):
+                self._accept(source)
+            source.close()
         for connection in list(self._waiting.values()):
             if connection.stage is Stage.IDLE and not connection.has_something:
                 self._take_and_close(connection)
@@ -153,8 +165,9 @@ class ConnectionServer:
 
     def _handle(self, handle: int) -> None:
         """Do what an event asks for; whatever fails, the thread goes on."""
-        if handle == self._listening:
-            self._accept()
+        source = self._sources.get(handle)
+        if source is not None:
+            self._accept(source)
             return
         connection = self._waiting.pop(handle, None)
         if connection is None:  # it was closed just now
@@ -169,11 +182,14 @@ class ConnectionServer:
 
     # Connections
 
-    def _accept(self) -> None:
+    def _accept(self, source: socket.socket | Dealer) -> None:
+        """Take in what waits at a source, or give it to another worker."""
         try:
             for _ in range(_ACCEPT_AT_ONCE):
                 with suppress(ConnectionError):
-                    self._take_in(*self._listener.accept())
+                    connected, address = source.accept()
+                    if source is not self._listener or not self._gives(connected):
+                        self._take_in(connected, address)
         except BlockingIOError:
             pass
         except (OSError, MemoryError) as error:
@@ -182,11 +198,15 @@ class ConnectionServer:
                 self._is_full = True  # the next look goes on
                 self._make_room()
             return
-        self._listen_again()
+        self._listen_again(source)
 
-    def _listen_again(self) -> None:
+    def _gives(self, connected: socket.socket) -> bool:
+        """Whether a connection that was accepted is another worker's now."""
+        return self._dealer is not None and not self._is_stopping and self._dealer.give(connected)
+
+    def _listen_again(self, source: socket.socket | Dealer) -> None:
         with suppress(ValueError, OSError):  # it is closed: the server stops
-            self._poll.modify(self._listener, select.EPOLLIN | _ONCE)
+            self._poll.modify(source.fileno(), select.EPOLLIN | _ONCE)
 
     def _take_in(self, connected: socket.socket, address: tuple[Any, ...]) -> None:
         host, port = address[:2]
@@ -292,7 +312,8 @@ class ConnectionServer:
             self._tls.renew()
         if self._is_full and not self._is_stopping:
             self._is_full = False
-            self._listen_again()
+            for source in list(self._sources.values()):
+                self._listen_again(source)
 
     def _end_wait(self, connection: Connection) -> None:
         """Close a connection that has waited for too long, unless its client takes an answer."""

@@ -106,7 +106,8 @@ class _Supervisor:
         self._folder = folder
         self._metrics = ProcessMetrics(folder)
         self._workers = [
-            _Child("worker", _WORKER, settings, factory, far_link) for _ in range(settings.workers)
+            _Child("worker", _WORKER, settings, factory, far_link, folder, number)
+            for number in range(settings.workers)
         ]
         self._background = _Child("background", _BACKGROUND, settings, far_link)
         self._deaths = 0

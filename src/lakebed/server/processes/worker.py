@@ -1,15 +1,18 @@
 """A worker, on its side: how the application comes to be in a process of the server."""
 
+import gc
 import logging
 import os
 import signal
 import sys
 import time
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Final, NoReturn
 from wsgiref.types import WSGIApplication
 
 from lakebed.errors import LakebedError
+from lakebed.server.connections.dealing import Dealer
 from lakebed.server.connections.server import ConnectionServer
 from lakebed.server.http import logs
 from lakebed.server.http.metrics import mark_process
@@ -26,7 +29,9 @@ _LOGGER: Final = logging.getLogger(__name__)
 _FAILED_PAUSE_SECONDS: Final = 1.0
 
 
-def main(settings: ServerSettings, factory: str, link: Connection) -> None:
+def main(
+    settings: ServerSettings, factory: str, link: Connection, folder: Path, number: int
+) -> None:
     """Make the application and serve it, until the process is told to end.
 
     Args:
@@ -34,6 +39,8 @@ def main(settings: ServerSettings, factory: str, link: Connection) -> None:
         factory: The function that makes the application from settings: ``package.module:function``.
             A method `close` of the application is called at the end.
         link: To the supervisor: to say what went wrong, and to notice its end.
+        folder: That of the server's processes.
+        number: Which of the workers this is, from 0 on.
     """
     end_with_parent(link)
     hide_settings()
@@ -42,9 +49,11 @@ def main(settings: ServerSettings, factory: str, link: Connection) -> None:
     mark_process("worker")
     try:
         app = load_by_name(factory)(settings)
-        server = _open(settings, app, files_max)
+        server = _open(settings, app, files_max, _dealer(settings, folder, number))
     except Exception as error:  # noqa: BLE001 - whatever it is, the supervisor wants to know
         _give_up(error, link)
+    # What is there by now stays: garbage collection, which holds up all requests, need not look.
+    gc.freeze()
     signal.signal(signal.SIGTERM, server.stop)
     server.run()
     close = getattr(app, "close", None)
@@ -52,10 +61,23 @@ def main(settings: ServerSettings, factory: str, link: Connection) -> None:
         close()
 
 
-def _open(settings: ServerSettings, app: WSGIApplication, files_max: int) -> ConnectionServer:
-    listen = settings.listen
+def _dealer(settings: ServerSettings, folder: Path, number: int) -> Dealer | None:
+    if settings.workers == 1:
+        return None
     try:
-        return ConnectionServer(app, settings, address_of(listen.host), files_max=files_max)
+        return Dealer(folder, number, settings.workers)
+    except OSError as error:
+        _LOGGER.warning("this worker gets no connections from others, and gives none: %s", error)
+        return None
+
+
+def _open(
+    settings: ServerSettings, app: WSGIApplication, files_max: int, dealer: Dealer | None
+) -> ConnectionServer:
+    listen = settings.listen
+    address = address_of(listen.host)
+    try:
+        return ConnectionServer(app, settings, address, files_max=files_max, dealer=dealer)
     except OSError as error:
         raise CannotStart(port_message(listen.host, listen.port, error)) from error
 
