@@ -14,7 +14,7 @@ from lakebed.formats.parquet import table_bytes
 Batch: TypeAlias = pa.Table | pa.RecordBatch
 
 # Large enough for work on whole columns to pay, small enough for several to fit in memory.
-WINDOW_ROWS: Final = 128 << 10
+WINDOW_ROWS: Final = 32 << 10
 WINDOW_BYTES: Final = 32 << 20
 
 

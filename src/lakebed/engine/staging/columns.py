@@ -74,13 +74,13 @@ class _Cursor:
     """A place in each value, which moves behind the fields that were read."""
 
     def __init__(self, values: Sequence[bytes]) -> None:
-        joined = b"".join(values)
+        joined = b"".join([*values, _PADDING])
         if len(joined) > _BYTES_MAX:
             raise _OtherForm
-        self.buffer = pa.py_buffer(joined + _PADDING)
+        self.buffer = pa.py_buffer(joined)
         self._data = np.frombuffer(self.buffer, np.uint8)
         # The bytes of a number, if one began at this place.
-        places = (len(joined) + _VARINT_BYTES, _VARINT_BYTES)
+        places = (len(joined) - _VARINT_BYTES, _VARINT_BYTES)
         self._numbers: _Bytes = np.ndarray(places, np.uint8, self.buffer, strides=(1, 1))
         lengths = np.fromiter(map(len, values), np.int64, len(values))
         self.ends: _Numbers = np.cumsum(lengths)
