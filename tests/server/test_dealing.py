@@ -9,7 +9,8 @@ import pytest
 
 from lakebed.server.connections.dealing import Dealer
 from lakebed.server.connections.server import ConnectionServer
-from lakebed.server.settings import ListenSettings, ServerSettings
+from lakebed.server.processes import worker
+from lakebed.server.settings import ListenSettings, ProcessSettings, ServerSettings
 from tests.kit.served import PATIENCE_SECONDS, eventually
 from tests.server.test_connection_server import GET, app, work_off
 
@@ -52,9 +53,9 @@ def test_connections_go_to_all_workers_in_turn(
     ends = [connect(stack) for _ in range(2 * count)]
     given = [giver.give(accepted) for accepted, _ in ends]
     assert given == 2 * [False, *[True] * (count - 1)]
-    for place, worker in enumerate([*workers[2:], workers[0]], start=1):
+    for place, taker in enumerate([*workers[2:], workers[0]], start=1):
         for number in (place, count + place):
-            connected, address = worker.accept()
+            connected, address = taker.accept()
             with connected:
                 client = ends[number][1]
                 assert address == client.getsockname()
@@ -198,3 +199,27 @@ def test_a_server_that_stops_gives_none(pair: list[ConnectionServer], stack: Exi
     server._is_stopping = True
     kept, _ = connect(stack)
     assert [server._gives(kept), server._gives(kept)] == [False, False]
+
+
+def test_a_message_that_lost_its_handle_is_an_error_as_when_there_are_too_many_files(
+    stack: ExitStack, tmp_path: Path
+) -> None:
+    first, second = dealers(stack, tmp_path, 2)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.sendto(b"x", str(tmp_path / "worker-1"))
+    with pytest.raises(OSError, match="Too many open files"):
+        second.accept()
+    accepted, _ = connect(stack)
+    assert [first.give(accepted), first.give(accepted)] == [False, True]
+    [connected] = taken(second)
+    connected.close()
+
+
+def test_a_worker_whose_socket_cannot_be_made_serves_by_itself(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = ServerSettings(processes=ProcessSettings(workers=2))
+    assert worker._dealer(settings, tmp_path / ("x" * 200), 0) is None
+    assert "gets no connections from others" in caplog.text
+    alone = ServerSettings(processes=ProcessSettings(workers=1))
+    assert worker._dealer(alone, tmp_path, 0) is None
