@@ -48,7 +48,9 @@ def taken(dealer: Dealer) -> list[socket.socket]:
 def test_connections_go_to_all_workers_in_turn(
     stack: ExitStack, tmp_path: Path, count: int
 ) -> None:
-    workers = dealers(stack, tmp_path, count)
+    folder = tmp_path / ("x" * 200)  # longer than the path of a socket may be
+    folder.mkdir()
+    workers = dealers(stack, folder, count)
     giver = workers[1]
     ends = [connect(stack) for _ in range(2 * count)]
     given = [giver.give(accepted) for accepted, _ in ends]
@@ -206,7 +208,7 @@ def test_a_message_that_lost_its_handle_is_an_error_as_when_there_are_too_many_f
 ) -> None:
     first, second = dealers(stack, tmp_path, 2)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-        sender.sendto(b"x", str(tmp_path / "worker-1"))
+        sender.sendto(b"x", second._paths[1])
     with pytest.raises(OSError, match="Too many open files"):
         second.accept()
     accepted, _ = connect(stack)
@@ -219,7 +221,7 @@ def test_a_worker_whose_socket_cannot_be_made_serves_by_itself(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = ServerSettings(processes=ProcessSettings(workers=2))
-    assert worker._dealer(settings, tmp_path / ("x" * 200), 0) is None
+    assert worker._dealer(settings, tmp_path / "missing", 0) is None
     assert "gets no connections from others" in caplog.text
     alone = ServerSettings(processes=ProcessSettings(workers=1))
     assert worker._dealer(alone, tmp_path, 0) is None

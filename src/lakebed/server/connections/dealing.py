@@ -31,9 +31,12 @@ class Dealer:
         """Be the worker of this number, from 0 on, of so many.
 
         Raises:
-            OSError: The socket cannot be made: the path of the folder may be too long.
+            OSError: The folder cannot be entered, or the socket cannot be made.
         """
-        self._paths: Final = [str(folder / f"worker-{each}") for each in range(count)]
+        self._folder: Final = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        # The path of a socket has 107 bytes at most; that of the folder may have more.
+        place = f"/proc/self/fd/{self._folder}"
+        self._paths: Final = [f"{place}/worker-{each}" for each in range(count)]
         self._number: Final = number
         self._next = number
         self._socket: Final = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -41,7 +44,7 @@ class Dealer:
             self.leave()  # the last worker of this number may have been killed
             self._socket.bind(self._paths[number])
         except OSError:
-            self._socket.close()
+            self.close()
             raise
 
     def give(self, connected: socket.socket) -> bool:
@@ -90,3 +93,4 @@ class Dealer:
     def close(self) -> None:
         """Close the socket, and the connections that were not taken."""
         self._socket.close()
+        os.close(self._folder)
