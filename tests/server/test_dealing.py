@@ -137,7 +137,8 @@ def pair(tmp_path: Path) -> Iterator[list[ConnectionServer]]:
     ]
     yield servers
     for server in servers:
-        server._begin_to_stop()
+        if server._sources:  # else the test has stopped it, and its handles may be used again
+            server._begin_to_stop()
         for connection in list(server._connections):
             server._close(connection)
         for each in (server._stops, server._tells_to_stop):

@@ -37,8 +37,8 @@ _WORKER: Final = "lakebed.server.processes.worker:main"
 # All by name: the engine is not imported in this process.
 _ARROW_MEMORY_VARIABLE: Final = "ARROW_DEFAULT_MEMORY_POOL"
 _ARROW_MEMORY: Final = "jemalloc"
-"""Arrow's usual one, mimalloc, asks the system for pages of 2 MiB and gives them back soon. To
-empty new ones took half of the time of a commit of some thousand rows."""
+"""How Arrow gets its memory. Its own choice, mimalloc, asks the system for pages of 2 MiB and gives
+them back soon; for the system to fill new ones with zeros took half of the time of a commit."""
 LOOK_SECONDS: Final = 1.0
 """How often the supervisor looks after its processes; the least time between two deaths of one."""
 _DEATHS_MAX: Final = 4

@@ -52,7 +52,8 @@ def main(
         server = _open(settings, app, files_max, _dealer(settings, folder, number))
     except Exception as error:  # noqa: BLE001 - whatever it is, the supervisor wants to know
         _give_up(error, link)
-    # What is there by now stays: garbage collection, which holds up all requests, need not look.
+    # What is there by now stays. The garbage collector, which holds up all requests while it works,
+    # need not look at it.
     gc.freeze()
     signal.signal(signal.SIGTERM, server.stop)
     server.run()
