@@ -4,7 +4,7 @@ What runs side by side (`Runtime.map_parallel`) is done here one after the other
 the same every time, but counts as one step: that of the longest branch.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -76,6 +76,10 @@ class StepBlockStore(MemoryBlockStore):
     def create(self, address: Address, data: bytes) -> ETag:
         self._steps.count_block("create", writes=True)
         return super().create(address, data)
+
+    def create_by_content(self, objects: Sequence[tuple[Address, bytes]]) -> list[bool]:
+        # Drivers write them side by side.
+        return StepRuntime(self._steps).map_parallel(lambda each: self._is_created(*each), objects)
 
     def read(self, address: Address) -> bytes:
         self._steps.count_block("read", writes=False)

@@ -28,6 +28,7 @@ import pyarrow as pa
 
 from lakebed.block.address import Address, Namespace
 from lakebed.block.errors import (
+    AlreadyExists,
     BlockError,
     InvalidAddress,
     NotSupported,
@@ -226,8 +227,8 @@ class BlockStore(ABC):
     def put_unnamed(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
         """Write an object as `put` does, to an address that nothing names before this returns.
 
-        It may cost less: if the process or the machine fails before this has returned, part of the
-        object may be left there, as garbage.
+        Nothing is written there again afterwards. It may cost less: if the process or the machine
+        fails before this has returned, part of the object may be left there, as garbage.
         """
         return self.put(address, chunks)
 
@@ -393,6 +394,22 @@ class BlockStore(ABC):
             AlreadyExists: There is an object, as durable as if this call had written it; it was
                 left as it is.
         """
+
+    def create_by_content(self, objects: Sequence[tuple[Address, bytes]]) -> list[bool]:
+        """Write small objects whose addresses follow from their contents; return which are new.
+
+        Whoever writes to such an address writes the same, or what stands for the same. What is
+        there already is as durable as if this call had written it. All are written side by side,
+        which may cost less than `create`; if this raises, some of them may have been.
+        """
+        return [self._is_created(address, data) for address, data in objects]
+
+    def _is_created(self, address: Address, data: bytes) -> bool:
+        try:
+            self.create(address, data)
+        except AlreadyExists:
+            return False
+        return True
 
     @abstractmethod
     def replace(self, address: Address, data: bytes, etag: ETag) -> ETag:

@@ -6,14 +6,13 @@ same ones, and the second finds them there.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.block import Address, AlreadyExists, Namespace, ObjectNotFound
+from lakebed.block import Address, Namespace, ObjectNotFound
 from lakebed.block.listing import Stretch as Listed
 from lakebed.block.listing import list_stretch
 from lakebed.formats import RangeRef, encode_range, range_path
@@ -253,6 +252,5 @@ def _store_range(storage: Storage, entries: pa.Table) -> RangeRef:
     ref = ref_of(entries)
     address = storage.namespace.address(range_path(ref.range_id))
     # Perhaps another try of this task wrote it, or an earlier import.
-    with suppress(AlreadyExists):
-        storage.block.create(address, encode_range(entries))
+    storage.block.create_by_content([(address, encode_range(entries))])
     return ref

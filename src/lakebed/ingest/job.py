@@ -19,7 +19,7 @@ from typing import Final
 from pyspark import Accumulator
 from pyspark.sql import DataFrame, SparkSession
 
-from lakebed.block import Address, AlreadyExists
+from lakebed.block import Address
 from lakebed.client.errors import ClientError
 from lakebed.errors import LakebedError
 from lakebed.formats import (
@@ -165,8 +165,7 @@ class Job:
         table = metarange_table(refs)
         made = metarange_id(table)
         address = self._storage.namespace.address(metarange_path(made))
-        with suppress(AlreadyExists):
-            self._storage.block.create(address, encode_metarange(table))
+        self._storage.block.create_by_content([(address, encode_metarange(table))])
         return made
 
     # What the server is told

@@ -1,12 +1,14 @@
 """What operations cost, counted in ranges read and written."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 from benchmarks.committed_data import as_puts, numbered_entries
-from lakebed.block import Address, BlockStore, ETag, MemorySettings, open_block
+from lakebed.block import Address, BlockStore, MemorySettings, open_block
 from lakebed.engine.committed import Breaks, Cache, Committed, CommonPrefix, Query, Strategy
 from lakebed.formats import CHANGE_SCHEMA, MetaRangeID, metarange_path
 from tests.engine.committed.kit import HOME, RUNTIME, change_rows, committed, entry, rows
@@ -113,13 +115,13 @@ def test_a_range_known_to_be_there_is_not_even_sent(monkeypatch: pytest.MonkeyPa
     store = reopened(block)
     metarange = store.write([rows(model)])
     sent: list[str] = []
-    create = block.create
+    create = block.create_by_content
 
-    def record(address: Address, data: bytes) -> ETag:
-        sent.append(address.path)
-        return create(address, data)
+    def record(objects: Sequence[tuple[Address, bytes]]) -> list[bool]:
+        sent.extend(address.path for address, _ in objects)
+        return create(objects)
 
-    monkeypatch.setattr(block, "create", record)
+    monkeypatch.setattr(block, "create_by_content", record)
     assert store.write([rows(model)]) == metarange
     assert sent == [f"repo/{metarange_path(metarange)}"]
 

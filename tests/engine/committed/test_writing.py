@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import pyarrow as pa
 import pytest
@@ -230,17 +231,20 @@ def test_a_metarange_that_was_stored_without_its_range_is_no_proof_that_this_is_
 
     class Failing(MemoryBlockStore):
         is_broken = True
+        created: ClassVar[list[str]] = []
 
         def create(self, address: Address, data: bytes) -> ETag:
             if self.is_broken and "/ranges/" in str(address):
                 raise StorageUnavailable("injected")
+            self.created.append(address.path.split("/")[-2])
             return super().create(address, data)
 
     block = Failing(RUNTIME)
     here = Committed(block, HOME, RUNTIME)
     with pytest.raises(StorageUnavailable):
         here.write([A])
-    assert here.counters.metaranges_written == 1
+    assert here.counters.ranges_written == 0
+    assert block.created == ["metaranges"]
     block.is_broken = False
     metarange = here.write([A])
     assert Committed(block, HOME, RUNTIME).get(metarange, b"a").key == b"a"

@@ -58,8 +58,8 @@ _BYTES: Final = Counter(
 _OPERATIONS: Final = (
     "put", "put_new", "get", "read", "head", "delete", "delete_many",
     "delete_versions", "copy", "list_objects",
-    "list_folders", "create", "replace", "create_upload", "put_part", "complete_upload",
-    "abort_upload", "list_parts", "list_uploads", "presign_get", "presign_put",
+    "list_folders", "create", "create_by_content", "replace", "create_upload", "put_part",
+    "complete_upload", "abort_upload", "list_parts", "list_uploads", "presign_get", "presign_put",
     "presign_part",
 )  # fmt: skip
 
@@ -165,6 +165,12 @@ class MeteredBlockStore(BlockStore):
         etag = self._timed("create", lambda: self._inner.create(address, data))
         self._count_in(len(data))
         return etag
+
+    @traced("block.create_by_content")
+    def create_by_content(self, objects: Sequence[tuple[Address, bytes]]) -> list[bool]:
+        new = self._timed("create_by_content", lambda: self._inner.create_by_content(objects))
+        self._count_in(sum(len(data) for _, data in objects))
+        return new
 
     @traced("block.replace")
     def replace(self, address: Address, data: bytes, etag: ETag) -> ETag:

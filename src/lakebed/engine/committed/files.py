@@ -8,7 +8,7 @@ from typing import Final, Self, TypeVar
 
 import pyarrow as pa
 
-from lakebed.block import Address, AlreadyExists, BlockStore, ObjectNotFound
+from lakebed.block import Address, BlockStore, ObjectNotFound
 from lakebed.engine.committed.cache import Cache, MemoryCache
 from lakebed.engine.committed.columns import Range
 from lakebed.engine.errors import MissingFile
@@ -127,12 +127,10 @@ class Files:
         if saved in self._known:
             self._count("ranges_reused")
         else:
-            is_new = self._create(range_path(saved), encode_range(new.entries))
-            self._count("ranges_written" if is_new else "ranges_reused")
-            with self._lock:
-                self._missing.discard(saved)
+            (is_new,) = self._create(self._file_of(new))
+            self._count_range(saved, is_new=is_new)
         if keep:
-            new.keep_in(self._cache.ranges, self._cached_as(range_path(saved)))
+            self._keep_range(new)
 
     def save_metarange(
         self, refs: Sequence[RangeRef], unsaved: Sequence[NewRange] = ()
@@ -145,15 +143,23 @@ class Files:
         table = metarange_table(refs)
         saved = metarange_id(table)
 
-        def save_this() -> None:
-            if self._create(metarange_path(saved), encode_metarange(table)):
+        def save_this(*beside: NewRange) -> None:
+            """Store the metarange, and ranges by the same call."""
+            this = metarange_path(saved), encode_metarange(table)
+            is_new, *are_new = self._create(this, *map(self._file_of, beside))
+            if is_new:
                 self._count("metaranges_written")
+            for new, is_new_range in zip(beside, are_new, strict=True):
+                self._count_range(new.ref.range_id, is_new=is_new_range)
+                self._keep_range(new)
 
-        saves: list[Callable[[], None]] = [
-            save_this,
-            *(partial(self.save_range, new) for new in unsaved),
-        ]
-        self._runtime.map_parallel(lambda save: save(), saves, limit=len(saves))
+        if len(unsaved) == 1 and unsaved[0].ref.range_id not in self._known:
+            # A small commit. To wake a thread for the second file would take longer.
+            save_this(*unsaved)
+        else:
+            saves: list[Callable[[], None]] = [save_this]
+            saves += (partial(self.save_range, new) for new in unsaved)
+            self._runtime.map_parallel(lambda save: save(), saves, limit=len(saves))
         self._remember(refs)
         metarange = MetaRange(saved, tuple(refs))
         name = self._cached_as(metarange_path(saved))
@@ -230,13 +236,24 @@ class Files:
             self._forget()
             raise MissingFile(str(address)) from error
 
-    def _create(self, path: str, data: bytes) -> bool:
-        """Store a file; return whether it was not there before."""
-        try:
-            self._block.create(self._namespace.address(path), data)
-        except AlreadyExists:
-            return False
-        return True
+    def _create(self, *files: tuple[str, bytes]) -> list[bool]:
+        """Store files; return of each whether it was not there before."""
+        return self._block.create_by_content(
+            [(self._namespace.address(path), data) for path, data in files]
+        )
+
+    @staticmethod
+    def _file_of(new: NewRange) -> tuple[str, bytes]:
+        return range_path(new.ref.range_id), encode_range(new.entries)
+
+    def _count_range(self, range_id: RangeID, *, is_new: bool) -> None:
+        """Note that a range is stored now."""
+        self._count("ranges_written" if is_new else "ranges_reused")
+        with self._lock:
+            self._missing.discard(range_id)
+
+    def _keep_range(self, new: NewRange) -> None:
+        new.keep_in(self._cache.ranges, self._cached_as(range_path(new.ref.range_id)))
 
     def _remember(self, refs: Sequence[RangeRef]) -> None:
         with self._lock:

@@ -77,6 +77,17 @@ class ConditionalConformance:
         store.create(address, b"")
         assert store.read(address) == b""
 
+    def test_objects_named_by_their_contents(self, store: BlockStore, namespace: Namespace) -> None:
+        objects = [(namespace.address(f"ranges/{name}"), name.encode()) for name in "abc"]
+        assert store.create_by_content([]) == []
+        assert store.create_by_content(objects[:1]) == [True]
+        assert store.create_by_content(objects) == [False, True, True]
+        for address, data in objects:
+            assert store.read(address) == data
+        store.delete(objects[1][0])
+        assert store.create_by_content(objects) == [False, True, False]
+        assert store.read(objects[1][0]) == b"b"
+
     def test_a_stream_is_written_only_if_absent_when_it_ends(
         self, store: BlockStore, namespace: Namespace
     ) -> None:

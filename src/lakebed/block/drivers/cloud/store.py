@@ -199,6 +199,9 @@ class CloudBlockStore(BlockStore):
             _LOGGER.warning("%s was deleted while it was created", address)
             raise StorageUnavailable(f"{address} was deleted while it was created") from error
 
+    def create_by_content(self, objects: Sequence[tuple[Address, bytes]]) -> list[bool]:
+        return self._runtime.map_parallel(lambda each: self._is_created(*each), objects)
+
     def replace(self, address: Address, data: bytes, etag: ETag) -> ETag:
         try:
             return self._put_once(address, data, self._version(etag))

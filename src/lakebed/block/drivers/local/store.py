@@ -6,12 +6,14 @@
         drafts/                     files being written, and what is about to be removed
         uploads/                    multipart uploads
         locks/                      one lock for the objects whose paths share a hash
+        journal/                    small files that the disk may not have at their places yet
 
 An object is written as a draft, brought to the disk (fsync), renamed to its place, and then the
 names of its folder, and of every folder above it, are brought to the disk. A reader finds the old
 object or the new one, whole; a crash leaves one of the two and perhaps a draft, which is dropped
 a day later when somebody opens the storage. `put_unnamed` is for addresses that nothing names yet,
-which nobody reads: what comes whole, in one piece, it writes straight to its place.
+which nobody reads: what comes whole, in one piece, it writes straight to its place. Small objects
+that never change are noted in a journal instead, where many are written (`journal`).
 
 Every change of what lies at an address is made under the address's lock: `replace` compares and
 renames, and nothing may come between. Readers take no lock, and neither does `put_unnamed`, whose
@@ -50,6 +52,7 @@ from lakebed.block.drivers.local.files import (
     to_disk,
     write_all,
 )
+from lakebed.block.drivers.local.journal import Journal
 from lakebed.block.drivers.local.places import (
     RESERVED_FOLDER,
     SCHEME,
@@ -160,8 +163,9 @@ class LocalBlockStore(BlockStore):
             root = root.resolve()
             reserved = root / RESERVED_FOLDER
             self._drafts = reserved / "drafts"
-            for folder in (reserved, self._drafts, reserved / "uploads", reserved / "locks"):
-                folder.mkdir(exist_ok=True)
+            reserved.mkdir(exist_ok=True)
+            for name in ("drafts", "uploads", "locks", "journal"):
+                (reserved / name).mkdir(exist_ok=True)
             # Also if they were there: another process may have made them a moment ago.
             sync_folder(root, self._sync)
             sync_folder(reserved, self._sync)
@@ -174,6 +178,11 @@ class LocalBlockStore(BlockStore):
         self._uploads = Uploads(reserved / "uploads", self._drafts, self._sync)
         self._runtime = runtime
         self._closed = False
+        with explained(root):
+            self._journal = Journal(
+                reserved / "journal", reserved / "journal.lock", self._restore, is_written=sync
+            )
+            self._journal.recover()
 
     # Objects
 
@@ -225,9 +234,10 @@ class LocalBlockStore(BlockStore):
         def create(folder: Folder, name: bytes) -> tuple[Folder, int]:
             return folder, os.open(name, _CREATE, 0o666, dir_fd=folder.descriptor)
 
+        is_noted = self._journal.takes(len(data))
         with explained(place.address):
             try:
-                folder, descriptor = self._tree.within_made(place, create)
+                folder, descriptor = self._tree.within_made(place, create, durably=not is_noted)
             except FileExistsError:
                 return None
             try:
@@ -238,11 +248,43 @@ class LocalBlockStore(BlockStore):
                     os.unlink(place.name, dir_fd=folder.descriptor)
                     raise
                 with applied(place.address):
-                    self._sync(descriptor)
-                    folder.sync()
+                    if is_noted:
+                        self._note([(place, data)])
+                    else:
+                        self._sync(descriptor)
+                        folder.sync()
             finally:
                 os.close(descriptor)
         return status
+
+    def _note(self, files: Sequence[tuple[Place, bytes]]) -> None:
+        """Make files durable that are at their places: by the journal, or else one by one."""
+        if not self._journal.add([(str(place.address), data) for place, data in files]):
+            for place, _ in files:
+                self._tree.within_made(place, self._sync_both)
+
+    def _restore(self, path: str, data: bytes, *, even_if_there: bool) -> None:
+        """Have a file of the journal at its place; see `Restore`."""
+        place = place_of(self._root, Address.parse(path))
+
+        def is_there(folder: Folder, _name: bytes) -> bool:
+            return self._holds(folder, place, data)
+
+        if even_if_there or not self._tree.within_made(place, is_there, durably=False):
+            with self._draft(place.address, data) as draft:
+                self._publish(draft, place)
+
+    def _holds(self, folder: Folder, place: Place, data: bytes) -> bool:
+        """Whether there is a file at a place, with just these bytes.
+
+        Raises:
+            InvalidAddress: There is something that is not an object.
+        """
+        found = self._replaceable(folder, place)
+        if found is None or found.st_size != len(data):
+            return False
+        with FileIO(os.open(place.name, _READ, dir_fd=folder.descriptor)) as file:
+            return file.readall() == data
 
     def get(
         self,
@@ -289,6 +331,11 @@ class LocalBlockStore(BlockStore):
     def delete_many(self, addresses: Sequence[Address]) -> list[DeleteResult]:
         # Side by side, because then the disk is asked to flush once for many.
         return self._runtime.map_parallel(self._delete_result, addresses)
+
+    def delete_versions(self, address: Address) -> int:
+        with explained(address):
+            self._journal.recover()  # what a process left behind could bring the object back
+        return super().delete_versions(address)
 
     def copy(self, source: Address, destination: Address, *, etag: ETag | None = None) -> None:
         place = self._place(destination)
@@ -340,6 +387,46 @@ class LocalBlockStore(BlockStore):
         place = self._place(address)
         with self._draft(address, data) as draft:
             return etag_of(self._publish(draft, place, _must_be_absent(address)))
+
+    def create_by_content(self, objects: Sequence[tuple[Address, bytes]]) -> list[bool]:
+        files = [(self._place(address), data) for address, data in objects]
+        if not files or not all(self._journal.takes(len(data)) for _, data in files):
+            return self._runtime.map_parallel(self._create_by_content, files)
+        new = [self._move_unless_there(place, data, durably=False) for place, data in files]
+        with applied(files[0][0].address):
+            # Also what was there: whoever wrote it may not have come so far yet.
+            self._note(files)
+        return new
+
+    def _create_by_content(self, file: tuple[Place, bytes]) -> bool:
+        place, data = file
+        is_new = self._move_unless_there(place, data, durably=True)
+        with applied(place.address):
+            self._tree.within_made(place, _sync_folder if is_new else self._sync_both)
+        return is_new
+
+    def _move_unless_there(self, place: Place, data: bytes, *, durably: bool) -> bool:
+        """Write a file to its place, unless it is there with these bytes; return whether it is new.
+
+        It is brought to the disk only if it is to be moved `durably`: by then, it has been.
+        """
+
+        def move(folder: Folder, name: bytes) -> bool:
+            # What a power failure left of it is found under its name, too.
+            if self._holds(folder, place, data):
+                return False
+            draft.move(name, folder.descriptor)
+            return True
+
+        with self._draft(place.address, data) as draft, explained(place.address):
+            if durably:
+                draft.sync()
+            return self._tree.within_made(place, move, durably=durably)
+
+    def _sync_both(self, folder: Folder, name: bytes) -> None:
+        with FileIO(os.open(name, _READ, dir_fd=folder.descriptor)) as file:
+            self._sync(file.fileno())
+        folder.sync()
 
     def replace(self, address: Address, data: bytes, etag: ETag) -> ETag:
         def must_be_the_same(_folder: Folder, old: os.stat_result | None) -> None:
@@ -406,6 +493,7 @@ class LocalBlockStore(BlockStore):
 
     def close(self) -> None:
         self._closed = True
+        self._journal.close()
         self._tree.close()
 
     def _check_open(self) -> None:
@@ -505,6 +593,10 @@ class LocalBlockStore(BlockStore):
         if stat.S_ISDIR(status.st_mode) and self._tree.clear((*place.folder, place.name)):
             return None  # what is left of objects deleted long ago
         raise InvalidAddress(f"{place.address} is a folder with other objects in it, or not a file")
+
+
+def _sync_folder(folder: Folder, _name: bytes) -> None:
+    folder.sync()
 
 
 def _find(folder: Folder, name: bytes) -> os.stat_result:
