@@ -23,7 +23,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-fast dist deploy-lint quickstart format lint typecheck typecheck-ui layers check ui-vendor ui-shots test-ui tests test test-fast test-lowest test-long test-kv-all test-tables simulate simulate-gc fuzz bench-kv bench-committed bench-engine bench-api bench-postgresql bench-s3 bench-memory bench-gc bench-import bench-migrate bench-commands bench-cli bench-compare docs docs-reference docs-console proto lock clean
+.PHONY: help install install-fast dist deploy-lint quickstart format lint typecheck typecheck-ui layers check ui-vendor ui-shots test-ui tests test test-fast test-lowest test-long test-kv-all test-tables test-power simulate simulate-gc fuzz bench-kv bench-committed bench-engine bench-api bench-postgresql bench-s3 bench-memory bench-gc bench-import bench-migrate bench-commands bench-cli bench-compare docs docs-reference docs-console proto lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
@@ -165,6 +165,10 @@ test-kv-all: install ## the tests of databases that are not in make test: MariaD
 # Spark fetches its plug-ins from Maven, into .tables too.
 test-tables: install .tables/.installed ## the blocks of docs/tables.md: Spark, Delta Lake and Iceberg on a quickstart
 	pytest -q -m tables --timeout 1800 tests/docs/test_tables.py
+
+# Root alone may mount; nothing is skipped.
+test-power: install ## power failures of local storage, played with file systems in files; needs root
+	pytest -q -m power --timeout 600 tests/system/test_power_failure.py
 
 test-ui: install ## the web UI in a real browser
 	pytest -q tests/ui tests/server/test_page.py tests/catalog/test_preview.py
