@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from io import BytesIO
@@ -103,6 +103,25 @@ def test_a_small_file_costs_one_wait_for_the_disk(
         assert in_thread(lambda: store.create_by_content(contents)) == [True] * 3
         assert steps == ["segment"]
         assert listed(store) == ["a/1", "a/2", "new/folder/3", "ranges/0", "ranges/1", "ranges/2"]
+
+
+def test_files_are_whole_and_at_their_places_when_they_are_noted(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the end of the segment might come before theirs."""
+    found: list[bytes] = []
+    add = journal.Journal.add
+
+    def look_first(self: journal.Journal, files: Sequence[tuple[str, bytes]]) -> bool:
+        found.extend((root / path.removeprefix("local://")).read_bytes() for path, _ in files)
+        return add(self, files)
+
+    monkeypatch.setattr(journal.Journal, "add", look_first)
+    with open_local(root) as store:
+        put(store, "a", b"1")
+        contents = [(DATA.address("b"), b"2"), (DATA.address("c"), b"3")]
+        in_thread(lambda: store.create_by_content(contents))
+    assert found == [b"1", b"2", b"3"]
 
 
 def test_a_new_segment_is_on_the_disk_before_anything_is_noted(
@@ -321,11 +340,13 @@ def test_a_segment_is_removed_when_all_is_on_the_disk(
     assert open_files(root) == 0
 
 
-def test_closing_ends_the_segment(root: Path) -> None:
+def test_closing_ends_the_segment(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with open_local(root) as store:
         put(store, "a/1")
         assert segments(root)
+        steps = synced(root, monkeypatch)
     assert not segments(root)
+    assert steps == [".lakebed/journal"]  # one that came back would bring deleted files back
     assert open_files(root) == 0
 
 
