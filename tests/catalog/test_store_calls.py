@@ -15,6 +15,7 @@ from lakebed.catalog.catalog import Catalog
 from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.engine import Engine
+from lakebed.engine.errors import EntryNotFound
 from lakebed.engine.opening import RECENT_SECONDS
 from lakebed.engine.staging.writer import if_absent
 from lakebed.kv.drivers.memory import MemoryStore
@@ -130,6 +131,24 @@ def test_the_first_stat_after_a_commit_takes_one(lake: CountedLake) -> None:
     lake.engine.commit(REPOSITORY, MAIN, REQUEST)
     made = lake.counted(lambda: lake.catalog.objects.stat(REPOSITORY, MAIN, b"staged"))
     assert made == ["get_many"]
+
+
+@pytest.mark.parametrize("path", [b"staged", b"committed"])
+def test_a_stat_that_is_asked_again_sees_what_others_did(lake: CountedLake, path: bytes) -> None:
+    """No edition tells whether anything has changed: the one call does."""
+    _, others = lake.process()
+    stat = lake.catalog.objects.stat
+    before = stat(REPOSITORY, MAIN, path)
+    assert stat(REPOSITORY, MAIN, path) is before
+    others.uploads.upload(REPOSITORY, MAIN, b"another", [b"more"])
+    assert stat(REPOSITORY, MAIN, path) is before
+    others.uploads.upload(REPOSITORY, MAIN, path, [b"more"])
+    assert stat(REPOSITORY, MAIN, path).size == len(b"more")
+    others.objects.delete(REPOSITORY, MAIN, path)
+    with pytest.raises(EntryNotFound):
+        stat(REPOSITORY, MAIN, path)
+    others.uploads.upload(REPOSITORY, MAIN, path, [b"x"])
+    assert stat(REPOSITORY, MAIN, path).address != before.address
 
 
 def test_a_stat_at_a_commit_takes_one(lake: CountedLake) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from lakebed.block import (
     BlockStore,
@@ -24,6 +24,7 @@ from lakebed.engine.committed import Query
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.engine.read_only import is_read_only_lifted, read_only_lifted
+from lakebed.engine.staging.fast_read import Found
 from lakebed.errors import LakebedError
 from lakebed.kv import Store
 from lakebed.lru import LRU
@@ -42,6 +43,15 @@ class NotDeleted:
     error: LakebedError
 
 
+class _Kept(NamedTuple):
+    """An object that was found, and how."""
+
+    edition: int | None
+    """Of the store, from before it was looked for."""
+    found: Found
+    stats: ObjectStats
+
+
 class Objects:
     """The objects of all repositories."""
 
@@ -58,10 +68,8 @@ class Objects:
         self._purge_marks = purge_marks
         self._engine = engine
         self._edition = store.edition
-        self._found: LRU[tuple[RepositoryID, str, bytes], tuple[int, ObjectStats]] = LRU(
-            runtime, cost_max=_FOUND_MAX
-        )
-        """What was found last, and in which edition of the store."""
+        self._found: LRU[tuple[RepositoryID, str, bytes], _Kept] = LRU(runtime, cost_max=_FOUND_MAX)
+        """What was found lately."""
         self._block = block
         self._runtime = runtime
         self._presigning = presigning
@@ -78,14 +86,18 @@ class Objects:
         # Before anything is read: what is written meanwhile may be seen or not.
         edition = self._edition()
         asked = (repository_id, ref, path)
-        if edition is not None:
-            found = self._found.get(asked)
-            if found is not None and found[0] == edition:
-                return found[1]
-        repository, entry = self._engine.find(repository_id, ref, path)
-        stats = with_pin(repository, entry, ref)
-        if edition is not None:
-            self._found.put(asked, (edition, stats))
+        kept = self._found.get(asked)
+        if kept is not None and edition is not None and kept.edition == edition:
+            return kept.stats
+        known = None if kept is None else kept.found
+        found = self._engine.find(repository_id, ref, path, known=known)
+        if kept is None or found is not known:
+            stats = with_pin(found.repository, found.entry, ref)
+        elif edition is None:
+            return kept.stats
+        else:
+            stats = kept.stats
+        self._found.put(asked, _Kept(edition, found, stats))
         return stats
 
     @traced("catalog.read")

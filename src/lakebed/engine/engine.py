@@ -59,7 +59,7 @@ from lakebed.engine.retention.expirer import Expirer
 from lakebed.engine.retention.rules import RuleBook
 from lakebed.engine.settings import CacheSettings, EngineSettings
 from lakebed.engine.staging.codec import decode, newest
-from lakebed.engine.staging.fast_read import FastReader
+from lakebed.engine.staging.fast_read import FastReader, Found
 from lakebed.engine.staging.writer import Condition, IsFresh, check_condition
 from lakebed.errors import LakebedError
 from lakebed.formats import DumpID, DumpManifest, Entry, MetaRangeID
@@ -141,7 +141,9 @@ class Engine:
             commits=self.commits,
             committed_in=self._committed_in,
         )
-        self._fast_reader = FastReader(store, self.branches, self._parts.reader, self._runtime)
+        self._fast_reader = FastReader(
+            store, self.branches, self.commits, self._parts.reader, self._runtime
+        )
         self._opener = Opener(
             store,
             self._runtime,
@@ -159,19 +161,25 @@ class Engine:
             RepositoryNotFound, RefNotFound, InvalidRef: There is nothing to read from.
             EntryNotFound: There is no entry with this key.
         """
-        return self.find(repository_id, ref, key)[1]
+        return self.find(repository_id, ref, key).entry
 
     @traced("engine.find")
-    def find(self, repository_id: RepositoryID, ref: str, key: bytes) -> tuple[Repository, Entry]:
-        """Return an entry as `get` does, with the repository that it was found in."""
+    def find(
+        self, repository_id: RepositoryID, ref: str, key: bytes, *, known: Found | None = None
+    ) -> Found:
+        """Return an entry as `get` does, with the repository that it was found in.
+
+        Who has asked the same before passes what was found then as `known`. It is returned itself
+        if nothing has changed since, as this call has seen.
+        """
         seen = self.repositories.last_seen(repository_id)
         if seen is not None:
             version, repository = seen
-            entry = self._fast_reader.find(repository, version, ref, key)
-            if entry is not None:
-                return repository, entry
+            found = self._fast_reader.find(repository, version, ref, key, known)
+            if found is not None:
+                return found
         repository = self.repositories.get(repository_id)
-        return repository, self.get_entry(repository, ref, key)
+        return Found(repository, self.get_entry(repository, ref, key))
 
     @traced("engine.get_entry")
     def get_entry(self, repository: Repository, ref: str, key: bytes) -> Entry:

@@ -86,7 +86,7 @@ class Explanations:
             RepositoryNotFound, RefNotFound, InvalidRef, EntryNotFound: There is no such object.
             MissingFile, DamagedFile, ForeignFile: A commit cannot be read.
         """
-        repository, entry = self._engine.find(repository_id, ref, path)
+        repository, entry, _ = self._engine.find(repository_id, ref, path)
         shown = self._engine.resolver.resolve(repository, ref)
         address = physical_address(repository.namespace, entry)
         return self._of_address(repository, address, shown.commit_id)
