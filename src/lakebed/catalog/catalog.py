@@ -85,6 +85,7 @@ class Catalog:
         purge_marks = PurgeMarks(store)
         self.edition = store.edition
         """See `lakebed.kv.Store.edition`: whether anything was changed."""
+        self.has_editions = store.has_editions
         self.storage_scheme = block.scheme
         """What the URLs of storage namespaces begin with."""
         self.repositories = Repositories(engine)

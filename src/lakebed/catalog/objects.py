@@ -67,7 +67,7 @@ class Objects:
     ) -> None:
         self._purge_marks = purge_marks
         self._engine = engine
-        self._edition = store.edition
+        self._edition = store.edition if store.has_editions else None
         self._found: LRU[tuple[RepositoryID, str, bytes], _Kept] = LRU(runtime, cost_max=_FOUND_MAX)
         """What was found lately."""
         self._block = block
@@ -84,7 +84,7 @@ class Objects:
             EntryNotFound: There is no such object.
         """
         # Before anything is read: what is written meanwhile may be seen or not.
-        edition = self._edition()
+        edition = None if self._edition is None else self._edition()
         asked = (repository_id, ref, path)
         kept = self._found.get(asked)
         if kept is not None and edition is not None and kept.edition == edition:

@@ -255,6 +255,9 @@ class Store(ABC):
     guards_writes: bool = False
     """Whether `set_if_then_get` takes guards."""
 
+    has_editions: bool = False
+    """Whether `edition` can tell that nothing was changed. If not, nobody needs to ask."""
+
     @abstractmethod
     def get(self, partition: bytes, key: bytes) -> Item:
         """Return a key with its value.

@@ -38,6 +38,7 @@ class MemoryStore(Store):
     limits = Limits(partition_bytes=1024, key_bytes=4096, value_bytes=64 << 20)
     shared_between_processes = False
     guards_writes = True
+    has_editions = True
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime

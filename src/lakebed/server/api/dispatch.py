@@ -160,6 +160,8 @@ class Operation:
         """Return how long an answer holds; nothing was read for it yet but who asks."""
         if identity is None:  # there is nothing of the store in it
             return Repeatable(None, inf)
+        if not self._services.catalog.has_editions:
+            return None
         until = self._services.auth.sure_until(identity)
         edition = self._services.catalog.edition() if until else None
         return None if edition is None else Repeatable(edition, until)

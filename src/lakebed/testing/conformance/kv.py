@@ -347,7 +347,7 @@ class SequentialConformance(ScansConformance, ArgumentsConformance):
     def test_every_change_makes_another_edition(
         self, url: str, store: Store, partition: bytes
     ) -> None:
-        assert (store.edition() is not None) == self.has_editions
+        assert (store.edition() is not None) == self.has_editions == store.has_editions
         if not self.has_editions:
             return
         writers = [store]

@@ -129,6 +129,7 @@ class SqliteStore(Store):
     shared_between_processes = True
     joins_reads = True
     guards_writes = True
+    has_editions = True
 
     def __init__(self, file: DatabaseFile, runtime: Runtime) -> None:
         """Open the connections.
