@@ -48,11 +48,11 @@ class Repository:
     created_us: int
     read_only: bool
     metadata: dict[str, str] = field(hash=False)
+    partition: bytes = field(init=False, repr=False, compare=False)
+    """The partition of its branches, tags and commits. Every read asks for it several times."""
 
-    @property
-    def partition(self) -> bytes:
-        """The partition of its branches, tags and commits."""
-        return repository_partition(self.id, self.unique_id)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "partition", repository_partition(self.id, self.unique_id))
 
     @property
     def home(self) -> Home:

@@ -23,7 +23,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
-from itertools import chain
 from operator import itemgetter
 from typing import Final, Literal, NamedTuple, NewType, Self
 
@@ -36,8 +35,6 @@ from lakebed.kv.errors import (
     StoreUnavailable,
 )
 from lakebed.runtime import Runtime
-
-_ONLY_BYTES: Final = frozenset({bytes})
 
 Version = NewType("Version", bytes)
 """The mark of one write; never used twice."""
@@ -142,14 +139,15 @@ class Limits:
 
     def check_keys(self, keys: Sequence[tuple[bytes, bytes]]) -> None:
         """Refuse what the driver could not hold, of several keys; raises as `check`."""
-        # Nearly always all are fine and short: then no step of Python is taken for each.
-        parts = list(chain.from_iterable(keys))
-        are_bytes = _ONLY_BYTES.issuperset(map(type, parts)) and all(parts)
-        short = min(self.partition_bytes, self.key_bytes)
-        if are_bytes and max(map(len, parts), default=0) <= short:
-            return
+        partition_bytes, key_bytes = self.partition_bytes, self.key_bytes
         for partition, key in keys:
-            self.check(partition, key)
+            # Nearly always all are fine: then no function is called for each.
+            if not (
+                type(partition) is type(key) is bytes
+                and 0 < len(partition) <= partition_bytes
+                and 0 < len(key) <= key_bytes
+            ):
+                self.check(partition, key)
 
     def check_partition(self, partition: bytes) -> None:
         """Refuse a partition that the driver could not hold; raises as `check`."""

@@ -1,6 +1,5 @@
 """Who makes a request."""
 
-import base64
 import binascii
 from contextlib import suppress
 from typing import Final
@@ -39,8 +38,8 @@ def authenticate(services: Services, environ: WSGIEnvironment, *, client: str) -
         return services.auth.authenticate_token(token)
     check_password(environ)
     try:
-        pair = base64.b64decode(value.strip(), validate=True).decode()
-    except (binascii.Error, ValueError):
+        pair = binascii.a2b_base64(value.strip(), strict_mode=True).decode()
+    except ValueError:  # of the coding, or of UTF-8
         raise AuthenticationFailed from None
     access_key_id, _, secret = pair.partition(":")
     return services.auth.authenticate(access_key_id, secret, client=client)

@@ -97,7 +97,9 @@ class PostgreSQLStore(Store):
             raise
 
     def get(self, partition: bytes, key: bytes) -> Item:
-        self._check(partition, key)
+        if self._closed:
+            raise StoreClosed
+        self.limits.check(partition, key)
         found = self._read(statements.GET, (partition, key))
         if not found.ntuples:
             raise KeyNotFound(partition, key)

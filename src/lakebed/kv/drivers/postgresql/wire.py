@@ -34,7 +34,7 @@ def array(values: Sequence[bytes]) -> bytes:
 
 def value(found: PGresult, row: int, column: int) -> bytes:
     """Return a value that is not null."""
-    return cast("bytes", found.get_value(row, column))
+    return found.get_value(row, column)  # type: ignore[return-value]  # as it says above
 
 
 def items(found: PGresult) -> list[Item]:
@@ -48,6 +48,6 @@ def items_at(places: Sequence[tuple[bytes, bytes]], found: PGresult) -> list[Ite
     items: list[Item | None] = [None] * len(places)
     get = found.get_value
     for row in range(found.ntuples):
-        place = int.from_bytes(value(found, row, 0)) - 1
+        place = int.from_bytes(get(row, 0)) - 1  # type: ignore[arg-type]  # it is not null
         items[place] = _item((places[place][1], get(row, 1), get(row, 2)))
     return items
