@@ -87,6 +87,10 @@ def test_everything_is_on_disk_before_a_write_returns(
         steps.clear()
         store.delete(DATA.address("a/b/3"))
         assert steps == ["data/a/b"]
+        steps.clear()
+        store.create_by_content([(DATA.address("a/b/4"), b"data")])
+        assert steps == ["draft", "rename", "data/a/b"]
+        store.delete(DATA.address("a/b/4"))
         # The folders that it remembers are gone; those that another made in their place are not
         # known to be on disk.
         store.delete(DATA.address("a/b/1"))

@@ -91,12 +91,10 @@ class Objects:
             return kept.stats
         known = None if kept is None else kept.found
         found = self._engine.find(repository_id, ref, path, known=known)
-        if kept is None or found is not known:
-            stats = with_pin(found.repository, found.entry, ref)
-        elif edition is None:
-            return kept.stats
-        else:
+        if kept is not None and found is known:
             stats = kept.stats
+        else:
+            stats = with_pin(found.repository, found.entry, ref)
         self._found.put(asked, _Kept(edition, found, stats))
         return stats
 

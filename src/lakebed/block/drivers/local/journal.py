@@ -362,13 +362,9 @@ class Journal:
         """
         with locked_file(self._recovery_lock, os.O_CREAT):
             for path in list(self._folder.iterdir()):
-                # To lock a file on a network's file system, it must be open for writing.
-                with suppress(FileNotFoundError), path.open("r+b") as file:
-                    try:
-                        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    except BlockingIOError:
-                        continue  # its process lives
-                    if os.fstat(file.fileno()).st_nlink:
+                left = _take_over(path)
+                if left is not None:
+                    with left:
                         self._settle(path)
 
     def _settle(self, segment: Path) -> None:
@@ -404,6 +400,25 @@ class Journal:
         if segment is not None:
             self._end(segment)
         os.close(self._descriptor)
+
+
+def _take_over(segment: Path) -> BinaryIO | None:
+    """Open and lock a segment; None if its process lives, or it is gone."""
+    try:
+        # To be locked on a network's file system, it must be open for writing.
+        file = segment.open("r+b")
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        is_left = False
+    else:
+        is_left = os.fstat(file.fileno()).st_nlink > 0
+    if is_left:
+        return file
+    file.close()
+    return None
 
 
 def _remove(segment: Path) -> None:
