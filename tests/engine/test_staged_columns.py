@@ -1,6 +1,7 @@
 """Staged values as columns: the same as the general parser makes of them, or left to it."""
 
 import tracemalloc
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -35,6 +36,19 @@ VALUES = st.one_of(
 )
 
 
+ENTRY = Entry(
+    key=b"",
+    identity=b"1",
+    address="QQ",
+    address_type=AddressType.FULL,
+    size=1,
+    checksum="",
+    mtime=datetime(2026, 1, 1, tzinfo=UTC),
+    content_type="",
+    metadata={},
+)
+
+
 def page_of(values: list[bytes]) -> list[Item]:
     return [
         Item(STAGED_PREFIX + b"%04d" % number, value, Version(bytes(16)))
@@ -43,7 +57,8 @@ def page_of(values: list[bytes]) -> list[Item]:
 
 
 def columns_of(values: list[bytes]) -> pa.Table | None:
-    return parse_columns([item.key[len(STAGED_PREFIX) :] for item in page_of(values)], values)
+    keys = [item.key for item in page_of(values)]
+    return parse_columns(keys, values, prefix_bytes=len(STAGED_PREFIX))
 
 
 def assert_same(found: pa.Table, expected: pa.Table) -> None:
@@ -78,22 +93,30 @@ def test_damaged_values_are_left_to_the_general_parser_or_read_alike(
         assert_same(found, _parse_one_by_one(page_of(values)))
 
 
+def test_numbers_of_every_length_are_read() -> None:
+    """Also where numbers of all lengths are in one page, and where only some have long ones."""
+    edges = [2 ** (7 * count) + more for count in range(1, 9) for more in (-1, 0)]
+    sizes = [0, 1, *edges, 2**63 - 1]
+    times = [datetime(year, 1, 1, tzinfo=UTC) for year in (1, 1969, 1970, 2026, 9999)]
+    values = [encode(replace(ENTRY, size=size, mtime=moment)) for size in sizes for moment in times]
+    for page in (values, values[:10], values[10:]):
+        found = columns_of(page)
+        assert found is not None
+        assert_same(found, _parse_one_by_one(page_of(page)))
+
+
+def test_keys_of_all_lengths_lose_their_prefix() -> None:
+    keys = [b"", b"a", b"a" * 1000, b"\x00\xff"]
+    found = parse_columns([b"xy" + key for key in keys], [TOMBSTONE] * 4, prefix_bytes=2)
+    assert found is not None
+    assert found["key"].to_pylist() == keys
+
+
 def test_a_value_that_cannot_be_read_is_named() -> None:
     values = [TOMBSTONE] * 100 + [b"\x0a\xff"]
     with pytest.raises(CorruptRecord, match="0100"):
         changes_table(page_of(values))
-    entry = Entry(
-        key=b"",
-        identity=b"1",
-        address="QQ",
-        address_type=AddressType.FULL,
-        size=1,
-        checksum="",
-        mtime=datetime(2026, 1, 1, tzinfo=UTC),
-        content_type="",
-        metadata={},
-    )
-    no_text = encode(entry).replace(b"QQ", b"\xff\xff")
+    no_text = encode(ENTRY).replace(b"QQ", b"\xff\xff")
     with pytest.raises(CorruptRecord, match="0100"):
         changes_table(page_of([TOMBSTONE] * 100 + [no_text]))
 

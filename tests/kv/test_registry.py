@@ -12,6 +12,7 @@ from lakebed.kv import (
     SchemaTooNew,
     open_store,
 )
+from lakebed.kv.drivers.sqlite.driver import SqliteStore
 from lakebed.kv.schema import METADATA_PARTITION, SCHEMA_KEY, SCHEMA_VERSION
 
 
@@ -115,3 +116,14 @@ def test_each_namespace_lists_its_own_partitions(tmp_path: Path) -> None:
             assert set(store.partitions()) == {METADATA_PARTITION, partition}
     with open_store(url) as store:
         assert list(store.partitions()) == [METADATA_PARTITION]
+
+
+def test_a_scan_without_versions_reaches_the_driver_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Through all wrappers: to read versions in vain takes a third of the time."""
+    with open_store(f"sqlite:///{tmp_path}/lakebed.db?namespace=ours") as store:
+        store.set_many(b"p", [(b"%03d" % number, b"value") for number in range(100)])
+        monkeypatch.setattr(SqliteStore, "scan_page", None)
+        expected = [(b"%03d" % number, b"value") for number in range(10, 20)]
+        assert list(store.scan_pairs(b"p", prefix=b"01")) == expected

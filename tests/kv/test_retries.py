@@ -64,6 +64,14 @@ def test_an_unavailable_store_is_tried_again() -> None:
     assert script.calls == ["set", "set", "set"]
 
 
+def test_a_page_of_pairs_is_tried_again() -> None:
+    script = Script(None, StoreUnavailable("injected"))
+    store = retrying(script)
+    store.set(b"p", b"k", b"v")
+    assert list(store.scan_pairs(b"p")) == [(b"k", b"v")]
+    assert script.calls == ["set", "scan_page", "scan_page"]
+
+
 def test_a_full_store_is_not_tried_again() -> None:
     script = Script(StoreFull("full"))
     with pytest.raises(StoreFull):

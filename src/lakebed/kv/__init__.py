@@ -19,7 +19,7 @@ from lakebed.kv.errors import (
     UnsafeStore,
 )
 from lakebed.kv.registry import check_url, open_store, serves_one_process
-from lakebed.kv.store import ABSENT, EXISTS, Guard, Item, Predicate, Store, Version
+from lakebed.kv.store import ABSENT, EXISTS, Guard, Item, Pair, Predicate, Store, Version
 
 __all__ = [
     "ABSENT",
@@ -33,6 +33,7 @@ __all__ = [
     "KeyNotFound",
     "LimitExceeded",
     "OutcomeUnknown",
+    "Pair",
     "Predicate",
     "PredicateFailed",
     "SchemaTooNew",

@@ -19,12 +19,14 @@ before they began.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
+from itertools import chain
 from operator import itemgetter
-from typing import Final, Literal, NamedTuple, NewType, Self
+from typing import Final, Literal, NamedTuple, NewType, Self, TypeVar
 
 from lakebed.kv.errors import (
     InvalidArgument,
@@ -103,6 +105,10 @@ class Item(NamedTuple):
     predicate: Version
 
 
+Pair = tuple[bytes, bytes]
+"""A key with its value, for who will not write it."""
+
+
 class Guard(NamedTuple):
     """What must hold of a key beside the one that is written."""
 
@@ -178,7 +184,12 @@ NAMESPACE_MARK: Final = b"\x00"
 PARTITIONS_PAGE: Final = 200
 """About how many partitions a driver returns in one call."""
 
+_key_of = itemgetter(0)
 _value_of = itemgetter(1)
+
+RowT = TypeVar("RowT", Item, Pair)
+_ReadPage = Callable[[bytes, bytes, int, bytes | None], list[RowT]]
+"""As `Store.scan_page`."""
 
 
 def after_prefix(prefix: bytes) -> bytes:
@@ -188,6 +199,30 @@ def after_prefix(prefix: bytes) -> bytes:
     """
     shortened = prefix.rstrip(b"\xff")
     return shortened[:-1] + bytes([shortened[-1] + 1]) if shortened else b""
+
+
+def _pages(
+    read: Callable[[bytes, int, bytes | None], list[RowT]],
+    start: bytes,
+    limit: int | None,
+    end: bytes | None,
+) -> Iterator[list[RowT]]:
+    """Yield what a scan comes to, page by page."""
+    size = FIRST_PAGE if limit is None else min(limit, LARGEST_LIMITED_PAGE)
+    while size:
+        page = read(start, size, end)
+        yield page
+        if len(page) < size:
+            return
+        if limit is not None:
+            limit -= size
+        # The successor of the last key: no key lies between the two.
+        start = _key_of(page[-1]) + b"\x00"
+        page_bytes = sum(map(len, map(_value_of, page)))
+        fitting = PAGE_BYTES * size // (page_bytes + 1) + 1
+        size = min(size * 4, LARGEST_PAGE, fitting)
+        if limit is not None:
+            size = min(size, limit)
 
 
 @contextmanager
@@ -353,6 +388,15 @@ class Store(ABC):
             StoreUnavailable: The store did not answer.
         """
 
+    def pairs_page(
+        self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
+    ) -> list[Pair]:
+        """Return keys and values as `scan_page` does; callers use `scan_pairs`.
+
+        A driver that has less to do without versions implements this too.
+        """
+        return [(item.key, item.value) for item in self.scan_page(partition, start, limit, end)]
+
     @abstractmethod
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
         """Return some partitions, and the cursor of the next page; None: that was the last one.
@@ -390,6 +434,31 @@ class Store(ABC):
         Raises:
             StoreUnavailable: The store did not answer.
         """
+        return self._scan_by(self.scan_page, partition, start, prefix, limit)
+
+    def scan_pairs(
+        self,
+        partition: bytes,
+        start: bytes = b"",
+        *,
+        prefix: bytes = b"",
+        limit: int | None = None,
+    ) -> Iterator[Pair]:
+        """Iterate over keys and values as `scan` does, without versions: of many, that is faster.
+
+        Raises:
+            StoreUnavailable: The store did not answer.
+        """
+        return self._scan_by(self.pairs_page, partition, start, prefix, limit)
+
+    def _scan_by(
+        self,
+        read: _ReadPage[RowT],
+        partition: bytes,
+        start: bytes,
+        prefix: bytes,
+        limit: int | None,
+    ) -> Iterator[RowT]:
         self.limits.check_partition(partition)
         if not isinstance(start, bytes):
             raise InvalidArgument(f"start must be bytes, not {type(start).__name__}")
@@ -397,26 +466,11 @@ class Store(ABC):
             raise InvalidArgument(f"prefix must be bytes, not {type(prefix).__name__}")
         if limit is not None and limit < 0:
             raise InvalidArgument(f"limit must be 0 or more, not {limit}")
-        return self._pages(partition, max(start, prefix), limit, after_prefix(prefix) or None)
-
-    def _pages(
-        self, partition: bytes, start: bytes, limit: int | None, end: bytes | None
-    ) -> Iterator[Item]:
-        size = FIRST_PAGE if limit is None else min(limit, LARGEST_LIMITED_PAGE)
-        while size:
-            page = self.scan_page(partition, start, size, end)
-            yield from page
-            if len(page) < size:
-                return
-            if limit is not None:
-                limit -= size
-            # The successor of the last key: no key lies between the two.
-            start = page[-1].key + b"\x00"
-            page_bytes = sum(map(len, map(_value_of, page)))
-            fitting = PAGE_BYTES * size // (page_bytes + 1) + 1
-            size = min(size * 4, LARGEST_PAGE, fitting)
-            if limit is not None:
-                size = min(size, limit)
+        pages = _pages(
+            partial(read, partition), max(start, prefix), limit, after_prefix(prefix) or None
+        )
+        # Not one by one through a generator: that took a sixth of the time of a long scan.
+        return chain.from_iterable(pages)
 
     def partitions(self) -> Iterator[bytes]:
         """Iterate over the partitions, each once, in no order; some may hold no key.

@@ -19,7 +19,7 @@ from lakebed.engine.metrics import BUILD_SECONDS
 from lakebed.engine.model import Home, StagingToken
 from lakebed.engine.staging.scan import StagedChanges, changes_tables
 from lakebed.formats import MetaRangeID
-from lakebed.kv import Item, Store
+from lakebed.kv import Pair, Store
 from lakebed.runtime import Runtime
 
 
@@ -98,7 +98,7 @@ def build_here(store: Store, committed_in: CommittedFor) -> Build:
 
     def build(request: BuildRequest) -> Built:
         changes = StagedChanges(store, request.tokens)
-        return _apply(committed_in, request, changes, changes.items())
+        return _apply(committed_in, request, changes, changes.pairs())
 
     return build
 
@@ -114,10 +114,10 @@ def build_by_size(
 
     def build(request: BuildRequest) -> Built:
         changes = StagedChanges(store, request.tokens, limit=large_keys)
-        items = list(islice(changes.items(), large_keys))
-        if len(items) == large_keys:
+        pairs = list(islice(changes.pairs(), large_keys))
+        if len(pairs) == large_keys:
             return large(request)
-        small: Build = lambda request: _apply(committed_in, request, changes, items)  # noqa: E731
+        small: Build = lambda request: _apply(committed_in, request, changes, pairs)  # noqa: E731
         return measured(small, runtime, where="here")(request)
 
     return build
@@ -157,7 +157,7 @@ def measured(build: Build, runtime: Runtime, *, where: str) -> Build:
 
 
 def _apply(
-    committed_in: CommittedFor, request: BuildRequest, changes: StagedChanges, items: Iterable[Item]
+    committed_in: CommittedFor, request: BuildRequest, changes: StagedChanges, pairs: Iterable[Pair]
 ) -> Built:
-    applied = committed_in(request.home).apply(request.base, changes_tables(items))
+    applied = committed_in(request.home).apply(request.base, changes_tables(pairs))
     return Built(applied.metarange_id, applied.summary, frozenset(changes.held))

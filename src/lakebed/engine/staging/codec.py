@@ -9,7 +9,7 @@ from lakebed.engine import records_pb2 as pb
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.errors import quoted
 from lakebed.formats import AddressType, Entry
-from lakebed.kv import CorruptRecord, Item
+from lakebed.kv import CorruptRecord, Item, Pair
 from lakebed.times import from_datetime, to_datetime
 
 TOMBSTONE: Final = pb.StagedEntry().SerializeToString()
@@ -69,16 +69,16 @@ def newest(staged: Iterable[Item | None]) -> Item | None:
     return next((item for item in staged if item is not None), None)
 
 
-def parse_all(items: Sequence[Item]) -> list[pb.StagedEntry]:
-    """Return the values of staged items as messages.
+def parse_all(staged: Sequence[Item | Pair]) -> list[pb.StagedEntry]:
+    """Return the values of what is staged as messages.
 
     Raises:
         CorruptRecord: One of them is not a staged value.
     """
     try:
-        return [pb.StagedEntry.FromString(item.value) for item in items]
+        return [pb.StagedEntry.FromString(each[1]) for each in staged]
     except DecodeError:
-        return [parse(item.key, item.value) for item in items]  # says which one it is
+        return [parse(each[0], each[1]) for each in staged]  # says which one it is
 
 
 def parse(key: bytes, value: bytes) -> pb.StagedEntry:

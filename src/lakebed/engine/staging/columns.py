@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakebed.formats import CHANGE_SCHEMA
 
@@ -27,15 +28,31 @@ _BYTES_MAX: Final = 2**31 - 1
 _VARINT_BYTES: Final = 10
 _PADDING: Final = bytes(2 * _VARINT_BYTES)
 _ONE_BYTE: Final = 0x80
+_WORD_BYTES: Final = 8
 _LENGTH: Final = 2
 """The wire type of what has its length before it; that of numbers is 0."""
 
 _Bytes = npt.NDArray[np.uint8]
 _Numbers = npt.NDArray[np.int64]
+_Words = npt.NDArray[np.uint64]
 _Rows = npt.NDArray[np.intp]
 
 _NO_TEXTS: Final = pa.array([], pa.string())
-_SHIFTS: Final = np.arange(0, 7 * _VARINT_BYTES, 7, dtype=np.uint64)
+
+_ONE: Final = np.uint64(1)
+_TOPS: Final = np.uint64(0x8080808080808080)
+"""The highest bit of each byte of a word: set in each byte of a number but the last."""
+
+# How seven bits of each of eight bytes become one number: neighbours move together, then pairs of
+# them, then fours. In each step: what stays, what moves, and by how many bits.
+_STEPS: Final = [
+    (np.uint64(0x007F007F007F007F), np.uint64(0x7F007F007F007F00), np.uint64(1)),
+    (np.uint64(0x00003FFF00003FFF), np.uint64(0x3FFF00003FFF0000), np.uint64(2)),
+    (np.uint64(0x000000000FFFFFFF), np.uint64(0x0FFFFFFF00000000), np.uint64(4)),
+]
+# Times a word with one bit, the lowest of the n-th byte: the highest byte of that is n.
+_COUNTS: Final = np.uint64(0x0102030405060708)
+_HIGHEST_BYTE: Final = np.uint64(56)
 
 
 class _OtherForm(Exception):  # noqa: N818 - it says what was found
@@ -79,9 +96,9 @@ class _Cursor:
             raise _OtherForm
         self.buffer = pa.py_buffer(joined)
         self._data = np.frombuffer(self.buffer, np.uint8)
-        # The bytes of a number, if one began at this place.
-        places = (len(joined) - _VARINT_BYTES, _VARINT_BYTES)
-        self._numbers: _Bytes = np.ndarray(places, np.uint8, self.buffer, strides=(1, 1))
+        # The eight bytes that begin at each place, as numbers.
+        places = (len(joined) - _WORD_BYTES,)
+        self._words: _Words = np.ndarray(places, "<u8", self.buffer, strides=(1,))
         lengths = np.fromiter(map(len, values), np.int64, len(values))
         self.ends: _Numbers = np.cumsum(lengths)
         self.places: _Numbers = self.ends - lengths
@@ -112,37 +129,60 @@ class _Cursor:
             return values
         # All rows have most fields, and a slice costs next to nothing.
         rows = slice(None) if len(found) == len(values) else found
-        values[rows], sizes = _varints(self._numbers[self.places[rows] + 1])
+        values[rows], sizes = self._varints(self.places[rows] + 1)
         self.places[rows] += 1 + sizes
         if (self.places > limits).any():
             raise _OtherForm
         return values
 
+    def _varints(self, places: _Numbers) -> tuple[_Numbers | _Bytes, _Numbers | int]:
+        """Return the number that begins at each place, and how many bytes it has."""
+        firsts = self._data[places]
+        if firsts.max() < _ONE_BYTE:
+            return firsts, 1
+        words = self._words[places]
+        lasts = ~words & _TOPS
+        lasts &= ~lasts + _ONE  # the lowest bit that is set: that of the last byte
+        words &= (lasts << _ONE) - _ONE  # nothing behind that; all of it, if there is none
+        for stays, moves, bits in _STEPS:
+            words = words & stays | (words & moves) >> bits
+        numbers, sizes = (each.view(np.int64) for each in (words, _byte_counts(lasts)))
+        long = np.flatnonzero(sizes == 0)
+        if len(long):
+            ninth, tenth = (self._data[places[long] + at].astype(np.int64) for at in (8, 9))
+            goes_on = ninth >= _ONE_BYTE
+            if (tenth[goes_on] >= _ONE_BYTE).any():
+                raise _OtherForm  # no byte of it is the last one
+            numbers[long] |= (ninth & (_ONE_BYTE - 1)) << 56 | (tenth * goes_on) << 63
+            sizes[long] = 9 + goes_on
+        return numbers, sizes
 
-def _varints(numbers: _Bytes) -> tuple[_Numbers, _Numbers | int]:
-    """Return the number that each row begins with, and how many bytes of the row it has."""
-    firsts = numbers[:, 0]
-    if firsts.max() < _ONE_BYTE:
-        return firsts.astype(np.int64), 1
-    goes_on = numbers >= _ONE_BYTE
-    lasts = goes_on.argmin(axis=1)
-    if (firsts[lasts == 0] >= _ONE_BYTE).any():
-        raise _OtherForm  # no byte of it is the last one
-    columns = np.arange(lasts.max() + 1)
-    bits = (numbers[:, columns] & (_ONE_BYTE - 1)).astype(np.uint64) << _SHIFTS[columns]
-    bits *= columns <= lasts[:, np.newaxis]
-    return bits.sum(axis=1).view(np.int64), lasts + 1
+
+def _byte_counts(lasts: _Words) -> _Words:
+    """Return which byte of each word has its highest bit set, the first being 1; 0 if none has."""
+    return (lasts >> np.uint64(7)) * _COUNTS >> _HIGHEST_BYTE
 
 
-def parse_columns(keys: Sequence[bytes], values: Sequence[bytes]) -> pa.Table | None:
-    """Return staged values as a table by `CHANGE_SCHEMA`; None: the general parser is needed."""
+def parse_columns(
+    keys: Sequence[bytes], values: Sequence[bytes], *, prefix_bytes: int
+) -> pa.Table | None:
+    """Return staged values as a table by `CHANGE_SCHEMA`; None: the general parser is needed.
+
+    Keys begin with so many bytes that do not belong to them.
+    """
     try:
-        return _parse(keys, values)
+        return _parse(_without_prefix(keys, prefix_bytes), values)
     except (_OtherForm, pa.ArrowInvalid):
         return None
 
 
-def _parse(keys: Sequence[bytes], values: Sequence[bytes]) -> pa.Table:
+def _without_prefix(keys: Sequence[bytes], prefix_bytes: int) -> pa.Array:
+    # All at once, not by a copy of each.
+    longest = max(map(len, keys), default=0)
+    return pc.binary_slice(pa.array(keys, pa.binary()), prefix_bytes, max(longest, prefix_bytes))
+
+
+def _parse(keys: pa.Array, values: Sequence[bytes]) -> pa.Table:
     cursor = _Cursor(values)
     buffer = cursor.buffer
     ends = cursor.ends
@@ -154,7 +194,7 @@ def _parse(keys: Sequence[bytes], values: Sequence[bytes]) -> pa.Table:
         return cursor.texts(field, limits).array(buffer, pa.string())
 
     columns = {
-        "key": pa.array(keys, pa.binary()),
+        "key": keys,
         "identity": identity.array(buffer, pa.binary()),
         "address": text(1),
         "address_type": _small(cursor.numbers(2, limits)),

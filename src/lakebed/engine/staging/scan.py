@@ -5,9 +5,10 @@ the pages of its scan become tables as they are. With several, their scans are m
 """
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import Final
+from operator import itemgetter
+from typing import Final, TypeVar
 
 import pyarrow as pa
 
@@ -16,7 +17,7 @@ from lakebed.engine.model import StagingToken
 from lakebed.engine.staging.codec import parse_all
 from lakebed.engine.staging.columns import ROWS_MIN, parse_columns
 from lakebed.formats import CHANGE_SCHEMA, ENTRY_SCHEMA
-from lakebed.kv import Item, Store
+from lakebed.kv import Item, Pair, Store
 
 _ROWS: Final = 8192
 _CUT: Final = len(STAGED_PREFIX)
@@ -24,6 +25,8 @@ _CUT: Final = len(STAGED_PREFIX)
 # Of a few tokens, each is asked for all that may be needed of it, in one call. Of many, that would
 # be many times what is needed: each is read on as far as its turn comes.
 _FEW_TOKENS: Final = 4
+
+RowT = TypeVar("RowT", Item, Pair)
 
 
 class StagedChanges:
@@ -53,53 +56,62 @@ class StagedChanges:
 
     def tables(self) -> Iterator[pa.Table]:
         """Yield the changes as tables by `CHANGE_SCHEMA`, sorted by key; none is empty."""
-        return changes_tables(self.items())
+        return changes_tables(self.pairs())
 
     def items(self) -> Iterator[Item]:
         """Yield the item that decides each key, in order of the keys."""
-        if len(self._tokens) == 1:
-            return self._scan(self._tokens[0])
-        return self._merge()
+        return self._newest(self._store.scan)
 
-    def _merge(self) -> Iterator[Item]:
-        scans = [self._ranked(rank, token) for rank, token in enumerate(self._tokens)]
+    def pairs(self) -> Iterator[Pair]:
+        """Yield each key with the value that decides it, in order of the keys."""
+        return self._newest(self._store.scan_pairs)
+
+    def _newest(self, scan: Callable[..., Iterator[RowT]]) -> Iterator[RowT]:
+        if len(self._tokens) == 1:
+            return self._scan(scan, self._tokens[0])
+        return self._merge(scan)
+
+    def _merge(self, scan: Callable[..., Iterator[RowT]]) -> Iterator[RowT]:
+        scans = [self._ranked(scan, rank, token) for rank, token in enumerate(self._tokens)]
         last = b""
-        for key, _, item in heapq.merge(*scans):
+        for key, _, row in heapq.merge(*scans):
             if key != last:
                 last = key
-                yield item
+                yield row
 
-    def _ranked(self, rank: int, token: StagingToken) -> Iterator[tuple[bytes, int, Item]]:
+    def _ranked(
+        self, scan: Callable[..., Iterator[RowT]], rank: int, token: StagingToken
+    ) -> Iterator[tuple[bytes, int, RowT]]:
         """Scan a token; among equal keys, that of the newest token sorts first."""
-        for item in self._scan(token):
-            yield item.key, rank, item
+        for row in self._scan(scan, token):
+            yield row[0], rank, row
 
-    def _scan(self, token: StagingToken) -> Iterator[Item]:
+    def _scan(self, scan: Callable[..., Iterator[RowT]], token: StagingToken) -> Iterator[RowT]:
         limit = self._limit if len(self._tokens) <= _FEW_TOKENS else None
-        items = self._store.scan(token.encode(), self._start, prefix=self._prefix, limit=limit)
-        first = next(items, None)
+        rows = scan(token.encode(), self._start, prefix=self._prefix, limit=limit)
+        first = next(rows, None)
         if first is None:
             return iter(())
         self.held.add(token)
-        return chain([first], items)
+        return chain([first], rows)
 
 
-def changes_tables(items: Iterable[Item]) -> Iterator[pa.Table]:
-    """Yield staged items as tables by `CHANGE_SCHEMA`; none is empty."""
-    rest = iter(items)
+def changes_tables(pairs: Iterable[Pair]) -> Iterator[pa.Table]:
+    """Yield what is staged as tables by `CHANGE_SCHEMA`; none is empty."""
+    rest = iter(pairs)
     while page := list(islice(rest, _ROWS)):
         yield changes_table(page)
 
 
-def changes_table(page: list[Item]) -> pa.Table:
-    """Return staged items as a table by `CHANGE_SCHEMA`.
+def changes_table(page: Sequence[Item | Pair]) -> pa.Table:
+    """Return what is staged as a table by `CHANGE_SCHEMA`.
 
     Raises:
         CorruptRecord: A value is not a staged one.
     """
     if len(page) >= ROWS_MIN:
-        keys = [item.key[_CUT:] for item in page]
-        table = parse_columns(keys, [item.value for item in page])
+        keys, values = (list(map(itemgetter(place), page)) for place in (0, 1))
+        table = parse_columns(keys, values, prefix_bytes=_CUT)
         if table is not None:
             return table
     return _parse_one_by_one(page)
@@ -116,12 +128,12 @@ def entry_rows(page: list[Item]) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=ENTRY_SCHEMA)
 
 
-def _parse_one_by_one(page: list[Item]) -> pa.Table:
+def _parse_one_by_one(page: Sequence[Item | Pair]) -> pa.Table:
     staged = parse_all(page)
     entries = [message.entry for message in staged]
     identities = [message.identity for message in staged]
     columns = {
-        "key": [item.key[_CUT:] for item in page],
+        "key": [each[0][_CUT:] for each in page],
         "identity": identities,
         "address": [entry.address for entry in entries],
         "address_type": [entry.address_type for entry in entries],

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from lakebed.kv.errors import StoreHalted
 from lakebed.kv.halt import CHECK_SECONDS, HALT_KEY, find_mark, read_mark
 from lakebed.kv.schema import METADATA_PARTITION
-from lakebed.kv.store import Guard, Item, Predicate, Store, Version
+from lakebed.kv.store import Guard, Item, Pair, Predicate, Store, Version
 from lakebed.kv.wrappers.wrapped import WrappedStore
 from lakebed.runtime import Runtime
 
@@ -47,6 +47,11 @@ class HaltingStore(WrappedStore):
         self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
     ) -> list[Item]:
         return self._inner.scan_page(partition, start, limit, end)
+
+    def pairs_page(
+        self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
+    ) -> list[Pair]:
+        return self._inner.pairs_page(partition, start, limit, end)
 
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
         return self._inner.partition_page(cursor)

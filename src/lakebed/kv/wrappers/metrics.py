@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import ParamSpec, TypeVar
 
 from lakebed.kv.errors import KeyNotFound, KVError
-from lakebed.kv.store import Guard, Item, Predicate, Store, Version
+from lakebed.kv.store import Guard, Item, Pair, Predicate, Store, Version
 from lakebed.kv.wrappers.wrapped import WrappedStore
 from lakebed.prometheus import Counter, Histogram
 from lakebed.runtime import Runtime
@@ -104,6 +104,12 @@ class MeteredStore(WrappedStore):
         self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
     ) -> list[Item]:
         return self._timed("scan_page", self._inner.scan_page, partition, start, limit, end)
+
+    @traced("kv.scan_page")
+    def pairs_page(
+        self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
+    ) -> list[Pair]:
+        return self._timed("scan_page", self._inner.pairs_page, partition, start, limit, end)
 
     @traced("kv.partition_page")
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:

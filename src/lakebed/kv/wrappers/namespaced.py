@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from lakebed.kv.errors import KeyNotFound, PredicateFailed
-from lakebed.kv.store import NAMESPACE_MARK, Guard, Item, Predicate, Store, Version
+from lakebed.kv.store import NAMESPACE_MARK, Guard, Item, Pair, Predicate, Store, Version
 from lakebed.kv.wrappers.wrapped import WrappedStore
 
 
@@ -80,6 +80,11 @@ class NamespacedStore(WrappedStore):
         self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
     ) -> list[Item]:
         return self._inner.scan_page(self._inside(partition), start, limit, end)
+
+    def pairs_page(
+        self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
+    ) -> list[Pair]:
+        return self._inner.pairs_page(self._inside(partition), start, limit, end)
 
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
         page, after = self._inner.partition_page(cursor)

@@ -42,6 +42,7 @@ from lakebed.kv.errors import (
 from lakebed.kv.store import (
     Guard,
     Item,
+    Pair,
     Predicate,
     Store,
     Version,
@@ -166,6 +167,11 @@ class RetryingStore(WrappedStore):
         self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
     ) -> list[Item]:
         return self._repeat("scan_page", self._inner.scan_page, partition, start, limit, end)
+
+    def pairs_page(
+        self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
+    ) -> list[Pair]:
+        return self._repeat("scan_page", self._inner.pairs_page, partition, start, limit, end)
 
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
         return self._repeat("partition_page", self._inner.partition_page, cursor)

@@ -61,6 +61,9 @@ class ScansConformance(Sizes):
         assert [item.key for item in store.scan(partition, start, prefix=prefix)] == expected
         found = [item.key for item in store.scan(partition, start, prefix=prefix, limit=2)]
         assert found == expected[:2]
+        pairs = [(key, b"") for key in expected]
+        assert list(store.scan_pairs(partition, start, prefix=prefix)) == pairs
+        assert list(store.scan_pairs(partition, start, prefix=prefix, limit=2)) == pairs[:2]
 
     def test_scan_of_a_prefix_of_many_pages(self, store: Store, partition: bytes) -> None:
         keys = [b"%06d" % number for number in range(self.bulk)]
@@ -87,6 +90,7 @@ class ScansConformance(Sizes):
         store.set_many(partition, [(key, key) for key in keys])
         assert [item.key for item in store.scan(partition)] == keys
         assert [item.value for item in store.scan(partition, start=keys[7])] == keys[7:]
+        assert list(store.scan_pairs(partition)) == [(key, key) for key in keys]
 
     def test_scan_of_large_values(self, store: Store, partition: bytes) -> None:
         values = [(b"%03d" % number, bytes([number]) * 200_000) for number in range(80)]

@@ -17,6 +17,7 @@ from lakebed.kv.store import (
     Guard,
     Item,
     Limits,
+    Pair,
     Predicate,
     Store,
     Version,
@@ -57,6 +58,8 @@ _SCAN_TO: Final = """
     SELECT key, value, version FROM entries
     WHERE partition = ?1 AND key >= ?2 AND key < ?4 ORDER BY key LIMIT ?3
 """
+_PAIRS: Final = _SCAN.replace(", version", "")
+_PAIRS_TO: Final = _SCAN_TO.replace(", version", "")
 # From each partition straight to the next one, whatever lies between: few rows are read.
 _PARTITIONS: Final = """
     WITH RECURSIVE found(partition) AS (
@@ -241,6 +244,13 @@ class SqliteStore(Store):
         if end is None:
             return self._readers.fetch_items(_SCAN, (partition, start, limit))
         return self._readers.fetch_items(_SCAN_TO, (partition, start, limit, end))
+
+    def pairs_page(
+        self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
+    ) -> list[Pair]:
+        if end is None:
+            return self._readers.fetch(_PAIRS, (partition, start, limit))
+        return self._readers.fetch(_PAIRS_TO, (partition, start, limit, end))
 
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
         page = [row[0] for row in self._readers.fetch(_PARTITIONS, (cursor, PARTITIONS_PAGE))]
