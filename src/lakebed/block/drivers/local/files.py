@@ -22,7 +22,7 @@ from lakebed.block.errors import (
     StorageUnavailable,
 )
 from lakebed.block.store import ETag
-from lakebed.runtime import about_to_wait
+from lakebed.runtime import ThreadRuntime, about_to_wait
 
 ABANDONED_SECONDS: Final = 24 * 3600
 """A draft that nobody wrote to for so long belongs to a process that is gone."""
@@ -131,7 +131,8 @@ class Draft:
     """
 
     def __init__(self, folder: Path, sync: Sync) -> None:
-        self.path = f"{folder}/{uuid4().hex}"
+        # By a runtime, which draws many bytes at a time.
+        self.path = f"{folder}/{ThreadRuntime().random_bytes(16).hex()}"
         self._descriptor = os.open(self.path, _DRAFT, 0o666)
         self._sync = sync
         self._is_moved = False
