@@ -17,6 +17,7 @@ def test_the_public_names_of_the_store() -> None:
         "KeyNotFound",
         "LimitExceeded",
         "OutcomeUnknown",
+        "Pair",
         "Predicate",
         "PredicateFailed",
         "SchemaTooNew",

@@ -447,6 +447,22 @@ def test_what_can_neither_be_noted_nor_synced_is_no_success(
         monkeypatch.undo()
 
 
+def test_a_system_that_gives_no_more_threads_is_no_obstacle(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with open_local(root) as store, ThreadPoolExecutor(1) as pool:
+        pool.submit(int).result(WAIT_SECONDS)  # its own thread is there by now
+        with monkeypatch.context() as poor:
+            poor.setattr(threading.Thread, "start", refuse)
+            written = pool.submit(store.put_unnamed, DATA.address("a"), [b"data"])
+            written.result(WAIT_SECONDS)
+        assert store.read(DATA.address("a")) == b"data"
+    assert not segments(root)
+
+
 def test_everyone_is_answered_if_a_batch_fails(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of them sync their own files then."""
     arrived = threading.Semaphore(0)
@@ -506,13 +522,28 @@ def test_the_journal_of_a_process_that_lives_is_left_alone(root: Path) -> None:
 
 def test_whoever_opens_a_storage_waits_for_those_who_bring_files_back(root: Path) -> None:
     open_local(root).close()
-    with (root / ".lakebed" / "journal.lock").open("r+b") as lock, ThreadPoolExecutor(1) as pool:
+    (root / ".lakebed" / "journal" / "left").touch()
+    with (root / ".lakebed" / "journal.lock").open("wb") as lock, ThreadPoolExecutor(1) as pool:
         fcntl.flock(lock, fcntl.LOCK_EX)
         opened = pool.submit(open_local, root)
         with pytest.raises(TimeoutError):
             opened.result(0.2)
         fcntl.flock(lock, fcntl.LOCK_UN)
         opened.result(WAIT_SECONDS).close()
+
+
+def test_who_may_not_write_the_journal_can_read(
+    root: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_args: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    with open_local(root) as store:
+        put(store, "a/1")
+        monkeypatch.setattr(journal, "locked_file", refuse)
+        with open_local(root) as other:
+            assert other.read(DATA.address("a/1")) == b"data"
+    assert "is left to its owner" in caplog.text
 
 
 def test_what_is_purged_does_not_come_back(root: Path) -> None:

@@ -10,7 +10,7 @@ from lakebed.block import Address, Forbidden
 from lakebed.catalog.errors import InvalidPurge, MissingBytes, Purged
 from lakebed.catalog.multipart.records import NamedPart, Target
 from lakebed.catalog.purge import purges
-from lakebed.catalog.purge.marks import PurgeMarks
+from lakebed.catalog.purge.marks import CopyWatch, PurgeMarks
 from lakebed.catalog.purge.purges import PurgeReport
 from lakebed.catalog.purge.search import PurgeQuery
 from lakebed.engine.commits.commit import CommitRequest
@@ -198,6 +198,28 @@ def test_a_copy_under_way_is_dropped(lake: Lake, monkeypatch: pytest.MonkeyPatch
     assert not lake.exists(b"b", "dev")
     assert lake.stored() == []
     assert PurgeMarks(lake.store).find(address) is not None
+
+
+def test_a_copy_is_looked_at_again_when_it_is_staged(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The purge comes after the copy looked for a mark, and ends before the copy can be found."""
+    lake.upload(b"a", "text")
+    look = CopyWatch.__call__
+    looked: list[bool] = []
+
+    def then_purge(self: CopyWatch) -> bool:
+        looked.append(look(self))
+        if len(looked) == 1:
+            purge(lake, by_path("a"))
+        return looked[-1]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CopyWatch, "__call__", then_purge)
+        with pytest.raises(Purged):
+            lake.catalog.copies.copy(REPOSITORY, DEV, b"b", source_ref="main", source_path=b"a")
+    assert looked == [True, False]
+    assert not lake.exists(b"b", "dev")
 
 
 @pytest.mark.parametrize(("branch", "is_committed"), [(MAIN, False), (MAIN, True), (DEV, True)])

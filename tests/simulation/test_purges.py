@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from lakebed.catalog.purge.marks import CopyWatch
 from lakebed.catalog.purge.purges import Purges, _Looked
 from lakebed.catalog.purge.search import Search
 from lakebed.engine.model import CommitID
@@ -38,22 +37,6 @@ def test_the_scenario_reaches_what_it_is_about() -> None:
     purgers = [purges.purged_hold(seed, purges.SLEEPERS) for seed in range(20)]
     assert sum(purger.done for purger in purgers) > 10
     assert sum(purger.deleted for purger in purgers) > 40
-
-
-def test_a_copy_that_looks_at_the_mark_before_it_is_staged(monkeypatch: pytest.MonkeyPatch) -> None:
-    look = CopyWatch.__call__
-
-    def look_once(self: CopyWatch) -> bool:
-        if not hasattr(self._marks, "looked"):
-            self._marks.looked = set()  # type: ignore[attr-defined]
-        looked: set[str] = self._marks.looked  # type: ignore[attr-defined]
-        if str(self._copy) in looked:
-            return True
-        looked.add(str(self._copy))
-        return look(self)
-
-    monkeypatch.setattr(CopyWatch, "__call__", look_once)
-    assert fails()
 
 
 def test_a_purge_that_searches_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -319,10 +319,11 @@ class Journal:
     def _start_thread(self) -> None:
         if self._thread is None:
             # A daemon: a program that forgets to close its storage must be able to end.
-            self._thread = threading.Thread(
+            thread = threading.Thread(
                 target=self._end_segments, name="lakebed-journal", daemon=True
             )
-            self._thread.start()
+            thread.start()
+            self._thread = thread
 
     def _end_segments(self) -> None:
         """End each segment when it is old enough, until there is no new one."""
@@ -360,12 +361,18 @@ class Journal:
             OSError: A file cannot be read or written; its segment stays.
             InvalidArgument: A segment is of a later version of Lakebed.
         """
-        with locked_file(self._recovery_lock, os.O_CREAT):
-            for path in list(self._folder.iterdir()):
-                left = _take_over(path)
-                if left is not None:
-                    with left:
-                        self._settle(path)
+        if not any(self._folder.iterdir()):
+            return
+        try:
+            with locked_file(self._recovery_lock, os.O_CREAT):
+                for path in list(self._folder.iterdir()):
+                    left = _take_over(path)
+                    if left is not None:
+                        with left:
+                            self._settle(path)
+        except PermissionError as error:
+            # Whoever may not write can still read what is there.
+            _LOGGER.warning("%s is left to its owner: %s", self._folder, error)
 
     def _settle(self, segment: Path) -> None:
         """Have all files of a segment on the disk, and remove it."""
