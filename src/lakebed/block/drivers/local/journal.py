@@ -1,7 +1,7 @@
 """A journal of small files: many of them become durable by one wait for the disk.
 
-To bring a new file to the disk takes two waits, for its bytes and for its name, and those cost more
-than all the rest of a small upload. So where many small files are written, they go to their places
+To bring a new file to the disk takes two waits, for its bytes and for its name, and those took more
+than a third of a small upload. So where many small files are written, they go to their places
 without a wait. Their paths and bytes go into the *journal* too, together with those of all others
 who write at that moment, and one wait brings the journal to the disk. Some seconds later the whole
 file system is brought to the disk (``syncfs``), which costs little however many files there are,
@@ -12,8 +12,8 @@ What must hold, at every step:
 
 1. A file is whole and at its place before it is noted in the journal. So whatever is noted when
    ``syncfs`` begins is on the disk when that has ended.
-2. A *segment*, one file of the journal, is removed only after such a ``syncfs``, and nothing is
-   added to it from its beginning on.
+2. A *segment*, one file of the journal, is removed only after such a ``syncfs``. Nothing is added
+   to it once that call has begun.
 3. Files that are noted never change: their addresses are named by nothing before (`put_unnamed`),
    or follow from their contents (`create_by_content`). So to write one anew is always right.
 4. A segment belongs to the process that made it, which holds its lock. One whose lock nobody holds
@@ -74,8 +74,8 @@ _RECORD: Final = struct.Struct("<IHI")
 _LENGTHS: Final = struct.Struct("<HI")
 _CREATE: Final = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
-# Where `syncfs` waits until the disk has everything. Elsewhere it may not: a file system of a
-# program of users (FUSE), for example, is not told of it.
+# Where `syncfs` waits until the disk has everything. Elsewhere it may not: a file system that
+# is served by a program (FUSE), for example, is not told of it.
 _FILE_SYSTEMS: Final = frozenset({0xEF53, 0x58465342, 0x9123683E})  # ext2 to ext4, XFS, Btrfs
 _LINUX: Final = (5, 8)
 """Since this version ``syncfs`` tells what could not be written."""
@@ -358,7 +358,8 @@ class Journal:
         All of it is there when this returns, also if another process is at it.
 
         Raises:
-            OSError: A file cannot be read or written; its segment stays.
+            OSError: A file cannot be read or written; its segment stays. If this user may not do
+                so, that is logged and not raised.
             InvalidArgument: A segment is of a later version of Lakebed.
         """
         if not any(self._folder.iterdir()):

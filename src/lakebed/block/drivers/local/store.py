@@ -408,7 +408,7 @@ class LocalBlockStore(BlockStore):
     def _move_unless_there(self, place: Place, data: bytes, *, durably: bool) -> bool:
         """Write a file to its place, unless it is there with these bytes; return whether it is new.
 
-        It is brought to the disk only if it is to be moved `durably`: by then, it has been.
+        With `durably`, its bytes and its folders are on the disk by then; its name may not be.
         """
 
         def move(folder: Folder, name: bytes) -> bool:
