@@ -640,6 +640,10 @@ export async function keyboard({ page, at }) {
   await page.keyboard.type("?");
   assert.equal(await page.getByLabel("Filter this folder").inputValue(), "?");
   await page.getByLabel("Filter this folder").fill("");
+  await page.getByRole("link", { name: "lakes.parquet" }).waitFor();
+  // In a window that is shorter than the page: what is scrolled to its top is not under the bar.
+  await page.setViewportSize({ width: 1280, height: 400 });
+  await page.locator("main").evaluate((main) => main.scrollIntoView());
   await page.locator("main").click({ position: { x: 2, y: 2 } });
   await page.keyboard.press("?");
   await page.getByRole("dialog", { name: "Keyboard" }).waitFor();
