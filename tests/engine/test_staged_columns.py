@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakebed.engine.committed.batches import change_windows
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.staging.codec import TOMBSTONE, encode
 from lakebed.engine.staging.columns import parse_columns
-from lakebed.engine.staging.scan import _parse_one_by_one, changes_table
+from lakebed.engine.staging.scan import _parse_one_by_one, changes_table, staged_edits
 from lakebed.formats import AddressType, Entry
 from lakebed.kv import CorruptRecord, Item
 from lakebed.kv.store import Version
@@ -75,6 +76,15 @@ def test_columns_are_what_the_general_parser_makes(values: list[bytes]) -> None:
     assert found is not None
     found.validate(full=True)
     assert_same(found, _parse_one_by_one(page_of(values)))
+
+
+@given(st.lists(VALUES, min_size=1, max_size=8))
+def test_a_few_values_become_the_edits_that_their_columns_do(values: list[bytes]) -> None:
+    page = page_of(values)
+    found = staged_edits([(item.key, item.value) for item in page])
+    (expected,) = change_windows([_parse_one_by_one(page)])
+    assert found.puts.equals(expected.puts)
+    assert found.removals.equals(expected.removals)
 
 
 @given(st.lists(VALUES, min_size=1, max_size=8), st.data())

@@ -1,6 +1,6 @@
 """Where ranges end."""
 
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakebed.engine.committed import Breaks
-from lakebed.formats import MetaRange
-from lakebed.formats.boundaries import key_hash, key_hashes, row_bytes
+from lakebed.formats import MetaRange, RangeRef
+from lakebed.formats.boundaries import Cutter, key_hash, key_hashes, ref_of, row_bytes
 from tests.engine.committed.kit import SMALL, committed, entries, entry, rows
 from tests.engine.committed.reference import Entries
 
@@ -97,6 +97,56 @@ def test_ranges_end_where_the_rules_say(model: Entries) -> None:
         assert full[-1] == SMALL.is_closed(ref)
         assert full[-1] or number == len(metarange.refs) - 1
     assert place == len(model)
+
+
+@given(entries().filter(bool), st.data())
+def test_who_names_the_keys_that_may_end_a_range_gets_the_same_ranges(
+    model: Entries, data: st.DataObject
+) -> None:
+    table = rows(model).combine_chunks()
+    sizes = row_bytes(table).tolist()
+    begin = data.draw(st.integers(0, len(sizes) - 1))
+    breaks = Breaks(
+        mean_rows=data.draw(st.sampled_from([3, 10**9])),
+        max_rows=data.draw(st.sampled_from([2, 5, 10**9])),
+        # Also such that some rows reach it to the byte.
+        max_bytes=data.draw(st.sampled_from([*accumulate(sizes[begin:]), 10**9])),
+    )
+    expected = cut(breaks, [(table, None)])
+    places = st.lists(st.integers(0, table.num_rows), max_size=3)
+    bounds = sorted({0, table.num_rows, *data.draw(places)})
+    pieces = [table.slice(first, last - first) for first, last in pairwise(bounds)]
+    ending = [key for key in model if breaks.is_ending(key)]
+    others = data.draw(st.sets(st.sampled_from(sorted(model)), max_size=3))
+    candidates = sorted({*ending, *others})
+    assert cut(breaks, [(piece, candidates) for piece in pieces]) == expected
+
+
+@pytest.mark.parametrize("max_rows", [5, 10**9])
+@pytest.mark.parametrize("max_bytes", [400, 794, 832, 10**9])
+def test_a_range_that_is_opened_again_is_cut_as_all_its_rows_are(
+    max_rows: int, max_bytes: int
+) -> None:
+    table = rows({b"%02d" % n: entry(b"%02d" % n, n % 4) for n in range(9)}).combine_chunks()
+    breaks = Breaks(10**9, max_rows, max_bytes)
+    first, second = table.slice(0, 2), table.slice(2)
+    ref = ref_of(first)
+    assert not breaks.is_closed(ref)
+    assert cut(breaks, [(second, None)], (first, ref)) == cut(breaks, [(table, None)])
+
+
+def cut(
+    breaks: Breaks,
+    pieces: list[tuple[pa.Table, list[bytes] | None]],
+    reopened: tuple[pa.Table, RangeRef] | None = None,
+) -> list[pa.Table]:
+    cutter = Cutter(breaks)
+    if reopened is not None:
+        cutter.reopen(*reopened)
+    found = [closed for rows, candidates in pieces for closed in cutter.add(rows, candidates)]
+    if cutter.is_open:
+        found.append(cutter.close())
+    return [each.combine_chunks() for each in found]
 
 
 @pytest.mark.parametrize("breaks", [Breaks(10**9, 7, 10**9), Breaks(10**9, 10**9, 2000)])

@@ -11,7 +11,7 @@ Because the ending key belongs to the range it ends, the rows of a range alone s
 closed: what comes behind it never changes it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +30,12 @@ _WINDOW = 8
 # How many of a window's eight bytes belong to the key -> which bits of it to look at.
 _MASKS = np.array([(1 << 8 * count) - 1 for count in range(_WINDOW + 1)], dtype=_U64)
 
+_MAP_COLUMNS = [field.name for field in ENTRY_SCHEMA if pa.types.is_map(field.type)]
+_BYTES_COLUMNS = [
+    field.name
+    for field in ENTRY_SCHEMA
+    if field.name not in _MAP_COLUMNS and not pa.types.is_primitive(field.type)
+]
 # What the columns of fixed width add to each row.
 _FIXED_BYTES = sum(
     field.type.bit_width // 8 for field in ENTRY_SCHEMA if pa.types.is_primitive(field.type)
@@ -86,8 +92,12 @@ class Breaks:
         return (
             ref.count >= self.max_rows
             or ref.size_bytes >= self.max_bytes
-            or key_hash(ref.max_key) <= self._largest_ending
+            or self.is_ending(ref.max_key)
         )
+
+    def is_ending(self, key: bytes) -> bool:
+        """Whether a key ends a range by its hash."""
+        return key_hash(key) <= self._largest_ending
 
     def ending(self, keys: pa.Array) -> npt.NDArray[np.bool_]:
         """Return which keys end a range by their hash.
@@ -117,8 +127,28 @@ class Cutter:
         """Whether some entries wait for the end of their range."""
         return bool(self._open)
 
-    def add(self, entries: pa.Table) -> Iterator[pa.Table]:
-        """Add entries, each column in one chunk; yields the ranges that they close."""
+    def reopen(self, entries: pa.Table, ref: RangeRef) -> None:
+        """Begin with the entries of a range that is not closed; no other entries may wait."""
+        self._wait(entries, ref.size_bytes)
+
+    def add(
+        self, entries: pa.Table, candidates: Sequence[bytes] | None = None
+    ) -> Iterator[pa.Table]:
+        """Add entries, each column in one chunk; yields the ranges that they close.
+
+        Who knows of most keys that they do not end a range by their hash names the others as
+        `candidates`. So an edit of a few rows does not cost a look at all rows of their range.
+        """
+        if candidates is not None:
+            size = _all_bytes(entries)
+            if self._has_room(entries.num_rows, size):
+                ending = [key for key in candidates if self._breaks.is_ending(key)]
+                last = one_array(entries, "key")[-1].as_py()
+                if ending in ([], [last]):
+                    self._wait(entries, size)
+                    if ending:
+                        yield self.close()
+                    return
         begin = 0
         sizes = row_bytes(entries)
         for end in self._breaks.ends(entries, sizes, self._rows, self._bytes):
@@ -126,9 +156,19 @@ class Cutter:
             begin = end
             yield self.close()
         if begin < entries.num_rows:
-            self._open.append(entries.slice(begin))
-            self._rows += entries.num_rows - begin
-            self._bytes += int(sizes[begin:].sum())
+            self._wait(entries.slice(begin), int(sizes[begin:].sum()))
+
+    def _has_room(self, rows: int, size: int) -> bool:
+        """Whether the range under way does not end by its size if it gets so much more."""
+        return (
+            self._rows + rows < self._breaks.max_rows
+            and self._bytes + size < self._breaks.max_bytes
+        )
+
+    def _wait(self, entries: pa.Table, size: int) -> None:
+        self._open.append(entries)
+        self._rows += entries.num_rows
+        self._bytes += size
 
     def close(self) -> pa.Table:
         """Return the range under way, and begin another one; some entries must wait."""
@@ -188,24 +228,22 @@ def key_hash(key: bytes) -> int:
 def row_bytes(table: pa.Table) -> npt.NDArray[np.int64]:
     """Return the size of each row's values, in bytes; what Arrow or Parquet add is not counted."""
     sizes = np.full(table.num_rows, _FIXED_BYTES, dtype=np.int64)
-    for field in ENTRY_SCHEMA:
-        if pa.types.is_map(field.type):
-            sizes += _map_bytes(one_array(table, field.name))
-        elif not pa.types.is_primitive(field.type):
-            sizes += value_lengths(one_array(table, field.name))
+    for name in _BYTES_COLUMNS:
+        sizes += value_lengths(one_array(table, name))
+    for name in _MAP_COLUMNS:
+        sizes += _map_bytes(one_array(table, name))
     return sizes
 
 
 def _all_bytes(table: pa.Table) -> int:
     """Return the sum of `row_bytes`, from where the values of each column begin and end alone."""
     size: int = _FIXED_BYTES * table.num_rows
-    for field in ENTRY_SCHEMA:
-        array = one_array(table, field.name)
-        if pa.types.is_map(field.type):
-            first, last = (array.offsets[place].as_py() for place in (0, -1))
-            size += sum(_data_bytes(each[first:last]) for each in (array.keys, array.items))
-        elif not pa.types.is_primitive(field.type):
-            size += _data_bytes(array)
+    for name in _BYTES_COLUMNS:
+        size += _data_bytes(one_array(table, name))
+    for name in _MAP_COLUMNS:
+        maps = one_array(table, name)
+        first, last = (maps.offsets[place].as_py() for place in (0, -1))
+        size += sum(_data_bytes(each[first:last]) for each in (maps.keys, maps.items))
     return size
 
 

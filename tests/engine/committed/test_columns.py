@@ -1,17 +1,23 @@
 """Edits of a few rows, one by one, do the same as edits of many, all at once."""
 
+from unittest.mock import patch
+
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakebed.engine.committed import columns
 from lakebed.engine.committed.columns import (
+    CONFLICT_SCHEMA,
+    ChangeType,
     Edits,
     Summary,
     _apply_few,
     _apply_many,
     apply_rows,
     diff_rows,
-    split_delta,
+    split_changes,
 )
 from tests.engine.committed.kit import entry, rows
 
@@ -43,21 +49,39 @@ def test_what_changes_nothing_leaves_the_rows_as_they_are() -> None:
     assert apply_rows(before, edits) == (before, Summary())
 
 
+@pytest.mark.parametrize("few_rows", [0, 1000])
 @given(NUMBERS, NUMBERS, NUMBERS)
 def test_the_changes_of_a_source_are_split_as_one_would_by_hand(
-    base: dict[int, int], source: dict[int, int], destination: dict[int, int]
+    few_rows: int, base: dict[int, int], source: dict[int, int], destination: dict[int, int]
 ) -> None:
-    before, ours = table(base), table(destination)
-    delta = diff_rows(before, table(source))
+    before, theirs, ours = (table(each).combine_chunks() for each in (base, source, destination))
     changed = {n for n in base.keys() | source.keys() if base.get(n) != source.get(n)}
-    assert delta.column("key").to_pylist() == keys(changed)
-    free, contested, conflicts = split_delta(delta, before, ours)
+    assert diff_rows(before, theirs).column("key").to_pylist() == keys(changed)
+    with patch.object(columns, "_FEW_ROWS", few_rows):
+        free, contested, conflicts = split_changes(before, theirs, ours)
     untouched = {n for n in changed if destination.get(n) == base.get(n)}
     agreed = {n for n in changed if destination.get(n) == source.get(n)}
     disputed = changed - untouched - agreed
     assert edited(free) == (keys(untouched & source.keys()), keys(untouched - source.keys()))
     assert edited(contested) == (keys(disputed & source.keys()), keys(disputed - source.keys()))
-    assert conflicts.column("key").to_pylist() == keys(disputed)
+    assert conflicts.schema == CONFLICT_SCHEMA
+    assert conflicts.to_pylist() == [
+        {
+            "key": b"%02d" % n,
+            "source_change": change(base, source, n),
+            "destination_change": change(base, destination, n),
+        }
+        for n in sorted(disputed)
+    ]
+    for edits in (free, contested):
+        numbers = [int(key) for key in edited(edits)[0]]
+        assert edits.puts.equals(table({n: source[n] for n in numbers}))
+
+
+def change(before: dict[int, int], after: dict[int, int], number: int) -> ChangeType:
+    if number not in before:
+        return ChangeType.ADDED
+    return ChangeType.CHANGED if number in after else ChangeType.REMOVED
 
 
 def keys(numbers: set[int]) -> list[bytes]:

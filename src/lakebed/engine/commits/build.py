@@ -12,12 +12,13 @@ run elsewhere (`lakebed.builders`).
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 
 from lakebed.engine.committed import CommittedFor, Strategy, Summary
 from lakebed.engine.metrics import BUILD_SECONDS
 from lakebed.engine.model import Home, StagingToken
-from lakebed.engine.staging.scan import StagedChanges, changes_tables
+from lakebed.engine.staging.columns import ROWS_MIN
+from lakebed.engine.staging.scan import StagedChanges, changes_tables, staged_edits
 from lakebed.formats import MetaRangeID
 from lakebed.kv import Pair, Store
 from lakebed.runtime import Runtime
@@ -159,5 +160,11 @@ def measured(build: Build, runtime: Runtime, *, where: str) -> Build:
 def _apply(
     committed_in: CommittedFor, request: BuildRequest, changes: StagedChanges, pairs: Iterable[Pair]
 ) -> Built:
-    applied = committed_in(request.home).apply(request.base, changes_tables(pairs))
+    committed = committed_in(request.home)
+    rest = iter(pairs)
+    first = list(islice(rest, ROWS_MIN))
+    if 0 < len(first) < ROWS_MIN:
+        applied = committed.edit(request.base, staged_edits(first))
+    else:
+        applied = committed.apply(request.base, changes_tables(chain(first, rest)))
     return Built(applied.metarange_id, applied.summary, frozenset(changes.held))

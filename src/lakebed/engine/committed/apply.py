@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from lakebed.engine.committed.batches import Batch, change_windows
 from lakebed.engine.committed.builder import Builder
 from lakebed.engine.committed.columns import (
     NO_EDITS,
@@ -51,16 +50,17 @@ class _Portion:
     """Its rows from this key on come later."""
     edits: Edits = field(default=NO_EDITS)
 
+    @property
+    def candidates(self) -> list[bytes] | None:
+        """The keys that may end a range, for `Builder.add_rows`; None: any, since many are new."""
+        keys = self.edits.few_put_keys
+        return keys if keys is None or self.ref is None else [*keys, self.ref.max_key]
+
 
 def apply(
-    files: Files, runtime: Runtime, builder: Builder, base: MetaRange, changes: Iterable[Batch]
+    files: Files, runtime: Runtime, builder: Builder, base: MetaRange, windows: Iterable[Edits]
 ) -> Applied:
-    """Build and store the metarange that changes make of a base.
-
-    Raises:
-        InvalidEntries: A batch does not have the columns and values of changes.
-        UnsortedEntries: The keys do not rise from row to row.
-    """
+    """Build and store the metarange that windows of changes make of a base; none is empty."""
 
     def edit(portion: _Portion) -> tuple[_Portion, pa.Table, Summary]:
         rows = NO_ENTRIES
@@ -69,10 +69,10 @@ def apply(
         return portion, *apply_rows(rows, portion.edits)
 
     total = Summary()
-    for portion, rows, summary in map_ahead(runtime, edit, _plan(base, change_windows(changes))):
+    for portion, rows, summary in map_ahead(runtime, edit, _plan(base, windows)):
         for ref in portion.untouched:
             builder.add_range(ref)
-        builder.add_rows(rows)
+        builder.add_rows(rows, portion.candidates)
         total += summary
     if not total:
         return Applied(base.metarange_id, total)

@@ -99,6 +99,8 @@ def _pieces(table: pa.Table) -> Iterator[tuple[pa.Table, int]]:
 
 
 def _joined(tables: list[pa.Table]) -> pa.Table:
+    if len(tables) == 1:
+        return tables[0]
     try:
         return pa.concat_tables(tables)
     except pa.ArrowException as error:

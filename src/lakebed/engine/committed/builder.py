@@ -9,7 +9,7 @@ their range, the rows of the next range join them, and the boundaries are the ol
 the next key on that ends a range.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Final
 
@@ -61,16 +61,21 @@ class Builder:
 
     def add_range(self, ref: RangeRef) -> None:
         """Add a range of one of the inputs; its keys are above all that were added before."""
-        reopened = self._reopened()
-        if reopened or self._cutter.is_open:
-            self._push(*reopened, self._files.range(ref.range_id).table)
+        self._reopen()
+        if self._cutter.is_open:
+            self._push(self._files.range(ref.range_id).table, [ref.max_key])
         else:
             self._refs.append(ref)
 
-    def add_rows(self, table: pa.Table) -> None:
-        """Add entries, sorted; their keys are above all that were added before."""
+    def add_rows(self, table: pa.Table, candidates: Sequence[bytes] | None = None) -> None:
+        """Add entries, sorted; their keys are above all that were added before.
+
+        With `candidates`, no other keys than these end a range by their hash: those of rows that
+        are in no range of the inputs, and the last keys of the ranges that the others are from.
+        """
         if table.num_rows:
-            self._push(*self._reopened(), table)
+            self._reopen()
+            self._push(table, candidates)
 
     @property
     def closed_ranges(self) -> int:
@@ -98,17 +103,16 @@ class Builder:
         unsaved = self._name_pending()
         return self._files.save_metarange([ref for ref in self._refs if ref is not None], unsaved)
 
-    def _reopened(self) -> list[pa.Table]:
-        """Take back the rows of the last range, if it ended only because there were no more."""
+    def _reopen(self) -> None:
+        """Go on with the rows of the last range, if it ended only because there were no more."""
         last = self._refs[-1] if self._refs else None
-        if last is None or last.range_id not in self._unclosed:
-            return []
-        self._refs.pop()
-        return [self._files.range(last.range_id).table]
+        if last is not None and last.range_id in self._unclosed:
+            self._refs.pop()
+            self._cutter.reopen(self._files.range(last.range_id).table, last)
 
-    def _push(self, *tables: pa.Table) -> None:
-        for rows in self._cutter.add(pa.concat_tables(tables).combine_chunks()):
-            self._close(rows)
+    def _push(self, rows: pa.Table, candidates: Sequence[bytes] | None) -> None:
+        for closed in self._cutter.add(rows.combine_chunks(), candidates):
+            self._close(closed)
 
     def _close(self, rows: pa.Table) -> None:
         """Put a range that has ended with those that wait to be stored."""

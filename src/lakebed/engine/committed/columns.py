@@ -8,7 +8,7 @@ merge.
 
 import heapq
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -40,6 +40,7 @@ _NO_CONFLICTS: Final = CONFLICT_SCHEMA.empty_table()
 # To look for a key and to cut the rows there costs as much as to compare and sort some of them.
 _FEW_EDITS: Final = 8
 _ROWS_FOR_AN_EDIT: Final = 100
+_FEW_ROWS: Final = 256
 _REMOVAL: Final = -1
 
 
@@ -62,6 +63,9 @@ class SortedKeys:
 
     def __len__(self) -> int:
         return self._length
+
+    def __iter__(self) -> Iterator[bytes]:
+        return map(self.__getitem__, range(self._length))
 
     def __getitem__(self, row: int) -> bytes:
         place = self._first + (row if row >= 0 else self._length + row)
@@ -178,8 +182,16 @@ class Edits:
     puts: pa.Table
     removals: pa.Array
 
+    @property
+    def few_put_keys(self) -> list[bytes] | None:
+        """The keys of the entries to put; None if there are many."""
+        if self.puts.num_rows > _FEW_EDITS:
+            return None
+        return list(SortedKeys(one_array(self.puts, "key")))
+
 
 NO_EDITS: Final = Edits(ENTRY_SCHEMA.empty_table(), pa.array([], pa.binary()))
+_NOTHING_SPLIT: Final = NO_EDITS, NO_EDITS, _NO_CONFLICTS
 
 
 def apply_rows(base: pa.Table, edits: Edits) -> tuple[pa.Table, Summary]:
@@ -190,6 +202,8 @@ def apply_rows(base: pa.Table, edits: Edits) -> tuple[pa.Table, Summary]:
     if not base.num_rows:
         return edits.puts, Summary(added=edits.puts.num_rows)
     count = edits.puts.num_rows + len(edits.removals)
+    if not count:
+        return base, Summary()
     is_few = count <= max(_FEW_EDITS, base.num_rows // _ROWS_FOR_AN_EDIT)
     return _apply_few(base, edits) if is_few else _apply_many(base, edits)
 
@@ -199,7 +213,7 @@ def _apply_few(base: pa.Table, edits: Edits) -> tuple[pa.Table, Summary]:
     keys, identities = SortedKeys(one_array(base, "key")), SortedKeys(one_array(base, "identity"))
     put_keys = SortedKeys(one_array(edits.puts, "key"))
     put_identities = SortedKeys(one_array(edits.puts, "identity"))
-    puts = [(put_keys[row], row) for row in range(len(put_keys))]
+    puts = zip(put_keys, range(len(put_keys)), strict=True)
     removals = [(key, _REMOVAL) for key in edits.removals.to_pylist()]
     (base_rows,), put_rows = base.to_batches(), edits.puts.to_batches()
     pieces: list[pa.RecordBatch] = []
@@ -283,21 +297,81 @@ def differ_at(keys: pa.Array, one: pa.Table, other: pa.Table) -> pa.Array:
     return pc.invert(_same(first, second))
 
 
-def split_delta(
-    delta: pa.Table, base: pa.Table, destination: pa.Table
+def split_changes(
+    base: pa.Table, source: pa.Table, destination: pa.Table
 ) -> tuple[Edits, Edits, pa.Table]:
     """Split the changes of a merge's source by what the destination did to their keys.
-
-    Args:
-        delta: From base to source, as `diff_rows` returns it.
-        base: The rows of the base.
-        destination: The rows of the destination.
 
     Returns:
         The changes to keys that the destination did not change; those to keys that it changed to
         something else; and the latter as conflicts, by `CONFLICT_SCHEMA`. Changes that the
         destination made in the same way are in none of them.
     """
+    if base.num_rows + source.num_rows <= _FEW_ROWS:
+        return _split_few(base, source, destination)
+    delta = diff_rows(base, source)
+    return _split_many(delta, base, destination) if delta.num_rows else _NOTHING_SPLIT
+
+
+def _split_few(
+    base: pa.Table, source: pa.Table, destination: pa.Table
+) -> tuple[Edits, Edits, pa.Table]:
+    """Split changes one by one."""
+    was = dict(_identified(base))
+    keys, identities = (SortedKeys(one_array(destination, name)) for name in ("key", "identity"))
+    free: list[tuple[bytes, int]] = []
+    contested: list[tuple[bytes, int]] = []
+    conflicts: list[tuple[bytes, ChangeType, ChangeType]] = []
+    wanted = {key: (identity, row) for row, (key, identity) in enumerate(_identified(source))}
+    for key in sorted(was.keys() | wanted.keys()):
+        before = was.get(key)
+        theirs, row = wanted.get(key, (None, _REMOVAL))
+        if theirs == before:
+            continue
+        place = keys.find(key)
+        ours = identities[place] if place < len(keys) and keys[place] == key else None
+        if ours == before:
+            free.append((key, row))
+        elif ours != theirs:
+            contested.append((key, row))
+            conflicts.append((key, _change(before, theirs), _change(before, ours)))
+    return _pick_edits(source, free), _pick_edits(source, contested), _conflicts(conflicts)
+
+
+def _identified(table: pa.Table) -> Iterator[tuple[bytes, bytes]]:
+    """Return the keys of some rows, each with the identity of its entry."""
+    return zip(*(SortedKeys(one_array(table, name)) for name in ("key", "identity")), strict=True)
+
+
+def _change(before: bytes | None, after: bytes | None) -> ChangeType:
+    """Return what happened to an entry, by its identities; None: there was none."""
+    if before is None:
+        return ChangeType.ADDED
+    return ChangeType.REMOVED if after is None else ChangeType.CHANGED
+
+
+def _pick_edits(rows: pa.Table, picked: Sequence[tuple[bytes, int]]) -> Edits:
+    """Return edits of some keys: to put the row of the number given, or to remove the key."""
+    if not picked:
+        return NO_EDITS
+    put = [row for _, row in picked if row != _REMOVAL]
+    removed = [key for key, row in picked if row == _REMOVAL]
+    # One row is a slice: to take it out by its number would cost ten times as much.
+    puts = rows.slice(put[0], 1) if len(put) == 1 else rows.take(pa.array(put, pa.int64()))
+    return Edits(puts.combine_chunks(), pa.array(removed, pa.binary()))
+
+
+def _conflicts(found: Sequence[tuple[bytes, ChangeType, ChangeType]]) -> pa.Table:
+    if not found:
+        return _NO_CONFLICTS
+    columns = zip(*found, strict=True)
+    return pa.table([list(column) for column in columns], schema=CONFLICT_SCHEMA)
+
+
+def _split_many(
+    delta: pa.Table, base: pa.Table, destination: pa.Table
+) -> tuple[Edits, Edits, pa.Table]:
+    """Split changes, as `diff_rows` returns them, all at once."""
     keys = one_array(delta, "key")
     in_base = pc.index_in(keys, value_set=one_array(base, "key"))
     in_destination = pc.index_in(keys, value_set=one_array(destination, "key"))

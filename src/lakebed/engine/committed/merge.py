@@ -16,9 +16,8 @@ from lakebed.engine.committed.batches import regroup
 from lakebed.engine.committed.builder import Builder
 from lakebed.engine.committed.columns import (
     apply_rows,
-    diff_rows,
     join_edits,
-    split_delta,
+    split_changes,
 )
 from lakebed.engine.committed.files import Files
 from lakebed.engine.committed.walk import Group, align, map_ahead, side_by_side
@@ -49,6 +48,8 @@ class _Merged:
     settled: list[RangeRef]
     rows: list[pa.Table]
     conflicts: list[pa.Table]
+    candidates: list[bytes] | None
+    """The keys that may end a range, for `Builder.add_rows`; None: any, since many are new."""
 
 
 def merge(
@@ -79,7 +80,7 @@ def merge(
         for ref in merged.settled:
             builder.add_range(ref)
         for rows in regroup(merged.rows):
-            builder.add_rows(rows)
+            builder.add_rows(rows, merged.candidates)
     if conflicts and strategy is None:
         raise MergeConflict(pa.concat_tables(conflicts))
     return builder.finish()
@@ -103,7 +104,7 @@ def count_conflicts(
     def count(stretch: _Stretch) -> int:
         found = 0
         for before, theirs, ours in side_by_side(files, stretch.group):
-            found += split_delta(diff_rows(before, theirs), before, ours)[2].num_rows
+            found += split_changes(before, theirs, ours)[2].num_rows
         return found
 
     stretches = _stretches(align([base.refs, source.refs, destination.refs]))
@@ -134,16 +135,16 @@ def _settle(
 
 
 def _merge_rows(files: Files, stretch: _Stretch, strategy: Strategy | None) -> _Merged:
-    merged = _Merged(stretch.settled, [], [])
+    all_rows: list[pa.Table] = []
+    all_conflicts: list[pa.Table] = []
+    candidates: list[bytes] | None = [ref.max_key for ref in stretch.group[2]]
     for base, source, destination in side_by_side(files, stretch.group):
-        delta = diff_rows(base, source)
-        if not delta.num_rows:
-            merged.rows.append(destination)
-            continue
-        free, contested, conflicts = split_delta(delta, base, destination)
+        free, contested, conflicts = split_changes(base, source, destination)
         if conflicts.num_rows:
-            merged.conflicts.append(conflicts)
+            all_conflicts.append(conflicts)
         edits = join_edits(free, contested) if strategy is Strategy.SOURCE_WINS else free
         rows, _ = apply_rows(destination, edits)
-        merged.rows.append(rows)
-    return merged
+        all_rows.append(rows)
+        put = edits.few_put_keys
+        candidates = None if candidates is None or put is None else candidates + put
+    return _Merged(stretch.settled, all_rows, all_conflicts, candidates)

@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from lakebed.block import BlockStore
 from lakebed.engine.committed.apply import Applied, apply
-from lakebed.engine.committed.batches import Batch, entry_windows
+from lakebed.engine.committed.batches import Batch, change_windows, entry_windows
 from lakebed.engine.committed.builder import Builder
 from lakebed.engine.committed.cache import Cache
-from lakebed.engine.committed.columns import NO_EDITS, differ_at, prefix_end
+from lakebed.engine.committed.columns import NO_EDITS, Edits, differ_at, prefix_end
 from lakebed.engine.committed.diff import diff
 from lakebed.engine.committed.examine import examine
 from lakebed.engine.committed.files import Counters, Files
@@ -146,8 +146,15 @@ class Committed:
             InvalidEntries: A batch does not have the columns and values of changes.
             UnsortedEntries: The keys do not rise from row to row.
         """
+        return self._edit(base, change_windows(changes))
+
+    def edit(self, base: MetaRangeID, edits: Edits) -> Applied:
+        """Do as `apply` does, with some changes at once that need no check; not none."""
+        return self._edit(base, [edits])
+
+    def _edit(self, base: MetaRangeID, windows: Iterable[Edits]) -> Applied:
         metarange = self._files.metarange(base)
-        return apply(self._files, self._runtime, self._builder(metarange), metarange, changes)
+        return apply(self._files, self._runtime, self._builder(metarange), metarange, windows)
 
     def merge(
         self,

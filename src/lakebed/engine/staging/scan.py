@@ -12,6 +12,8 @@ from typing import Final, TypeVar
 
 import pyarrow as pa
 
+from lakebed.engine import records_pb2 as pb
+from lakebed.engine.committed.columns import NO_EDITS, Edits
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import StagingToken
 from lakebed.engine.staging.codec import parse_all
@@ -128,13 +130,37 @@ def entry_rows(page: list[Item]) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=ENTRY_SCHEMA)
 
 
+def staged_edits(page: Sequence[Pair]) -> Edits:
+    """Return what is staged, in order of its keys, as edits of committed entries; for a few.
+
+    Raises:
+        CorruptRecord: A value is not a staged one.
+    """
+    staged = parse_all(page)
+    keys = [key[_CUT:] for key, _ in page]
+    puts = [message for message in staged if message.identity]
+    if len(puts) == len(page):
+        put_keys, removals = keys, NO_EDITS.removals
+    else:
+        named = list(zip(keys, staged, strict=True))
+        put_keys = [key for key, message in named if message.identity]
+        removals = pa.array([key for key, message in named if not message.identity], pa.binary())
+    return Edits(pa.table(_entry_arrays(put_keys, puts), schema=ENTRY_SCHEMA), removals)
+
+
 def _parse_one_by_one(page: Sequence[Item | Pair]) -> pa.Table:
     staged = parse_all(page)
+    arrays = _entry_arrays([each[0][_CUT:] for each in page], staged)
+    tombstones = pa.array([not message.identity for message in staged], pa.bool_())
+    return pa.table([*arrays, tombstones], schema=CHANGE_SCHEMA)
+
+
+def _entry_arrays(keys: list[bytes], staged: list[pb.StagedEntry]) -> list[pa.Array]:
+    """Return the columns of `ENTRY_SCHEMA`, in the one form that is stored."""
     entries = [message.entry for message in staged]
-    identities = [message.identity for message in staged]
     columns = {
-        "key": [each[0][_CUT:] for each in page],
-        "identity": identities,
+        "key": keys,
+        "identity": [message.identity for message in staged],
         "address": [entry.address for entry in entries],
         "address_type": [entry.address_type for entry in entries],
         "size": [entry.size for entry in entries],
@@ -142,8 +168,6 @@ def _parse_one_by_one(page: Sequence[Item | Pair]) -> pa.Table:
         "mtime": [entry.modified_us for entry in entries],
         "content_type": [entry.content_type for entry in entries],
         # Most have none, and to ask for all pairs costs ten times as much as to ask for any.
-        "metadata": [list(entry.metadata.items()) if entry.metadata else () for entry in entries],
-        "tombstone": [not identity for identity in identities],
+        "metadata": [sorted(entry.metadata.items()) if entry.metadata else () for entry in entries],
     }
-    arrays = [pa.array(columns[field.name], field.type) for field in CHANGE_SCHEMA]
-    return pa.table(arrays, schema=CHANGE_SCHEMA)
+    return [pa.array(columns[field.name], field.type) for field in ENTRY_SCHEMA]

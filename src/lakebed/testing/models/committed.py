@@ -9,6 +9,7 @@ import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from itertools import chain
 
 import pyarrow as pa
 
@@ -27,6 +28,7 @@ from lakebed.engine.committed import (
     Strategy,
     Summary,
 )
+from lakebed.engine.committed.columns import Edits
 from lakebed.engine.committed.ingest import Saved
 from lakebed.engine.errors import EntryNotFound, MergeConflict
 from lakebed.engine.model import Home
@@ -76,9 +78,19 @@ class ModelCommitted(Committed):
         return self.save({entry.key: entry for batch in batches for entry in entries_of(batch)})
 
     def apply(self, base: MetaRangeID, changes: Iterable[pa.Table | pa.RecordBatch]) -> Applied:
+        return self._put_and_remove(base, _changes(changes))
+
+    def edit(self, base: MetaRangeID, edits: Edits) -> Applied:
+        puts = ((entry.key, entry) for entry in entries_of(edits.puts))
+        removals = ((key, None) for key in edits.removals.to_pylist())
+        return self._put_and_remove(base, chain(puts, removals))
+
+    def _put_and_remove(
+        self, base: MetaRangeID, changes: Iterable[tuple[bytes, Entry | None]]
+    ) -> Applied:
         contents = dict(self.contents(base))
         added = changed = removed = 0
-        for key, entry in _changes(changes):
+        for key, entry in changes:
             there = contents.get(key)
             if entry is None:
                 removed += contents.pop(key, None) is not None
