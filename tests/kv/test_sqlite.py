@@ -235,6 +235,17 @@ def test_many_keys_at_once_are_written_all_or_none(store: SqliteStore) -> None:
     assert list(store.scan(b"p")) == []
 
 
+def test_values_in_several_partitions_are_written_all_or_none(store: SqliteStore) -> None:
+    before = store.writer.commits, store.writer.writes
+    store.set_all([(b"p", b"k", b"old"), (b"q", b"k", b"old")])
+    assert (store.writer.commits, store.writer.writes) == (before[0] + 1, before[1] + 1)
+    store.writer._connection.execute("PRAGMA max_page_count = 40")
+    with pytest.raises(StoreFull):
+        store.set_all([(b"p", b"k", b"new"), (b"q", b"k", bytes(1 << 20))])
+    found = store.get_many([(b"p", b"k"), (b"q", b"k")])
+    assert [item and item.value for item in found] == [b"old", b"old"]
+
+
 def test_dropping_a_partition_lets_others_write_in_between(store: SqliteStore) -> None:
     store.set_many(b"p", [(b"%06d" % number, b"v") for number in range(3 * DROP_CHUNK + 1)])
     store.set_many(b"q", [(b"k", b"v")])
