@@ -432,7 +432,7 @@ def test_a_conditional_create_that_a_commit_under_way_missed_is_written_again(
 def test_publishing_takes_only_the_oldest_tokens(lake: CommitKit) -> None:
     ours = lake.engine()
     branch: Branch = ours.branches.get(REPOSITORY, MAIN)
-    publisher = Publisher(ours.branches, ours.commits, lake.runtime, SETTINGS)
+    publisher = Publisher(lake.store, ours.branches, ours.commits, lake.runtime, SETTINGS)
     sealed = publisher.seal(REPOSITORY, publisher.seal(REPOSITORY, branch))
     with pytest.raises(AssertionError, match="oldest"):
         publisher.trim(REPOSITORY, sealed, sealed.sealed_tokens[:1])

@@ -13,6 +13,7 @@ from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.commits.merges import MergeRequest
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import RepositoryNotFound
+from lakebed.engine.keys import DROPPED_PARTITION
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.engine.refs.log import LogPage, LogQuery
 from lakebed.kv import Store
@@ -63,7 +64,9 @@ def lake() -> Lake:
 
 
 @pytest.mark.parametrize("objects", [1, 200])
-def test_a_commit(lake: Lake, objects: int) -> None:
+@pytest.mark.parametrize("is_joined", [True, False])
+def test_a_commit(lake: Lake, objects: int, is_joined: bool) -> None:
+    lake.store.joins_writes = is_joined
     engine = lake.process()
     for number in range(objects):
         engine.put(LAKE, MAIN, entry(b"%d" % number, "1"))
@@ -72,8 +75,24 @@ def test_a_commit(lake: Lake, objects: int) -> None:
     # The seal; range and metarange; the commit's record; the branch.
     assert steps.durable == 4, steps.calls
     assert steps.calls.count("scan_page") == 1
+    # The record, and the intent to drop the tokens.
+    writes = ["set_all"] if is_joined else ["set", "set_many"]
+    assert [call for call in steps.calls if call in {"set", "set_many", "set_all"}] == writes
     again = lake.count(lambda: engine.get(LAKE, MAIN, b"0"))
     assert "read" not in again.calls  # what was written is in memory
+
+
+@pytest.mark.parametrize("is_joined", [True, False])
+def test_a_commit_leaves_its_record_and_the_intent_to_drop(lake: Lake, is_joined: bool) -> None:
+    lake.store.joins_writes = is_joined
+    engine = lake.process()
+    engine.put(LAKE, MAIN, entry(b"new", "1"))
+    repository = engine.repositories.get(LAKE)
+    made = engine.commit(LAKE, MAIN, REQUEST).commit
+    assert engine.commits.is_known(repository, made.id)
+    assert lake.process().commits.get(repository, made.id) == made
+    announced = {item.key for item in lake.store.scan(DROPPED_PARTITION)}
+    assert announced >= {token.encode() for token in made.consumed_tokens} > set()
 
 
 def test_the_creation_of_a_branch_where_writes_are_guarded(lake: Lake) -> None:

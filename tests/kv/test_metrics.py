@@ -28,6 +28,7 @@ def test_every_call_is_counted_and_timed() -> None:
     list(store.scan_pairs(b"p"))
     store.get_many([(b"p", b"k")])
     store.set_many(b"p", [(b"k", b"v")])
+    store.set_all([(b"p", b"k", b"v")])
     store.delete_if(b"p", b"k", store.get(b"p", b"k").predicate)
     store.delete(b"p", b"k")
     store.drop_partition(b"p")
@@ -35,7 +36,7 @@ def test_every_call_is_counted_and_timed() -> None:
         operation: sample("lakebed_kv_seconds_count", operation)
         for operation in (
             "get", "set", "set_if", "delete", "delete_if", "scan_page",
-            "get_many", "set_many", "drop_partition",
+            "get_many", "set_many", "set_all", "drop_partition",
         )
     }  # fmt: skip
     assert counts == {**dict.fromkeys(counts, 1.0), "get": 2.0, "scan_page": 2.0}

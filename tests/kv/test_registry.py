@@ -62,13 +62,15 @@ def test_installations_in_one_database_do_not_see_each_other(tmp_path: Path) -> 
         open_store(f"{url}?namespace=two") as two,
     ):
         stores = [plain, one, two]
+        assert all(store.joins_writes and store.guards_writes for store in stores)
         for number, store in enumerate(stores):
             store.set(b"p", b"key", b"%d" % number)
             store.set_many(b"p", [(b"many", b"%d" % number)])
+            store.set_all([(b"p", b"of all", b"%d" % number)])
         for number, store in enumerate(stores):
-            assert [item.value for item in store.scan(b"p")] == [b"%d" % number] * 2
+            assert [item.value for item in store.scan(b"p")] == [b"%d" % number] * 3
         one.drop_partition(b"p")
-        assert [len(list(store.scan(b"p"))) for store in stores] == [2, 0, 2]
+        assert [len(list(store.scan(b"p"))) for store in stores] == [3, 0, 3]
         with pytest.raises(PredicateFailed):
             one.set_if(b"p", b"key", b"new", two.get(b"p", b"key").predicate)
         guards = [Guard(b"p", b"key", ABSENT)]

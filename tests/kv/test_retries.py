@@ -280,6 +280,22 @@ def test_many_writes_that_stop_in_the_middle_do_not_claim_that_nothing_happened(
     assert len(list(store.scan(b"p"))) == SET_MANY_CHUNK
 
 
+def test_values_in_several_partitions_are_written_again_if_none_was() -> None:
+    script = Script(StoreUnavailable("down"))
+    store = retrying(script)
+    store.set_all([(b"p", b"k", b"v"), (b"q", b"k", b"v")])
+    assert script.calls == ["set_all"] * 2
+    assert [len(list(store.scan(partition))) for partition in (b"p", b"q")] == [1, 1]
+
+
+def test_values_in_several_partitions_are_not_written_again_blindly() -> None:
+    script = Script(OutcomeUnknown("lost"))
+    store = retrying(script)
+    with pytest.raises(OutcomeUnknown, match="lost"):
+        store.set_all([(b"p", b"k", b"v"), (b"q", b"k", b"v")])
+    assert script.calls == ["set_all"]
+
+
 def test_a_drop_is_repeated() -> None:
     script = Script(None, StoreUnavailable("down"))
     store = retrying(script)
@@ -291,6 +307,7 @@ def test_a_drop_is_repeated() -> None:
 def test_the_default_bulk_calls_do_not_claim_that_nothing_happened() -> None:
     class OneByOne(MemoryStore):
         set_many = Store.set_many
+        set_all = Store.set_all
         drop_partition = Store.drop_partition
 
         def set(
@@ -310,10 +327,15 @@ def test_the_default_bulk_calls_do_not_claim_that_nothing_happened() -> None:
         store.set_many(b"p", [(b"0", b""), (b"1", b""), (b"2", b"")])
     assert not isinstance(caught.value, StoreUnavailable)
     with pytest.raises(OutcomeUnknown) as caught:
+        store.set_all([(b"p", b"0", b""), (b"q", b"2", b"")])
+    assert not isinstance(caught.value, StoreUnavailable)
+    with pytest.raises(OutcomeUnknown) as caught:
         store.drop_partition(b"p")
     assert not isinstance(caught.value, StoreUnavailable)
     with pytest.raises(StoreUnavailable):
         store.set_many(b"q", [(b"2", b"")])
+    with pytest.raises(StoreUnavailable):
+        store.set_all([(b"q", b"2", b""), (b"q", b"0", b"")])
 
 
 def test_a_store_closed_before_the_read_back_leaves_the_outcome_unknown() -> None:

@@ -16,6 +16,7 @@ from lakebed.ids import UniqueID
 from lakebed.kv import Guard, Item, Predicate, Version
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.records import Records
+from lakebed.kv.store import Placed
 from lakebed.runtime import Runtime
 from lakebed.testing.simulation.simulator import Simulation
 from tests.simulation.truth import Truth
@@ -87,6 +88,11 @@ class WatchedStore(MemoryStore):
         )
         self._tell(partition, key, value)
         return found
+
+    def set_all(self, records: Sequence[Placed]) -> None:
+        super().set_all(records)
+        for record in records:
+            self._tell(*record)
 
     def delete(self, partition: bytes, key: bytes) -> None:
         super().delete(partition, key)

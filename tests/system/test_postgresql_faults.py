@@ -75,6 +75,7 @@ WRITES: dict[str, Write] = {
     "delete": lambda store, part, _: store.delete(part, b"there"),
     "delete_if": lambda store, part, version: store.delete_if(part, b"there", version),
     "set_many": lambda store, part, _: store.set_many(part, [(b"there", b"n"), (b"x", b"n")]),
+    "set_all": lambda store, part, _: store.set_all([(part, b"there", b"n"), (part, b"x", b"n")]),
     "create_two": create_two,
     "swap_two": swap_two,
     "drop_partition": lambda store, part, _: store.drop_partition(part),
@@ -408,6 +409,7 @@ def test_every_call_is_one_round_trip_once_its_statement_is_prepared(bench: Benc
         "set": lambda: store.set(b"p", b"other", b"new"),
         "set_if": lambda: store.set_if(b"p", b"there", b"new", version, version=version),
         "set_many": lambda: store.set_many(b"p", [(b"x", b"1"), (b"y", b"2")]),
+        "set_all": lambda: store.set_all([(b"p", b"x", b"1"), (b"q", b"y", b"2")]),
         "delete": lambda: store.delete(b"p", b"x"),
     }
     with store:

@@ -296,6 +296,26 @@ def test_a_later_step_that_fails_does_not_say_that_nothing_changed(postgresql_ur
         assert rows(postgresql_url, "SELECT count(*) FROM lakebed_kv") == [(1000,)]
 
 
+def test_values_in_several_partitions_are_written_all_or_none(postgresql_url: str) -> None:
+    with open_driver(postgresql_url, ThreadRuntime()) as store:
+        store.set_all([(b"p", b"key", b"old"), (b"q", b"key", b"old")])
+        execute(postgresql_url, "ALTER TABLE lakebed_kv ADD CONSTRAINT no CHECK (value <> 'no')")
+        with pytest.raises(StoreUnavailable):
+            store.set_all([(b"p", b"key", b"new"), (b"q", b"key", b"no")])
+        found = store.get_many([(b"p", b"key"), (b"q", b"key")])
+        assert [item and item.value for item in found] == [b"old", b"old"]
+
+
+def test_values_are_all_checked_before_the_first_is_written(postgresql_url: str) -> None:
+    fine = [(b"p", b"%05d" % number, b"") for number in range(1500)]
+    with open_driver(postgresql_url, ThreadRuntime()) as store:
+        with pytest.raises(InvalidArgument):
+            store.set_all([*fine, (b"p", b"", b"")])
+        assert list(store.scan(b"p")) == []
+        store.set_all(fine)
+        assert len(list(store.scan(b"p"))) == len(fine)
+
+
 def test_a_lost_table_is_reported_in_our_terms(postgresql_url: str) -> None:
     with open_driver(postgresql_url, ThreadRuntime()) as store:
         execute(postgresql_url, "DROP TABLE lakebed_kv")

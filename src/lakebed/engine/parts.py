@@ -76,7 +76,7 @@ def assemble(
     commits = Commits(store, runtime)
     marks = Marks(store)
     reader = Reader(store, branches, commits, committed_in, runtime, settings)
-    publisher = Publisher(branches, commits, runtime, settings)
+    publisher = Publisher(store, branches, commits, runtime, settings)
     dirty = DirtyCheck(store, commits, reader, publisher, committed_in, settings)
     return EngineParts(
         branches=branches,

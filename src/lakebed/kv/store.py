@@ -108,6 +108,9 @@ class Item(NamedTuple):
 Pair = tuple[bytes, bytes]
 """A key with its value, for who will not write it."""
 
+Placed = tuple[bytes, bytes, bytes]
+"""A value that is to be written: its partition, its key, and the value itself."""
+
 
 class Guard(NamedTuple):
     """What must hold of a key beside the one that is written."""
@@ -287,6 +290,9 @@ class Store(ABC):
 
     guards_writes: bool = False
     """Whether `set_if_then_get` takes guards."""
+
+    joins_writes: bool = False
+    """Whether `set_all` costs less than its writes side by side."""
 
     has_editions: bool = False
     """Whether `edition` can tell that nothing was changed. If not, nobody needs to ask."""
@@ -520,6 +526,23 @@ class Store(ABC):
         """
         applied = False
         for key, value in items:
+            with step_of_many(applied=applied):
+                self.set(partition, key, value)
+            applied = True
+
+    def set_all(self, records: Sequence[Placed]) -> None:
+        """Write a few values in any partitions, each as by `set`; perhaps not all at once.
+
+        The last of those with equal keys stays.
+
+        Raises:
+            InvalidArgument: A record is refused; none was written.
+            OutcomeUnknown: Any of them may have been applied; none will be applied later.
+        """
+        for record in records:
+            self.limits.check(*record)
+        applied = False
+        for partition, key, value in records:
             with step_of_many(applied=applied):
                 self.set(partition, key, value)
             applied = True

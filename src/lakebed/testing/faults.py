@@ -11,7 +11,7 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from lakebed.kv.errors import OutcomeUnknown, StoreUnavailable
-from lakebed.kv.store import Guard, Item, Predicate, Store, Version, step_of_many
+from lakebed.kv.store import Guard, Item, Placed, Predicate, Store, Version, step_of_many
 from lakebed.kv.wrappers.wrapped import WrappedStore
 
 ResultT = TypeVar("ResultT")
@@ -118,6 +118,10 @@ class FaultyStore(WrappedStore):
         chunk = list(items)
         call = StoreCall("set_many", partition, b"", writes=True)
         self._intercept(call, lambda: self._inner.set_many(partition, chunk))
+
+    def set_all(self, records: Sequence[Placed]) -> None:
+        call = StoreCall("set_all", b"", b"", writes=True)
+        self._intercept(call, lambda: self._inner.set_all(records))
 
     def drop_partition(self, partition: bytes) -> None:
         call = StoreCall("drop_partition", partition, b"", writes=True)

@@ -18,7 +18,6 @@ the branch was elsewhere, so its own mark is looked at before that.)
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from lakebed.engine.commits.publish import Publisher
 from lakebed.engine.commits.sources import check_sources
@@ -29,6 +28,7 @@ from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
 from lakebed.engine.retention.marks import Marks
 from lakebed.formats import MetaRangeID
+from lakebed.kv.store import Placed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,17 +164,20 @@ class Offers:
 
     def _store(self, branch: BranchID, draft: Draft, tokens: Sequence[StagingToken]) -> Commit:
         wish = self._wish
-        add = partial(
-            self._desk.commits.add,
-            self._repository,
-            committer=wish.committer,
-            message=wish.message,
-            metarange_id=draft.metarange_id,
-            parents=draft.parents,
-            metadata=wish.metadata,
-            created_us=wish.created_us,
-            consumed_tokens=tokens,
-            branch=branch,
-            sources=draft.sources,
-        )
+
+        def add(beside: Sequence[Placed]) -> Commit:
+            return self._desk.commits.add(
+                self._repository,
+                committer=wish.committer,
+                message=wish.message,
+                metarange_id=draft.metarange_id,
+                parents=draft.parents,
+                metadata=wish.metadata,
+                created_us=wish.created_us,
+                consumed_tokens=tokens,
+                branch=branch,
+                sources=draft.sources,
+                beside=beside,
+            )
+
         return self._desk.publisher.store_commit(self._repository, branch, tokens, add)

@@ -19,8 +19,8 @@ from lakebed.engine.model import (
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
 from lakebed.engine.settings import EngineSettings
-from lakebed.kv import OutcomeUnknown, PredicateFailed, StoreUnavailable
-from lakebed.kv.store import settling
+from lakebed.kv import OutcomeUnknown, PredicateFailed, Store, StoreUnavailable
+from lakebed.kv.store import Placed, settling
 from lakebed.runtime import Runtime
 
 
@@ -28,8 +28,14 @@ class Publisher:
     """Swaps branch records, for all operations that give a branch a new head."""
 
     def __init__(
-        self, branches: Branches, commits: Commits, runtime: Runtime, settings: EngineSettings
+        self,
+        store: Store,
+        branches: Branches,
+        commits: Commits,
+        runtime: Runtime,
+        settings: EngineSettings,
     ) -> None:
+        self._store = store
         self._branches = branches
         self._commits = commits
         self._runtime = runtime
@@ -61,17 +67,23 @@ class Publisher:
         repository: Repository,
         branch: BranchID,
         tokens: Sequence[StagingToken],
-        add: Callable[[], Commit],
+        add: Callable[[Sequence[Placed]], Commit],
     ) -> Commit:
         """Store the record of a commit, and announce that its tokens will be dropped.
 
         Both must be durable before the swap that publishes the commit, and neither needs the other:
-        they are written side by side.
+        they are written in one call where that costs less, and else side by side. `add` stores the
+        record, with what is given to it beside that.
         """
+        if not tokens:
+            return add(())
+        if self._store.joins_writes:
+            return add(self._branches.announcements(repository, branch, tokens))
         stored: list[Commit] = []
-        writes: list[Callable[[], None]] = [lambda: stored.append(add())]
-        if tokens:
-            writes.append(lambda: self._branches.announce_drop(repository, branch, tokens))
+        writes: list[Callable[[], None]] = [
+            lambda: stored.append(add(())),
+            lambda: self._branches.announce_drop(repository, branch, tokens),
+        ]
         self._runtime.map_parallel(lambda write: write(), writes, limit=len(writes))
         return stored[0]
 

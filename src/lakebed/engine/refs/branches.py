@@ -34,7 +34,7 @@ from lakebed.kv import (
     StoreUnavailable,
 )
 from lakebed.kv.records import Record, Records
-from lakebed.kv.store import settling
+from lakebed.kv.store import Placed, settling
 from lakebed.lru import LRU
 from lakebed.runtime import Runtime
 from lakebed.times import now_us
@@ -369,6 +369,13 @@ class Branches:
         This comes before they are dropped, never after: a process that dies in between must not
         leave partitions that nothing names. The Cleaner leaves alone what a branch still names.
         """
+        announced = self.announcements(repository, branch, tokens)
+        self._store.set_many(DROPPED_PARTITION, [(key, value) for _, key, value in announced])
+
+    def announcements(
+        self, repository: Repository, branch: BranchID, tokens: Sequence[StagingToken]
+    ) -> Sequence[Placed]:
+        """Return what `announce_drop` writes, for those who write it with something else."""
         message = pb.DroppedToken(
             repository=repository.id,
             unique_id=repository.unique_id,
@@ -376,7 +383,7 @@ class Branches:
             dropped_us=now_us(self._runtime),
         )
         value = message.SerializeToString()
-        self._store.set_many(DROPPED_PARTITION, [(token.encode(), value) for token in tokens])
+        return [(DROPPED_PARTITION, token.encode(), value) for token in tokens]
 
     def _read(self, key: tuple[bytes, BranchID]) -> Branch:
         partition, branch = key

@@ -11,7 +11,8 @@ from lakebed.engine.model import BranchID, Commit, CommitID, Repository, Staging
 from lakebed.engine.refs.lakefs_ids import lakefs_id
 from lakebed.formats import MetaRangeID
 from lakebed.kv import Store
-from lakebed.kv.records import Record, Records
+from lakebed.kv.records import Records
+from lakebed.kv.store import Placed
 from lakebed.lru import LRU
 from lakebed.runtime import Runtime
 from lakebed.times import now_us
@@ -56,7 +57,7 @@ class Commits:
         record = self._records(repository).find(commit_id.encode())
         if record is None:
             raise CommitNotFound(commit_id)
-        found = _commit(record)
+        found = _commit(record.name, record.message)
         self._cache.put((repository.partition, commit_id), found, cost=found.weight)
         return found
 
@@ -78,7 +79,8 @@ class Commits:
             for commit_id, item in zip(missing, self._store.get_many(places), strict=True):
                 if item is None:
                     raise CommitNotFound(commit_id)
-                known[commit_id] = found = _commit(records.decode(item))
+                record = records.decode(item)
+                known[commit_id] = found = _commit(record.name, record.message)
                 self._cache.put((repository.partition, commit_id), found, cost=found.weight)
         return [commit for each in ids if (commit := known[each]) is not None]
 
@@ -95,14 +97,16 @@ class Commits:
         consumed_tokens: Iterable[StagingToken] = (),
         branch: str = "",
         sources: Iterable[CommitID] = (),
+        beside: Sequence[Placed] = (),
     ) -> Commit:
         """Store a commit. Nobody knows of it until its id is published.
 
         Two equal calls store two commits, since the id covers a nonce. So a commit record belongs
-        to exactly one request, which can recognise its own commit by the id.
+        to exactly one request, which can recognise its own commit by the id. What is to be stored
+        `beside` it goes there in the same call (`Store.set_all`).
 
         Raises:
-            OutcomeUnknown: It may have been stored; it does no harm.
+            OutcomeUnknown: It may have been stored; it does no harm. So may what is beside it.
         """
         generation = max((parent.generation + 1 for parent in parents), default=FIRST_GENERATION)
         stored_us = now_us(self._runtime)
@@ -122,8 +126,13 @@ class Commits:
             sources=sources,
         )
         name = compute_id(record).encode()
-        version = self._records(repository).set(name, record)
-        added = _commit(Record(name, record, version))
+        value = record.SerializeToString()
+        place = self._records(repository).place(name)
+        if beside:
+            self._store.set_all([(*place, value), *beside])
+        else:
+            self._store.set(*place, value)
+        added = _commit(name, record)
         self._cache.put((repository.partition, added.id), added, cost=added.weight)
         return added
 
@@ -183,12 +192,12 @@ class Commits:
         """Iterate over all commit records in order of their ids, published or not."""
         start = after.encode() + b"\x00" if after else b""
         for record in self._records(repository).scan(start=start):
-            yield _commit(record)
+            yield _commit(record.name, record.message)
 
     def with_prefix(self, repository: Repository, prefix: str) -> Iterator[Commit]:
         """Iterate over the commits whose ids begin with `prefix`."""
         for record in self._records(repository).scan(prefix=prefix.encode()):
-            yield _commit(record)
+            yield _commit(record.name, record.message)
 
     def _records(self, repository: Repository) -> Records[pb.Commit]:
         return Records(self._store, COMMITS, repository.partition)
@@ -226,10 +235,9 @@ def compute_id(record: pb.Commit) -> CommitID:
     return CommitID(digest.hexdigest())
 
 
-def _commit(record: Record[pb.Commit]) -> Commit:
-    message = record.message
+def _commit(name: bytes, message: pb.Commit) -> Commit:
     return Commit(
-        id=CommitID(record.name.decode()),
+        id=CommitID(name.decode()),
         committer=message.committer,
         message=message.message,
         metarange_id=MetaRangeID(message.metarange_id),

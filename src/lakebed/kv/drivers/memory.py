@@ -14,6 +14,7 @@ from lakebed.kv.store import (
     Guard,
     Item,
     Limits,
+    Placed,
     Predicate,
     Store,
     Version,
@@ -38,6 +39,7 @@ class MemoryStore(Store):
     limits = Limits(partition_bytes=1024, key_bytes=4096, value_bytes=64 << 20)
     shared_between_processes = False
     guards_writes = True
+    joins_writes = True
     has_editions = True
 
     def __init__(self, runtime: Runtime) -> None:
@@ -134,6 +136,18 @@ class MemoryStore(Store):
             raise StoreClosed
         with self._lock:
             return [each for each in self._partitions if each > cursor], None
+
+    def set_all(self, records: Sequence[Placed]) -> None:
+        for record in records:
+            self._check(*record)
+        items = [
+            (partition, Item(key, value, new_version(self._runtime)))
+            for partition, key, value in records
+        ]
+        with self._lock:
+            for partition, item in items:
+                self._partitions[partition][item.key] = item
+            self._changes += 1
 
     def drop_partition(self, partition: bytes) -> None:
         if self._closed:

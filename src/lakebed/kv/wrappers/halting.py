@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from lakebed.kv.errors import StoreHalted
 from lakebed.kv.halt import CHECK_SECONDS, HALT_KEY, find_mark, read_mark
 from lakebed.kv.schema import METADATA_PARTITION
-from lakebed.kv.store import Guard, Item, Pair, Predicate, Store, Version
+from lakebed.kv.store import Guard, Item, Pair, Placed, Predicate, Store, Version
 from lakebed.kv.wrappers.wrapped import WrappedStore
 from lakebed.runtime import Runtime
 
@@ -101,6 +101,11 @@ class HaltingStore(WrappedStore):
     def set_many(self, partition: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
         self._check(partition)
         self._inner.set_many(partition, items)
+
+    def set_all(self, records: Sequence[Placed]) -> None:
+        for partition, key, _ in records:
+            self._check(partition, key)
+        self._inner.set_all(records)
 
     def drop_partition(self, partition: bytes) -> None:
         self._check(partition)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import ParamSpec, TypeVar
 
 from lakebed.kv.errors import KeyNotFound, KVError
-from lakebed.kv.store import Guard, Item, Pair, Predicate, Store, Version
+from lakebed.kv.store import Guard, Item, Pair, Placed, Predicate, Store, Version
 from lakebed.kv.wrappers.wrapped import WrappedStore
 from lakebed.prometheus import Counter, Histogram
 from lakebed.runtime import Runtime
@@ -38,7 +38,7 @@ class MeteredStore(WrappedStore):
         super().__init__(inner)
         self._clock = runtime.monotonic
         single = ("get", "set", "set_if", "delete", "delete_if", "scan_page", "partition_page")
-        bulk = ("set_if_then_get", "get_many", "set_many", "drop_partition")
+        bulk = ("set_if_then_get", "get_many", "set_many", "set_all", "drop_partition")
         self._observe = {
             operation: _SECONDS.labels(operation, inner.name).observe for operation in single + bulk
         }
@@ -122,6 +122,10 @@ class MeteredStore(WrappedStore):
     @traced("kv.set_many")
     def set_many(self, partition: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
         self._timed("set_many", self._inner.set_many, partition, items)
+
+    @traced("kv.set_all")
+    def set_all(self, records: Sequence[Placed]) -> None:
+        self._timed("set_all", self._inner.set_all, records)
 
     @traced("kv.drop_partition")
     def drop_partition(self, partition: bytes) -> None:

@@ -9,7 +9,16 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from lakebed.kv.errors import KeyNotFound, PredicateFailed
-from lakebed.kv.store import NAMESPACE_MARK, Guard, Item, Pair, Predicate, Store, Version
+from lakebed.kv.store import (
+    NAMESPACE_MARK,
+    Guard,
+    Item,
+    Pair,
+    Placed,
+    Predicate,
+    Store,
+    Version,
+)
 from lakebed.kv.wrappers.wrapped import WrappedStore
 
 
@@ -96,6 +105,9 @@ class NamespacedStore(WrappedStore):
 
     def set_many(self, partition: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
         self._inner.set_many(self._inside(partition), items)
+
+    def set_all(self, records: Sequence[Placed]) -> None:
+        self._inner.set_all([(self._inside(of), key, value) for of, key, value in records])
 
     def drop_partition(self, partition: bytes) -> None:
         self._inner.drop_partition(self._inside(partition))

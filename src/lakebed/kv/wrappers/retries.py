@@ -43,6 +43,7 @@ from lakebed.kv.store import (
     Guard,
     Item,
     Pair,
+    Placed,
     Predicate,
     Store,
     Version,
@@ -279,6 +280,9 @@ class RetryingStore(WrappedStore):
             with step_of_many(applied=applied):
                 self._repeat("set_many", self._inner.set_many, partition, chunk)
             applied = True
+
+    def set_all(self, records: Sequence[Placed]) -> None:
+        self._repeat("set_all", self._inner.set_all, records)
 
     def drop_partition(self, partition: bytes) -> None:
         self._repeat("drop_partition", self._inner.drop_partition, partition)

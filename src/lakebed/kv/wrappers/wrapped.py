@@ -12,6 +12,7 @@ class WrappedStore(Store):
         self.shared_between_processes = inner.shared_between_processes
         self.joins_reads = inner.joins_reads
         self.guards_writes = inner.guards_writes
+        self.joins_writes = inner.joins_writes
         self.has_editions = inner.has_editions
         self._inner = inner
 

@@ -288,6 +288,28 @@ class SequentialConformance(ScansConformance, ArgumentsConformance):
         store.set_many(partition, [(b"key", b"1"), (b"other", b""), (b"key", b"2")])
         assert store.get(partition, b"key").value == b"2"
 
+    def test_set_all(self, store: Store, partition: bytes) -> None:
+        other = partition + b"-other"
+        stale = store.set(partition, b"key", b"old")
+        store.set_all([(other, b"key", b"1"), (partition, b"key", b"2"), (other, b"a", b"")])
+        store.set_all([])
+        items = [*store.scan(other), *store.scan(partition)]
+        assert [(item.key, item.value) for item in items] == [
+            (b"a", b""),
+            (b"key", b"1"),
+            (b"key", b"2"),
+        ]
+        assert len({stale, *(item.predicate for item in items)}) == 4
+        with pytest.raises(PredicateFailed):
+            store.set_if(partition, b"key", b"3", stale)
+        store.set_if(partition, b"key", b"3", items[2].predicate)
+
+    def test_the_last_of_equal_keys_in_set_all_stays(self, store: Store, partition: bytes) -> None:
+        other = partition + b"-other"
+        store.set_all([(partition, b"key", b"1"), (other, b"key", b""), (partition, b"key", b"2")])
+        assert store.get(partition, b"key").value == b"2"
+        assert store.get(other, b"key").value == b""
+
     def test_drop_partition(self, store: Store, partition: bytes) -> None:
         other = partition + b"/"
         count = min(3000, self.bulk)
@@ -317,6 +339,7 @@ class SequentialConformance(ScansConformance, ArgumentsConformance):
             lambda: list(store.scan(partition)),
             lambda: store.get_many([(partition, b"key")]),
             lambda: store.set_many(partition, [(b"key", b"value")]),
+            lambda: store.set_all([(partition, b"key", b"value")]),
             lambda: store.drop_partition(partition),
         ]
         for call in calls:
@@ -403,6 +426,7 @@ def _changes(store: Store, partition: bytes) -> list[Callable[[], object]]:
         lambda: store.set_if(partition, b"key", b"value", EXISTS),
         lambda: store.set_if(partition, b"key", b"value", store.get(partition, b"key").predicate),
         lambda: store.set_many(partition, [(b"key", b"a"), (b"third", b"b")]),
+        lambda: store.set_all([(partition, b"key", b"a"), (partition + b"/", b"key", b"b")]),
         lambda: store.delete(partition, b"key"),
         lambda: store.delete_if(partition, b"other", store.get(partition, b"other").predicate),
         lambda: store.drop_partition(partition),

@@ -41,6 +41,8 @@ class ArgumentsConformance:
             store.set_if(partition, key, value, ABSENT)
         with pytest.raises(InvalidArgument, match=complaint):
             store.set_many(partition, [(key, value)])
+        with pytest.raises(InvalidArgument, match=complaint):
+            store.set_all([(partition, key, value)])
         if not complaint.startswith("value"):
             for call in (store.get, store.delete):
                 with pytest.raises(InvalidArgument, match=complaint):
@@ -108,6 +110,8 @@ class ArgumentsConformance:
                 store.set(bad_partition, key, value)
             with pytest.raises(LimitExceeded, match=f"at most {number}"):
                 store.set_if(bad_partition, key, value, ABSENT)
+            with pytest.raises(LimitExceeded, match=f"at most {number}"):
+                store.set_all([(partition, b"fine", b""), (bad_partition, key, value)])
             if not value:
                 with pytest.raises(LimitExceeded, match=f"at most {number}"):
                     store.get_many([(partition, b"key"), (bad_partition, key)])

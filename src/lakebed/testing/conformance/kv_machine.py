@@ -77,10 +77,13 @@ class StoreMachine(RuleBasedStateMachine):
                 with pytest.raises(PredicateFailed):
                     self.store.delete_if(self.partition, key, version)
 
-    @rule(items=st.lists(st.tuples(_keys, _values), max_size=5))
-    def set_many(self, items: list[tuple[bytes, bytes]]) -> None:
-        """Write many."""
-        self.store.set_many(self.partition, items)
+    @rule(items=st.lists(st.tuples(_keys, _values), max_size=5), anywhere=st.booleans())
+    def set_many(self, items: list[tuple[bytes, bytes]], anywhere: bool) -> None:
+        """Write many, by either of the calls for that."""
+        if anywhere:
+            self.store.set_all([(self.partition, key, value) for key, value in items])
+        else:
+            self.store.set_many(self.partition, items)
         for key, value in items:
             item = self.store.get(self.partition, key)
             self.model[key] = (value, item.predicate)

@@ -28,6 +28,7 @@ class _PiecemealStore(FaultyStore):
 
     get_many = Store.get_many
     set_many = Store.set_many
+    set_all = Store.set_all
 
 
 class SimulatedStore:
@@ -69,4 +70,5 @@ class SimulatedStore:
         self._handles += 1
         handle.joins_reads = self._handles % 2 == 0
         handle.guards_writes = self._handles % 4 < 2
+        handle.joins_writes = self._handles % 4 in {1, 2}
         return handle

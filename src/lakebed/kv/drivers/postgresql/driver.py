@@ -32,6 +32,7 @@ from lakebed.kv.store import (
     Guard,
     Item,
     Limits,
+    Placed,
     Predicate,
     Store,
     Version,
@@ -72,6 +73,7 @@ class PostgreSQLStore(Store):
     limits = Limits(partition_bytes=512, key_bytes=2048, value_bytes=16 << 20)
     shared_between_processes = True
     joins_reads = True
+    joins_writes = True
 
     def __init__(self, url: str, runtime: Runtime, *, patience: Patience | None = None) -> None:
         """Connect, and create the table if there is none.
@@ -192,11 +194,13 @@ class PostgreSQLStore(Store):
 
     def set_many(self, partition: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
         """Write many keys of one partition, in chunks that are each applied whole or not at all."""
-        applied = False
-        for chunk in self._chunks(partition, items):
-            with step_of_many(applied=applied):
-                self._set_chunk(partition, chunk)
-            applied = True
+        self._set_in_chunks((partition, key, value) for key, value in items)
+
+    def set_all(self, records: Sequence[Placed]) -> None:
+        """Write values in any partitions, in one statement if they are few and small."""
+        for record in records:
+            self._check(*record)
+        self._set_in_chunks(records)
 
     def drop_partition(self, partition: bytes) -> None:
         """Delete every key of a partition, in chunks: a statement has only so much time."""
@@ -225,33 +229,36 @@ class PostgreSQLStore(Store):
     def _get_chunk(self, keys: Sequence[Place]) -> list[Item | None]:
         return wire.items_at(keys, self._read(*_read_of(keys)))
 
-    def _chunks(
-        self, partition: bytes, items: Iterable[tuple[bytes, bytes]]
-    ) -> Iterator[dict[bytes, bytes]]:
+    def _set_in_chunks(self, records: Iterable[Placed]) -> None:
+        applied = False
+        for chunk in self._chunks(records):
+            with step_of_many(applied=applied):
+                self._set_chunk(chunk)
+            applied = True
+
+    def _chunks(self, records: Iterable[Placed]) -> Iterator[dict[Place, bytes]]:
         # A statement cannot write a key twice: the last value of a key replaces those before.
-        chunk: dict[bytes, bytes] = {}
+        chunk: dict[Place, bytes] = {}
         size = 0
-        for key, value in items:
+        for partition, key, value in records:
             self._check(partition, key, value)
             if len(chunk) == CHUNK_KEYS or (chunk and size + len(value) > CHUNK_BYTES):
                 yield chunk
                 chunk, size = {}, 0
-            chunk[key] = value
+            chunk[partition, key] = value
             size += len(value)
         if chunk:
             yield chunk
 
-    def _set_chunk(self, partition: bytes, chunk: dict[bytes, bytes]) -> None:
-        keys = sorted(chunk)  # in one order everywhere: two writers never wait for each other
-        marks = self._runtime.random_bytes(VERSION_BYTES * len(keys))
+    def _set_chunk(self, chunk: dict[Place, bytes]) -> None:
+        places = sorted(chunk)  # in one order everywhere: two writers never wait for each other
+        marks = self._runtime.random_bytes(VERSION_BYTES * len(places))
         versions = [
             marks[begin : begin + VERSION_BYTES] for begin in range(0, len(marks), VERSION_BYTES)
         ]
-        values = [chunk[key] for key in keys]
-        columns = [
-            wire.array(column) for column in ([partition] * len(keys), keys, values, versions)
-        ]
-        self._write(statements.SET_MANY, *columns)
+        values = [chunk[place] for place in places]
+        columns = (*zip(*places, strict=True), values, versions)
+        self._write(statements.SET_MANY, *map(wire.array, columns))
 
     def _swap(self, write: Write, predicate: Predicate) -> bool:
         """Write if the key is as the predicate says; return whether that was so."""

@@ -18,6 +18,7 @@ from lakebed.kv.store import (
     Item,
     Limits,
     Pair,
+    Placed,
     Predicate,
     Store,
     Version,
@@ -132,6 +133,7 @@ class SqliteStore(Store):
     shared_between_processes = True
     joins_reads = True
     guards_writes = True
+    joins_writes = True
     has_editions = True
 
     def __init__(self, file: DatabaseFile, runtime: Runtime) -> None:
@@ -268,9 +270,13 @@ class SqliteStore(Store):
         return _items(self._readers.fetch(_GET_FEW[len(keys) - 1], parameters))
 
     def set_many(self, partition: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
+        self.set_all([(partition, key, value) for key, value in items])
+
+    def set_all(self, records: Sequence[Placed]) -> None:
+        """Write values in any partitions, in one transaction."""
         rows = []
         size_bytes = 0
-        for key, value in items:
+        for partition, key, value in records:
             self.limits.check(partition, key, value)
             rows.append((partition, key, value, new_version(self._runtime)))
             size_bytes += len(value)

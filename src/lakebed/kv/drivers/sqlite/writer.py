@@ -59,10 +59,8 @@ _ROW_BYTES: Final = 16 << 10
 _READERS_PATIENCE_SECONDS: Final = 1.0
 
 # How long a leader waits for others before it begins, if the last batch shows that there are some:
-# for them and for itself, a larger batch is worth it. Whoever is alone never waits; and a commit
-# writes two records at the same time, so two in a batch may be one caller.
+# for them and for itself, a larger batch is worth it. Whoever is alone never waits.
 _COMPANY_SECONDS: Final = 0.0002
-_ONE_CALLER_WRITES: Final = 2
 
 # SQLite's own waiting sleeps for up to 100 ms at a time, many times what a commit takes.
 _SHORTEST_PAUSE_SECONDS: Final = 0.0001
@@ -295,7 +293,7 @@ class Writer:
             time.sleep(_COMPANY_SECONDS)
         locked_out = self._begin()
         self._collect(batch)
-        self._has_company = len(batch) > _ONE_CALLER_WRITES
+        self._has_company = len(batch) > 1
         if locked_out:
             _answer(batch, locked_out)
             return
