@@ -36,8 +36,9 @@ from lakebed.formats import (
     metarange_table,
     range_id,
 )
+from lakebed.formats.boundaries import ref_of
 from tests.engine.committed import reference
-from tests.engine.committed.kit import entries, rows, split
+from tests.engine.committed.kit import entries, entry, rows, split
 from tests.engine.committed.reference import Entries
 
 ENTRY = Entry(
@@ -164,6 +165,17 @@ def test_a_metarange_is_read_as_it_was_written(refs: list[RangeRef]) -> None:
     assert read.refs == refs
     assert read.metarange_id == metarange_id(table)
     assert read.count == sum(ref.count for ref in refs)
+
+
+def test_files_tell_the_bounds_of_what_others_may_search() -> None:
+    def bounded(data: bytes) -> set[str]:
+        group = pq.ParquetFile(pa.BufferReader(data)).metadata.row_group(0)
+        columns = [group.column(number) for number in range(group.num_columns)]
+        return {column.path_in_schema for column in columns if column.is_stats_set}
+
+    table = rows({b"a": entry(b"a", 1), b"b": entry(b"b", 2)})
+    assert bounded(encode_range(table)) == {"key", "size", "mtime"}
+    assert not bounded(encode_metarange(metarange_table([ref_of(table.combine_chunks())])))
 
 
 def test_where_a_metarange_has_a_key() -> None:

@@ -23,7 +23,7 @@ METARANGE_SCHEMA: Final = pa.schema(
     ]
 )
 
-_METARANGE: Final = FileType("metarange", METARANGE_SCHEMA)
+_METARANGE: Final = FileType("metarange", METARANGE_SCHEMA, statistics_columns=())
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,9 @@ class FileType:
     schema: pa.Schema
     dictionary_columns: tuple[str, ...] = ()
     """Columns with few distinct values; a dictionary of the others would be a waste."""
+    statistics_columns: tuple[str, ...] | None = None
+    """Columns whose bounds are written, for readers that pick files by them; None: all. Those of
+    columns that nobody searches make small files larger by a third."""
 
     def content_id(self, table: pa.Table) -> str:
         """Return the id of a table with this type's columns."""
@@ -40,6 +43,7 @@ class FileType:
 
     def encode(self, table: pa.Table) -> bytes:
         """Return a file that holds a table with this type's columns."""
+        statistics = self.statistics_columns
         file = pa.BufferOutputStream()
         with pq.ParquetWriter(
             file,
@@ -47,6 +51,7 @@ class FileType:
             # To begin with zstd takes as long as all the rest of writing a few rows.
             compression="zstd" if table_bytes(table) > _SMALL_BYTES else "snappy",
             use_dictionary=list(self.dictionary_columns),
+            write_statistics=True if statistics is None else list(statistics),
             write_page_checksum=True,
             # Parquet has types for all columns; Arrow's own schema would be a third of small files.
             store_schema=False,

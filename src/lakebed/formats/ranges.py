@@ -10,7 +10,12 @@ from lakebed.formats.parquet import FileType
 RangeID = NewType("RangeID", str)
 """Names a range by its content: every row, every column."""
 
-_RANGE: Final = FileType("range", ENTRY_SCHEMA, dictionary_columns=("content_type",))
+_RANGE: Final = FileType(
+    "range",
+    ENTRY_SCHEMA,
+    dictionary_columns=("content_type",),
+    statistics_columns=("key", "size", "mtime"),
+)
 
 
 def range_id(entries: pa.Table) -> RangeID:
