@@ -34,6 +34,7 @@ from lakebed.engine.settings import CacheSettings, EngineSettings
 from lakebed.errors import LakebedError
 from lakebed.formats import MetaRangeID
 from lakebed.kv import open_store
+from lakebed.processors import running_anywhere
 from lakebed.runtime import ThreadRuntime, about_to_wait
 from lakebed.without_pandas import call_without_pandas
 
@@ -249,7 +250,8 @@ class _Builder:
         process = context.Process(
             target=call_without_pandas, args=(serve, far_end), name="lakebed-build", daemon=True
         )
-        process.start()
+        with running_anywhere():
+            process.start()
         far_end.close()  # so that the pipe ends when the builder does
         self._running = (process, pipe)
         _LOGGER.info("started builder process %s", process.pid)

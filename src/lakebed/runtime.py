@@ -19,6 +19,8 @@ from contextvars import ContextVar, Token
 from io import BytesIO
 from typing import Final, Generic, Protocol, TypeVar
 
+from lakebed.processors import run_anywhere
+
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 ValueT = TypeVar("ValueT")
@@ -151,6 +153,7 @@ class _Helper:
         return done
 
     def _run(self) -> None:
+        run_anywhere()
         while True:
             self._asked.acquire()
             assert self._work is not None

@@ -82,6 +82,7 @@ class ConnectionServer:
         *,
         files_max: int = _CONNECTIONS_MAX + _OTHER_FILES,
         dealer: Dealer | None = None,
+        processor: int | None = None,
     ) -> None:
         """Open the port; connections are taken in by `run`.
 
@@ -91,6 +92,7 @@ class ConnectionServer:
             address: The numeric address to listen at.
             files_max: How many files this process may open.
             dealer: Deals connections out, if there are other workers.
+            processor: The one that answers requests; None: any.
 
         Raises:
             OSError: The port cannot be opened, or the certificate cannot be read.
@@ -116,7 +118,9 @@ class ConnectionServer:
         """Those that no thread holds, by their handles; the one that waits longest is first."""
         self._found: deque[int] = deque()
         """Handles with events that nobody has looked at yet."""
-        self._turns = Turns(self._find_event, self._handle, most=settings.limits.threads)
+        self._turns = Turns(
+            self._find_event, self._handle, most=settings.limits.threads, processor=processor
+        )
         self._is_full = False
         self._stops, self._tells_to_stop = socket.socketpair()
         self._is_stopping = False

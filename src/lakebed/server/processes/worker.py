@@ -12,6 +12,7 @@ from typing import Final, NoReturn
 from wsgiref.types import WSGIApplication
 
 from lakebed.errors import LakebedError
+from lakebed.processors import processor_of
 from lakebed.server.connections.dealing import Dealer
 from lakebed.server.connections.server import ConnectionServer
 from lakebed.server.http import logs
@@ -49,7 +50,9 @@ def main(
     mark_process("worker")
     try:
         app = load_by_name(factory)(settings)
-        server = _open(settings, app, files_max, _dealer(settings, folder, number))
+        dealer = _dealer(settings, folder, number)
+        processor = processor_of(number, settings.workers)
+        server = _open(settings, app, files_max, dealer, processor)
     except Exception as error:  # noqa: BLE001 - whatever it is, the supervisor wants to know
         _give_up(error, link)
     # What is there by now stays. The garbage collector, which holds up all requests while it works,
@@ -73,12 +76,18 @@ def _dealer(settings: ServerSettings, folder: Path, number: int) -> Dealer | Non
 
 
 def _open(
-    settings: ServerSettings, app: WSGIApplication, files_max: int, dealer: Dealer | None
+    settings: ServerSettings,
+    app: WSGIApplication,
+    files_max: int,
+    dealer: Dealer | None,
+    processor: int | None,
 ) -> ConnectionServer:
     listen = settings.listen
     address = address_of(listen.host)
     try:
-        return ConnectionServer(app, settings, address, files_max=files_max, dealer=dealer)
+        return ConnectionServer(
+            app, settings, address, files_max=files_max, dealer=dealer, processor=processor
+        )
     except OSError as error:
         raise CannotStart(port_message(listen.host, listen.port, error)) from error
 
