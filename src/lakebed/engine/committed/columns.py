@@ -40,6 +40,7 @@ _NO_CONFLICTS: Final = CONFLICT_SCHEMA.empty_table()
 # To look for a key and to cut the rows there costs as much as to compare and sort some of them.
 _FEW_EDITS: Final = 8
 _ROWS_FOR_AN_EDIT: Final = 100
+# Up to so many rows of base and source, a merge is faster row by row.
 _FEW_ROWS: Final = 256
 _REMOVAL: Final = -1
 

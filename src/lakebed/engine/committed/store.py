@@ -149,7 +149,7 @@ class Committed:
         return self._edit(base, change_windows(changes))
 
     def edit(self, base: MetaRangeID, edits: Edits) -> Applied:
-        """Do as `apply` does, with some changes at once that need no check; not none."""
+        """Apply changes that are known to be sorted and valid, all at once; there must be some."""
         return self._edit(base, [edits])
 
     def _edit(self, base: MetaRangeID, windows: Iterable[Edits]) -> Applied:

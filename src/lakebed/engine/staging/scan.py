@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 import pyarrow as pa
 
 from lakebed.engine import records_pb2 as pb
-from lakebed.engine.committed.columns import NO_EDITS, Edits
+from lakebed.engine.committed.columns import Edits
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import StagingToken
 from lakebed.engine.staging.codec import parse_all
@@ -136,16 +136,12 @@ def staged_edits(page: Sequence[Pair]) -> Edits:
     Raises:
         CorruptRecord: A value is not a staged one.
     """
-    staged = parse_all(page)
     keys = [key[_CUT:] for key, _ in page]
-    puts = [message for message in staged if message.identity]
-    if len(puts) == len(page):
-        put_keys, removals = keys, NO_EDITS.removals
-    else:
-        named = list(zip(keys, staged, strict=True))
-        put_keys = [key for key, message in named if message.identity]
-        removals = pa.array([key for key, message in named if not message.identity], pa.binary())
-    return Edits(pa.table(_entry_arrays(put_keys, puts), schema=ENTRY_SCHEMA), removals)
+    named = list(zip(keys, parse_all(page), strict=True))
+    puts = [(key, message) for key, message in named if message.identity]
+    removals = [key for key, message in named if not message.identity]
+    arrays = _entry_arrays([key for key, _ in puts], [message for _, message in puts])
+    return Edits(pa.table(arrays, schema=ENTRY_SCHEMA), pa.array(removals, pa.binary()))
 
 
 def _parse_one_by_one(page: Sequence[Item | Pair]) -> pa.Table:

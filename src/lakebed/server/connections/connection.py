@@ -197,7 +197,8 @@ class Connection:
         if file is not None and file.size >= _FILE_BYTES_MIN and is_plain:
             self.send(head)
             head = b""
-            with running_anywhere():  # beside a client on this machine, which takes it
+            # A client on this machine may be on the processor of this thread.
+            with running_anywhere():
                 self._send_file(file)
         iterator = iter(chunks)
         while True:
