@@ -50,8 +50,7 @@ def test_the_bound_holds_and_the_costs_add_up(steps: list[tuple[str, str, int]])
             while sum(costs.values()) > 6:
                 del costs[next(iter(costs))]
         elif step == "pop":
-            lru.pop(key)
-            costs.pop(key, None)
+            assert lru.pop(key) == costs.pop(key, None)
         else:
             assert lru.get(key) == costs.get(key)
             if key in costs:

@@ -53,12 +53,15 @@ class LRU(Generic[KeyT, ValueT]):
             while self._cost > self._cost_max:
                 self._drop(next(iter(self._held)))
 
-    def pop(self, key: KeyT) -> None:
-        """Drop a value, if it is held."""
+    def pop(self, key: KeyT) -> ValueT | None:
+        """Drop a value and return it; None if it is not held."""
         with self._lock:
-            self._drop(key)
+            return self._drop(key)
 
-    def _drop(self, key: KeyT) -> None:
+    def _drop(self, key: KeyT) -> ValueT | None:
         held = self._held.pop(key, None)
-        if held is not None:
-            self._cost -= held[1]
+        if held is None:
+            return None
+        value, cost = held
+        self._cost -= cost
+        return value

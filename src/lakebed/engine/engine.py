@@ -48,7 +48,6 @@ from lakebed.engine.names import check_branch_name, check_tag_name
 from lakebed.engine.opening import Opened, Opener
 from lakebed.engine.parts import assemble
 from lakebed.engine.read_only import is_read_only_lifted
-from lakebed.engine.refs.ancestry import find_merge_base
 from lakebed.engine.refs.dump import dump_refs
 from lakebed.engine.refs.log import History, LogPage, LogQuery
 from lakebed.engine.refs.protection import BranchProtection
@@ -366,20 +365,20 @@ class Engine:
         right_id = after.metarange_id
         if not since_parting:
             return committed.list_diff(before.metarange_id, right_id, query)
-        base = self.merge_base(repository, before.id, after.id)
+        base = self.merge_base(repository, after.id, before.id)
         base_id = base.metarange_id
         return committed.list_changes(base_id, before.metarange_id, right_id, query)
 
     @traced("engine.merge_base")
-    def merge_base(self, repository: Repository, left: CommitID, right: CommitID) -> Commit:
-        """Return the best common ancestor of two commits.
+    def merge_base(self, repository: Repository, source: CommitID, head: CommitID) -> Commit:
+        """Return the best common ancestor of two commits (`MergeBases.find`).
 
         Raises:
             Invalid: They have none.
         """
-        base = find_merge_base(self.commits, repository, left, right)
+        base = self._parts.merge_bases.find(repository, source, head)
         if base is None:
-            raise Invalid(f"commits {left} and {right} have no ancestor in common")
+            raise Invalid(f"commits {source} and {head} have no ancestor in common")
         return base
 
     @traced("engine.find_commit")

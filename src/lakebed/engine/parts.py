@@ -22,6 +22,7 @@ from lakebed.engine.commits.publish import Publisher
 from lakebed.engine.commits.reset import Resetter
 from lakebed.engine.committed import CommittedFor
 from lakebed.engine.hooks import Hooks
+from lakebed.engine.refs.ancestry import MergeBases
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
 from lakebed.engine.refs.tags import Tags
@@ -40,6 +41,7 @@ class EngineParts:
     branches: Branches
     tags: Tags
     commits: Commits
+    merge_bases: MergeBases
     reader: Reader
     writer: Writer
     committer: Committer
@@ -74,6 +76,7 @@ def assemble(
         merge = merge_by_size(committed_in, merge_large, large_rows=settings.large_merge_rows)
     branches = Branches(store, runtime)
     commits = Commits(store, runtime)
+    merge_bases = MergeBases(commits, runtime)
     marks = Marks(store)
     reader = Reader(store, branches, commits, committed_in, runtime, settings)
     publisher = Publisher(store, branches, commits, runtime, settings)
@@ -82,6 +85,7 @@ def assemble(
         branches=branches,
         tags=Tags(store, runtime),
         commits=commits,
+        merge_bases=merge_bases,
         reader=reader,
         writer=Writer(store, branches, reader, runtime, settings),
         committer=Committer(
@@ -97,6 +101,7 @@ def assemble(
         merger=Merger(
             branches,
             commits,
+            merge_bases,
             publisher,
             dirty,
             committed_in,

@@ -306,7 +306,7 @@ class Pulls:
         self, repository: Repository, heads: Outlook, source: Commit, destination: Commit
     ) -> Outlook:
         try:
-            base = self._engine.merge_base(repository, destination.id, source.id)
+            base = self._engine.merge_base(repository, source.id, destination.id)
         except Invalid:
             return _hindered(heads, "the two branches have no commit in common")
         if base.id == source.id or (base.metarange_id == source.metarange_id and not base.is_first):

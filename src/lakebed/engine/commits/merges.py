@@ -29,7 +29,7 @@ from lakebed.engine.errors import (
 from lakebed.engine.hooks import Hooks
 from lakebed.engine.metrics import MERGE_SECONDS, measure_outcome
 from lakebed.engine.model import Branch, BranchID, Commit, Repository
-from lakebed.engine.refs.ancestry import find_merge_base
+from lakebed.engine.refs.ancestry import MergeBases
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
 from lakebed.engine.retention.marks import EXPIRED, Marks
@@ -78,6 +78,7 @@ class Merger:
         self,
         branches: Branches,
         commits: Commits,
+        merge_bases: MergeBases,
         publisher: Publisher,
         dirty: DirtyCheck,
         committed_in: CommittedFor,
@@ -93,6 +94,7 @@ class Merger:
         self._publisher = publisher
         self._branches = branches
         self._commits = commits
+        self._merge_bases = merge_bases
         self._dirty = dirty
         self._committed_in = committed_in
         self._build = build
@@ -127,7 +129,7 @@ class Merger:
         """
 
         def plan(head: Commit) -> Draft:
-            base = find_merge_base(self._commits, repository, source.id, head.id)
+            base = self._merge_bases.find(repository, source.id, head.id)
             if base is None:
                 raise Invalid(f"commit {source.id} and branch {branch} have no commit in common")
             # The first commit stands for no tree at all: emptying one is a change all the same.
