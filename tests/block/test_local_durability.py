@@ -23,6 +23,7 @@ from lakebed.block import (
     UploadNotFound,
     open_block,
 )
+from lakebed.block.drivers.local import files
 from lakebed.block.drivers.local.files import ABANDONED_SECONDS
 from tests.block.local_storage import DATA, drafts, listed, open_files, open_local, writes
 
@@ -204,6 +205,61 @@ def test_without_sync_nothing_waits_for_the_disk(
     with open_local(root) as store:
         store.put(DATA.address("a/b"), [b"data"])
     assert synced
+
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize("is_synced", [True, False])
+def test_the_disk_begins_with_a_large_object_before_its_last_byte(
+    root: Path, monkeypatch: pytest.MonkeyPatch, is_synced: bool
+) -> None:
+    begun: list[tuple[int, int]] = []
+    real = files._sync_file_range
+    assert real is not None
+
+    def begin(descriptor: int, start: int, length: int, flags: int) -> None:
+        assert real(descriptor, start, length, flags) == 0
+        begun.append((start, length))
+
+    monkeypatch.setattr(files, "_sync_file_range", begin)
+    chunk = os.urandom(3 * MIB)
+    one, other = DATA.address("one"), DATA.address("other")
+    with open_block(LocalSettings(root, sync=is_synced)) as store:
+        store.put_unnamed(one, [chunk] * 7)
+        assert begun == ([(0, 9 * MIB), (9 * MIB, 9 * MIB)] if is_synced else [])
+        begun.clear()
+        store.copy(one, other)
+        assert begun == ([(0, 8 * MIB), (8 * MIB, 8 * MIB)] if is_synced else [])
+        begun.clear()
+        upload_id = store.create_upload(one)
+        part = store.put_part(one, upload_id, 1, [chunk] * 4, size=12 * MIB)
+        assert begun == ([(0, 9 * MIB)] if is_synced else [])
+        begun.clear()
+        again = store.put_part(one, upload_id, 2, [chunk] * 2, size=6 * MIB)
+        assert begun == []
+        store.complete_upload(one, upload_id, [part, again])
+        # The rest of the first part, and the second one.
+        assert begun == ([(0, 8 * MIB), (8 * MIB, 10 * MIB)] if is_synced else [])
+        assert store.read(other) == chunk * 7
+        assert store.read(one) == chunk * 6
+
+
+@pytest.mark.parametrize("is_offered", [True, False])
+def test_a_disk_that_cannot_be_told_to_begin_is_waited_for_in_the_end(
+    root: Path, monkeypatch: pytest.MonkeyPatch, is_offered: bool
+) -> None:
+    """On systems that have no such call, and where it fails: the sync tells what went wrong."""
+
+    def fail(*_: int) -> int:
+        return -1
+
+    monkeypatch.setattr(files, "_sync_file_range", fail if is_offered else None)
+    with open_local(root) as store:
+        steps = noted_steps(root, monkeypatch)
+        store.put(DATA.address("a"), [bytes(9 * MIB), b"end"])
+        assert steps[0] == "draft"
+        assert store.read(DATA.address("a")) == bytes(9 * MIB) + b"end"
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EIO])

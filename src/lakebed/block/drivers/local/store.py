@@ -61,7 +61,7 @@ from lakebed.block.drivers.local.places import (
     place_of,
 )
 from lakebed.block.drivers.local.tree import Folder, Tree, refuse_link
-from lakebed.block.drivers.local.uploads import Uploads, copy_bytes
+from lakebed.block.drivers.local.uploads import Uploads
 from lakebed.block.drivers.local.walk import scan, walk
 from lakebed.block.errors import (
     AlreadyExists,
@@ -341,7 +341,7 @@ class LocalBlockStore(BlockStore):
         place = self._place(destination)
         with self._open(source, etag) as file, self._draft(destination) as draft:
             with explained(destination):
-                copy_bytes(file.fileno(), draft.fileno(), os.fstat(file.fileno()).st_size)
+                draft.copy(file.fileno(), os.fstat(file.fileno()).st_size)
             self._publish(draft, place)
 
     def list_objects(

@@ -119,7 +119,7 @@ class Uploads:
                 stored = _part_info(part.number, file)
                 # An open file stays what it is; until now the part may have been uploaded again.
                 check_parts([part], {part.number: stored})
-                copy_bytes(file.fileno(), draft.fileno(), stored.size)
+                draft.copy(file.fileno(), stored.size)
 
     def abort(self, address: Address, upload_id: UploadId) -> None:
         """Drop an upload; see `BlockStore.abort_upload`."""
@@ -157,20 +157,6 @@ class Uploads:
 
     def _address(self, folder: Path) -> str:
         return (folder / _ADDRESS).read_bytes().decode()
-
-
-def copy_bytes(source: int, target: int, length: int) -> None:
-    """Copy from the start of one open file to the position of another, inside the kernel.
-
-    Raises:
-        OSError: It failed, or the source ended early.
-    """
-    offset = 0
-    while offset < length:
-        copied = os.sendfile(target, source, offset, length - offset)
-        if not copied:
-            raise OSError(f"a file ended {length - offset} bytes too early")
-        offset += copied
 
 
 def _part_name(number: int) -> str:
