@@ -19,6 +19,7 @@ from prometheus_client import REGISTRY
 
 from lakebed.block import Between, BlockStore, ByteStream, LocalSettings, Namespace, open_block
 from lakebed.block.file_sections import FileSection
+from lakebed.server.connections.connection import Connection
 from lakebed.server.connections.server import ConnectionServer
 from lakebed.server.http.envelope import Envelope
 from lakebed.server.http.logs import ACCESS
@@ -150,6 +151,31 @@ def test_whole_objects_and_ranges_on_one_connection(world: World, port: int) -> 
     total = sum(last - first for first, last in RANGES)
     after = counted("lakebed_block_bytes_total", driver="local", direction="out")
     assert after - before == total
+
+
+@pytest.mark.parametrize("peer", ["127.0.0.1", "::1", "192.0.2.7", "fe80::1%eth0"])
+def test_less_is_on_its_way_to_a_client_on_this_machine(world: World, peer: str) -> None:
+    """For clients far away the system alone knows how much must be."""
+    received = bytearray()
+
+    def receive(client: socket.socket) -> None:
+        while chunk := client.recv(1 << 20):
+            received.extend(chunk)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        client = connect(listener.getsockname()[1])
+        connected, _ = listener.accept()
+    with client, connected, world.store.get(ADDRESS) as stream:
+        connected.setblocking(False)
+        connection = Connection(connected, {"REMOTE_ADDR": peer}, stall_seconds=PATIENCE_SECONDS)
+        thread = threading.Thread(target=receive, args=[client])
+        thread.start()
+        connection.stream(b"head", stream)
+        size = connected.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+        connected.shutdown(socket.SHUT_WR)
+        thread.join(PATIENCE_SECONDS)
+    assert received == b"head" + DATA
+    assert (size == 1 << 19) == (peer in {"127.0.0.1", "::1"})
 
 
 def test_what_is_small_is_read(world: World, port: int) -> None:

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from enum import IntEnum, auto
+from ipaddress import ip_address
 from typing import Any, Final
 
 from lakebed.block.file_sections import FileSection
@@ -31,6 +32,10 @@ _FILE_BYTES_MIN: Final = 2 << 20
 _SENT_BYTES: Final = 1 << 18
 """How much of a file is sent by one call. With more, a client on this machine is woken more often,
 and to wake it takes longer than to send."""
+_LOCAL_BUFFER_BYTES: Final = 1 << 18
+"""How much of a file is on its way to a client on this machine; the system makes it twice as much.
+If the system puts both on one processor, a sender that never waits keeps the client from it, and
+has twice to four times as long. One that waits now and then is put elsewhere when it goes on."""
 _NOTHING: Final = memoryview(b"")
 _RESET_AT_CLOSE: Final = struct.pack("ii", 1, 0)
 
@@ -216,6 +221,8 @@ class Connection:
 
     def _send_file(self, file: FileSection) -> None:
         """Send a file without reading it, as far as the system can."""
+        if ip_address(self.peer).is_loopback:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LOCAL_BUFFER_BYTES)
         while left := file.size - file.taken:
             begun, at = time.monotonic(), file.start + file.taken
             try:
