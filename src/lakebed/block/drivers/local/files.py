@@ -35,6 +35,7 @@ _FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _FORBIDDEN: Final = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 _WRITE_OUT_BYTES: Final = 8 << 20
+"""After so many bytes of a draft the disk is told to begin with them."""
 _SYNC_FILE_RANGE_WRITE: Final = 2
 _DRAFT: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
@@ -283,7 +284,7 @@ def check_clock_of_files(folder: Path) -> None:
     """
     with Draft(folder, not_to_disk) as draft:
         os.utime(draft.path, ns=(_PRECISE_NS, _PRECISE_NS))
-        if os.stat(draft.path).st_mtime_ns != _PRECISE_NS:  # noqa: PTH116 - as the line before
+        if Path(draft.path).stat().st_mtime_ns != _PRECISE_NS:
             raise InvalidArgument(
                 f"the file system of {folder} does not keep times to the nanosecond, by which local"
                 " storage tells one write from another; use another file system"
