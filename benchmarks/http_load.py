@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 _received = bytearray(1 << 20)
-"""What came last: as much as the system has, so that large answers take few calls."""
+"""What came last."""
 _HEAD_BYTES = 1 << 14
+"""No more than this of an answer is looked at; the system drops the rest."""
 _SUCCESS = b"HTTP/1.1 2"
 _REFUSAL = b"HTTP/1.1 503"
 
@@ -128,16 +129,16 @@ def send_each(
 
 def _receive(connection: _Connection, load: Load, *, with_bodies: bool) -> bool:
     """Take what came; return whether an answer is complete."""
-    count = connection.socket.recv_into(_received)
-    if not count:
-        raise ConnectionError("the server closed the connection")
-    if connection.missing is not None:
-        connection.missing -= count
-    elif count == connection.usual and not connection.head and _received.startswith(_SUCCESS):
-        load.answered += 1
-        return True
-    else:
+    if connection.missing is None:
+        count = connection.socket.recv_into(_received, _HEAD_BYTES)
+        if not count:
+            raise ConnectionError("the server closed the connection")
+        if count == connection.usual and not connection.head and _received.startswith(_SUCCESS):
+            load.answered += 1
+            return True
         _read_head(connection, count, with_bodies=with_bodies)
+    if connection.missing:
+        connection.missing -= _drop(connection.socket)
     if connection.missing != 0:
         return False
     if connection.head.startswith(_SUCCESS):
@@ -150,10 +151,24 @@ def _receive(connection: _Connection, load: Load, *, with_bodies: bool) -> bool:
     return True
 
 
+def _drop(connected: socket.socket) -> int:
+    """Take what came without a copy of it; return how much it was.
+
+    To copy large answers takes a good part of what it costs to make and send them.
+    """
+    try:
+        count = connected.recv_into(_received, 0, socket.MSG_TRUNC | socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return 0
+    if not count:
+        raise ConnectionError("the server closed the connection")
+    return count
+
+
 def _read_head(connection: _Connection, count: int, *, with_bodies: bool) -> None:
     """Find out from the bytes that came how much of the answer is still to come."""
     before = len(connection.head)
-    connection.head += memoryview(_received)[: min(count, _HEAD_BYTES)]
+    connection.head += memoryview(_received)[:count]
     head_end = connection.head.find(b"\r\n\r\n")
     if head_end >= 0:
         length = _body_length(bytes(connection.head[:head_end])) if with_bodies else 0
