@@ -101,6 +101,19 @@ def test_a_refusal_is_not_an_answer() -> None:
     assert (load.answered, load.refused) == (6, 2)
 
 
+def test_answers_are_counted_when_they_are_whole_however_long_they_are() -> None:
+    """Longer than what is looked at, than the last one, and than what the system holds."""
+    sizes = [0, 3_000_000, 3_000_000, 16_384 - 44, 16_384, 70_000, 2]
+    answers = [b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % n + bytes(n) for n in sizes]
+    with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor() as pool:
+        refusal = b"HTTP/1.1 503 Busy\r\nContent-Length: 20000\r\n\r\n" + bytes(20_000)
+        served = pool.submit(_answer, listening, [*answers, refusal])
+        requests = iter([b"GET / HTTP/1.1\r\n\r\n"] * 16)
+        load = send(listening.getsockname()[1], requests, connections=1, seconds=60)
+        served.result()
+    assert (load.answered, load.refused) == (14, 2)
+
+
 def _answer(listening: socket.socket, answers: list[bytes]) -> None:
     """Give the answers on one connection, and again on another one."""
     for _ in range(2):
