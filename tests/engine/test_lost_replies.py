@@ -148,6 +148,28 @@ def test_a_store_that_takes_no_more_writes_is_not_asked_again_and_again(
     pytest.fail("an operation has fewer than 20 writes")
 
 
+@pytest.mark.parametrize("is_applied", [True, False])
+def test_a_commit_outlives_the_lost_reply_to_its_record(is_applied: bool) -> None:
+    lake = CommitKit()
+    put(lake.engine(), b"a", "w1")
+    lost: list[StoreCall] = []
+
+    def lose_first(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
+        if call.operation != "set_all" or lost:
+            return apply()
+        lost.append(call)
+        if is_applied:
+            apply()
+        raise OutcomeUnknown("the reply was lost")
+
+    made = commit(lake.engine(store=FaultyStore(lake.store, lose_first))).commit
+    assert lost
+    other = lake.engine()
+    assert head(other) == made
+    assert lake.contents(made) == {b"a": "w1"}
+    assert len(list(other.commits.list(REPOSITORY))) == 2  # with the first of all
+
+
 def test_a_reset_that_was_applied_and_overtaken_is_not_denied() -> None:
     """Its reply is lost, somebody moves the branch back, and the store takes no more writes."""
     lake = CommitKit()

@@ -10,9 +10,9 @@ from lakebed.engine.keys import COMMITS
 from lakebed.engine.model import BranchID, Commit, CommitID, Repository, StagingToken
 from lakebed.engine.refs.lakefs_ids import lakefs_id
 from lakebed.formats import MetaRangeID
-from lakebed.kv import Store
+from lakebed.kv import OutcomeUnknown, Store, StoreUnavailable
 from lakebed.kv.records import Records
-from lakebed.kv.store import Placed
+from lakebed.kv.store import Placed, settling
 from lakebed.lru import LRU
 from lakebed.runtime import Runtime
 from lakebed.times import now_us
@@ -129,7 +129,7 @@ class Commits:
         value = record.SerializeToString()
         place = self._records(repository).place(name)
         if beside:
-            self._store.set_all([(*place, value), *beside])
+            self._set_all([(*place, value), *beside])
         else:
             self._store.set(*place, value)
         added = _commit(name, record)
@@ -198,6 +198,20 @@ class Commits:
         """Iterate over the commits whose ids begin with `prefix`."""
         for record in self._records(repository).scan(prefix=prefix.encode()):
             yield _commit(record.name, record.message)
+
+    def _set_all(self, records: Sequence[Placed]) -> None:
+        """Store a commit record and what is beside it; once more if the reply is lost.
+
+        That does no harm: the record is this request's alone, and what is announced twice is
+        announced.
+        """
+        try:
+            self._store.set_all(records)
+        except StoreUnavailable:
+            raise
+        except OutcomeUnknown as unknown:
+            with settling(unknown):
+                self._store.set_all(records)
 
     def _records(self, repository: Repository) -> Records[pb.Commit]:
         return Records(self._store, COMMITS, repository.partition)
