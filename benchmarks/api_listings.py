@@ -91,12 +91,12 @@ def fill(server: LakebedServer, sizes: Sizes) -> None:
         place = Namespace.parse(f"{server.namespace}/{LAKE}")
         repository = engine.repositories.create(LAKE, place, committer="benchmark")
         lake = BenchLake(store, engine, repository, file)
-        engine.create_branch(LAKE, STAGED, MAIN)
+        engine.refs.create_branch(LAKE, STAGED, MAIN)
         lake.stage(tables(sizes.staged), STAGED)
         lake.stage(tables(sizes.objects))
         engine.commit(LAKE, MAIN, REQUEST)
         for number in range(sizes.branches):
-            engine.create_branch(LAKE, BranchID(f"b{number:05}"), MAIN)
+            engine.refs.create_branch(LAKE, BranchID(f"b{number:05}"), MAIN)
 
 
 # Pages

@@ -68,7 +68,7 @@ class BenchLake:
     def start_worker(self) -> None:
         """Make a large commit on another branch, to start the worker as on a running server."""
         branch = BranchID("elsewhere")
-        self.engine.create_branch(LAKE, branch, MAIN)
+        self.engine.refs.create_branch(LAKE, branch, MAIN)
         self.stage(tables(EngineSettings().large_commit_keys), branch)
         self.engine.commit(LAKE, branch, REQUEST)
 

@@ -28,7 +28,7 @@ def measure(folder: Path, commits: int) -> Row:
         engines = [Engine(lake.store, block), _hooked(lake, block)]
         branches = [BranchID("plain"), BranchID("hooked")]
         for branch in branches:
-            lake.engine.create_branch(LAKE, branch, MAIN)
+            lake.engine.refs.create_branch(LAKE, branch, MAIN)
         seconds: list[list[float]] = [[], []]
         for number in range(commits):
             for turn in (0, 1) if number % 2 else (1, 0):

@@ -41,7 +41,7 @@ def _reads(lake: BenchLake, keys: list[bytes], reads: int, where: str) -> Row:
 
 def _merge(lake: BenchLake, objects: int, step: int) -> Row:
     """Change some objects on one branch and others on a second one, and merge them."""
-    lake.engine.create_branch(LAKE, DEV, "main")
+    lake.engine.refs.create_branch(LAKE, DEV, "main")
     for branch, version in ((MAIN, 1), (DEV, 2)):
         lake.stage(tables(objects, version=version, step=step, first=version), branch)
         lake.engine.commit(LAKE, branch, REQUEST)

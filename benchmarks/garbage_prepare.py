@@ -40,7 +40,7 @@ def measure_idle(folder: Path, branches: int) -> Row:
     """Look at branches on which nothing is staged."""
     with open_lake(folder / "idle") as lake:
         ThreadRuntime().map_parallel(
-            lambda number: lake.engine.create_branch(LAKE, BranchID(f"branch-{number}"), MAIN),
+            lambda number: lake.engine.refs.create_branch(LAKE, BranchID(f"branch-{number}"), MAIN),
             range(branches),
         )
         seconds = prepare(lake)

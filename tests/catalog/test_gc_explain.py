@@ -74,10 +74,10 @@ def test_commits(lake: GCLake) -> None:
 def test_a_commit_that_no_branch_leads_to(lake: GCLake) -> None:
     lake.lake.catalog.retention.set_rules(REPOSITORY, RetentionRules(4))
     work = BranchID("work")
-    lake.lake.engine.create_branch(REPOSITORY, work, MAIN)
+    lake.lake.engine.refs.create_branch(REPOSITORY, work, MAIN)
     lake.upload("a", branch=work)
     gone = lake.commit(work)
-    lake.lake.engine.delete_branch(REPOSITORY, work)
+    lake.lake.engine.refs.delete_branch(REPOSITORY, work)
     lake.later(2 * DAY)
     says(of_commit(lake, gone), "kept", "No branch leads to it", "4 days")
 

@@ -127,7 +127,7 @@ def test_everything_staged_is_written_down_unmasked(lake: Lake, limits: PageLimi
     lake.upload(b"a", "dev", DEV)
     expected.append(address(lake, "dev", b"a"))
     for number in range(5):
-        lake.engine.create_branch(REPOSITORY, f"idle{number}", "main")
+        lake.engine.refs.create_branch(REPOSITORY, f"idle{number}", "main")
     prepared, pages = prepare_pages(lake, limits)
     assert addresses(lake, end(lake, prepared), GCFileKind.STAGED) == Counter(expected)
     assert pages == 1 if limits != SMALL else pages > 5
@@ -275,7 +275,7 @@ def test_an_idle_branch_costs_one_scan_for_one_key(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(20):
-        lake.engine.create_branch(REPOSITORY, f"idle{number:02}", "main")
+        lake.engine.refs.create_branch(REPOSITORY, f"idle{number:02}", "main")
     scans: list[tuple[bytes, int | None]] = []
     scan = lake.store.scan
 
@@ -486,7 +486,7 @@ def test_pages_together_hold_everything(
         expected: list[str] = [str(lake.repository.namespace.address(base.address))]
         for number, tokens in enumerate(counts):
             name = BranchID(f"b{number}")
-            lake.engine.create_branch(REPOSITORY, name, "main")
+            lake.engine.refs.create_branch(REPOSITORY, name, "main")
             for token, keys in enumerate(tokens):
                 for key in range(keys):
                     relative = f"{number}-{token}-{key}"

@@ -438,8 +438,8 @@ def test_a_branch_of_the_same_name_is_not_meant(waiting: Lake) -> None:
     fill(waiting, "1")
     imports = waiting.catalog.imports
     import_id = imports.start(REPOSITORY, DEV, [prefix(waiting)], committer="ann", message="import")
-    waiting.engine.delete_branch(REPOSITORY, DEV)
-    waiting.engine.create_branch(REPOSITORY, DEV, MAIN)
+    waiting.engine.refs.delete_branch(REPOSITORY, DEV)
+    waiting.engine.refs.create_branch(REPOSITORY, DEV, MAIN)
     waiting.catalog.import_runner.run_waiting()
     status = imports.status(REPOSITORY, DEV, import_id)
     assert not status.completed

@@ -416,7 +416,7 @@ def test_a_merge_knows_what_its_request_may_do(lake: Lake) -> None:
     place = Namespace.parse(f"{lake.block.scheme}://lake/{name}")
     engine.repositories.create(name, place, committer="", read_only=True)
     with read_only_lifted():
-        engine.create_branch(name, DEV, MAIN)
+        engine.refs.create_branch(name, DEV, MAIN)
         catalog.uploads.upload(name, DEV, b"new", [b"x"])
         catalog.commits.commit(name, DEV, CommitRequest(committer="", message=""))
         made = catalog.pulls.create(name, source=DEV, destination=MAIN, title="t", author="")

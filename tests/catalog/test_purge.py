@@ -97,7 +97,7 @@ def test_every_range_is_read_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -
         lake.upload(b"a", "1")
         lake.upload(f"b{number}".encode(), str(number))
         commit(lake)
-        lake.engine.create_branch(REPOSITORY, BranchID(f"branch-{number}"), "main")
+        lake.engine.refs.create_branch(REPOSITORY, BranchID(f"branch-{number}"), "main")
     read: list[RangeID] = []
     load = Files.load_range
 

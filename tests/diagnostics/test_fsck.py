@@ -33,7 +33,7 @@ def commits(lake: Lake) -> list[str]:
         lake.upload(b"object-%d" % number, f"text {number}")
         request = CommitRequest(committer="ann", message=f"number {number}")
         made.append(str(lake.engine.commit(REPOSITORY, MAIN, request).commit.id))
-    lake.engine.create_tag(REPOSITORY, "v1", made[0])
+    lake.engine.refs.create_tag(REPOSITORY, "v1", made[0])
     return made
 
 

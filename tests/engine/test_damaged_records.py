@@ -98,7 +98,7 @@ def test_a_deleted_repository_with_a_damaged_branch_stays_announced(
     store: Store, engine: Engine, caplog: pytest.LogCaptureFixture
 ) -> None:
     repository = engine.repositories.get(LAKE)
-    engine.create_branch(LAKE, BranchID("second"), MAIN)
+    engine.refs.create_branch(LAKE, BranchID("second"), MAIN)
     store.set(repository.partition, BRANCHES.prefix + b"main", DAMAGED)
     engine.repositories.delete(LAKE)
     cleaner = new_cleaner(store)

@@ -23,7 +23,7 @@ def engine() -> Engine:
     """An engine with a repository that has two branches."""
     engine = Engine(open_store("memory://"), open_block(MemorySettings()))
     engine.repositories.create(LAKE, Namespace.parse("mem://lake/x"), committer="")
-    engine.create_branch(LAKE, DEV, MAIN)
+    engine.refs.create_branch(LAKE, DEV, MAIN)
     return engine
 
 

@@ -200,9 +200,9 @@ class EngineMachine(RuleBasedStateMachine):
         name = BranchID(f"dev{number}")
         if name in self.heads:
             with pytest.raises(NotUnique):
-                self.lake.create_branch(REPOSITORY, name, source)
+                self.lake.refs.create_branch(REPOSITORY, name, source)
             return multiple()
-        self.lake.create_branch(REPOSITORY, name, source)
+        self.lake.refs.create_branch(REPOSITORY, name, source)
         self.note_branch(name, self.heads[source])
         return name
 
@@ -285,9 +285,9 @@ class EngineMachine(RuleBasedStateMachine):
         branch = self.there(branch)
         if branch == MAIN:
             with pytest.raises(DefaultBranch):
-                self.lake.delete_branch(REPOSITORY, branch)
+                self.lake.refs.delete_branch(REPOSITORY, branch)
             return
-        self.lake.delete_branch(REPOSITORY, branch)
+        self.lake.refs.delete_branch(REPOSITORY, branch)
         with pytest.raises(NotFound):
             self.lake.list_entries(REPOSITORY, branch, Query())
         del self.heads[branch], self.shown[branch]
@@ -322,10 +322,10 @@ class EngineMachine(RuleBasedStateMachine):
         """Tag a commit, read through the tag, and take the tag away."""
         commit = self.known(commit)
         with suppress(NotUnique):
-            tag = self.lake.create_tag(REPOSITORY, f"v{number}", commit)
+            tag = self.lake.refs.create_tag(REPOSITORY, f"v{number}", commit)
             page = self.lake.list_entries(REPOSITORY, tag.id, Query())
             assert contents(page.items) == self.held[commit]
-            self.lake.delete_tag(REPOSITORY, tag.id)
+            self.lake.refs.delete_tag(REPOSITORY, tag.id)
 
     # What can be seen
 

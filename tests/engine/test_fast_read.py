@@ -116,12 +116,12 @@ def test_what_is_committed_is_found_below_what_is_staged(lake: ReaderAndWriter) 
 def test_a_branch_that_is_gone_is_not_found(lake: ReaderAndWriter) -> None:
     lake.put("1")
     lake.commit()
-    lake.writer.create_branch(NAME, DEV, MAIN)
+    lake.writer.refs.create_branch(NAME, DEV, MAIN)
     assert lake.shown(DEV) == "1"
-    lake.writer.delete_branch(NAME, DEV)
+    lake.writer.refs.delete_branch(NAME, DEV)
     with pytest.raises(RefNotFound):
         lake.shown(DEV)
-    lake.writer.create_branch(NAME, DEV, f"{MAIN}~1")
+    lake.writer.refs.create_branch(NAME, DEV, f"{MAIN}~1")
     with pytest.raises(EntryNotFound):
         lake.shown(DEV)
 
@@ -287,9 +287,9 @@ def test_a_page_sees_what_others_have_done_since(lake: ReaderAndWriter) -> None:
     assert lake.listed() == ["3"]
     lake.writer.reset(NAME, MAIN)
     assert lake.listed() == ["2"]
-    lake.writer.create_branch(NAME, DEV, MAIN)
+    lake.writer.refs.create_branch(NAME, DEV, MAIN)
     assert lake.listed(DEV) == ["2"]
-    lake.writer.delete_branch(NAME, DEV)
+    lake.writer.refs.delete_branch(NAME, DEV)
     with pytest.raises(RefNotFound):
         lake.listed(DEV)
 

@@ -92,7 +92,7 @@ def test_builds_by_where_they_are_made(lake: MeasuredLake) -> None:
 
 
 def test_merges_by_operation_and_outcome(lake: MeasuredLake) -> None:
-    lake.engine.create_branch(LAKE, DEV, MAIN)
+    lake.engine.refs.create_branch(LAKE, DEV, MAIN)
     lake.put(b"a", branch=DEV)
     theirs = lake.engine.commit(LAKE, DEV, REQUEST).commit
 

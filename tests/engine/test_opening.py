@@ -110,9 +110,9 @@ def test_a_repository_that_became_read_only_is_not_written_to(lake: TwoProcesses
 
 
 def test_a_branch_that_is_gone_is_not_found(lake: TwoProcesses) -> None:
-    lake.other.create_branch(NAME, DEV, MAIN)
+    lake.other.refs.create_branch(NAME, DEV, MAIN)
     lake.writer.put(NAME, DEV, entry(b"key", "on dev"))
-    lake.other.delete_branch(NAME, DEV)
+    lake.other.refs.delete_branch(NAME, DEV)
     with pytest.raises(BranchNotFound):
         lake.writer.put(NAME, DEV, entry(b"key", "no"))
 

@@ -45,16 +45,16 @@ def engine(store: Store) -> Engine:
 
 
 def test_a_name_is_that_of_a_branch_or_of_a_tag(engine: Engine) -> None:
-    engine.create_branch(LAKE, DEV, MAIN)
-    engine.create_tag(LAKE, "v1", MAIN)
+    engine.refs.create_branch(LAKE, DEV, MAIN)
+    engine.refs.create_tag(LAKE, "v1", MAIN)
     with pytest.raises(NotUnique, match="tag v1 exists already, and a branch cannot have the same"):
-        engine.create_branch(LAKE, "v1", MAIN)
+        engine.refs.create_branch(LAKE, "v1", MAIN)
     with pytest.raises(NotUnique, match="branch dev exists already, and a tag cannot have the"):
-        engine.create_tag(LAKE, DEV, MAIN)
+        engine.refs.create_tag(LAKE, DEV, MAIN)
     with pytest.raises(NotUnique, match=r"branch dev exists already$"):
-        engine.create_branch(LAKE, DEV, MAIN)
+        engine.refs.create_branch(LAKE, DEV, MAIN)
     with pytest.raises(NotUnique, match=r"tag v1 exists already$"):
-        engine.create_tag(LAKE, "v1", MAIN)
+        engine.refs.create_tag(LAKE, "v1", MAIN)
     repository = engine.repositories.get(LAKE)
     assert [branch.id for branch in engine.branches.list(repository)] == [DEV, MAIN]
     assert [tag.id for tag in engine.tags.list(repository)] == ["v1"]
@@ -83,27 +83,27 @@ class Asked(Hooks):
 def test_hooks_are_asked_once_for_each_branch_that_is_wanted(store: Store) -> None:
     hooks = Asked()
     engine = new_engine(store, hooks)
-    engine.create_tag(LAKE, "v1", MAIN)
-    engine.create_branch(LAKE, DEV, MAIN)
+    engine.refs.create_tag(LAKE, "v1", MAIN)
+    engine.refs.create_branch(LAKE, DEV, MAIN)
     for taken in ("v1", DEV):
         with pytest.raises(NotUnique):
-            engine.create_branch(LAKE, taken, MAIN)
+            engine.refs.create_branch(LAKE, taken, MAIN)
     assert hooks.names == [DEV, "v1", DEV]
 
 
 def test_a_name_is_free_for_the_other_kind_after_a_deletion(engine: Engine) -> None:
     for _ in range(2):
-        engine.create_tag(LAKE, "x", MAIN)
-        engine.delete_tag(LAKE, TagID("x"))
-        engine.create_branch(LAKE, "x", MAIN)
-        engine.delete_branch(LAKE, BranchID("x"))
+        engine.refs.create_tag(LAKE, "x", MAIN)
+        engine.refs.delete_tag(LAKE, TagID("x"))
+        engine.refs.create_branch(LAKE, "x", MAIN)
+        engine.refs.delete_branch(LAKE, BranchID("x"))
 
 
 def test_many_who_race_for_a_name_leave_it_to_one(engine: Engine) -> None:
     """With real threads: one gets it, the others are told so, and nobody gives up."""
 
     def create(place: int, name: str) -> bool:
-        make = engine.create_branch if place % 2 else engine.create_tag
+        make = engine.refs.create_branch if place % 2 else engine.refs.create_tag
         try:
             make(LAKE, name, MAIN)
         except NotUnique:
@@ -128,19 +128,19 @@ def test_what_is_only_being_created_is_not_found(engine: Engine, store: Store) -
         with pytest.raises(KeyError, match=f"reference not found: {name}"):
             engine.resolver.resolve(repository, name)
     with pytest.raises(KeyError, match="branch not found: half"):
-        engine.delete_branch(LAKE, BranchID("half"))
+        engine.refs.delete_branch(LAKE, BranchID("half"))
     with pytest.raises(KeyError, match="tag not found: done"):
-        engine.delete_tag(LAKE, TagID("done"))
+        engine.refs.delete_tag(LAKE, TagID("done"))
     assert [file.rows for file in engine.dump_refs(LAKE).files] == [1, 1]  # main and its commit
-    engine.create_tag(LAKE, "half", MAIN)
-    engine.create_branch(LAKE, "done", MAIN)
+    engine.refs.create_tag(LAKE, "half", MAIN)
+    engine.refs.create_branch(LAKE, "done", MAIN)
 
 
 def test_an_older_version_left_a_branch_and_a_tag_of_one_name(engine: Engine, store: Store) -> None:
     """Both stay, the branch is found first, and a dump gives back both."""
     repository = engine.repositories.get(LAKE)
     head = engine.branches.get(repository, MAIN).commit_id
-    engine.create_branch(LAKE, "both", MAIN)
+    engine.refs.create_branch(LAKE, "both", MAIN)
     Records(store, TAGS, repository.partition).set(b"both", pb.Tag(commit_id=head))
     dump = engine.dump_refs(LAKE).dump_id
     engine.repositories.delete(LAKE)
@@ -149,7 +149,7 @@ def test_an_older_version_left_a_branch_and_a_tag_of_one_name(engine: Engine, st
     repository = engine.repositories.get(LAKE)
     assert engine.tags.get(repository, TagID("both")).commit_id == head
     assert engine.resolver.resolve(repository, "both").view is View.COMBINED
-    engine.delete_branch(LAKE, BranchID("both"))
+    engine.refs.delete_branch(LAKE, BranchID("both"))
     assert engine.resolver.resolve(repository, "both").view is View.COMMITTED
 
 
@@ -164,9 +164,9 @@ def test_a_creation_costs_few_calls_to_the_store(is_guarded: bool) -> None:
     store = FaultyStore(open_store("memory://"), note)
     store.guards_writes = is_guarded
     engine = new_engine(store)
-    engine.create_branch(LAKE, DEV, MAIN)  # which reads the commit
+    engine.refs.create_branch(LAKE, DEV, MAIN)  # which reads the commit
     calls.clear()
-    engine.create_branch(LAKE, "other", MAIN)
+    engine.refs.create_branch(LAKE, "other", MAIN)
     # The three steps; repository and source are read with the look at the other kind.
     assert calls == (["set_if"] if is_guarded else ["set_if", "get_many", "set_if"])
 
@@ -183,19 +183,19 @@ def test_a_branch_that_is_made_at_once_goes_by_nothing_that_has_changed(what: st
     if what == "source":
         other.commit(LAKE, MAIN, CommitRequest(committer="", message="", allow_empty=True))
         new = other.branches.get(repository, MAIN).commit_id
-        assert engine.create_branch(LAKE, DEV, MAIN).commit_id == new != old
+        assert engine.refs.create_branch(LAKE, DEV, MAIN).commit_id == new != old
     elif what == "repository":
         other.repositories.set_read_only(LAKE, read_only=True)
         with pytest.raises(ReadOnly):
-            engine.create_branch(LAKE, DEV, MAIN)
+            engine.refs.create_branch(LAKE, DEV, MAIN)
     elif what == "mark":
         mark = pb.Expiry(state=EXPIRED)
         Records(store, EXPIRY, repository.partition).set(old.encode(), mark)
         with pytest.raises(CommitExpired):
-            engine.create_branch(LAKE, DEV, MAIN)
+            engine.refs.create_branch(LAKE, DEV, MAIN)
     else:
-        other.create_tag(LAKE, DEV, MAIN)
+        other.refs.create_tag(LAKE, DEV, MAIN)
         with pytest.raises(NotUnique):
-            engine.create_branch(LAKE, DEV, MAIN)
+            engine.refs.create_branch(LAKE, DEV, MAIN)
     made = Records(store, BRANCHES, repository.partition).find(DEV.encode())
     assert (made is not None) == (what == "source")

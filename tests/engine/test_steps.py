@@ -98,7 +98,7 @@ def test_a_commit_leaves_its_record_and_the_intent_to_drop(lake: Lake, is_joined
 def test_the_creation_of_a_branch_where_writes_are_guarded(lake: Lake) -> None:
     engine = lake.process()
     engine.branches.get(engine.repositories.get(LAKE), MAIN)
-    steps = lake.count(lambda: engine.create_branch(LAKE, DEV, MAIN))
+    steps = lake.count(lambda: engine.refs.create_branch(LAKE, DEV, MAIN))
     assert steps.calls == ["set_if"]
 
 
@@ -107,20 +107,20 @@ def test_the_creation_of_a_branch(lake: Lake) -> None:
     engine = lake.process()
     engine.repositories.get(LAKE)
     # The pending record names the commit. Which one, this process does not know the first time.
-    steps = lake.count(lambda: engine.create_branch(LAKE, DEV, MAIN))
+    steps = lake.count(lambda: engine.refs.create_branch(LAKE, DEV, MAIN))
     assert steps.calls == ["set_if", "get_many", "set_if", "get_many", "set_if"]
-    steps = lake.count(lambda: engine.create_branch(LAKE, "again", MAIN))
+    steps = lake.count(lambda: engine.refs.create_branch(LAKE, "again", MAIN))
     assert steps.calls == ["set_if", "get_many", "set_if"]
-    assert lake.count(lambda: engine.create_branch(LAKE, "b", "main")).store == 3
+    assert lake.count(lambda: engine.refs.create_branch(LAKE, "b", "main")).store == 3
     # A process that has not seen the repository reads its record, and the source, first.
-    steps = lake.count(lambda: lake.process().create_branch(LAKE, "other", MAIN))
+    steps = lake.count(lambda: lake.process().refs.create_branch(LAKE, "other", MAIN))
     assert steps.calls == ["get", "get", "get", "set_if", "get_many", "set_if"]
 
 
 @pytest.mark.parametrize("is_warm", [True, False])
 def test_a_merge_of_what_only_the_source_changed(lake: Lake, is_warm: bool) -> None:
     writer = lake.process()
-    writer.create_branch(LAKE, DEV, MAIN)
+    writer.refs.create_branch(LAKE, DEV, MAIN)
     writer.put(LAKE, DEV, entry(b"new", "1"))
     head = writer.commit(LAKE, DEV, REQUEST).commit
     engine = writer if is_warm else lake.process()
@@ -136,7 +136,7 @@ def test_a_merge_of_what_only_the_source_changed(lake: Lake, is_warm: bool) -> N
 
 def test_a_merge_of_what_the_destination_has_already(lake: Lake) -> None:
     engine = lake.process()
-    engine.create_branch(LAKE, DEV, MAIN)
+    engine.refs.create_branch(LAKE, DEV, MAIN)
     for branch in (DEV, MAIN):
         engine.put(LAKE, branch, entry(b"same", "1"))
         engine.commit(LAKE, branch, REQUEST)

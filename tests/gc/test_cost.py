@@ -22,7 +22,7 @@ def nightly_run(folder: Path, *, commits: int) -> tuple[Summary, Counter[str]]:
                 opened.upload(path.encode(), path)
             lake.commit()
         for number in range(commits // 3):
-            opened.engine.create_branch(REPOSITORY, BranchID(f"idle-{number}"), MAIN)
+            opened.engine.refs.create_branch(REPOSITORY, BranchID(f"idle-{number}"), MAIN)
         lake.later(24 * 9)
         clean, _ = run(lake)
         assert (clean.mode, clean.listed) == ("clean", 2 * commits)

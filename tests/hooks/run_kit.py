@@ -91,7 +91,7 @@ class HookLake:
         process = self.process()
         self.engine, self.catalog, self.actions = process.engine, process.catalog, process.actions
         self.engine.repositories.create(LAKE, Namespace.parse("mem://lake/x"), committer="ann")
-        self.engine.create_branch(LAKE, DEV, MAIN)
+        self.engine.refs.create_branch(LAKE, DEV, MAIN)
 
     def process(self, runtime: Runtime | None = None) -> HookedProcess:
         """Another process on the same store."""

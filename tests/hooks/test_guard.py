@@ -518,6 +518,6 @@ def test_without_action_files_hooks_cost_no_call(operation: str) -> None:
             steps.clear()
             engine.merge(LAKE, "dev", MAIN, MergeRequest(committer="", message=""))
         else:
-            engine.create_branch(LAKE, "new", MAIN)
+            engine.refs.create_branch(LAKE, "new", MAIN)
         counted[has_hooks] = sorted(steps.calls)
     assert counted[True] == counted[False]

@@ -97,7 +97,7 @@ def make_lake(
     catalog = Catalog(engine, store, block, clock, settings, links=links)
     place = Namespace.parse(namespace or f"{block.scheme}://lake/{name}")
     engine.repositories.create(name, place, committer="ann")
-    engine.create_branch(name, DEV, MAIN)
+    engine.refs.create_branch(name, DEV, MAIN)
     return Lake(store, block, clock, settings, engine, catalog, name)
 
 

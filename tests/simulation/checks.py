@@ -145,10 +145,10 @@ def check_no_name_is_blocked(world: World) -> None:
         taken = {name for name, pending in found if not pending}
         for name in sorted({name for name, _ in found} - taken) if heads else ():
             world.told["pending at the end"] += 1
-            lake.create_tag(repository.id, name, heads[0])
-            lake.delete_tag(repository.id, TagID(name))
-            lake.create_branch(repository.id, name, heads[0])
-            lake.delete_branch(repository.id, BranchID(name))
+            lake.refs.create_tag(repository.id, name, heads[0])
+            lake.refs.delete_tag(repository.id, TagID(name))
+            lake.refs.create_branch(repository.id, name, heads[0])
+            lake.refs.delete_branch(repository.id, BranchID(name))
 
 
 def check_orphans(world: World) -> None:

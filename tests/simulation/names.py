@@ -25,7 +25,8 @@ def make_tag(world: World, process: Process) -> None:
 
 def _make(world: World, process: Process, prefix: bytes) -> None:
     name = world.random.choice(NAMES)
-    create = process.lake.create_branch if prefix == BRANCHES.prefix else process.lake.create_tag
+    refs = process.lake.refs
+    create = refs.create_branch if prefix == BRANCHES.prefix else refs.create_tag
     with world.request() as began:
         repository = process.lake.repositories.get(world.names[0])
         try:
@@ -46,7 +47,7 @@ def free_branch(world: World, process: Process) -> None:
     with world.request() as began:
         world.freed.append((BRANCHES.prefix + name.encode(), began))
         try:
-            process.lake.delete_branch(world.names[0], name)
+            process.lake.refs.delete_branch(world.names[0], name)
         except BranchNotFound:
             world.told["BranchNotFound"] += 1
 
@@ -56,7 +57,7 @@ def free_tag(world: World, process: Process) -> None:
     with world.request() as began:
         world.freed.append((TAGS.prefix + name.encode(), began))
         try:
-            process.lake.delete_tag(world.names[0], name)
+            process.lake.refs.delete_tag(world.names[0], name)
         except TagNotFound:
             world.told["TagNotFound"] += 1
 

@@ -110,7 +110,7 @@ class CatalogWorld:
         )
         namespace = Namespace.parse("mem://lake/x")
         self.onlooker.repositories.create(REPOSITORY, namespace, committer="")
-        self.onlooker.create_branch(REPOSITORY, DEV, MAIN)
+        self.onlooker.refs.create_branch(REPOSITORY, DEV, MAIN)
         self.repository = self.onlooker.repositories.get(REPOSITORY)
         self.written = 0
 

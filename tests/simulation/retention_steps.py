@@ -72,7 +72,7 @@ class Lake:
         engine.repositories.create(REPOSITORY, Namespace.parse("mem://lake/x"), committer="")
         self.repository = engine.repositories.get(REPOSITORY)
         for branch in (DEV, SPARE):
-            engine.create_branch(REPOSITORY, branch, MAIN)
+            engine.refs.create_branch(REPOSITORY, branch, MAIN)
         engine.retention.set(self.repository, RetentionRules(2))
         self.old = self.make_old()
 

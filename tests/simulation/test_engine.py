@@ -83,11 +83,11 @@ def test_races_for_names_are_won_lost_and_left_unfinished() -> None:
 
 
 def make_branch(world: World, process: Process) -> None:
-    process.lake.create_branch(world.names[0], "x", MAIN)
+    process.lake.refs.create_branch(world.names[0], "x", MAIN)
 
 
 def make_tag(world: World, process: Process) -> None:
-    process.lake.create_tag(world.names[0], "x", MAIN)
+    process.lake.refs.create_tag(world.names[0], "x", MAIN)
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])

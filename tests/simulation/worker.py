@@ -261,18 +261,18 @@ class Worker:
 
     def recreate(self) -> None:
         """Delete a branch and make it again from the first commit: all of its keys are gone."""
-        act = partial(self.lake.delete_branch, self.name, self.branch)
+        act = partial(self.lake.refs.delete_branch, self.name, self.branch)
         if self.attempt("delete branch", None, ABSENT, act).succeeded:
             try:
                 repository = self.lake.repositories.get(self.name)
                 first = min(self.lake.commits.list(repository), key=lambda c: c.generation)
-                self.lake.create_branch(self.name, self.branch, first.id)
+                self.lake.refs.create_branch(self.name, self.branch, first.id)
             except (LakebedError, ValueError):  # or there is no commit any more
                 return
 
     def fork(self) -> None:
         """Make the branch from the other one, if it is not there."""
-        act = partial(self.lake.create_branch, self.name, self.branch, MAIN)
+        act = partial(self.lake.refs.create_branch, self.name, self.branch, MAIN)
         self.attempt("create branch", None, WILD, act)
 
     def tag(self) -> None:
@@ -280,10 +280,10 @@ class Worker:
         tag = self.random.choice(["v1", "v2"])
         try:
             if self.random.random() < 0.7:
-                self.lake.create_tag(self.name, tag, self.branch)
+                self.lake.refs.create_tag(self.name, tag, self.branch)
                 self.world.told["create tag"] += 1
             else:
-                self.lake.delete_tag(self.name, tag)  # type: ignore[arg-type]
+                self.lake.refs.delete_tag(self.name, tag)  # type: ignore[arg-type]
         except LakebedError:
             return
 

@@ -213,7 +213,7 @@ class World:
         lake = self.onlooker.lake
         for name, namespace in islice(zip(self.names, self.namespaces, strict=False), count):
             lake.repositories.create(name, namespace, committer="begin")
-            lake.create_branch(name, DEV, MAIN)
+            lake.refs.create_branch(name, DEV, MAIN)
 
     def run(self, bodies: Mapping[str, Iterable[Body]]) -> None:
         """Let processes run until all their tasks have ended."""

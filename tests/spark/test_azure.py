@@ -29,7 +29,7 @@ def test_two_runs(azure_settings: AzureSettings, tmp_path: Path, spark: SparkSes
         kept.add(lake.upload("b", "3"))
         lake.commit()
         lake.upload("c", "4", DEV)
-        lake.lake.engine.delete_branch(REPOSITORY, DEV)
+        lake.lake.engine.refs.delete_branch(REPOSITORY, DEV)
         kept.add(lake.upload("d", "5"))
         first, second = lake.collect()
         assert (first.waiting, first.deleted) == (2, 0)

@@ -74,8 +74,8 @@ def ripe_garbage(lake: GCLake) -> str:
 
 def test_what_goes_and_what_stays(lake: GCLake) -> None:
     engine, catalog = lake.lake.engine, lake.lake.catalog
-    engine.create_branch(REPOSITORY, DEV_2, MAIN)
-    engine.create_branch(REPOSITORY, WORK, MAIN)
+    engine.refs.create_branch(REPOSITORY, DEV_2, MAIN)
+    engine.refs.create_branch(REPOSITORY, WORK, MAIN)
     stays, goes = set(), set()
     # Committed, then deleted, dropped by a hard reset, or merged from a branch that is gone.
     stays |= {lake.upload("a", "1"), lake.upload("b", "2")}
@@ -88,7 +88,7 @@ def test_what_goes_and_what_stays(lake: GCLake) -> None:
     lake.commit(WORK)
     engine.merge(REPOSITORY, WORK, MAIN, MergeRequest(committer="ann", message="m"))
     goes.add(lake.upload("never committed", "5", WORK))
-    engine.delete_branch(REPOSITORY, WORK)
+    engine.refs.delete_branch(REPOSITORY, WORK)
     # Overwritten before it was committed; staged, and what that replaced, for its writer may put it
     # back; deleted; deleted but shared by a copy; identical to what is committed.
     goes.add(lake.upload("d", "6", DEV))

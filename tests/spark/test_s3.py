@@ -31,7 +31,7 @@ def test_branches_are_found_without_listing_all(
         names = [DEV, *map(BranchID, ("dev-2", "dev0", "devel"))]
         for name in names:
             if name != DEV:
-                lake.lake.engine.create_branch(REPOSITORY, name, "main")
+                lake.lake.engine.refs.create_branch(REPOSITORY, name, "main")
             lake.upload("a", name, name)
             lake.upload("b", name, name)
         repository = lake.lake.repository
@@ -48,7 +48,7 @@ def test_two_runs(seaweedfs_settings: S3Settings, tmp_path: Path, spark: SparkSe
         kept.add(lake.upload("b", "3"))
         lake.commit()
         lake.upload("c", "4", DEV)
-        lake.lake.engine.delete_branch(REPOSITORY, DEV)
+        lake.lake.engine.refs.delete_branch(REPOSITORY, DEV)
         first, second = lake.collect()
         assert (first.waiting, first.deleted) == (2, 0)
         assert (second.mode, second.deleted, second.failed) == ("optimized", 2, 0)

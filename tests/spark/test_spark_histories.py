@@ -72,9 +72,9 @@ class History:
             (1, lambda: engine.hard_reset(REPOSITORY, branch, draw(refs))),
             (1, lambda: engine.reset(REPOSITORY, branch)),
             (1, lambda: engine.reset_key(REPOSITORY, branch, key.encode())),
-            (1, lambda: engine.delete_branch(REPOSITORY, draw(BRANCHES[1:]))),
-            (2, lambda: engine.create_branch(REPOSITORY, draw(BRANCHES[1:]), draw(refs))),
-            (1, lambda: engine.create_tag(REPOSITORY, TagID(f"tag-{text}"), draw(refs))),
+            (1, lambda: engine.refs.delete_branch(REPOSITORY, draw(BRANCHES[1:]))),
+            (2, lambda: engine.refs.create_branch(REPOSITORY, draw(BRANCHES[1:]), draw(refs))),
+            (1, lambda: engine.refs.create_tag(REPOSITORY, TagID(f"tag-{text}"), draw(refs))),
             (2, lambda: lake.later(self.random.random() * 30)),
         ]
         with suppress(EngineError):
@@ -163,7 +163,7 @@ def test_nothing_that_can_be_read_is_deleted(
         history = History(lake, seed)
         if seed % 2 == 0:
             lake.lake.catalog.retention.set_rules(REPOSITORY, RetentionRules(1))
-        lake.lake.engine.create_branch(REPOSITORY, BRANCHES[2], MAIN)
+        lake.lake.engine.refs.create_branch(REPOSITORY, BRANCHES[2], MAIN)
         for branch in BRANCHES:
             lake.upload("a", branch, branch)
             history.commits.append(lake.commit(branch))

@@ -105,7 +105,7 @@ class BuildLake:
         self.stage(2 * count)
         self.alone.commit(LAKE, MAIN, REQUEST)
         for branch, first in (("ours", 0), ("theirs", count - same), ("again", count - same)):
-            made = self.alone.create_branch(LAKE, branch, "main").id
+            made = self.alone.refs.create_branch(LAKE, branch, "main").id
             self.stage(count, made, first=first, text=branch.replace("again", "theirs"))
             self.alone.commit(LAKE, made, REQUEST)
 
@@ -126,7 +126,7 @@ def lake(tmp_path: Path, workers: Builders) -> Iterator[BuildLake]:
 
 
 def test_a_worker_builds_what_this_process_would(lake: BuildLake) -> None:
-    dev = lake.engine.create_branch(LAKE, "dev", "main").id
+    dev = lake.engine.refs.create_branch(LAKE, "dev", "main").id
     lake.stage(2 * LARGE)
     lake.stage(2 * LARGE, dev)
     theirs = lake.commit().commit

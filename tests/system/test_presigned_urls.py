@@ -140,7 +140,7 @@ def test_what_was_linked_cannot_be_replaced_by_its_url(
         stats, url = link(lake, b"original")
         assert stats.metadata == {"k": "v"}, "what is kept is not shown"
         catalog.commits.commit(name, MAIN, CommitRequest(committer="ann", message="linked"))
-        lake.engine.create_branch(name, LATER, DEV)
+        lake.engine.refs.create_branch(name, LATER, DEV)
         catalog.commits.merge(name, "main", LATER, MergeRequest(committer="ann", message="merged"))
         # On all roads that an entry takes, it goes on to stand for the bytes that were linked.
         catalog.copies.set_metadata(name, MAIN, b"a", {"k": "w"})

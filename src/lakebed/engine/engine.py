@@ -5,8 +5,7 @@ and gives the unique id that names its partition. To list repositories, branches
 commits, callers use the parts themselves (`Engine.branches` and so on).
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Final
 
@@ -24,12 +23,8 @@ from lakebed.engine.committed import (
 )
 from lakebed.engine.errors import (
     BranchNotFound,
-    DefaultBranch,
     EntryNotFound,
     Invalid,
-    NotUnique,
-    ReadOnly,
-    RefNotFound,
     RepositoryNotFound,
 )
 from lakebed.engine.hooks import Hooks
@@ -41,13 +36,10 @@ from lakebed.engine.model import (
     CommitID,
     Repository,
     RepositoryID,
-    Tag,
-    TagID,
 )
-from lakebed.engine.names import check_branch_name, check_tag_name
 from lakebed.engine.opening import Opened, Opener
 from lakebed.engine.parts import assemble
-from lakebed.engine.read_only import is_read_only_lifted
+from lakebed.engine.ref_changes import RefChanges
 from lakebed.engine.refs.dump import dump_refs
 from lakebed.engine.refs.log import History, LogPage, LogQuery
 from lakebed.engine.refs.protection import BranchProtection
@@ -60,10 +52,9 @@ from lakebed.engine.settings import CacheSettings, EngineSettings
 from lakebed.engine.staging.codec import decode, newest
 from lakebed.engine.staging.fast_read import FastReader, Found
 from lakebed.engine.staging.writer import Condition, IsFresh, check_condition
-from lakebed.errors import LakebedError
 from lakebed.formats import DumpID, DumpManifest, Entry, MetaRangeID
-from lakebed.ids import UniqueID, new_unique_id
-from lakebed.kv import Guard, Item, OutcomeUnknown, Store
+from lakebed.ids import UniqueID
+from lakebed.kv import Store
 from lakebed.runtime import Runtime, ThreadRuntime
 from lakebed.tracing import traced
 
@@ -139,6 +130,15 @@ class Engine:
             branches=self.branches,
             commits=self.commits,
             committed_in=self._committed_in,
+        )
+        self.refs = RefChanges(
+            self._runtime,
+            repositories=self.repositories,
+            resolver=self.resolver,
+            branches=self.branches,
+            tags=self.tags,
+            protection=self.protection,
+            hooks=self._hooks,
         )
         self._fast_reader = FastReader(
             store, self.branches, self.commits, self._parts.reader, self._runtime
@@ -446,7 +446,7 @@ class Engine:
         self, repository_id: RepositoryID, source: str, branch: BranchID, request: MergeRequest
     ) -> Commit:
         """Merge a ref, as it is now, into a branch; see `Merger.merge`."""
-        repository = self._writable(repository_id)
+        repository = self.repositories.get_writable(repository_id)
         ends = self._read_ends(repository, source, branch)
         if ends is not None:
             commit, known = ends
@@ -467,7 +467,7 @@ class Engine:
         note: Callable[[Commit], None],
     ) -> Commit:
         """Merge a ref, as it is now, into a branch that was just read; see `Merger.merge`."""
-        repository = self._writable(repository_id)
+        repository = self.repositories.get_writable(repository_id)
         commit = self.resolver.commit(repository, source)
         return self._parts.merger.merge(
             repository,
@@ -560,7 +560,7 @@ class Engine:
         parent_number: int | None = None,
     ) -> Commit:
         """Undo what a commit changed, on a branch; see `Merger.revert`."""
-        repository = self._writable(repository_id)
+        repository = self.repositories.get_writable(repository_id)
         self.protection.check_strict(repository, branch)
         commit = self.resolver.commit(repository, ref)
         return self._parts.merger.revert(
@@ -578,7 +578,7 @@ class Engine:
         parent_number: int | None = None,
     ) -> Commit:
         """Repeat what a commit changed, on a branch; see `Merger.cherry_pick`."""
-        repository = self._writable(repository_id)
+        repository = self.repositories.get_writable(repository_id)
         self.protection.check_strict(repository, branch)
         commit = self.resolver.commit(repository, ref)
         return self._parts.merger.cherry_pick(
@@ -613,162 +613,6 @@ class Engine:
         before_try = partial(self._hooks.before_leaving, repository)
         self._parts.resetter.hard_reset(repository, branch, target, before_try)
 
-    # Branches and tags
-
-    @traced("engine.create_branch")
-    def create_branch(
-        self, repository_id: RepositoryID, name: str, source: str, *, hidden: bool = False
-    ) -> Branch:
-        """Make a branch that points to a ref's commit.
-
-        Raises:
-            InvalidName: A branch cannot have this name.
-            RepositoryNotFound, ReadOnly, RefNotFound, InvalidRef: There is nothing to branch from.
-            NotUnique: There is already a branch of this name.
-            CommitExpired: The data of the commit is not kept any more.
-            Refused: A hook refused it.
-        """
-        branch = check_branch_name(name)
-        created = self._create_in_one_look(repository_id, branch, source, hidden=hidden)
-        if created is not None:
-            return created
-        repository = self._writable(repository_id)
-        commit = self.resolver.commit(repository, source)
-        with self._ref_change(repository) as unique_id:
-            self._hooks.before_create_branch(repository, branch, commit.id, source, unique_id)
-            return self.branches.create(
-                repository,
-                branch,
-                commit.id,
-                hidden=hidden,
-                unique_id=unique_id,
-                before_try=partial(self._hooks.before_try, repository, unique_id),
-            )
-
-    @contextmanager
-    def _ref_change(self, repository: Repository) -> Iterator[UniqueID]:
-        """Draw an id for a creation or a deletion, and tell hooks what became of it."""
-        operation = new_unique_id(self._runtime)
-        try:
-            yield operation
-        except OutcomeUnknown:
-            raise
-        except LakebedError:
-            self._hooks.after_failed_change(repository, operation)
-            raise
-        self._hooks.after_change(repository, operation)
-
-    def _create_in_one_look(
-        self, repository_id: RepositoryID, branch: BranchID, source: str, *, hidden: bool
-    ) -> Branch | None:
-        """Make a branch in three calls to the store, in the repository as it was last seen.
-
-        (In one, if the source is a branch that is as it was last seen, and the store guards its
-        writes; in five, if it is not where it was last seen.)
-
-        None: nothing was made. It has changed since, the name is taken, or it takes more reads to
-        find the source; then the ordinary way says what is wrong, or succeeds.
-        """
-        seen = self.repositories.seen_lately(repository_id)
-        if seen is None or seen[1].read_only:
-            return None
-        version, repository = seen
-        places = self.resolver.places(repository, source)
-        if places is None:
-            return None
-        offered: list[CommitID] = []
-
-        def find_commit(found: Sequence[Item | None]) -> CommitID:
-            record, *named = found
-            commit_id = self.resolver.commit_in(named)
-            if record is None or record.predicate != version or commit_id is None:
-                raise RefNotFound(source)
-            self.branches.recognise(repository, BranchID(source), named[0], read_at)
-            if offered[-1:] != [commit_id]:
-                self._hooks.before_create_branch(repository, branch, commit_id, source, unique_id)
-                offered.append(commit_id)
-            self._hooks.before_try(repository, unique_id)
-            return commit_id
-
-        place = (GRAVELER, REPOSITORIES.prefix + repository_id.encode())
-        keys = [place, *places]
-        read_at = self._runtime.monotonic()
-        known = self.branches.last_seen(repository, BranchID(source))
-        guess = None if known is None else known.commit_id
-        if known is not None and not self._hooks.minds_branch(repository, branch, known.commit_id):
-            guard = Guard(*place, version)
-            made = self.branches.create_at_once(repository, branch, known, guard, hidden=hidden)
-            if made is not None:
-                return made
-        try:
-            with self._ref_change(repository) as unique_id:
-                return self.branches.create_from(
-                    repository, branch, keys, find_commit, guess, hidden=hidden, unique_id=unique_id
-                )
-        except (RefNotFound, NotUnique):
-            return None
-
-    @traced("engine.delete_branch")
-    def delete_branch(
-        self, repository_id: RepositoryID, branch: BranchID, *, unchanged: Branch | None = None
-    ) -> None:
-        """Delete a branch and what is staged on it; with `unchanged`, only if it is still so.
-
-        Raises:
-            PreconditionFailed: It is not.
-            RepositoryNotFound, ReadOnly, BranchNotFound: There is nothing to delete.
-            DefaultBranch: It is the default branch, which cannot be deleted.
-            Protected: A rule protects it.
-            Refused: A hook refused it.
-        """
-        repository = self._writable(repository_id)
-        if branch == repository.default_branch:
-            raise DefaultBranch(repository_id, branch)
-        # Else it could be made again, with any content.
-        self.protection.check(repository, branch)
-        known = unchanged or self.branches.get(repository, branch)
-        with self._ref_change(repository) as operation:
-            self._hooks.before_delete_branch(repository, known, operation)
-
-            def before_try(current: Branch) -> None:
-                self._hooks.before_try(repository, operation)
-                self._hooks.before_leaving(repository, current)
-
-            self.branches.delete(
-                repository,
-                branch,
-                known=known,
-                unchanged=unchanged is not None,
-                before_try=before_try,
-            )
-
-    @traced("engine.create_tag")
-    def create_tag(self, repository_id: RepositoryID, name: str, ref: str) -> Tag:
-        """Make a tag for a ref's commit; raises as `create_branch` does."""
-        tag = check_tag_name(name)
-        repository = self._writable(repository_id)
-        commit = self.resolver.commit(repository, ref)
-        with self._ref_change(repository) as unique_id:
-            self._hooks.before_create_tag(repository, tag, commit.id, unique_id)
-            before_try = partial(self._hooks.before_try, repository, unique_id)
-            return self.tags.create(
-                repository, tag, commit.id, unique_id=unique_id, before_try=before_try
-            )
-
-    @traced("engine.delete_tag")
-    def delete_tag(self, repository_id: RepositoryID, tag: TagID) -> None:
-        """Delete a tag; raises as `delete_branch` does, with `TagNotFound`."""
-        repository = self._writable(repository_id)
-        known = self.tags.get(repository, tag)
-        with self._ref_change(repository) as operation:
-            self._hooks.before_delete_tag(repository, known, operation)
-
-            def before_try() -> None:
-                self._hooks.before_try(repository, operation)
-                self._hooks.before_leaving(repository, known)
-
-            self.tags.delete(repository, known, before_try)
-
     # Dumps
 
     @traced("engine.dump_refs")
@@ -788,14 +632,8 @@ class Engine:
     @traced("engine.restore_refs")
     def restore_refs(self, repository_id: RepositoryID, dump_id: DumpID) -> DumpManifest:
         """Restore a dump into a bare repository; see `restore_refs`."""
-        repository = self._writable(repository_id)
+        repository = self.repositories.get_writable(repository_id)
         return restore_refs(self._store, self._block, self._runtime, repository, dump_id)
-
-    def _writable(self, repository_id: RepositoryID) -> Repository:
-        repository = self.repositories.get(repository_id)
-        if repository.read_only and not is_read_only_lifted():
-            raise ReadOnly(repository_id)
-        return repository
 
     def _open_for_writing(self, repository_id: RepositoryID, branch: BranchID) -> Repository:
         return self._opener.open(repository_id, branch).repository

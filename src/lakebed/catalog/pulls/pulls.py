@@ -265,7 +265,7 @@ class Pulls:
                 return f"branch {branch.id} has commits that were not merged"
             if self._engine.list_changes(repository_id, branch.id, Query(amount=1)).rows.num_rows:
                 return f"branch {branch.id} has uncommitted changes"
-            self._engine.delete_branch(repository_id, branch.id, unchanged=branch)
+            self._engine.refs.delete_branch(repository_id, branch.id, unchanged=branch)
         except BranchNotFound:
             return None
         except LakebedError as error:

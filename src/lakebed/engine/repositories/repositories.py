@@ -54,6 +54,7 @@ from lakebed.engine.errors import (
 from lakebed.engine.keys import GRAVELER, REPOSITORIES
 from lakebed.engine.model import BranchID, Repository, RepositoryID
 from lakebed.engine.names import check_branch_name, check_repository_name
+from lakebed.engine.read_only import is_read_only_lifted
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
 from lakebed.engine.refs.shared_reads import SharedReads
@@ -131,6 +132,17 @@ class Repositories:
             Deleting: It is being deleted.
         """
         return self._reads.get(repository)
+
+    def get_writable(self, repository: RepositoryID) -> Repository:
+        """Return a repository as `get` does, if the request at hand may change it.
+
+        Raises:
+            ReadOnly: It may not.
+        """
+        found = self.get(repository)
+        if found.read_only and not is_read_only_lifted():
+            raise ReadOnly(repository)
+        return found
 
     def last_seen(self, repository: RepositoryID) -> tuple[Version, Repository] | None:
         """Return an active repository as this process last read it, with the version of its record.
