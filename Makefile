@@ -300,4 +300,4 @@ lock: | $(filter .uv/bin/uv,$(UV)) ## resolve the lock files again (UPGRADE=1: t
 		--extra server --extra testing --extra valkey --group fast --output-file requirements/lowest.txt pyproject.toml
 
 clean: ## remove what the targets made
-	rm -rf .check.log .databases $(SHOTS) $(VENV) .airflow .docs .site .tables .quickstart .uv node_modules .hypothesis .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .bench-* .check.log .databases $(SHOTS) $(VENV) .airflow .docs .site .tables .quickstart .uv node_modules .hypothesis .pytest_cache .mypy_cache .ruff_cache

@@ -11,7 +11,6 @@ import os
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -24,6 +23,7 @@ from benchmarks import api_rates
 from benchmarks.api_operations import BRANCH, OPERATIONS, REF, Operation
 from benchmarks.http_load import repeated, requests_per_second
 from benchmarks.report import Row, report
+from benchmarks.scratch import scratch_folder
 from lakebed.testing.servers.lakebed import LakebedServer, lakebed_server
 
 OBJECTS = 2000
@@ -39,8 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
     tiny = parser.parse_args(arguments).tiny
     seconds = 0.5 if tiny else 10.0
     large_bytes = 4 << 20 if tiny else LARGE_BYTES
-    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
-        place = Path(folder)
+    with scratch_folder() as place:
         (place / "floor").mkdir()
         with (
             lakebed_server(place, settings=QUIET) as server,

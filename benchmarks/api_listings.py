@@ -10,19 +10,15 @@ import base64
 import http.client
 import itertools
 import re
-import socket
-import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
 from urllib.parse import quote
-from wsgiref.types import StartResponse, WSGIEnvironment
 
 import msgspec
 import pyarrow.parquet as pq
@@ -30,10 +26,11 @@ from botocore.auth import S3SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from benchmarks.api import kill_family
+from benchmarks.api import floor_server
 from benchmarks.engine_data import LAKE, MAIN, REQUEST, BenchLake, tables
 from benchmarks.http_load import requests_per_second
 from benchmarks.report import Row, report
+from benchmarks.scratch import scratch_folder
 from lakebed.block import LocalSettings, Namespace, open_block
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID
@@ -47,12 +44,6 @@ STAGED = BranchID("staged")
 API = f"/api/v1/repositories/{LAKE}"
 
 _NEXT = re.compile(rb'"next_offset":"([^"]+)"')
-
-
-def bare(_environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-    """Answer 204: what G is measured with."""
-    start_response("204 No Content", [])
-    return []
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +65,9 @@ def main(arguments: list[str] | None = None) -> int:
     else:
         sizes = Sizes(seconds=2.0, objects=100_000, staged=20_000, branches=10_000)
     with (
-        tempfile.TemporaryDirectory(dir=Path.cwd()) as folder,
-        lakebed_server(Path(folder), settings={"logging": {"level": "warning"}}) as server,
-        bare_server() as bare_port,
+        scratch_folder() as folder,
+        lakebed_server(folder, settings={"logging": {"level": "warning"}}) as server,
+        floor_server(folder, "bare") as (bare_port, _),
     ):
         fill(server, sizes)
         return report([*pages(server, bare_port, sizes), *everything(server, sizes)])
@@ -236,7 +227,7 @@ def _dump(file: Path) -> int:
     return len(rows)
 
 
-# The floor
+# Turns
 
 
 def _in_turns(
@@ -250,33 +241,6 @@ def _in_turns(
         for name, measure in others.items():
             found[name].append(measure())
     return median(floors), {name: median(rates) for name, rates in found.items()}
-
-
-@contextmanager
-def bare_server() -> Iterator[int]:
-    """Serve `bare` with two workers."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    command = "granian --interface wsgi --workers 2 --blocking-threads 16 --no-ws --http 1"
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", *command.split()),
-            *("--port", str(port), "benchmarks.api_listings:bare"),
-        ],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        for _ in range(200):
-            try:
-                socket.create_connection(("127.0.0.1", port)).close()
-                break
-            except OSError:
-                time.sleep(0.05)
-        yield port
-    finally:
-        kill_family(process)
 
 
 if __name__ == "__main__":

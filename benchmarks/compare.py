@@ -8,7 +8,6 @@ of the rounds: how many times as fast as the other commit.
 import argparse
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from statistics import median
 
 from benchmarks.compare_operations import Sizes, measure_round
 from benchmarks.report import Row, report
+from benchmarks.scratch import scratch_folder
 from lakebed.testing.servers.lakebed import LakebedServer, lakebed_server
 from lakebed.testing.servers.postgresql import PostgreSQLServer, postgresql_server
 
@@ -46,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
     sizes = Sizes.tiny() if given.tiny else Sizes()
     rounds = 1 if given.tiny else given.rounds
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=Path.cwd())))
+        folder = stack.enter_context(scratch_folder())
         sources = stack.enter_context(checked_out(given.base, folder / "base"))
         database: PostgreSQLServer | None = None
         if given.postgresql:

@@ -8,11 +8,9 @@ import argparse
 import base64
 import socket
 import sys
-import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path
 from threading import Event
 from typing import Final
 
@@ -20,6 +18,7 @@ import httpx
 import psutil
 
 from benchmarks.report import Row, report
+from benchmarks.scratch import scratch_folder
 from lakebed.testing.servers.lakebed import LakebedServer, lakebed_server
 
 CLIENTS: Final = 50
@@ -37,8 +36,8 @@ def main(arguments: list[str] | None = None) -> int:
     tiny = parser.parse_args(arguments).tiny
     settings = {"logging": {"level": "warning"}}
     with (
-        tempfile.TemporaryDirectory(dir=Path.cwd()) as folder,
-        lakebed_server(Path(folder), settings=settings) as server,
+        scratch_folder() as folder,
+        lakebed_server(folder, settings=settings) as server,
     ):
         _fill(server)
         before = _largest(server)

@@ -7,18 +7,18 @@ import argparse
 import os
 import platform
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import psutil
 
 from benchmarks import api_rates
-from benchmarks.api import floor_server
+from benchmarks.api import QUIET, floor_server, unsynced_server
 from benchmarks.report import Row, as_ratio, report
+from benchmarks.scratch import scratch_folder
 from lakebed.testing.servers.lakebed import lakebed_server
 from lakebed.testing.servers.postgresql import postgresql_server
 
@@ -39,9 +39,13 @@ LAKEFS: Final = {
     "S3 GET 1 KiB": 0.07,
     "upload 1 KiB": 0.027,
     "S3 PUT 1 KiB": 0.026,
+    "upload 1 KiB, not synced": 0.027,
+    "S3 PUT 1 KiB, not synced": 0.026,
     "create branch": 0.021,
 }
-"""What was measured of lakeFS 1.84, in the same G, before this page was begun (November 2026)."""
+"""What was measured of lakeFS 1.84, in the same G, before this page was begun (November 2026).
+
+It never syncs objects on local storage."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -51,7 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--page", type=Path, default=PAGE, help="the page to write")
     given = parser.parse_args(arguments)
     seconds, objects = (0.2, 20) if given.tiny else (10.0, 2000)
-    on_sqlite = measure({}, api_rates.SQLITE_BARS, seconds=seconds, objects=objects)
+    on_sqlite = measure_on_sqlite(seconds=seconds, objects=objects)
     on_postgresql = measure_on_postgresql(seconds=seconds, objects=objects)
     parts = [
         f"Measured on {datetime.now(UTC):%Y-%m-%d}: {machine()}.",
@@ -62,38 +66,31 @@ def main(arguments: list[str] | None = None) -> int:
     return report(on_sqlite) | report(on_postgresql)
 
 
+def measure_on_sqlite(*, seconds: float, objects: int) -> list[Row]:
+    """Return the rates of all small requests to a server on SQLite, and of uploads not synced."""
+    bars = api_rates.SQLITE_BARS
+    with (
+        scratch_folder() as place,
+        lakebed_server(place, settings=QUIET) as server,
+        unsynced_server(place / "unsynced") as unsynced,
+        floor_server(place, "bare") as (port, pid),
+    ):
+        targets = api_rates.targets_of(server, port, pid, objects=objects, bars=bars)
+        targets += api_rates.unsynced_targets_of(unsynced, bars=bars)
+        return api_rates.rows(targets, seconds=seconds)
+
+
 def measure_on_postgresql(*, seconds: float, objects: int) -> list[Row]:
     """Return the rates of all small requests to a server on a PostgreSQL that syncs to the disk."""
-    with postgresql_server(durable=True) as database:
-        settings = {"database": {"url": database.create_database()}}
-        return measure(
-            settings,
-            api_rates.POSTGRESQL_BARS,
-            seconds=seconds,
-            objects=objects,
-            database_pid=database.pid,
-        )
-
-
-def measure(
-    settings: Mapping[str, Mapping[str, Any]],
-    bars: Mapping[str, float],
-    *,
-    seconds: float,
-    objects: int,
-    database_pid: int | None = None,
-) -> list[Row]:
-    """Return the rates of all small requests to a server with some settings."""
-    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
-        place = Path(folder)
-        (place / "floor").mkdir()
+    bars = api_rates.POSTGRESQL_BARS
+    with postgresql_server(durable=True) as database, scratch_folder() as place:
+        settings = {**QUIET, "database": {"url": database.create_database()}}
         with (
-            lakebed_server(place, settings={"logging": {"level": "warning"}, **settings}) as server,
-            floor_server(place / "floor", "bare") as (port, pid),
+            lakebed_server(place, settings=settings) as server,
+            floor_server(place, "bare") as (port, pid),
         ):
-            targets = api_rates.targets_of(server, port, pid, objects=objects, bars=bars)
-            floor, *ours = targets
-            ours = [replace(target, database_pid=database_pid) for target in ours]
+            floor, *ours = api_rates.targets_of(server, port, pid, objects=objects, bars=bars)
+            ours = [replace(target, database_pid=database.pid) for target in ours]
             return api_rates.rows([floor, *ours], seconds=seconds)
 
 
