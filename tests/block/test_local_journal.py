@@ -16,7 +16,7 @@ from functools import partial
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final, TypeVar
+from typing import BinaryIO, Final, TypeVar
 
 import pytest
 from hypothesis import given, settings
@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 
 from lakebed.block import (
     BlockStore,
+    Forbidden,
     InvalidArgument,
     LocalSettings,
     ObjectNotFound,
@@ -84,6 +85,12 @@ def synced(root: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return steps
 
 
+def inodes(root: Path) -> dict[str, int]:
+    """Return which file each object is."""
+    data = root / "data"
+    return {str(each.relative_to(data)): each.stat().st_ino for each in data.rglob("*.txt")}
+
+
 # What is noted
 
 
@@ -130,7 +137,9 @@ def test_a_new_segment_is_on_the_disk_before_anything_is_noted(
     with open_local(root) as store:
         steps = synced(root, monkeypatch)
         put(store, "a/1")
-        assert steps == ["segment", ".lakebed/journal", "segment"]
+        draft, *rest = steps
+        assert draft.startswith(".lakebed/drafts/")
+        assert rest == [".lakebed/journal", "segment"]
 
 
 def test_few_files_have_no_journal(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,7 +298,7 @@ NOTED: Final = [("local://data/a", b"first"), ("local://data/b", b"second")]
 
 def _segment_of(files: list[tuple[str, bytes]]) -> bytes:
     with TemporaryDirectory() as folder:
-        segment = journal._Segment(Path(folder))
+        segment = journal._Segment(Path(folder), Path(folder))
         segment.add(files)
         segment.close()
         return segment.path.read_bytes()[: segment.size]
@@ -360,14 +369,13 @@ def test_what_cannot_be_brought_to_the_disk_together_is_written_again(
 
     monkeypatch.setattr(journal, "sync_file_system", fail)
     with open_local(root) as store:
-        put(store, "a/1")
-        before = (root / "data/a/1").stat().st_ino
+        put(store, "a/1.txt")
+        before = inodes(root)
         steps = synced(root, monkeypatch)
-    written_again = [step for step in steps if step.startswith(".lakebed/drafts/")]
-    assert len(written_again) == 1
+    assert len([step for step in steps if step.startswith(".lakebed/drafts/")]) == 1
     assert "data/a" in steps
-    assert (root / "data/a/1").stat().st_ino != before
-    assert (root / "data/a/1").read_bytes() == b"data"
+    assert inodes(root)["a/1.txt"] != before["a/1.txt"]
+    assert (root / "data/a/1.txt").read_bytes() == b"data"
     assert not segments(root)
 
 
@@ -379,17 +387,55 @@ def test_a_segment_whose_files_cannot_be_written_again_stays(
 
     monkeypatch.setattr(journal, "sync_file_system", fail)
     with open_local(root) as store:
-        put(store, "a/1")
+        put(store, "a/1.txt")
         with monkeypatch.context() as broken:
             broken.setattr(os, "rename", fail)
             store.close()
     assert len(segments(root)) == 1
     assert "is kept" in caplog.text
-    (root / "data/a/1").unlink()
+    # It is seen as it was, which does not mean that the disk has it.
+    before = inodes(root)
     monkeypatch.setattr(journal, "sync_file_system", lambda _descriptor: None)
     with open_local(root) as store:
-        assert store.read(DATA.address("a/1")) == b"data"
+        assert store.read(DATA.address("a/1.txt")) == b"data"
+    assert inodes(root)["a/1.txt"] != before["a/1.txt"]
     assert not segments(root)
+
+
+def test_whoever_opens_a_storage_writes_anew_what_is_seen_there(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system may show what it could not write, and tell nobody who comes later."""
+    with open_local(root) as store:
+        in_thread(lambda: store.create_by_content([(DATA.address("c.txt"), b"data")]))
+        put(store, "a/1.txt")
+        image = crash(root, root.parent / "image")
+    seen, synced_then = inodes(image), []
+    sync = lambda _descriptor: synced_then.append(inodes(image))  # noqa: E731
+    monkeypatch.setattr(journal, "sync_file_system", sync)
+    with open_local(image) as store:
+        assert inodes(image) == synced_then.pop()
+        assert not synced_then
+        assert not inodes(image).items() & seen.items()
+        assert inodes(image).keys() == seen.keys() == {"c.txt", "a/1.txt"}
+        assert store.read(DATA.address("a/1.txt")) == store.read(DATA.address("c.txt")) == b"data"
+    assert not segments(image)
+
+
+def test_where_syncs_of_all_tell_nothing_each_file_is_synced(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_local(root) as store:
+        put(store, "a/1")
+        put(store, "b/2")
+        image = crash(root, root.parent / "image")
+    monkeypatch.setattr(journal, "can_sync_file_system", lambda _descriptor: False)
+    steps = synced(image, monkeypatch)
+    with open_local(image) as store:
+        assert len([step for step in steps if step.startswith(".lakebed/drafts/")]) == 2
+        assert {"data/a", "data/b"} <= set(steps)
+        assert store.read(DATA.address("b/2")) == b"data"
+    assert not segments(image)
 
 
 # What fails
@@ -520,6 +566,68 @@ def test_the_journal_of_a_process_that_lives_is_left_alone(root: Path) -> None:
         assert len(segments(root)) == 1
 
 
+def test_a_segment_that_is_being_made_is_not_taken_for_one_left_behind(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long its maker waits for the interpreter between two steps."""
+    flock, rename = fcntl.flock, Path.rename
+
+    def open_another() -> None:
+        with monkeypatch.context() as plain:
+            plain.setattr(fcntl, "flock", flock)
+            plain.setattr(Path, "rename", rename)
+            open_local(root).close()
+
+    def open_then_lock(file: int, operation: int) -> None:
+        open_another()
+        flock(file, operation)
+        open_another()
+
+    def open_then_rename(path: Path, target: Path) -> Path:
+        open_another()
+        moved = rename(path, target)
+        open_another()
+        return moved
+
+    with open_local(root) as store:
+        monkeypatch.setattr(fcntl, "flock", open_then_lock)
+        monkeypatch.setattr(Path, "rename", open_then_rename)
+        put(store, "a/1")
+        monkeypatch.undo()
+        image = crash(root, root.parent / "image")
+    (image / "data/a/1").write_bytes(b"")
+    with open_local(image) as store:
+        assert store.read(DATA.address("a/1")) == b"data"
+
+
+def test_a_segment_of_another_user_keeps_nobody_from_the_others(
+    root: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with open_local(root) as store:
+        put(store, "a/1")
+        image = crash(root, root.parent / "image")
+    left = segments(image)[0]
+    foreign = {left.with_name("foreign"), left.with_name("~foreign")}
+    for path in foreign:
+        shutil.copy(left, path)
+    (image / "data/a/1").unlink()
+    take_over = journal._take_over
+
+    def refuse(path: Path) -> BinaryIO | None:
+        if path in foreign:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return take_over(path)
+
+    monkeypatch.setattr(journal, "_take_over", refuse)
+    with open_local(image) as store:
+        assert store.read(DATA.address("a/1")) == b"data"
+        assert set(segments(image)) == foreign
+        assert "is left to its owner" in caplog.text
+        # It could bring back what is purged here.
+        with pytest.raises(Forbidden):
+            store.delete_versions(DATA.address("a/1"))
+
+
 def test_whoever_opens_a_storage_waits_for_those_who_bring_files_back(root: Path) -> None:
     open_local(root).close()
     (root / ".lakebed" / "journal" / "left").touch()
@@ -578,20 +686,28 @@ def test_what_a_power_failure_left_of_a_file_is_not_taken_for_it(root: Path) -> 
                 assert store.read(address) == b"data"
 
 
-def test_a_file_that_is_there_is_synced_with_all_names_above_it(
-    root: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_noted", [False, True])
+def test_a_file_that_is_there_is_written_anew(
+    root: Path, monkeypatch: pytest.MonkeyPatch, is_noted: bool
 ) -> None:
-    """Whoever wrote it may not have come so far yet."""
-    objects = [(DATA.address("ranges/1"), b"data")]
+    """It may be seen, and not be on the disk; or be there, and not its name.
+
+    What it is replaced by is on the disk first: a power failure must not leave less.
+    """
     with open_local(root) as store, open_local(root) as other:
+        objects = [(DATA.address("ranges/1.txt"), b"data")]
         other.create_by_content(objects)
+        if is_noted:
+            put(store, "ranges/before")  # which makes a segment
+        before = inodes(root)
         steps = synced(root, monkeypatch)
-        assert store.create_by_content(objects) == [False]
-        names = [step for step in steps if not step.startswith(".lakebed/drafts/")]
-        assert names == [".", "data", "data/ranges/1", "data/ranges"]
-        steps.clear()
-        assert in_thread(lambda: store.create_by_content(objects)) == [False]
-        assert steps[-1] == "segment"
+        create = partial(store.create_by_content, objects)
+        assert (in_thread(create) if is_noted else create()) == [False]
+        assert inodes(root)["ranges/1.txt"] != before["ranges/1.txt"]
+        draft, *names = steps
+        assert draft.startswith(".lakebed/drafts/")
+        assert names == (["segment"] if is_noted else [".", "data", "data/ranges"])
+        assert store.read(objects[0][0]) == b"data"
 
 
 # Real deaths

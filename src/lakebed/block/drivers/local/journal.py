@@ -5,8 +5,8 @@ than a third of a small upload. So where many small files are written, they go t
 without a wait. Their paths and bytes go into the *journal* too, together with those of all others
 who write at that moment, and one wait brings the journal to the disk. Some seconds later the whole
 file system is brought to the disk (``syncfs``), which costs little however many files there are,
-and that part of the journal is removed. After a power failure, whoever opens the storage next
-writes anew what the journal says and the disk has lost.
+and that part of the journal is removed. After a power failure, or where a process was killed,
+whoever opens the storage next writes anew what the journal says.
 
 What must hold, at every step:
 
@@ -16,8 +16,13 @@ What must hold, at every step:
    to it once that call has begun.
 3. Files that are noted never change: their addresses are named by nothing before (`put_unnamed`),
    or follow from their contents (`create_by_content`). So to write one anew is always right.
-4. A segment belongs to the process that made it, which holds its lock. One whose lock nobody holds
-   was left behind, by a process that was killed or by a machine that failed.
+4. A segment belongs to the process that made it, which holds its lock from before others can see
+   it. One whose lock nobody holds was left behind, by a process that was killed or by a machine
+   that failed.
+5. What the system shows of a file is no proof that the disk has it: if it could not be written, it
+   may be shown all the same, and whoever waits for the disk later is told of no error. So the files
+   of a segment that was left behind are always written anew, and as new files: bytes that are
+   written over those of such a file may reach the disk of ext4, and still not count there.
 
 | what fails | what is there then |
 |---|---|
@@ -85,10 +90,13 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 
 class Restore(Protocol):
-    """Writes a file of the journal anew, if it is not there as it was or `even_if_there`."""
+    """Writes a file of the journal anew."""
 
-    def __call__(self, path: str, data: bytes, *, even_if_there: bool) -> None:
-        """Have the file at its place, by a path as the journal was given it."""
+    def __call__(self, path: str, data: bytes, *, durably: bool) -> None:
+        """Have the file at its place, by a path as the journal was given it.
+
+        The disk has it when this returns, or else when the next sync of the file system has ended.
+        """
 
 
 def can_sync_file_system(descriptor: int) -> bool:
@@ -141,13 +149,16 @@ class _Batch:
 class _Segment:
     """One file of the journal, which takes records."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, drafts: Path) -> None:
         """Make it; it is this process's own, and on the disk, when this returns.
 
+        It comes to its place when its lock is held: others would take it for one left behind.
+
         Raises:
-            OSError: It cannot be made, or another process took it for one left behind.
+            OSError: It cannot be made.
         """
-        self.path = folder / uuid4().hex
+        name = uuid4().hex
+        self.path = drafts / name
         self.size = 0
         self.is_broken = False
         """Whether it takes no more, because something could not be written."""
@@ -158,11 +169,12 @@ class _Segment:
             nonce = os.urandom(_NONCE_BYTES)
             self._seed = crc32(nonce)
             self._append(_MAGIC + _VERSION + nonce)
+            self.path = self.path.rename(folder / name)
             sync_folder(folder, to_disk)
         except BaseException:
-            os.close(self._descriptor)
             with suppress(OSError):
                 self.path.unlink()
+            os.close(self._descriptor)
             raise
 
     def add(self, files: Sequence[tuple[str, bytes]]) -> None:
@@ -238,13 +250,17 @@ class Journal:
 
     Args:
         folder: Where its segments are, on the file system of all files. It is on the disk.
+        drafts: Where they are made, on the same one.
         lock: A file by which one process at a time recovers what others left.
         restore: Writes a file anew.
         is_written: Whether this process notes files; if not, it only recovers what others left.
     """
 
-    def __init__(self, folder: Path, lock: Path, restore: Restore, *, is_written: bool) -> None:
+    def __init__(
+        self, folder: Path, drafts: Path, lock: Path, restore: Restore, *, is_written: bool
+    ) -> None:
         self._folder = folder
+        self._drafts = drafts
         self._recovery_lock = lock
         self._restore = restore
         self._descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -308,7 +324,7 @@ class Journal:
         try:
             if self._segment is None:
                 self._start_thread()
-                self._segment = _Segment(self._folder)
+                self._segment = _Segment(self._folder, self._drafts)
             self._segment.add(batch.files)
         except (OSError, RuntimeError) as error:  # RuntimeError: the system gives no more threads
             _LOGGER.warning("the journal in %s cannot be written: %s", self._folder, error)
@@ -338,12 +354,8 @@ class Journal:
     def _end(self, segment: _Segment) -> None:
         """Bring all files of a segment to the disk, and remove it."""
         try:
-            try:
-                sync_file_system(self._descriptor)
-            except OSError as error:
-                # What could not be written, nobody knows; and the system may have dropped it.
-                _LOGGER.warning("%s: files are written again: %s", self._folder.parent, error)
-                self._restore_all(segment.path, even_if_there=True)
+            with segment.path.open("rb") as file:
+                self._bring_to_disk(file)
             _remove(segment.path)
         except Exception:
             # It stays for whoever opens the storage next.
@@ -358,41 +370,51 @@ class Journal:
         All of it is there when this returns, also if another process is at it.
 
         Raises:
-            OSError: A file cannot be read or written; its segment stays. If this user may not do
-                so, that is logged and not raised.
+            PermissionError: This user may not settle one; all others are settled.
+            OSError: A file cannot be read or written; its segment stays.
             InvalidArgument: A segment is of a later version of Lakebed.
         """
         if not any(self._folder.iterdir()):
             return
-        try:
-            with locked_file(self._recovery_lock, os.O_CREAT):
-                for path in list(self._folder.iterdir()):
-                    left = _take_over(path)
-                    if left is not None:
-                        with left:
-                            self._settle(path)
-        except PermissionError as error:
-            # Whoever may not write can still read what is there.
-            _LOGGER.warning("%s is left to its owner: %s", self._folder, error)
+        refused: PermissionError | None = None
+        with locked_file(self._recovery_lock, os.O_CREAT):
+            for path in list(self._folder.iterdir()):
+                try:
+                    self._settle(path)
+                except PermissionError as error:
+                    refused = error
+        if refused is not None:
+            raise refused
 
     def _settle(self, segment: Path) -> None:
-        """Have all files of a segment on the disk, and remove it."""
-        count = self._restore_all(segment, even_if_there=False)
-        if count:
-            if self._can_sync:
-                sync_file_system(self._descriptor)
-            else:
-                os.sync()
-            _LOGGER.warning("a process left %s behind: its %d files are there", segment, count)
-        _remove(segment)
+        """Have all files of a segment on the disk, and remove it, if it was left behind."""
+        left = _take_over(segment)
+        if left is None:
+            return
+        with left:
+            count = self._restore_all(left, durably=not self._can_sync)
+            if count:
+                if self._can_sync:
+                    self._bring_to_disk(left)
+                _LOGGER.warning("a process left %s behind: its %d files are there", segment, count)
+            _remove(segment)
 
-    def _restore_all(self, segment: Path, *, even_if_there: bool) -> int:
-        """Have all files of a segment at their places; return how many there are."""
+    def _bring_to_disk(self, segment: BinaryIO) -> None:
+        """Have all files of a segment on the disk, which were written to their places."""
+        try:
+            sync_file_system(self._descriptor)
+        except OSError as error:
+            # What could not be written, nobody knows; and the system may have dropped it.
+            _LOGGER.warning("%s: files are written anew: %s", self._folder.parent, error)
+            self._restore_all(segment, durably=True)
+
+    def _restore_all(self, segment: BinaryIO, *, durably: bool) -> int:
+        """Write all files of a segment anew; return how many there are."""
+        segment.seek(0)
         count = 0
-        with segment.open("rb") as file:
-            for path, data in read_segment(file, str(segment)):
-                self._restore(path, data, even_if_there=even_if_there)
-                count += 1
+        for path, data in read_segment(segment, segment.name):
+            self._restore(path, data, durably=durably)
+            count += 1
         return count
 
     def close(self) -> None:

@@ -24,6 +24,7 @@ and not within. An address that is a folder, or lies below a file, cannot be wri
 object to be read.
 """
 
+import logging
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,6 +32,7 @@ from contextlib import AbstractContextManager, nullcontext
 from io import FileIO
 from itertools import chain, islice
 from pathlib import Path
+from typing import Final
 
 import pyarrow as pa
 
@@ -104,6 +106,8 @@ _Condition = Callable[[Folder, os.stat_result | None], None]
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 # Without O_NONBLOCK, opening a pipe that somebody put into the tree would wait for a writer.
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 
 def _anything(_folder: Folder, _old: os.stat_result | None) -> None:
@@ -180,9 +184,17 @@ class LocalBlockStore(BlockStore):
         self._closed = False
         with explained(root):
             self._journal = Journal(
-                reserved / "journal", reserved / "journal.lock", self._restore, is_written=sync
+                reserved / "journal",
+                self._drafts,
+                reserved / "journal.lock",
+                self._restore,
+                is_written=sync,
             )
-            self._journal.recover()
+            try:
+                self._journal.recover()
+            except PermissionError as error:
+                # Whoever may not write can still read what is there.
+                _LOGGER.warning("the journal in %s is left to its owner: %s", reserved, error)
 
     # Objects
 
@@ -263,28 +275,20 @@ class LocalBlockStore(BlockStore):
             for place, _ in files:
                 self._tree.within_made(place, self._sync_both)
 
-    def _restore(self, path: str, data: bytes, *, even_if_there: bool) -> None:
+    def _restore(self, path: str, data: bytes, *, durably: bool) -> None:
         """Have a file of the journal at its place; see `Restore`."""
         place = place_of(self._root, Address.parse(path))
 
-        def is_there(folder: Folder, _name: bytes) -> bool:
-            return self._holds(folder, place, data)
+        def move(folder: Folder, name: bytes) -> None:
+            self._replaceable(folder, place)
+            draft.move(name, folder.descriptor)
 
-        if even_if_there or not self._tree.within_made(place, is_there, durably=False):
-            with self._draft(place.address, data) as draft:
+        with self._draft(place.address, data) as draft:
+            if durably:
                 self._publish(draft, place)
-
-    def _holds(self, folder: Folder, place: Place, data: bytes) -> bool:
-        """Whether there is a file at a place, with just these bytes.
-
-        Raises:
-            InvalidAddress: There is something that is not an object.
-        """
-        found = self._replaceable(folder, place)
-        if found is None or found.st_size != len(data):
-            return False
-        with FileIO(os.open(place.name, _READ, dir_fd=folder.descriptor)) as file:
-            return file.readall() == data
+            else:
+                draft.stamp()
+                self._tree.within_made(place, move, durably=False)
 
     def get(
         self,
@@ -392,31 +396,34 @@ class LocalBlockStore(BlockStore):
         files = [(self._place(address), data) for address, data in objects]
         if not files or not all(self._journal.takes(len(data)) for _, data in files):
             return self._runtime.map_parallel(self._create_by_content, files)
-        new = [self._move_unless_there(place, data, durably=False) for place, data in files]
+        new = [self._move_by_content(place, data, durably=False) for place, data in files]
         with applied(files[0][0].address):
-            # Also what was there: whoever wrote it may not have come so far yet.
             self._note(files)
         return new
 
     def _create_by_content(self, file: tuple[Place, bytes]) -> bool:
         place, data = file
-        is_new = self._move_unless_there(place, data, durably=True)
+        is_new = self._move_by_content(place, data, durably=True)
         with applied(place.address):
-            self._tree.within_made(place, _sync_folder if is_new else self._sync_both)
+            self._tree.within_made(place, _sync_folder)
         return is_new
 
-    def _move_unless_there(self, place: Place, data: bytes, *, durably: bool) -> bool:
-        """Write a file to its place, unless it is there with these bytes; return whether it is new.
+    def _move_by_content(self, place: Place, data: bytes, *, durably: bool) -> bool:
+        """Write a file to its place; return whether it is new, and was not there with these bytes.
+
+        One that is there is replaced all the same, since the disk may not have what is seen: not if
+        it could not be written, and whoever wrote it may be the only one who was told.
 
         With `durably`, its bytes and its folders are on the disk by then; its name may not be.
         """
 
         def move(folder: Folder, name: bytes) -> bool:
-            # What a power failure left of it is found under its name, too.
-            if self._holds(folder, place, data):
-                return False
+            found = self._replaceable(folder, place)
+            is_new = found is None or not _holds(folder, name, data)
+            if found is not None and not durably:
+                draft.sync()  # else a power failure could leave less than there was
             draft.move(name, folder.descriptor)
-            return True
+            return is_new
 
         with self._draft(place.address, data) as draft, explained(place.address):
             if durably:
@@ -597,6 +604,12 @@ class LocalBlockStore(BlockStore):
 
 def _sync_folder(folder: Folder, _name: bytes) -> None:
     folder.sync()
+
+
+def _holds(folder: Folder, name: bytes, data: bytes) -> bool:
+    """Whether a file is seen to have just these bytes."""
+    with FileIO(os.open(name, _READ, dir_fd=folder.descriptor)) as file:
+        return os.fstat(file.fileno()).st_size == len(data) and file.readall() == data
 
 
 def _find(folder: Folder, name: bytes) -> os.stat_result:
