@@ -323,6 +323,7 @@ def test_a_segment_of_a_later_version_is_not_thrown_away(root: Path) -> None:
     with pytest.raises(InvalidArgument, match="later version"):
         open_local(root)
     assert later.exists()
+    assert open_files(root) == 0
 
 
 # The end of segments

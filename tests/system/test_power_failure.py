@@ -7,17 +7,20 @@ mounted, and whoever opens the storage on it must find all that was acknowledged
 
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import pytest
 
+from lakebed.block import StorageUnavailable
 from tests.block.local_storage import DATA, open_local
 
 pytestmark = pytest.mark.power
@@ -95,3 +98,152 @@ def write_until_the_failure(root: Path, disk: Path, image: Path) -> list[str]:
         shutil.copyfile(disk, image)
         writer.kill()
     return names
+
+
+# A disk that fails for a while
+
+
+class ThinDisk:
+    """A disk that promises more room than there is.
+
+    When that is used up, what was never written cannot be written any more. Its file system has
+    room for itself, so that only files are hurt.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._pool, self._place = folder / "pool", folder / "there"
+        for each in (self._pool, self._place):
+            each.mkdir()
+        self._disk, self._others = self._pool / "disk", self._pool / "others"
+        self.root = self._place / "root"
+
+    def __enter__(self) -> Self:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=40m", "pool", self._pool], check=True)
+        self._disk.touch()
+        os.truncate(self._disk, DISK_BYTES // 2)
+        options = ["-E", "lazy_itable_init=0,nodiscard", "-J", "size=4", "-N", "2048"]
+        subprocess.run(["mkfs.ext4", "-q", "-F", *options, self._disk], check=True)
+        self._use_room_of_file_system()
+        self._mount()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for each in (self._place, self._pool):
+            subprocess.run(["umount", each], check=False)
+
+    def _use_room_of_file_system(self) -> None:
+        """Write each block again that is not free: some of them were left out, as zeros."""
+        command = ["dumpe2fs", str(self._disk)]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        block_bytes = int(re.findall(r"Block size: +(\d+)", said)[0])
+        blocks = set(range(DISK_BYTES // 2 // block_bytes))
+        for free in re.findall(r"^  Free blocks: (.+)$", said, re.MULTILINE):
+            for stretch in free.split(", "):
+                first, _, last = stretch.partition("-")
+                blocks -= set(range(int(first), int(last or first) + 1))
+        with self._disk.open("r+b", buffering=0) as disk:
+            for block in blocks:
+                content = os.pread(disk.fileno(), block_bytes, block * block_bytes)
+                os.pwrite(disk.fileno(), content, block * block_bytes)
+
+    def _mount(self) -> None:
+        options = ["-o", "loop,errors=continue"]
+        subprocess.run(["mount", *options, self._disk, self._place], check=True)
+
+    def forget(self) -> None:
+        """Let the system forget all that it holds of the disk in memory."""
+        subprocess.run(["umount", self._place], check=True)
+        self._mount()
+
+    def fail(self) -> None:
+        """Use up the room; the last of it through the disk itself, until it says so."""
+        for path, is_synced in ((self._others, False), (self._place / "more", True)):
+            with suppress(OSError), path.open("wb", buffering=0) as file:
+                while True:
+                    file.write(bytes(1 << 16))
+                    if is_synced:
+                        os.fsync(file.fileno())
+
+    def work(self) -> None:
+        """Give room again."""
+        self._others.unlink()
+
+
+ACKNOWLEDGED: Final = 40
+
+FEW_WRITER: Final = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tests.block.local_storage import DATA, open_local
+from tests.system.test_power_failure import ACKNOWLEDGED, content
+
+store = open_local(Path(sys.argv[1]))
+
+
+def write():
+    for number in range(ACKNOWLEDGED):
+        store.put_unnamed(DATA.address(f"a/{number}"), [content(number)])
+        store.create_by_content([(DATA.address(f"c/{number}"), content(number))])
+
+
+with ThreadPoolExecutor(1) as pool:
+    pool.submit(write).result()
+print("all", flush=True)
+sys.stdin.read()
+"""
+
+
+def content(number: int) -> bytes:
+    """Return what is in an object."""
+    return b"acknowledged %d" % number * 300
+
+
+def make_folders(disk: ThinDisk) -> None:
+    """Have the folders of objects on the disk, so that it lacks room for objects alone."""
+    with open_local(disk.root) as store:
+        for name in ("a/before", "c/before"):
+            store.put(DATA.address(name), [b"data"])
+    disk.forget()
+
+
+def test_what_was_acknowledged_outlives_a_disk_that_failed_for_a_while(tmp_path: Path) -> None:
+    with ThinDisk(tmp_path) as disk:
+        make_folders(disk)
+        command = [sys.executable, "-c", FEW_WRITER, str(disk.root)]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as writer:
+            assert writer.stdout is not None
+            assert writer.stdout.readline() == "all\n"
+            writer.kill()
+        disk.fail()
+        with pytest.raises(StorageUnavailable):
+            open_local(disk.root)
+        disk.work()
+        # Whoever opens it now may be told of no error, and sees all files as they were.
+        open_local(disk.root).close()
+        disk.forget()
+        with open_local(disk.root) as store:
+            for number in range(ACKNOWLEDGED):
+                assert store.read(DATA.address(f"a/{number}")) == content(number)
+                assert store.read(DATA.address(f"c/{number}")) == content(number)
+
+
+def test_what_a_disk_failed_to_write_is_not_taken_for_written(tmp_path: Path) -> None:
+    objects = [(DATA.address(f"c/{number}"), content(number)) for number in range(ACKNOWLEDGED)]
+    with ThinDisk(tmp_path) as disk:
+        make_folders(disk)
+        with open_local(disk.root) as store, ThreadPoolExecutor(1) as pool:
+            # So many that they are to be noted in the journal.
+            for address, data in objects[:20]:
+                pool.submit(store.create_by_content, [(address, data)]).result()
+            disk.fail()
+            with pytest.raises(StorageUnavailable):
+                pool.submit(store.create_by_content, objects).result()
+            disk.work()
+            pool.submit(store.create_by_content, objects).result()
+        disk.forget()
+        with open_local(disk.root) as store:
+            for address, data in objects:
+                assert store.read(address) == data

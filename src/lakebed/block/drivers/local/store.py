@@ -195,6 +195,9 @@ class LocalBlockStore(BlockStore):
             except PermissionError as error:
                 # Whoever may not write can still read what is there.
                 _LOGGER.warning("the journal in %s is left to its owner: %s", reserved, error)
+            except BaseException:
+                self.close()
+                raise
 
     # Objects
 
