@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakebed.engine.committed import Breaks
-from lakebed.formats import MetaRange, RangeRef
+from lakebed.formats import MetaRange
 from lakebed.formats.boundaries import Cutter, key_hash, key_hashes, ref_of, row_bytes
 from tests.engine.committed.kit import SMALL, committed, entries, entry, rows
 from tests.engine.committed.reference import Entries
@@ -130,19 +130,13 @@ def test_a_range_that_is_opened_again_is_cut_as_all_its_rows_are(
     table = rows({b"%02d" % n: entry(b"%02d" % n, n % 4) for n in range(9)}).combine_chunks()
     breaks = Breaks(10**9, max_rows, max_bytes)
     first, second = table.slice(0, 2), table.slice(2)
-    ref = ref_of(first)
-    assert not breaks.is_closed(ref)
-    assert cut(breaks, [(second, None)], (first, ref)) == cut(breaks, [(table, None)])
+    assert not breaks.is_closed(ref_of(first))
+    last = first["key"][-1].as_py()
+    assert cut(breaks, [(first, [last]), (second, None)]) == cut(breaks, [(table, None)])
 
 
-def cut(
-    breaks: Breaks,
-    pieces: list[tuple[pa.Table, list[bytes] | None]],
-    reopened: tuple[pa.Table, RangeRef] | None = None,
-) -> list[pa.Table]:
+def cut(breaks: Breaks, pieces: list[tuple[pa.Table, list[bytes] | None]]) -> list[pa.Table]:
     cutter = Cutter(breaks)
-    if reopened is not None:
-        cutter.reopen(*reopened)
     found = [closed for rows, candidates in pieces for closed in cutter.add(rows, candidates)]
     if cutter.is_open:
         found.append(cutter.close())

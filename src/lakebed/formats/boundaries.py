@@ -127,10 +127,6 @@ class Cutter:
         """Whether some entries wait for the end of their range."""
         return bool(self._open)
 
-    def reopen(self, entries: pa.Table, ref: RangeRef) -> None:
-        """Begin with the entries of a range that is not closed; no other entries may wait."""
-        self._wait(entries, ref.size_bytes)
-
     def add(
         self, entries: pa.Table, candidates: Sequence[bytes] | None = None
     ) -> Iterator[pa.Table]:

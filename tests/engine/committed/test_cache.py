@@ -58,7 +58,7 @@ def test_memory_keeps_nothing_larger_than_its_bound() -> None:
 def test_small_ranges_count_with_what_they_take_besides_their_rows() -> None:
     cache = MemoryCache[Range](RUNTIME, max_bytes=1 << 20)
     for number in range(200):
-        new = NewRange.of(entries_table([entry(b"%03d" % number, 1)]))
+        new = NewRange.of(entries_table([entry(b"%03d" % number, 1)]), SMALL)
         new.keep_in(cache, str(number))
     loads: list[int] = []
 

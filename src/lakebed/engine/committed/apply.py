@@ -50,11 +50,16 @@ class _Portion:
     """Its rows from this key on come later."""
     edits: Edits = field(default=NO_EDITS)
 
-    @property
-    def candidates(self) -> list[bytes] | None:
-        """The keys that may end a range, for `Builder.add_rows`; None: any, since many are new."""
-        keys = self.edits.few_put_keys
-        return keys if keys is None or self.ref is None else [*keys, self.ref.max_key]
+
+@dataclass(frozen=True, slots=True)
+class _Edited:
+    """What a portion becomes."""
+
+    untouched: list[RangeRef]
+    rows: pa.Table
+    candidates: list[bytes] | None
+    """The keys that may end a range, for `Builder.add_rows`."""
+    summary: Summary
 
 
 def apply(
@@ -62,18 +67,21 @@ def apply(
 ) -> Applied:
     """Build and store the metarange that windows of changes make of a base; none is empty."""
 
-    def edit(portion: _Portion) -> tuple[_Portion, pa.Table, Summary]:
-        rows = NO_ENTRIES
+    def edit(portion: _Portion) -> _Edited:
+        rows, candidates = NO_ENTRIES, portion.edits.few_put_keys
         if portion.ref is not None:
-            rows = files.range(portion.ref.range_id).between(portion.start, portion.stop)
-        return portion, *apply_rows(rows, portion.edits)
+            found = files.range(portion.ref.range_id)
+            rows = found.between(portion.start, portion.stop)
+            candidates = found.candidates(builder.breaks, candidates)
+        rows, summary = apply_rows(rows, portion.edits)
+        return _Edited(portion.untouched, rows, candidates, summary)
 
     total = Summary()
-    for portion, rows, summary in map_ahead(runtime, edit, _plan(base, windows)):
-        for ref in portion.untouched:
+    for edited in map_ahead(runtime, edit, _plan(base, windows)):
+        for ref in edited.untouched:
             builder.add_range(ref)
-        builder.add_rows(rows, portion.candidates)
-        total += summary
+        builder.add_rows(edited.rows, edited.candidates)
+        total += edited.summary
     if not total:
         return Applied(base.metarange_id, total)
     return Applied(builder.finish(), total)

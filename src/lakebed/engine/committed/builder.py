@@ -4,9 +4,10 @@ Everything that makes a metarange uses this: writing, applying changes, merging.
 rows into ranges by the same rules (see `lakebed.formats.boundaries`), and the same rows make the
 same metarange, wherever they came from.
 
-A range is taken as it is, unread, if the one before it is closed. If rows still wait for the end of
-their range, the rows of the next range join them, and the boundaries are the old ones again from
-the next key on that ends a range.
+A range is taken as it is, unread, if the one before it is closed, even if it is one of an earlier
+version, which cut by larger breaks. If rows still wait for the end of their range, the rows of the
+next range join them, and the boundaries are the old ones again from the next key on that ends a
+range.
 """
 
 from collections.abc import Iterable, Sequence
@@ -48,6 +49,8 @@ class Builder:
             keeps: Whether ranges that are written stay in the cache: not if there are so many that
                 they would push out what others use.
         """
+        self.breaks = breaks
+        """Where ranges end."""
         self._files = files
         self._runtime = runtime
         self._keeps = keeps
@@ -63,15 +66,15 @@ class Builder:
         """Add a range of one of the inputs; its keys are above all that were added before."""
         self._reopen()
         if self._cutter.is_open:
-            self._push(self._files.range(ref.range_id).table, [ref.max_key])
+            self._push_range(ref)
         else:
             self._refs.append(ref)
 
     def add_rows(self, table: pa.Table, candidates: Sequence[bytes] | None = None) -> None:
         """Add entries, sorted; their keys are above all that were added before.
 
-        With `candidates`, no other keys than these end a range by their hash: those of rows that
-        are in no range of the inputs, and the last keys of the ranges that the others are from.
+        With `candidates`, no other keys than these end a range by their hash: see
+        `Range.candidates`.
         """
         if table.num_rows:
             self._reopen()
@@ -108,7 +111,11 @@ class Builder:
         last = self._refs[-1] if self._refs else None
         if last is not None and last.range_id in self._unclosed:
             self._refs.pop()
-            self._cutter.reopen(self._files.range(last.range_id).table, last)
+            self._push_range(last)
+
+    def _push_range(self, ref: RangeRef) -> None:
+        found = self._files.range(ref.range_id)
+        self._push(found.table, found.candidates(self.breaks))
 
     def _push(self, rows: pa.Table, candidates: Sequence[bytes] | None) -> None:
         for closed in self._cutter.add(rows.combine_chunks(), candidates):
@@ -131,7 +138,9 @@ class Builder:
         """Return the ranges that wait to be stored, and put their lines into the metarange."""
         pending, self._pending, self._pending_bytes = self._pending, [], 0
         named = self._runtime.map_parallel(
-            NewRange.of, (rows for _, rows in pending), limit=_PENDING_RANGES
+            lambda rows: NewRange.of(rows, self.breaks),
+            (rows for _, rows in pending),
+            limit=_PENDING_RANGES,
         )
         for (place, _), new in zip(pending, named, strict=True):
             self._refs[place] = new.ref

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from lakebed.engine.errors import UnsortedEntries
 from lakebed.formats import ENTRY_SCHEMA, EntryRows
+from lakebed.formats.boundaries import Breaks
 from lakebed.formats.entries import one_array
 
 DIFF_SCHEMA: Final = ENTRY_SCHEMA.insert(0, pa.field("change", pa.int8(), nullable=False))
@@ -80,12 +81,19 @@ class SortedKeys:
 class Range:
     """A decoded range: its rows, and its keys ready to search in."""
 
-    __slots__ = ("_rows", "keys", "table")
+    __slots__ = ("_ending", "_rows", "keys", "table")
 
-    def __init__(self, table: pa.Table) -> None:
+    def __init__(self, table: pa.Table, *, cut_by: Breaks | None = None) -> None:
+        """Take over some rows.
+
+        Args:
+            table: The rows.
+            cut_by: If they were cut here, by these breaks: none but the last key can end a range.
+        """
         self.table = table
         self.keys = SortedKeys(one_array(table, "key"))
         self._rows: EntryRows | None = None
+        self._ending = None if cut_by is None else (cut_by, [self.keys[-1]])
 
     @property
     def rows(self) -> EntryRows:
@@ -93,6 +101,23 @@ class Range:
         if self._rows is None:
             self._rows = EntryRows(self.table)
         return self._rows
+
+    def candidates(
+        self, breaks: Breaks, put_keys: Sequence[bytes] | None = ()
+    ) -> list[bytes] | None:
+        """Return the keys that may end a range when these rows are cut again, with some put keys.
+
+        They are for `Builder.add_rows` (None: any key may, since many are put). If the range was
+        cut by the same breaks, only its last key does. An earlier version may have cut it by larger
+        ones, and then others do: all keys are looked at once, to find them.
+        """
+        if put_keys is None:
+            return None
+        ending = self._ending
+        if ending is None or ending[0] != breaks:
+            rows = np.flatnonzero(breaks.ending(self.keys.array))
+            ending = self._ending = breaks, [self.keys[int(row)] for row in rows]
+        return [*put_keys, *ending[1]]
 
     def between(self, start: bytes, end: bytes | None) -> pa.Table:
         """Return the rows with keys from `start` up to, not including, `end`."""

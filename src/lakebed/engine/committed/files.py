@@ -29,7 +29,7 @@ from lakebed.formats import (
     metarange_table,
     range_path,
 )
-from lakebed.formats.boundaries import ref_of
+from lakebed.formats.boundaries import Breaks, ref_of
 from lakebed.formats.parquet import table_bytes
 from lakebed.runtime import Runtime
 
@@ -61,12 +61,14 @@ class NewRange:
     ref: RangeRef
     entries: pa.Table
     """In one chunk."""
+    breaks: Breaks
+    """What they were cut by."""
 
     @classmethod
-    def of(cls, entries: pa.Table) -> Self:
-        """Name entries by their content."""
+    def of(cls, entries: pa.Table, breaks: Breaks) -> Self:
+        """Name entries, which are a range by these breaks, by their content."""
         entries = entries.combine_chunks()
-        return cls(ref_of(entries), entries)
+        return cls(ref_of(entries), entries, breaks)
 
     def keep_in(self, cache: MemoryCache[Range], name: str) -> None:
         """Keep the rows in memory, since they are likely to be asked for next.
@@ -75,7 +77,8 @@ class NewRange:
         """
         size_bytes = self.entries.get_total_buffer_size()
         if size_bytes <= 2 * table_bytes(self.entries) + _SMALL_BYTES:
-            cache.put(name, Range(self.entries), size_bytes=_RANGE_BYTES + size_bytes)
+            kept = Range(self.entries, cut_by=self.breaks)
+            cache.put(name, kept, size_bytes=_RANGE_BYTES + size_bytes)
 
 
 class Files:

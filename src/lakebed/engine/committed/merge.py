@@ -23,6 +23,7 @@ from lakebed.engine.committed.files import Files
 from lakebed.engine.committed.walk import Group, align, map_ahead, side_by_side
 from lakebed.engine.errors import MergeConflict
 from lakebed.formats import MetaRange, MetaRangeID, RangeRef
+from lakebed.formats.boundaries import Breaks
 from lakebed.runtime import Runtime
 
 
@@ -49,7 +50,7 @@ class _Merged:
     rows: list[pa.Table]
     conflicts: list[pa.Table]
     candidates: list[bytes] | None
-    """The keys that may end a range, for `Builder.add_rows`; None: any, since many are new."""
+    """The keys that may end a range, for `Builder.add_rows`; None: any."""
 
 
 def merge(
@@ -69,7 +70,7 @@ def merge(
     """
 
     def merge_stretch(stretch: _Stretch) -> _Merged:
-        return _merge_rows(files, stretch, strategy)
+        return _merge_rows(files, builder.breaks, stretch, strategy)
 
     conflicts: list[pa.Table] = []
     stretches = _stretches(align([base.refs, source.refs, destination.refs]))
@@ -134,10 +135,12 @@ def _settle(
     return None
 
 
-def _merge_rows(files: Files, stretch: _Stretch, strategy: Strategy | None) -> _Merged:
+def _merge_rows(
+    files: Files, breaks: Breaks, stretch: _Stretch, strategy: Strategy | None
+) -> _Merged:
     all_rows: list[pa.Table] = []
     all_conflicts: list[pa.Table] = []
-    candidates: list[bytes] | None = [ref.max_key for ref in stretch.group[2]]
+    put_keys: list[bytes] | None = []
     for base, source, destination in side_by_side(files, stretch.group):
         free, contested, conflicts = split_changes(base, source, destination)
         if conflicts.num_rows:
@@ -146,5 +149,15 @@ def _merge_rows(files: Files, stretch: _Stretch, strategy: Strategy | None) -> _
         rows, _ = apply_rows(destination, edits)
         all_rows.append(rows)
         put = edits.few_put_keys
-        candidates = None if candidates is None or put is None else candidates + put
+        put_keys = None if put_keys is None or put is None else put_keys + put
+    candidates = _candidates(files, breaks, stretch.group[2], put_keys)
     return _Merged(stretch.settled, all_rows, all_conflicts, candidates)
+
+
+def _candidates(
+    files: Files, breaks: Breaks, destination: list[RangeRef], put_keys: list[bytes] | None
+) -> list[bytes] | None:
+    if len(destination) == 1:
+        return files.range(destination[0].range_id).candidates(breaks, put_keys)
+    # Several ranges have several keys that end one: then it does not help to know them.
+    return None if destination else put_keys
