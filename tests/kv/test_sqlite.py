@@ -1,5 +1,6 @@
 """Reads, group commit and trouble; what all drivers do is in the conformance suite."""
 
+import os
 import shutil
 import signal
 import sqlite3
@@ -400,6 +401,35 @@ def test_the_writer_outlives_a_log_that_cannot_be_looked_at(
     for number in range(3):
         store.set(b"p", b"k", b"%d" % number)
     assert store.get(b"p", b"k").value == b"2"
+
+
+@pytest.mark.parametrize("call", ["edition", "set", "close"])
+def test_a_child_does_not_wait_for_what_its_parent_does(store: SqliteStore, call: str) -> None:
+    """Whoever holds a lock when a process forks stays in the parent."""
+    calls: dict[str, Callable[[], object]] = {
+        "edition": store.edition,
+        "set": partial(store.set, b"p", b"k", b"v"),
+        "close": store.close,
+    }
+    with store._readers._watch_lock, store.writer._lock:
+        child = os.fork()
+        if child == 0:
+            os._exit(refused_in_child(calls[call]))
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == (0 if call == "close" else 1)
+
+
+def refused_in_child(call: Callable[[], object]) -> int:
+    """Return 1 if a call is refused as one of a child, 0 if it is not."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(10)  # a child that hangs must not hang its parent
+    try:
+        call()
+    except StoreClosed as error:
+        return 1 if "another process" in str(error) else 2
+    except BaseException:  # noqa: BLE001 - nothing may leave the child but its exit code
+        return 3
+    return 0
 
 
 class InterruptedByTestError(Exception):
