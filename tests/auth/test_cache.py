@@ -92,8 +92,10 @@ def test_every_change_through_the_same_process_counts_at_once() -> None:
         (lambda: auth.groups.delete("g"), False),
     ]
     for change, allowed in changes:
+        before = auth.changes()
         change()
         assert may(auth, jane, READ) is allowed
+        assert auth.changes() > before
     other, _ = auth.login(new.access_key_id, new.secret_access_key)
     for each in (token, other):
         assert auth.authenticate_token(each).user_id == "jane"

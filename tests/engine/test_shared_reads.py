@@ -7,7 +7,7 @@ import pytest
 
 from lakebed.engine.refs.shared_reads import SharedReads
 from lakebed.kv import StoreUnreachable
-from lakebed.runtime import Event, ThreadRuntime
+from lakebed.runtime import Event, Lock, ThreadRuntime
 from tests.kit.served import eventually
 
 PATIENCE_SECONDS = 60
@@ -21,6 +21,13 @@ class Scene(ThreadRuntime):
         self.waiting = 0
         self.gate = threading.Semaphore(0)
         self.failing: set[int] = set()
+        self.broken_off: set[int] = set()
+        """Who of those that wait, by number, is broken off when it is let go, as by Ctrl-C."""
+        self.break_off = threading.Event()
+        self.breaks_off_at_lock = False
+        """Whether the next one to leave a lock is broken off there."""
+        self.interrupted: set[int] = set()
+        """Reads that are broken off."""
         self._lock = threading.Lock()
         self.shared: SharedReads[str, int] = SharedReads(self, self._read)
 
@@ -31,7 +38,30 @@ class Scene(ThreadRuntime):
             def wait(self, timeout: float | None = PATIENCE_SECONDS) -> bool:
                 with scene._lock:
                     scene.waiting += 1
-                return super().wait(timeout)
+                    number = scene.waiting
+                if number in scene.broken_off:
+                    assert scene.break_off.wait(PATIENCE_SECONDS)
+                    raise KeyboardInterrupt
+                assert super().wait(timeout)
+                return True
+
+        return Watched()
+
+    def lock(self) -> Lock:
+        scene = self
+
+        class Watched:
+            def __init__(self) -> None:
+                self._lock = threading.Lock()
+
+            def __enter__(self) -> None:
+                self._lock.acquire()
+
+            def __exit__(self, *_: object) -> None:
+                self._lock.release()
+                if scene.breaks_off_at_lock:
+                    scene.breaks_off_at_lock = False
+                    raise KeyboardInterrupt
 
         return Watched()
 
@@ -40,6 +70,8 @@ class Scene(ThreadRuntime):
             self.reads += 1
             number = self.reads
         assert self.gate.acquire(timeout=PATIENCE_SECONDS)
+        if number in self.interrupted:
+            raise KeyboardInterrupt
         if number in self.failing:
             raise StoreUnreachable(f"read {number}")
         return number
@@ -90,3 +122,84 @@ def test_an_error_is_told_to_those_who_share_the_read_and_to_no_others(failing: 
         assert {each.result(PATIENCE_SECONDS) for each in fine} == {3 - failing}
         scene.gate.release()
         assert scene.shared.get("key") == 3
+
+
+def test_who_is_broken_off_before_its_turn_leaves_it_to_the_others() -> None:
+    scene = Scene()
+    scene.broken_off = {1}
+    with ThreadPoolExecutor(8) as pool:
+        first, [leader] = scene.ask_while_one_reads(pool, others=1)
+        others = [pool.submit(scene.shared.get, "key") for _ in range(2)]
+        eventually(lambda: scene.waiting == 3)
+        scene.break_off.set()
+        assert isinstance(leader.exception(PATIENCE_SECONDS), KeyboardInterrupt)
+        eventually(lambda: scene.waiting == 5)  # for the read that one of them will make
+        assert scene.reads == 1  # the one that was under way when they asked
+        scene.gate.release(2)
+        assert first.result(PATIENCE_SECONDS) == 1
+        assert [each.result(PATIENCE_SECONDS) for each in others] == [2, 2]
+        scene.gate.release()
+        assert pool.submit(scene.shared.get, "key").result(PATIENCE_SECONDS) == 3
+
+
+def test_who_is_broken_off_with_nobody_behind_it_leaves_nothing_to_wait_for() -> None:
+    scene = Scene()
+    scene.broken_off = {1}
+    with ThreadPoolExecutor(8) as pool:
+        first, [leader] = scene.ask_while_one_reads(pool, others=1)
+        scene.break_off.set()
+        assert isinstance(leader.exception(PATIENCE_SECONDS), KeyboardInterrupt)
+        scene.gate.release(2)
+        assert first.result(PATIENCE_SECONDS) == 1
+        assert pool.submit(scene.shared.get, "key").result(PATIENCE_SECONDS) == 2
+
+
+def test_who_is_broken_off_when_its_turn_has_come_passes_it_on() -> None:
+    scene = Scene()
+    scene.broken_off = {1}
+    with ThreadPoolExecutor(8) as pool:
+        first, [leader] = scene.ask_while_one_reads(pool, others=1)
+        of_its_batch = pool.submit(scene.shared.get, "key")
+        eventually(lambda: scene.waiting == 2)
+        scene.gate.release()
+        assert first.result(PATIENCE_SECONDS) == 1
+        behind = pool.submit(scene.shared.get, "key")
+        eventually(lambda: scene.waiting == 3)
+        scene.break_off.set()
+        assert isinstance(leader.exception(PATIENCE_SECONDS), KeyboardInterrupt)
+        scene.gate.release(2)
+        assert behind.result(PATIENCE_SECONDS) == 2
+        assert of_its_batch.result(PATIENCE_SECONDS) == 3
+        scene.gate.release()
+        assert pool.submit(scene.shared.get, "key").result(PATIENCE_SECONDS) == 4
+
+
+def test_who_is_broken_off_while_it_reads_leaves_it_to_the_others() -> None:
+    scene = Scene()
+    scene.interrupted = {2}
+    with ThreadPoolExecutor(8) as pool:
+        first, [leader] = scene.ask_while_one_reads(pool, others=1)
+        others = [pool.submit(scene.shared.get, "key") for _ in range(2)]
+        eventually(lambda: scene.waiting == 3)
+        scene.gate.release(2)
+        assert first.result(PATIENCE_SECONDS) == 1
+        assert isinstance(leader.exception(PATIENCE_SECONDS), KeyboardInterrupt)
+        eventually(lambda: (scene.reads, scene.waiting) == (3, 4))
+        scene.gate.release(2)
+        assert {each.result(PATIENCE_SECONDS) for each in others} == {3, 4}
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_who_is_broken_off_as_soon_as_it_is_known_reads_nothing(others: int) -> None:
+    """Whether it is the first to ask, or asks while another one reads."""
+    scene = Scene()
+    with ThreadPoolExecutor(8) as pool:
+        begun = [pool.submit(scene.shared.get, "key") for _ in range(others)]
+        eventually(lambda: scene.reads == others)
+        scene.breaks_off_at_lock = True
+        broken_off = pool.submit(scene.shared.get, "key")
+        assert isinstance(broken_off.exception(PATIENCE_SECONDS), KeyboardInterrupt)
+        scene.gate.release(2)
+        assert [each.result(PATIENCE_SECONDS) for each in begun] == [1] * others
+        last = pool.submit(scene.shared.get, "key")
+        assert last.result(PATIENCE_SECONDS) == 1 + others

@@ -1,5 +1,6 @@
 """Reads, group commit and trouble; what all drivers do is in the conformance suite."""
 
+import os
 import shutil
 import signal
 import sqlite3
@@ -31,7 +32,7 @@ from lakebed.kv.drivers.sqlite import writer as writer_module
 from lakebed.kv.drivers.sqlite.driver import DROP_CHUNK, SqliteStore
 from lakebed.kv.drivers.sqlite.file import DatabaseFile
 from lakebed.kv.drivers.sqlite.writer import Writer
-from lakebed.runtime import ThreadRuntime
+from lakebed.runtime import ThreadRuntime, call_before_waiting
 
 DEADLINE_SECONDS = 30.0
 
@@ -402,6 +403,35 @@ def test_the_writer_outlives_a_log_that_cannot_be_looked_at(
     assert store.get(b"p", b"k").value == b"2"
 
 
+@pytest.mark.parametrize("call", ["edition", "set", "close"])
+def test_a_child_does_not_wait_for_what_its_parent_does(store: SqliteStore, call: str) -> None:
+    """Whoever holds a lock when a process forks stays in the parent."""
+    calls: dict[str, Callable[[], object]] = {
+        "edition": store.edition,
+        "set": partial(store.set, b"p", b"k", b"v"),
+        "close": store.close,
+    }
+    with store._readers._watch_lock, store.writer._lock:
+        child = os.fork()
+        if child == 0:
+            os._exit(refused_in_child(calls[call]))
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == (0 if call == "close" else 1)
+
+
+def refused_in_child(call: Callable[[], object]) -> int:
+    """Return 1 if a call is refused as one of a child, 0 if it is not."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(10)  # a child that hangs must not hang its parent
+    try:
+        call()
+    except StoreClosed as error:
+        return 1 if "another process" in str(error) else 2
+    except BaseException:  # noqa: BLE001 - nothing may leave the child but its exit code
+        return 3
+    return 0
+
+
 class InterruptedByTestError(Exception):
     pass
 
@@ -435,6 +465,62 @@ def test_an_interrupted_caller_sees_its_write_through(store: SqliteStore, path: 
         assert store.get(b"p", b"k").value == b"v"
         other.result()
     signal.signal(signal.SIGUSR1, before)
+
+
+def break_off(*_: object) -> None:
+    raise InterruptedByTestError
+
+
+class BreaksOff:
+    """Does what another object does, and breaks off the main thread behind it, once."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self._is_over = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def __call__(self) -> None:
+        self._inner()
+        self._break_off()
+
+    def put(self, item: object) -> None:
+        self._inner.put(item)
+        self._break_off()
+
+    def __enter__(self) -> None:
+        self._inner.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._inner.release()
+        self._break_off()
+
+    def _break_off(self) -> None:
+        if not self._is_over and threading.current_thread() is threading.main_thread():
+            self._is_over = True
+            break_off()
+
+
+@pytest.mark.parametrize("where", ["about to wait", "_check_open", "_of_main", "_lock"])
+def test_a_write_is_not_applied_after_its_call_was_broken_off(
+    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    """By Ctrl-C before it is handed over, or as soon as it is."""
+    monkeypatch.setattr(writer_module, "LOCK_SECONDS", 0.3)
+    if where == "about to wait":
+        call_before_waiting(break_off)
+    else:
+        monkeypatch.setattr(store.writer, where, BreaksOff(getattr(store.writer, where)))
+    try:
+        # While this thread holds the lock, the write can only fail.
+        with locked(path), pytest.raises(InterruptedByTestError):
+            store.set(b"p", b"k", b"v")
+    finally:
+        call_before_waiting(lambda: None)
+    store.close()  # behind all that is written
+    with open_driver(path) as again:
+        assert again.get_many([(b"p", b"k")]) == [None]
 
 
 def test_closing_while_others_write_keeps_what_was_acknowledged(path: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
-from lakebed.auth import KeyPair
+from lakebed.auth import Identity, KeyPair
 from lakebed.server.http.repeated_answers import ANSWER_BYTES_MAX, RepeatedAnswers
 from lakebed.server.http.request import (
     QUESTION,
@@ -36,7 +36,8 @@ class Asked:
     def __init__(self) -> None:
         self.count = 0
         self.edition: int | None = 1
-        self.repeatable: Repeatable | None = Repeatable(1, 1005.0)
+        self.changes = 0
+        self.repeatable: Repeatable | None = Repeatable(1, 1005.0, 0)
         self.status = "200 OK"
         self.answer: Iterable[bytes] = [ANSWER]
         self.counted: list[str] = []
@@ -45,6 +46,7 @@ class Asked:
             self._answer,
             self.clock,
             edition=lambda: self.edition,
+            changes=lambda: self.changes,
             count=lambda: self.counted.append("x"),
         )
 
@@ -103,11 +105,12 @@ def _set(name: str, value: object) -> Callable[[Asked], None]:
     [
         _set("edition", 2),
         _set("edition", None),
+        _set("changes", 1),
         lambda asked: asked.clock.sleep(5.0),
     ],
 )
 def test_a_question_is_asked_again(change: Callable[[Asked], None]) -> None:
-    """Because the store changed or does not tell, or because time has passed."""
+    """Because the store changed or does not tell, permissions changed, or time has passed."""
     asked = Asked()
     asked.ask()
     asked.ask()
@@ -144,10 +147,11 @@ def test_what_is_asked_once_leaves_nothing_behind() -> None:
 
 def test_an_answer_that_hangs_on_nothing_is_kept_for_good() -> None:
     asked = Asked()
-    asked.repeatable = Repeatable(None, inf)
+    asked.repeatable = Repeatable(None, inf, 0)
     asked.ask()
     asked.ask()
     asked.edition = 2
+    asked.changes = 1
     asked.clock.sleep(1e9)
     assert asked.ask() == [ANSWER]
     assert asked.count == 2
@@ -330,6 +334,54 @@ def test_a_user_who_may_no_more_is_refused(worker: Server) -> None:
     assert ask(worker, PATH, pair=pair)[0] == 401
     auth.users.delete("jane")
     assert ask(worker, PATH, pair=pair)[0] == 401
+
+
+@pytest.mark.parametrize("cache", ["_known", "_rules"])
+def test_who_asks_while_a_permission_is_taken_away_is_refused_afterwards(
+    worker: Server, cache: str
+) -> None:
+    """Behind the write, before the first and before the last is forgotten of what was known."""
+    auth, user = worker.services.auth, f"user-of{cache}"
+    auth.users.create(user)
+    auth.memberships.add(user, "Viewers")
+    new = auth.credentials.create(user)
+    pair = KeyPair(access_key_id=new.access_key_id, secret_access_key=new.secret_access_key)
+    assert kept_by(worker, PATH, pair)
+    clear = getattr(auth, cache).clear
+    statuses: list[int] = []
+
+    def clear_when_others_have_asked() -> None:
+        statuses.extend(ask(worker, PATH, pair=pair)[0] for _ in range(3))
+        clear()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(getattr(auth, cache), "clear", clear_when_others_have_asked)
+        auth.memberships.remove(user, "Viewers")
+    assert statuses == [200] * 3  # the removal is not acknowledged yet
+    assert ask(worker, PATH, pair=pair)[0] == 401
+
+
+def test_an_access_key_that_is_deleted_while_its_owner_asks_is_refused_afterwards(
+    worker: Server,
+) -> None:
+    auth = worker.services.auth
+    auth.users.create("john")
+    auth.memberships.add("john", "Viewers")
+    new = auth.credentials.create("john")
+    pair = KeyPair(access_key_id=new.access_key_id, secret_access_key=new.secret_access_key)
+    assert kept_by(worker, PATH, pair)
+    target, sure_until = f"{PATH}/branches/main", auth.sure_until
+    assert ask(worker, target, pair=pair)[0] == 200
+
+    def sure_before_the_key_is_deleted(identity: Identity) -> float:
+        until = sure_until(identity)
+        auth.credentials.delete("john", new.access_key_id)
+        return until
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(auth, "sure_until", sure_before_the_key_is_deleted)
+        assert ask(worker, target, pair=pair)[0] == 200
+    assert ask(worker, target, pair=pair)[0] == 401
 
 
 def test_a_token_is_asked_about_each_time(worker: Server) -> None:

@@ -89,6 +89,8 @@ class AuthService:
     ) -> None:
         settings = settings or AuthSettings()
         self._runtime = runtime
+        self._lock = runtime.lock()
+        self._changes = 0
         self._refused = settings.refused
         self._tokens = Tokens(keys, runtime)
         self._open(store, SecretBox(keys, runtime))
@@ -263,6 +265,14 @@ class AuthService:
             return 0.0
         return min(known[1], rules[1])
 
+    def changes(self) -> int:
+        """Return the number of changes through this object that count by now.
+
+        Whoever keeps an answer that `authorize` allowed asks this before `sure_until`. Once it is
+        another number, the answer may go by rules that no longer hold.
+        """
+        return self._changes
+
     def test_of(self, identity: Identity, context: Context, action: str) -> Callable[[str], bool]:
         """Return a function that says whether a user may do something with a resource.
 
@@ -317,6 +327,8 @@ class AuthService:
     def _forget(self) -> None:
         for cache in (self._known, self._accepted, self._sessions, self._rules):
             cache.clear()
+        with self._lock:  # behind all that: who is told this number finds nothing from before
+            self._changes += 1
 
     def _lookup(self, access_key_id: str) -> tuple[Identity, str]:
         if access_key_id in self._refused:

@@ -183,6 +183,7 @@ def build(services: Services, begin_span: BeginSpan | None = None) -> WSGIApplic
         SafeAnswers(gateway),
         services.runtime,
         edition=services.catalog.edition,
+        changes=services.auth.changes,
         count=services.catalog.usage.count,
     )
     return Envelope(answers, proxies, begin_span)

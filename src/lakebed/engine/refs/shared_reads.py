@@ -6,12 +6,13 @@ could be misled by a read that began before it wrote.
 
 So there are at most two reads of a record at a time: the one under way, and the next one, which is
 for all who ask meanwhile and starts when the first is over.
+
+Ctrl-C can break off a caller anywhere. If that one was to read for others, they ask anew.
 """
 
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from lakebed.kv import StoreUnavailable
 from lakebed.runtime import Event, Runtime
 
 KeyT = TypeVar("KeyT")
@@ -21,14 +22,22 @@ ValueT = TypeVar("ValueT")
 class _Batch(Generic[ValueT]):
     """Callers that share a read: the first of them makes it when its turn comes."""
 
-    __slots__ = ("done", "error", "turn", "value")
+    __slots__ = ("done", "error", "turn", "value", "was_read")
 
     def __init__(self, runtime: Runtime) -> None:
         self.turn: Event = runtime.event()
         self.done: Event = runtime.event()
         self.value: ValueT | None = None
-        # Until the read is made: if its reader dies, the others get an error, not an empty answer.
-        self.error: Exception | None = StoreUnavailable("a shared read was given up")
+        self.error: Exception | None = None
+        self.was_read = False
+        """Whether there is a value, or an error; not if the first was broken off."""
+
+    def read(self, read: Callable[[KeyT], ValueT], key: KeyT) -> None:
+        try:
+            self.value = read(key)
+        except Exception as error:  # noqa: BLE001 - every caller of the batch raises it
+            self.error = error
+        self.was_read = True
 
 
 class SharedReads(Generic[KeyT, ValueT]):
@@ -43,46 +52,45 @@ class SharedReads(Generic[KeyT, ValueT]):
 
     def get(self, key: KeyT) -> ValueT:
         """Return what a read of `key` returns that starts after this call; raise what it raises."""
-        with self._lock:
-            if key not in self._under_way:
-                self._under_way[key] = None
-                batch = None
-                leads = True
-            else:
-                batch = self._under_way[key]
-                leads = batch is None
-                if batch is None:
-                    batch = self._under_way[key] = _Batch(self._runtime)
-        if batch is None:
-            return self._read_now(key)
-        if leads:
-            batch.turn.wait()
-            self._read_for(key, batch)
-        else:
+        batch: _Batch[ValueT] | None = None
+        reads = False
+        try:
+            with self._lock:
+                if key not in self._under_way:
+                    reads = True
+                    self._under_way[key] = None
+                else:
+                    batch = self._under_way[key]
+                    if batch is None:
+                        batch = _Batch(self._runtime)
+                        reads = True
+                        self._under_way[key] = batch
+            if batch is None:
+                return self._read(key)
+            if reads:
+                batch.turn.wait()
+                batch.read(self._read, key)
+        finally:
+            if reads:
+                self._pass_on(key, batch)
+        if not reads:
             batch.done.wait()
+            if not batch.was_read:
+                return self.get(key)
         if batch.error is not None:
             raise batch.error
         return batch.value  # type: ignore[return-value]  # set, where there is no error
 
-    def _read_now(self, key: KeyT) -> ValueT:
-        try:
-            return self._read(key)
-        finally:
-            self._pass_on(key)
+    def _pass_on(self, key: KeyT, batch: _Batch[ValueT] | None) -> None:
+        """Let the next batch begin, if there is one; wake the callers of the one that has ended.
 
-    def _read_for(self, key: KeyT, batch: _Batch[ValueT]) -> None:
-        try:
-            batch.value = self._read_now(key)
-            batch.error = None
-        except Exception as error:  # noqa: BLE001 - every caller of the batch raises it
-            batch.error = error
-        finally:
-            batch.done.set()
-
-    def _pass_on(self, key: KeyT) -> None:
-        """Let the next batch begin, if there is one."""
+        A batch whose first caller was broken off before its turn is the next one itself. Then the
+        read that is under way goes on, with none behind it yet.
+        """
         with self._lock:
             following = self._under_way.pop(key)
             if following is not None:
                 self._under_way[key] = None
                 following.turn.set()
+        if batch is not None:
+            batch.done.set()

@@ -159,12 +159,13 @@ class Operation:
     def _repeatable(self, identity: Identity | None) -> Repeatable | None:
         """Return how long an answer holds; nothing was read for it yet but who asks."""
         if identity is None:  # there is nothing of the store in it
-            return Repeatable(None, inf)
+            return Repeatable(None, inf, 0)
         if not self._services.catalog.has_editions:
             return None
+        changes = self._services.auth.changes()
         until = self._services.auth.sure_until(identity)
         edition = self._services.catalog.edition() if until else None
-        return None if edition is None else Repeatable(edition, until)
+        return None if edition is None else Repeatable(edition, until, changes)
 
 
 # Whether they may

@@ -10,7 +10,10 @@ Other databases have no edition, and nothing is kept. Nor is what is asked for t
 of that never comes again, and to keep it costs more than to look at it.
 
 What a process knows of users may be some seconds older than the store (`AuthSettings`). An answer
-is not kept for longer than that is: see `AuthService.sure_until`.
+is not kept for longer than that is: see `AuthService.sure_until`. But what this process changes
+counts at once. An answer may be made when the change is in the store already, and its edition is
+the new one, while what was known before is not forgotten yet. So an answer from before a change of
+this process is not given again after it: see `AuthService.changes`.
 """
 
 from collections.abc import Callable, Iterable
@@ -57,6 +60,7 @@ class RepeatedAnswers:
         runtime: Runtime,
         *,
         edition: Callable[[], int | None],
+        changes: Callable[[], int],
         count: Callable[[], None],
     ) -> None:
         """Make the application.
@@ -65,11 +69,13 @@ class RepeatedAnswers:
             app: Answers what is not kept, and says in the record of a request whether that may be.
             runtime: The one that the clock of users and permissions is from.
             edition: That of the store.
+            changes: How often this process has changed users and permissions.
             count: Called for each answer that is given again to somebody who is signed in.
         """
         self._app = app
         self._monotonic = runtime.monotonic
         self._edition = edition
+        self._changes = changes
         self._count = count
         self._kept: LRU[Question, _Kept] = LRU(runtime, cost_max=BYTES_MAX)
         self._asked = [0] * _ASKED_MAX
@@ -101,8 +107,10 @@ class RepeatedAnswers:
         return known == number
 
     def _holds(self, repeatable: Repeatable) -> bool:
-        edition, until = repeatable
-        return self._monotonic() < until and (edition is None or edition == self._edition())
+        edition, until, changes = repeatable
+        return self._monotonic() < until and (
+            edition is None or (changes == self._changes() and edition == self._edition())
+        )
 
     def _ask(
         self,

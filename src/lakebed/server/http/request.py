@@ -43,6 +43,8 @@ class Repeatable(NamedTuple):
     """As long as the store is in this edition; None: whatever is in the store."""
     until: float
     """And not beyond this time, on the monotonic clock."""
+    changes: int
+    """With an edition: and as long as this process has changed users and permissions so often."""
 
 
 @dataclass(slots=True, eq=False)

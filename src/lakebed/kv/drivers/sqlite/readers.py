@@ -67,8 +67,9 @@ class Readers:
             StoreUnavailable: SQLite could not answer.
             StoreClosed: The pool was closed.
         """
+        self._check_open()  # first: in a child, nobody would ever give the lock back
         with self._watch_lock:
-            self._check_open()
+            self._check_open()  # again: nothing is opened behind `close`
             try:
                 if self._watching is None:
                     self._watching = self._file.connect()

@@ -221,15 +221,17 @@ class Writer:
         """Have an operation of the main thread written, and wait for that."""
         done = threading.Lock()
         done.acquire()
-        with self._lock:
-            self._check_open()
-            self._of_main.put((operation, done))
         about_to_wait()
+        handed = False
         try:
+            with self._lock:
+                self._check_open()
+                handed = True  # first: Ctrl-C may come as soon as it is
+                self._of_main.put((operation, done))
             done.acquire()
         except BaseException:
             # Ctrl-C. The write must not be applied after this call has ended: see it through.
-            while not operation.answered:
+            while handed and not operation.answered:
                 time.sleep(_LONGEST_PAUSE_SECONDS)
             raise
 
