@@ -43,7 +43,7 @@ def test_a_broken_rule_is_found_out(name: str) -> None:
             play(seed, mix, parts)
         except AssertionError as error:
             found = error.__cause__ if isinstance(error, TaskFailedError) else error
-            assert type(found) is AssertionError, "found by a check, not by a crash"  # noqa: PT017
+            assert type(found) is AssertionError, "found by a check, not by a crash"
             return
     pytest.fail(f"{name} was not found out")
 
