@@ -412,8 +412,9 @@ def test_whoever_opens_a_storage_writes_anew_what_is_seen_there(
         put(store, "a/1.txt")
         image = crash(root, root.parent / "image")
     seen, synced_then = inodes(image), []
-    sync = lambda _descriptor: synced_then.append(inodes(image))  # noqa: E731
-    monkeypatch.setattr(journal, "sync_file_system", sync)
+    monkeypatch.setattr(
+        journal, "sync_file_system", lambda _descriptor: synced_then.append(inodes(image))
+    )
     with open_local(image) as store:
         assert inodes(image) == synced_then.pop()
         assert not synced_then

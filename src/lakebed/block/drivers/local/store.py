@@ -195,7 +195,7 @@ class LocalBlockStore(BlockStore):
             except PermissionError as error:
                 # Whoever may not write can still read what is there.
                 _LOGGER.warning("the journal in %s is left to its owner: %s", reserved, error)
-            except BaseException:
+            except BaseException:  # nobody else can close it: there is no store yet
                 self.close()
                 raise
 
@@ -412,10 +412,10 @@ class LocalBlockStore(BlockStore):
         return is_new
 
     def _move_by_content(self, place: Place, data: bytes, *, durably: bool) -> bool:
-        """Write a file to its place; return whether it is new, and was not there with these bytes.
+        """Write a file to its place; return whether it was not seen there with these bytes.
 
-        One that is there is replaced all the same, since the disk may not have what is seen: not if
-        it could not be written, and whoever wrote it may be the only one who was told.
+        One that is seen there is replaced all the same: the disk may not have it. If it could not
+        be written, perhaps only its writer was told.
 
         With `durably`, its bytes and its folders are on the disk by then; its name may not be.
         """
