@@ -102,6 +102,31 @@ def test_everything_is_on_disk_before_a_write_returns(
         assert steps == ["draft", ".", "data", "data/a", "rename", "data/a/c"]
 
 
+@pytest.mark.parametrize("left", [b"", b"da", bytes(4)])
+def test_a_partial_file_is_replaced_by_its_content(root: Path, left: bytes) -> None:
+    with open_local(root) as store:
+        path = root / "data/ranges/1"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(left)
+        assert store.create_by_content([(DATA.address("ranges/1"), b"data")]) == [True]
+        assert store.read(DATA.address("ranges/1")) == b"data"
+
+
+def test_a_file_with_the_same_content_is_written_again(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readers may see a file that the disk failed to write; only a new file is durable."""
+    with open_local(root) as store, open_local(root) as other:
+        objects = [(DATA.address("ranges/1"), b"data")]
+        other.create_by_content(objects)
+        path = root / "data/ranges/1"
+        before = path.stat().st_ino
+        steps = noted_steps(root, monkeypatch)
+        assert store.create_by_content(objects) == [False]
+        assert path.stat().st_ino != before
+        assert steps == ["draft", ".", "data", "rename", "data/ranges"]
+
+
 def test_a_folder_that_was_read_from_is_not_known_to_be_on_disk(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,14 +6,12 @@
         drafts/                     files being written, and what is about to be removed
         uploads/                    multipart uploads
         locks/                      one lock for the objects whose paths share a hash
-        journal/                    small files that the disk may not have at their places yet
 
 An object is written as a draft, brought to the disk (fsync), renamed to its place, and then the
 names of its folder, and of every folder above it, are brought to the disk. A reader finds the old
 object or the new one, whole; a crash leaves one of the two and perhaps a draft, which is dropped
-a day later when somebody opens the storage. `put_unnamed` is for addresses that nothing names yet,
-which nobody reads: what comes whole, in one piece, it writes straight to its place. Small objects
-that never change are noted in a journal instead, where many are written (`journal`).
+a day later when somebody opens the storage. `put_unnamed` is for addresses that nothing references
+yet and that no reader knows: an object that arrives in one piece is written straight to its place.
 
 Every change of what lies at an address is made under the address's lock: `replace` compares and
 renames, and nothing may come between. Readers take no lock, and neither does `put_unnamed`, whose
@@ -54,7 +52,6 @@ from lakebed.block.drivers.local.files import (
     to_disk,
     write_all,
 )
-from lakebed.block.drivers.local.journal import Journal
 from lakebed.block.drivers.local.places import (
     RESERVED_FOLDER,
     SCHEME,
@@ -168,7 +165,7 @@ class LocalBlockStore(BlockStore):
             reserved = root / RESERVED_FOLDER
             self._drafts = reserved / "drafts"
             reserved.mkdir(exist_ok=True)
-            for name in ("drafts", "uploads", "locks", "journal"):
+            for name in ("drafts", "uploads", "locks"):
                 (reserved / name).mkdir(exist_ok=True)
             # Also if they were there: another process may have made them a moment ago.
             sync_folder(root, self._sync)
@@ -182,22 +179,6 @@ class LocalBlockStore(BlockStore):
         self._uploads = Uploads(reserved / "uploads", self._drafts, self._sync)
         self._runtime = runtime
         self._closed = False
-        with explained(root):
-            self._journal = Journal(
-                reserved / "journal",
-                self._drafts,
-                reserved / "journal.lock",
-                self._restore,
-                is_written=sync,
-            )
-            try:
-                self._journal.recover()
-            except PermissionError as error:
-                # Whoever may not write can still read what is there.
-                _LOGGER.warning("the journal in %s is left to its owner: %s", reserved, error)
-            except BaseException:  # nobody else can close it: there is no store yet
-                self.close()
-                raise
 
     # Objects
 
@@ -249,10 +230,9 @@ class LocalBlockStore(BlockStore):
         def create(folder: Folder, name: bytes) -> tuple[Folder, int]:
             return folder, os.open(name, _CREATE, 0o666, dir_fd=folder.descriptor)
 
-        is_noted = self._journal.takes(len(data))
         with explained(place.address):
             try:
-                folder, descriptor = self._tree.within_made(place, create, durably=not is_noted)
+                folder, descriptor = self._tree.within_made(place, create)
             except FileExistsError:
                 return None
             try:
@@ -263,35 +243,11 @@ class LocalBlockStore(BlockStore):
                     os.unlink(place.name, dir_fd=folder.descriptor)
                     raise
                 with applied(place.address):
-                    if is_noted:
-                        self._note([(place, data)])
-                    else:
-                        self._sync(descriptor)
-                        folder.sync()
+                    self._sync(descriptor)
+                    folder.sync()
             finally:
                 os.close(descriptor)
         return status
-
-    def _note(self, files: Sequence[tuple[Place, bytes]]) -> None:
-        """Make files durable that are at their places: by the journal, or else one by one."""
-        if not self._journal.add([(str(place.address), data) for place, data in files]):
-            for place, _ in files:
-                self._tree.within_made(place, self._sync_both)
-
-    def _restore(self, path: str, data: bytes, *, durably: bool) -> None:
-        """Have a file of the journal at its place; see `Restore`."""
-        place = place_of(self._root, Address.parse(path))
-
-        def move(folder: Folder, name: bytes) -> None:
-            self._replaceable(folder, place)
-            draft.move(name, folder.descriptor)
-
-        with self._draft(place.address, data) as draft:
-            if durably:
-                self._publish(draft, place)
-            else:
-                draft.stamp()
-                self._tree.within_made(place, move, durably=False)
 
     def get(
         self,
@@ -338,11 +294,6 @@ class LocalBlockStore(BlockStore):
     def delete_many(self, addresses: Sequence[Address]) -> list[DeleteResult]:
         # Side by side, because then the disk is asked to flush once for many.
         return self._runtime.map_parallel(self._delete_result, addresses)
-
-    def delete_versions(self, address: Address) -> int:
-        with explained(address):
-            self._journal.recover()  # what a process left behind could bring the object back
-        return super().delete_versions(address)
 
     def copy(self, source: Address, destination: Address, *, etag: ETag | None = None) -> None:
         place = self._place(destination)
@@ -397,46 +348,28 @@ class LocalBlockStore(BlockStore):
 
     def create_by_content(self, objects: Sequence[tuple[Address, bytes]]) -> list[bool]:
         files = [(self._place(address), data) for address, data in objects]
-        if not files or not all(self._journal.takes(len(data)) for _, data in files):
-            return self._runtime.map_parallel(self._create_by_content, files)
-        new = [self._move_by_content(place, data, durably=False) for place, data in files]
-        with applied(files[0][0].address):
-            self._note(files)
-        return new
+        return self._runtime.map_parallel(self._create_by_content, files)
 
     def _create_by_content(self, file: tuple[Place, bytes]) -> bool:
-        place, data = file
-        is_new = self._move_by_content(place, data, durably=True)
-        with applied(place.address):
-            self._tree.within_made(place, _sync_folder)
-        return is_new
+        """Write a file to its place; return False if the same bytes were there.
 
-    def _move_by_content(self, place: Place, data: bytes, *, durably: bool) -> bool:
-        """Write a file to its place; return whether it was not seen there with these bytes.
-
-        One that is seen there is replaced all the same: the disk may not have it. If it could not
-        be written, perhaps only its writer was told.
-
-        With `durably`, its bytes and its folders are on the disk by then; its name may not be.
+        A file with the same bytes is replaced all the same: after a failed write the disk may not
+        have it, though readers see it.
         """
+        place, data = file
 
-        def move(folder: Folder, name: bytes) -> bool:
+        def move(folder: Folder, name: bytes) -> tuple[Folder, bool]:
             found = self._replaceable(folder, place)
             is_new = found is None or not _holds(folder, name, data)
-            if found is not None and not durably:
-                draft.sync()  # else a power failure could leave less than there was
             draft.move(name, folder.descriptor)
-            return is_new
+            return folder, is_new
 
         with self._draft(place.address, data) as draft, explained(place.address):
-            if durably:
-                draft.sync()
-            return self._tree.within_made(place, move, durably=durably)
-
-    def _sync_both(self, folder: Folder, name: bytes) -> None:
-        with FileIO(os.open(name, _READ, dir_fd=folder.descriptor)) as file:
-            self._sync(file.fileno())
-        folder.sync()
+            draft.sync()
+            folder, is_new = self._tree.within_made(place, move)
+            with applied(place.address):
+                folder.sync()
+        return is_new
 
     def replace(self, address: Address, data: bytes, etag: ETag) -> ETag:
         def must_be_the_same(_folder: Folder, old: os.stat_result | None) -> None:
@@ -503,7 +436,6 @@ class LocalBlockStore(BlockStore):
 
     def close(self) -> None:
         self._closed = True
-        self._journal.close()
         self._tree.close()
 
     def _check_open(self) -> None:
@@ -603,10 +535,6 @@ class LocalBlockStore(BlockStore):
         if stat.S_ISDIR(status.st_mode) and self._tree.clear((*place.folder, place.name)):
             return None  # what is left of objects deleted long ago
         raise InvalidAddress(f"{place.address} is a folder with other objects in it, or not a file")
-
-
-def _sync_folder(folder: Folder, _name: bytes) -> None:
-    folder.sync()
 
 
 def _holds(folder: Folder, name: bytes, data: bytes) -> bool:

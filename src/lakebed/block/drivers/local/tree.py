@@ -9,8 +9,7 @@ moment ago and not have brought its name to the disk yet. So a tree brings every
 once itself and then remembers the folder, by an open descriptor.
 
 **Reads** remember the folders that they entered last, too, since most objects lie in a few. That
-says nothing about the disk, so only those writers go by it who note their files in the journal:
-what is written anew after a power failure gets its folders back, too.
+says nothing about the disk, so writers do not use these folders.
 
 **Empty folders** are removed when their last object is deleted, because to the users of a storage
 there are only objects. A remembered folder may thus be gone, and another in its place. That shows
@@ -110,13 +109,10 @@ class Tree:
         self._keep(self._entered, place.folder, folder, most=_ENTERED_MAX)
         return result
 
-    def within_made(
-        self, place: Place, action: Callable[[Folder, bytes], ResultT], *, durably: bool = True
-    ) -> ResultT:
+    def within_made(self, place: Place, action: Callable[[Folder, bytes], ResultT]) -> ResultT:
         """Do something in the folder of a place, which is made, durably, if it is not there.
 
         The action is repeated while it raises FileNotFoundError: the folder was removed meanwhile.
-        If `durably` is false, the folder and those above it need not be on the disk.
 
         Raises:
             InvalidAddress: The way leads through a symbolic link, or through an object.
@@ -126,12 +122,10 @@ class Tree:
         for tries in range(_TRIES):
             try:
                 folder = self._recall(place.folder)
-                if folder is None and not durably:
-                    folder = self._recall(place.folder, self._entered)
                 if folder is None:
                     # What is remembered above it may be gone too; then the next try makes it anew.
                     above = self._nearest(place.folder) if tries == 0 else (self._top(), 0)
-                    folder = self._make(place.folder, *above, durably=durably)
+                    folder = self._make(place.folder, *above)
                 return action(folder, place.name)
             except NotADirectoryError as error:
                 raise InvalidAddress(f"{place.address} lies below another object") from error
@@ -194,23 +188,21 @@ class Tree:
                 return known, depth
         return self._top(), 0
 
-    def _make(self, names: Names, folder: Folder, depth: int, *, durably: bool) -> Folder:
-        """Make a folder, and those above it, from one on that is there and lies so deep.
+    def _make(self, names: Names, folder: Folder, depth: int) -> Folder:
+        """Create the missing folders below the existing ancestor at `depth`.
 
         Raises:
-            FileNotFoundError: That one is gone, or others removed what was made.
+            FileNotFoundError: The ancestor or a new folder was removed meanwhile.
         """
         for end in range(depth + 1, len(names) + 1):
             name = names[end - 1]
             with suppress(FileExistsError):
                 os.mkdir(name, dir_fd=folder.descriptor)
             child = folder.enter(name)
-            if durably and not self._remembers(names[:end], child):
+            if not self._remembers(names[:end], child):
                 folder.sync()
                 self._keep(self._remembered, names[:end], child, most=_REMEMBERED_MAX)
             folder = child
-        if not durably:
-            self._keep(self._entered, names, folder, most=_ENTERED_MAX)
         return folder
 
     def _remembers(self, names: Names, folder: Folder) -> bool:
