@@ -4,7 +4,6 @@ import os
 import shutil
 import signal
 import sqlite3
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +11,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, ClassVar
 from unittest.mock import patch
 
@@ -32,7 +30,7 @@ from lakebed.kv.drivers.sqlite import writer as writer_module
 from lakebed.kv.drivers.sqlite.driver import DROP_CHUNK, SqliteStore
 from lakebed.kv.drivers.sqlite.file import DatabaseFile
 from lakebed.kv.drivers.sqlite.writer import Writer
-from lakebed.runtime import ThreadRuntime, call_before_waiting
+from lakebed.runtime import ThreadRuntime
 
 DEADLINE_SECONDS = 30.0
 
@@ -77,7 +75,7 @@ def queued(
     with ThreadPoolExecutor(len(calls)) as pool, locked(path):
         futures = [pool.submit(call) for call in calls]
         # The first leads, and waits with its own for the lock.
-        wait_until(lambda: len(store.writer._queue) == len(calls) - 1)
+        wait_until(lambda: len(store.writer._group._queue) == len(calls) - 1)
         yield futures
 
 
@@ -160,33 +158,6 @@ def test_writes_that_queue_up_share_a_commit(store: SqliteStore, path: Path) -> 
         pass
     assert (store.writer.commits, store.writer.writes) == (before[0] + 1, before[1] + 10)
     assert len(list(store.scan(b"p"))) == 10
-
-
-def test_only_who_had_company_waits_for_more(
-    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    slept: list[float] = []
-
-    def sleep(seconds: float) -> None:
-        slept.append(seconds)
-        time.sleep(seconds)
-
-    clock = SimpleNamespace(monotonic=time.monotonic, sleep=sleep)
-    monkeypatch.setattr(writer_module, "time", clock)
-
-    def waits() -> int:
-        return slept.count(writer_module._COMPANY_SECONDS)
-
-    store.set(b"p", b"first", b"v")
-    store.set(b"p", b"second", b"v")
-    assert waits() == 0
-    with queued(store, path, [partial(store.set, b"p", b"%d" % n, b"v") for n in range(2)]):
-        pass
-    assert waits() == 0
-    store.set(b"p", b"third", b"v")
-    assert waits() == 1
-    store.set(b"p", b"fourth", b"v")
-    assert waits() == 1, "the last one was alone"
 
 
 def test_in_one_commit_one_of_many_creates_a_key(store: SqliteStore, path: Path) -> None:
@@ -411,7 +382,7 @@ def test_a_child_does_not_wait_for_what_its_parent_does(store: SqliteStore, call
         "set": partial(store.set, b"p", b"k", b"v"),
         "close": store.close,
     }
-    with store._readers._watch_lock, store.writer._lock:
+    with store._readers._watch_lock, store.writer._group._lock:
         child = os.fork()
         if child == 0:
             os._exit(refused_in_child(calls[call]))
@@ -430,97 +401,6 @@ def refused_in_child(call: Callable[[], object]) -> int:
     except BaseException:  # noqa: BLE001 - nothing may leave the child but its exit code
         return 3
     return 0
-
-
-class InterruptedByTestError(Exception):
-    pass
-
-
-def test_an_interrupted_caller_sees_its_write_through(store: SqliteStore, path: Path) -> None:
-    def interrupt(*_: object) -> None:
-        raise InterruptedByTestError
-
-    release = threading.Event()
-
-    def hold_lock(holding: threading.Event) -> None:
-        with locked(path):
-            holding.set()
-            release.wait(DEADLINE_SECONDS)
-
-    def interrupt_and_release() -> None:
-        main = threading.main_thread().ident or 0
-        wait_until(lambda: sys._current_frames()[main].f_code is Writer._hand_over.__code__)
-        signal.pthread_kill(main, signal.SIGUSR1)
-        time.sleep(0.05)
-        release.set()
-
-    before = signal.signal(signal.SIGUSR1, interrupt)
-    holding = threading.Event()
-    with ThreadPoolExecutor(2) as pool:
-        pool.submit(hold_lock, holding)
-        holding.wait(DEADLINE_SECONDS)
-        other = pool.submit(interrupt_and_release)
-        with pytest.raises(InterruptedByTestError):
-            store.set(b"p", b"k", b"v")
-        assert store.get(b"p", b"k").value == b"v"
-        other.result()
-    signal.signal(signal.SIGUSR1, before)
-
-
-def break_off(*_: object) -> None:
-    raise InterruptedByTestError
-
-
-class BreaksOff:
-    """Does what another object does, and breaks off the main thread behind it, once."""
-
-    def __init__(self, inner: Any) -> None:
-        self._inner = inner
-        self._is_over = False
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-    def __call__(self) -> None:
-        self._inner()
-        self._break_off()
-
-    def put(self, item: object) -> None:
-        self._inner.put(item)
-        self._break_off()
-
-    def __enter__(self) -> None:
-        self._inner.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._inner.release()
-        self._break_off()
-
-    def _break_off(self) -> None:
-        if not self._is_over and threading.current_thread() is threading.main_thread():
-            self._is_over = True
-            break_off()
-
-
-@pytest.mark.parametrize("where", ["about to wait", "_check_open", "_of_main", "_lock"])
-def test_a_write_is_not_applied_after_its_call_was_broken_off(
-    store: SqliteStore, path: Path, monkeypatch: pytest.MonkeyPatch, where: str
-) -> None:
-    """By Ctrl-C before it is handed over, or as soon as it is."""
-    monkeypatch.setattr(writer_module, "LOCK_SECONDS", 0.3)
-    if where == "about to wait":
-        call_before_waiting(break_off)
-    else:
-        monkeypatch.setattr(store.writer, where, BreaksOff(getattr(store.writer, where)))
-    try:
-        # While this thread holds the lock, the write can only fail.
-        with locked(path), pytest.raises(InterruptedByTestError):
-            store.set(b"p", b"k", b"v")
-    finally:
-        call_before_waiting(lambda: None)
-    store.close()  # behind all that is written
-    with open_driver(path) as again:
-        assert again.get_many([(b"p", b"k")]) == [None]
 
 
 def test_closing_while_others_write_keeps_what_was_acknowledged(path: Path) -> None:

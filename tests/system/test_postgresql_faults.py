@@ -24,6 +24,7 @@ from lakebed.kv import (
 )
 from lakebed.kv.drivers.postgresql import PostgreSQLStore
 from lakebed.kv.drivers.postgresql.batches import Write as BatchedWrite
+from lakebed.kv.drivers.postgresql.driver import CREATE, SWAP
 from lakebed.kv.drivers.postgresql.link import LOOK_AFTER_SECONDS, Patience
 from lakebed.kv.registry import compose
 from lakebed.kv.store import new_version
@@ -48,7 +49,7 @@ def create_two(store: Store, partition: bytes, _version: Version) -> None:
         BatchedWrite(partition, key, b"new", version)
         for key, version in zip((b"x", b"new"), versions, strict=True)
     ]
-    assert store._create_batch(batch) == [True, True]
+    assert [each.applied for each in store._commit(batch, CREATE)] == [True, True]
 
 
 def swap_two(store: Store, partition: bytes, version: Version) -> None:
@@ -58,7 +59,7 @@ def swap_two(store: Store, partition: bytes, version: Version) -> None:
         BatchedWrite(partition, key, b"new", new_version(ThreadRuntime()), predicate=predicate)
         for key, predicate in ((b"there", version), (b"absent", new_version(ThreadRuntime())))
     ]
-    assert store._swap_batch(batch) == [True, False]
+    assert [each.applied for each in store._commit(batch, SWAP)] == [True, False]
 
 
 WRITES: dict[str, Write] = {

@@ -14,10 +14,19 @@ from typing import Any
 import psycopg
 import pytest
 
-from lakebed.kv import ABSENT, EXISTS, OutcomeUnknown, PredicateFailed, StoreUnavailable
-from lakebed.kv.drivers.postgresql import PostgreSQLStore, batches
-from lakebed.kv.drivers.postgresql.batches import Batches, Write
+from lakebed.kv import (
+    ABSENT,
+    EXISTS,
+    OutcomeUnknown,
+    PredicateFailed,
+    StoreUnavailable,
+    group_commit,
+)
+from lakebed.kv.drivers.postgresql import PostgreSQLStore
+from lakebed.kv.drivers.postgresql.batches import Write
+from lakebed.kv.drivers.postgresql.driver import CREATE
 from lakebed.kv.drivers.postgresql.link import PIPED_BYTES, Answers, Link, Patience, Question
+from lakebed.kv.group_commit import GroupCommit
 from lakebed.kv.store import Item, new_version
 from lakebed.runtime import ThreadRuntime
 from lakebed.testing.servers.postgresql import PostgreSQLServer
@@ -112,7 +121,7 @@ class Scene:
             yield write
 
     def begin_behind(
-        self, queue: Batches, begin: Sequence[Callable[[], "Future[list[Item | None]]"]]
+        self, queue: GroupCommit[Write], begin: Sequence[Callable[[], "Future[list[Item | None]]"]]
     ) -> list["Future[list[Item | None]]"]:
         """Begin writes that wait for the batch under way."""
         begun = []
@@ -141,8 +150,8 @@ def scene(
     postgresql: PostgreSQLServer, postgresql_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Scene]:
     # Whoever waits, waits for the batch under way.
-    monkeypatch.setattr(batches, "LONG_SECONDS", SECONDS)
-    monkeypatch.setattr(batches, "QUEUE_SECONDS", SECONDS)
+    monkeypatch.setattr(group_commit, "LONG_SECONDS", SECONDS)
+    monkeypatch.setattr(group_commit, "QUEUE_SECONDS", SECONDS)
     asked: list[tuple[Question, Question | None]] = []
     ask = Link.ask
 
@@ -195,7 +204,7 @@ def test_writes_of_a_batch_share_one_read(scene: Scene) -> None:
         scene.asked.clear()
         keys = [b"0", b"1", b"there", b"2", b"3"]
         begun = scene.begin_behind(
-            scene.store._creations, [partial(scene.write, key) for key in keys]
+            scene.store._creations[0], [partial(scene.write, key) for key in keys]
         )
     refused = begun.pop(2)
     with pytest.raises(PredicateFailed):
@@ -218,7 +227,7 @@ def test_each_write_of_a_batch_gets_what_it_asked_for(scene: Scene) -> None:
         for number, begin in enumerate(range(0, 20, 2))
     ]
     scene.asked.clear()
-    assert all(scene.store._create_batch(batch))
+    assert all(each.applied for each in scene.store._commit(batch, CREATE))
     assert len(scene.asked) == 1
     for write in batch:
         for place in write.places:
@@ -241,7 +250,7 @@ def test_swaps_share_a_statement(scene: Scene) -> None:
             scene.wait_for(WAITING_FOR_A_ROW)
             expected = versions | {b"1": new_version(ThreadRuntime())}
             begun = scene.begin_behind(
-                scene.store._swaps,
+                scene.store._swaps[0],
                 [partial(scene.write, key, expected[key]) for key in keys],
             )
         assert busy.result(SECONDS) == [None, None]
@@ -305,9 +314,9 @@ def test_who_wanted_no_read_is_not_hurt_by_one_that_fails(scene: Scene) -> None:
         Write(b"p", b"alone", b"new", new_version(runtime)),
         Write(b"p", b"held up", b"new", new_version(runtime), places=SEEN),
     ]
-    with read_held_up(scene, lambda: scene.pool.submit(scene.store._create_batch, batch)) as done:
+    with read_held_up(scene, lambda: scene.pool.submit(scene.store._commit, batch, CREATE)) as done:
         terminate(scene)
-        assert done.result(SECONDS) == [True, True]
+        assert [each.applied for each in done.result(SECONDS)] == [True, True]
     assert batch[1].read_error is not None
     assert scene.bench.values(b"p") == {b"alone": b"new", b"held up": b"new"}
 

@@ -29,6 +29,7 @@ from lakebed.kv import (
 )
 from lakebed.kv.drivers.postgresql import PostgreSQLStore, open_driver
 from lakebed.kv.drivers.postgresql.batches import Write
+from lakebed.kv.drivers.postgresql.driver import CREATE, SWAP
 from lakebed.kv.drivers.postgresql.link import Backend, Link, Patience
 from lakebed.kv.pool import POOL_SIZE
 from lakebed.kv.store import new_version
@@ -158,7 +159,7 @@ def test_a_table_of_an_older_version_goes_on(postgresql_url: str) -> None:
             if item is not None
         ]
         expected = [partition != b"p7" for partition in partitions]
-        assert driver._swap_batch(batch) == expected
+        assert [each.applied for each in driver._commit(batch, SWAP)] == expected
 
 
 def test_each_write_of_a_batch_is_judged_by_itself(postgresql_url: str) -> None:
@@ -167,7 +168,8 @@ def test_each_write_of_a_batch_is_judged_by_itself(postgresql_url: str) -> None:
         batch = [
             Write(b"p", key, b"new", Version(key.ljust(16))) for key in (b"b", b"there", b"a", b"c")
         ]
-        assert store._create_batch(batch) == [True, False, True, True]
+        applied = [each.applied for each in store._commit(batch, CREATE)]
+        assert applied == [True, False, True, True]
         found = {item.key: (item.value, item.predicate) for item in store.scan(b"p")}
         created = {write.key: (b"new", write.version) for write in batch if write.key != b"there"}
         assert found == created | {b"there": (b"old", there)}

@@ -11,7 +11,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq.abc import PGresult
 
 from lakebed.kv.drivers.postgresql import statements, wire
-from lakebed.kv.drivers.postgresql.batches import Batches, Place, Write
+from lakebed.kv.drivers.postgresql.batches import BATCHED_BYTES, Place, Write, choose
 from lakebed.kv.drivers.postgresql.link import Answers, Link, Patience, Question, explain
 from lakebed.kv.drivers.postgresql.schema import prepare_schema
 from lakebed.kv.errors import (
@@ -23,6 +23,7 @@ from lakebed.kv.errors import (
     StoreFull,
     StoreUnavailable,
 )
+from lakebed.kv.group_commit import Batch, GroupCommit
 from lakebed.kv.pool import POOL_SIZE, Pool
 from lakebed.kv.store import (
     ABSENT,
@@ -53,9 +54,16 @@ POOL_SIZE_MAX: Final = 1000
 _POOL_SIZE_OPTION: Final = "pool_size"
 
 # Of each kind of write, the statement for one and that for many.
-_SET: Final = (statements.SET, statements.SET_MANY)
-_CREATE: Final = (statements.SET_IF_ABSENT, statements.CREATE_MANY)
-_SWAP: Final = (statements.SET_IF_VERSION, statements.SWAP_MANY)
+_Statements = tuple[LiteralString, LiteralString]
+SET: Final[_Statements] = (statements.SET, statements.SET_MANY)
+CREATE: Final[_Statements] = (statements.SET_IF_ABSENT, statements.CREATE_MANY)
+SWAP: Final[_Statements] = (statements.SET_IF_VERSION, statements.SWAP_MANY)
+
+_BATCHES_MAX: Final = 2
+WINDOW_SECONDS: Final = 0.0003
+"""How long a leader waits for more writes, if the last batch had several."""
+
+_Group = tuple[GroupCommit[Write], _Statements]
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -88,9 +96,9 @@ class PostgreSQLStore(Store):
         conninfo, pool_size = _parse_url(url)
         self._connect = partial(Link.connect, conninfo, self._patience, runtime)
         self._pool = Pool(self._connect, pool_size, database="postgresql", explain=explain)
-        self._sets = Batches(self._set_batch)
-        self._creations = Batches(self._create_batch)
-        self._swaps = Batches(self._swap_batch)
+        self._sets = self._group(SET)
+        self._creations = self._group(CREATE)
+        self._swaps = self._group(SWAP)
         self._closed = False
         try:
             self._prepare()
@@ -112,7 +120,7 @@ class PostgreSQLStore(Store):
     ) -> Version:
         self._check(partition, key, value)
         mark = version or new_version(self._runtime)
-        self._sets.write(Write(partition, key, value, mark))
+        self._write_in(self._sets, Write(partition, key, value, mark))
         return mark
 
     def set_if(
@@ -218,6 +226,8 @@ class PostgreSQLStore(Store):
 
     def close(self) -> None:
         self._closed = True
+        for group, _ in (self._sets, self._creations, self._swaps):
+            group.close()
         self._pool.close()
 
     def _check(self, partition: bytes, key: bytes, value: bytes = b"") -> None:
@@ -263,21 +273,37 @@ class PostgreSQLStore(Store):
     def _swap(self, write: Write, predicate: Predicate) -> bool:
         """Write if the key is as the predicate says; return whether that was so."""
         if predicate is ABSENT:
-            return self._creations.write(write)
+            return self._write_in(self._creations, write)
         if predicate is EXISTS:
             return self._run(Question(statements.SET_IF_EXISTS, write.row), [write]).ntuples > 0
         write.predicate = predicate
-        return self._swaps.write(write)
+        return self._write_in(self._swaps, write)
 
-    def _set_batch(self, batch: Sequence[Write]) -> Sequence[bool]:
-        self._run(_write_of(batch, *_SET), batch)
-        return [True] * len(batch)
+    def _group(self, kind: _Statements) -> _Group:
+        """Return the queue of one kind of write."""
 
-    def _create_batch(self, batch: Sequence[Write]) -> Sequence[bool]:
-        return _are_returned(batch, self._run(_write_of(batch, *_CREATE), batch))
+        def commit(batch: Batch[Write]) -> None:
+            self._commit(batch.fill(), kind)
 
-    def _swap_batch(self, batch: Sequence[Write]) -> Sequence[bool]:
-        return _are_returned(batch, self._run(_write_of(batch, *_SWAP), batch))
+        group = GroupCommit(commit, choose, window_seconds=WINDOW_SECONDS, batches_max=_BATCHES_MAX)
+        return group, kind
+
+    def _write_in(self, group: _Group, write: Write) -> bool:
+        """Write together with concurrent writes of one kind; return whether it was applied."""
+        queue, kind = group
+        if len(write.value) > BATCHED_BYTES:
+            self._commit([write], kind)
+        else:
+            queue.run(write)
+        return write.applied
+
+    def _commit(self, batch: Sequence[Write], kind: _Statements) -> Sequence[Write]:
+        """Commit writes of one kind; return them with their results."""
+        written = self._run(_write_of(batch, *kind), batch)
+        versions = {wire.value(written, row, 0) for row in range(written.ntuples)}
+        for write in batch:
+            write.applied = kind is SET or write.version in versions
+        return batch
 
     def _run(self, question: Question, batch: Sequence[Write]) -> PGresult:
         """Write a batch, and hand out what is read behind it; raises as `_run_write`."""
@@ -419,12 +445,6 @@ def _write_of(batch: Sequence[Write], of_one: LiteralString, of_many: LiteralStr
         return Question(of_one, batch[0].row)
     rows = sorted([write.row for write in batch])
     return Question(of_many, [wire.array(column) for column in zip(*rows, strict=True)])
-
-
-def _are_returned(batch: Sequence[Write], written: PGresult) -> list[bool]:
-    """Return for each write whether its version is among those that a statement returns."""
-    versions = {wire.value(written, row, 0) for row in range(written.ntuples)}
-    return [write.version in versions for write in batch]
 
 
 def _read_of(places: Sequence[Place]) -> Question:

@@ -1,40 +1,27 @@
-"""Group commit: whoever comes first writes for all who wait, many writes to a transaction.
+"""The connection that writes to the file; concurrent writes share its transactions.
 
-A durable commit costs a wait for the disk, however little it carries. So callers queue up, and the
-first of them leads. The *leader* takes the lock on the file and only then collects what has queued
-up, so that the time it waits for another process makes its batch larger. It runs the whole batch in
-one transaction, and every caller gets its result after the commit. That holds for a failed
-predicate too: it may rest on a write of the same batch, which is not certain before. The first of
-those who have queued up meanwhile leads the next batch. If several callers wrote in the last batch,
-the leader waits a little for more. A caller that finds nobody before it writes by itself, and no
-thread is woken for it: that costs more than the write.
-
-Callers wait without a timeout: a caller that went away might see its write applied afterwards. The
-leader owes everyone an answer, and gives one whatever happens. So nothing may break it off, as
-Ctrl-C can anywhere in the main thread: a thread of the writer stands in for that one.
+The leader of a batch (`lakebed.kv.group_commit`) takes the lock on the file and only then collects
+the writes behind it, so that the time it waits for another process makes its batch larger. All
+writes of a batch get their results after the commit. That holds for a failed predicate too: it may
+rest on a write of the same batch, which is not certain before.
 """
 
 import logging
-import os
 import sqlite3
-import threading
 import time
-from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from itertools import pairwise
-from queue import SimpleQueue
 from typing import Any, Final, NamedTuple
 
 from lakebed.kv.drivers.sqlite.file import DatabaseFile, error_code, is_busy
-from lakebed.kv.errors import OutcomeUnknown, StoreClosed, StoreLocked, StoreUnavailable
-from lakebed.runtime import about_to_wait
+from lakebed.kv.errors import OutcomeUnknown, StoreLocked, StoreUnavailable
+from lakebed.kv.group_commit import Batch, GroupCommit, Write, copy_error
 
 Row = tuple[bytes | None, ...]
 
 
 class Query(NamedTuple):
-    """What to read behind the writes of a batch; equal ones are made once."""
+    """A read after the writes of a batch; equal queries run once."""
 
     statement: str
     parameters: Row
@@ -58,40 +45,25 @@ LOOK_BYTES: Final = 1 << 20
 _ROW_BYTES: Final = 16 << 10
 _READERS_PATIENCE_SECONDS: Final = 1.0
 
-# How long a leader waits for others before it begins, if the last batch shows that there are some:
-# for them and for itself, a larger batch is worth it. Whoever is alone never waits.
-_COMPANY_SECONDS: Final = 0.0002
+WINDOW_SECONDS: Final = 0.0002
+"""How long a leader waits for more writes, if the last batch had several."""
 
 # SQLite's own waiting sleeps for up to 100 ms at a time, many times what a commit takes.
 _SHORTEST_PAUSE_SECONDS: Final = 0.0001
 _LONGEST_PAUSE_SECONDS: Final = 0.0005
 
-_END: Final = ""
-"""The statement of the operation behind which there is no other."""
-
 _LOGGER: Final = logging.getLogger(__name__)
 
 
-class _Operation:
-    """A statement run for each of some rows, all or none; and its result, once it has one."""
+class _Operation(Write):
+    """A statement run for each of some rows, all or none; and its result."""
 
-    __slots__ = (
-        "answered",
-        "changed",
-        "error",
-        "following",
-        "found",
-        "latch",
-        "leads",
-        "query",
-        "rows",
-        "size_bytes",
-        "statement",
-    )
+    __slots__ = ("changed", "found", "query", "rows", "size_bytes", "statement")
 
     def __init__(
         self, statement: str, rows: Sequence[Row], size_bytes: int, query: Query | None = None
     ) -> None:
+        super().__init__()
         self.statement = statement
         self.rows = rows
         self.size_bytes = size_bytes
@@ -99,46 +71,25 @@ class _Operation:
         self.changed = 0
         self.found: list[tuple[Any, ...]] = []
         """The rows of its query."""
-        self.error: OutcomeUnknown | None = None
-        self.answered = False
-        self.leads = False
-        # The cheapest way to wait for another thread: a lock that the other one releases.
-        self.latch = threading.Lock()
-        self.latch.acquire()
-        self.following: _Operation | None = None
-
-    def wait(self) -> None:
-        """Wait for the answer, or for the lead; wake the next caller, if there is an answer."""
-        self.latch.acquire()
-        if self.following is not None:
-            self.following.latch.release()
 
 
-def _answer(operations: list[_Operation], error: OutcomeUnknown | None) -> None:
-    """Hand over the result of the operations.
-
-    Only the first caller is woken; each wakes the next. If all woke at once, they would get in each
-    other's way: only one thread can run Python at a time.
-    """
-    waiting = [operation for operation in operations if not operation.answered]
-    for operation in waiting:
-        if error is not None:
-            # One for each caller: raising the same exception in many threads would mix them up.
-            operation.error = type(error)(*error.args)
-            operation.error.__cause__ = error.__cause__
-        operation.answered = True
-    asleep = [operation for operation in waiting if not operation.leads]
-    for operation, following in pairwise(asleep):
-        operation.following = following
-    if asleep:
-        asleep[0].latch.release()
+def _choose(
+    leader: _Operation, queue: Sequence[_Operation]
+) -> tuple[list[_Operation], list[_Operation]]:
+    """Split the queue where a batch has reached its size; see `GroupCommit`."""
+    size_bytes = leader.size_bytes
+    count = 0
+    while count < min(len(queue), BATCH_OPERATIONS - 1) and size_bytes < BATCH_BYTES:
+        size_bytes += queue[count].size_bytes
+        count += 1
+    return [leader, *queue[:count]], list(queue[count:])
 
 
 class Writer:
-    """The connection that writes to a file, and the queue before it."""
+    """The connection that writes to a file, and the queue in front of it."""
 
     def __init__(self, file: DatabaseFile) -> None:
-        """Connect, and start the thread that stands in for the main one.
+        """Connect.
 
         Raises:
             sqlite3.Error: The file cannot be opened.
@@ -149,22 +100,10 @@ class Writer:
         """Operations in those transactions."""
         self._file = file
         self._connection = self._connect()
-        self._queue: deque[_Operation] = deque()
-        """Those that are in no batch yet. If nobody is at work, the first was told to lead."""
-        self._is_led = False
-        """Whether somebody leads, or was told to."""
-        self._has_company = False
-        """Whether several callers wrote in the last batch."""
-        self._lock = threading.Lock()
-        self._process = os.getpid()
-        self._closed = False
+        self._group = GroupCommit(self._write, _choose, window_seconds=WINDOW_SECONDS)
         self._log_limit_bytes = LARGEST_LOG_BYTES
         self._unseen_bytes = 0
         """About what the log has grown by since it was looked at."""
-        self._of_main: SimpleQueue[tuple[_Operation, threading.Lock] | None] = SimpleQueue()
-        # A daemon: a program that forgets to close its store must be able to end.
-        self._thread = threading.Thread(target=self._stand_in, name="lakebed-sqlite", daemon=True)
-        self._thread.start()
 
     def execute(self, statement: str, rows: Sequence[Row], *, size_bytes: int = 0) -> int:
         """Run a statement for each of the rows, all or none; return how many rows it changed.
@@ -174,7 +113,7 @@ class Writer:
             OutcomeUnknown: The commit failed in a way that leaves open whether it was applied.
             StoreClosed: The writer was closed.
         """
-        return self._run(_Operation(statement, rows, size_bytes)).changed
+        return self._group.run(_Operation(statement, rows, size_bytes)).changed
 
     def execute_then_fetch(
         self, statement: str, row: Row, query: Query | None, *, size_bytes: int = 0
@@ -184,145 +123,42 @@ class Writer:
         The query is part of the transaction, and sees what was there when that was committed: no
         other process writes meanwhile, and all that is written with it comes before.
         """
-        done = self._run(_Operation(statement, [row], size_bytes, query))
+        done = self._group.run(_Operation(statement, [row], size_bytes, query))
         return done.changed, done.found
 
-    def _run(self, operation: _Operation) -> _Operation:
-        """Return an operation when it is done; raise what went wrong."""
-        if os.getpid() != self._process:
-            # Whoever leads stayed in the parent: nobody would ever answer.
-            raise StoreClosed("the store was opened in another process")
-        if threading.get_ident() == threading.main_thread().ident:
-            self._hand_over(operation)
-        else:
-            with self._lock:  # nothing is queued behind the end
-                self._check_open()
-                self._enter(operation)
-            self._see_through(operation)
-        if operation.error is not None:
-            raise operation.error
-        return operation
-
     def close(self) -> None:
-        """Finish what is queued, then close the connection."""
-        if os.getpid() != self._process:
-            return
-        with self._lock:
-            if not self._closed:
-                self._closed = True
-                self._of_main.put(None)
-        self._thread.join()
+        """Commit the writes in the queue, then close the connection."""
+        if self._group.close():
+            self._connection.close()
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise StoreClosed
-
-    def _hand_over(self, operation: _Operation) -> None:
-        """Have an operation of the main thread written, and wait for that."""
-        done = threading.Lock()
-        done.acquire()
-        about_to_wait()
-        handed = False
+    def _write(self, batch: Batch[_Operation]) -> None:
+        """Take the lock on the file, collect a batch, and commit it; see `GroupCommit`."""
+        error: OutcomeUnknown | None
         try:
-            with self._lock:
-                self._check_open()
-                handed = True  # first: Ctrl-C may come as soon as it is
-                self._of_main.put((operation, done))
-            done.acquire()
-        except BaseException:
-            # Ctrl-C. The write must not be applied after this call has ended: see it through.
-            while handed and not operation.answered:
-                time.sleep(_LONGEST_PAUSE_SECONDS)
-            raise
-
-    def _stand_in(self) -> None:
-        """Write for the main thread; at the end, close the connection behind the last one."""
-        while (handed := self._of_main.get()) is not None:
-            operation, done = handed
-            with self._lock:
-                self._enter(operation)
-            self._see_through(operation)
-            done.release()
-            del handed, operation  # its value may be large, and the next write a long time away
-        end = _Operation(_END, (), 0)
-        with self._lock:
-            self._enter(end)
-        if not end.leads:
-            end.wait()
-        self._connection.close()
-
-    def _enter(self, operation: _Operation) -> None:
-        """Queue up; whoever finds nobody at work leads. The lock is held."""
-        self._queue.append(operation)
-        if not self._is_led:
-            self._is_led = operation.leads = True
-
-    def _see_through(self, operation: _Operation) -> None:
-        """Return when an operation is answered; lead, if it comes to that."""
-        about_to_wait()
-        if not operation.leads:
-            operation.wait()
-        if operation.leads:
-            self._serve_safely([self._queue.popleft()])
-            self._pass_on()
-
-    def _pass_on(self) -> None:
-        """Let the next in the queue lead, if there is one."""
-        with self._lock:
-            if not self._queue:
-                self._is_led = False
-                return
-            following = self._queue[0]
-            following.leads = True
-        following.latch.release()
-
-    def _serve_safely(self, batch: list[_Operation]) -> None:
-        try:
-            self._serve(batch)
-        except Exception as error:  # noqa: BLE001 - whatever it is, callers wait for an answer
-            _answer(batch, self._unknown(error))
+            locked_out = self._begin()
+            operations = batch.fill()
+            error = locked_out or self._finish(operations)
+            if not locked_out and isinstance(error, StoreUnavailable) and len(operations) > 1:
+                self._write_each(operations)
+                error = None
+        except Exception as unexpected:  # noqa: BLE001 - whatever it is, the writes need a result
+            error = self._unknown(unexpected)
         self._unseen_bytes += sum(
-            operation.size_bytes + _ROW_BYTES * len(operation.rows) for operation in batch
+            operation.size_bytes + _ROW_BYTES * len(operation.rows) for operation in batch.writes
         )
         if self._unseen_bytes >= LOOK_BYTES:
             self._unseen_bytes = 0
             with suppress(sqlite3.Error, OSError):
                 self._bound_log()
+        if error:
+            raise error
 
-    def _serve(self, batch: list[_Operation]) -> None:
-        """Write the batch together with what is queued behind it, and answer every caller."""
-        if self._has_company:
-            time.sleep(_COMPANY_SECONDS)
-        locked_out = self._begin()
-        self._collect(batch)
-        self._has_company = len(batch) > 1
-        if locked_out:
-            _answer(batch, locked_out)
-            return
-        error = self._finish(batch)
-        if isinstance(error, StoreUnavailable) and len(batch) > 1:
-            self._serve_each(batch)
-        else:
-            _answer(batch, error)
-
-    def _serve_each(self, batch: list[_Operation]) -> None:
-        """Write the operations one by one: the one that failed must not fail the others."""
-        for operation in batch:
-            locked_out = self._begin()
-            if locked_out:
-                _answer(batch, locked_out)
-                return
-            _answer([operation], self._finish([operation]))
-
-    def _collect(self, batch: list[_Operation]) -> None:
-        size_bytes = batch[0].size_bytes
-        queue = self._queue  # only the leader takes from it
-        while queue and len(batch) < BATCH_OPERATIONS and size_bytes < BATCH_BYTES:
-            if queue[0].statement == _END:
-                return
-            operation = queue.popleft()
-            batch.append(operation)
-            size_bytes += operation.size_bytes
+    def _write_each(self, operations: Sequence[_Operation]) -> None:
+        """Commit operations one by one: the failure of one must not fail the others."""
+        locked_out: OutcomeUnknown | None = None
+        for operation in operations:
+            locked_out = copy_error(locked_out) if locked_out else self._begin()
+            operation.error = locked_out or self._finish([operation])
 
     def _begin(self) -> StoreUnavailable | None:
         """Take the lock on the file, which other processes write to as well."""

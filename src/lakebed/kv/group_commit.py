@@ -1,0 +1,326 @@
+"""Group commit: concurrent writes of one process share a commit.
+
+A durable commit waits for the disk of the database, however little it carries. A write that finds
+no commit under way leads one at once, alone. Writes that arrive meanwhile queue up. When the commit
+ends, the first write in the queue leads the next *batch*: its thread collects the writes behind it,
+commits them, and gives each its result. If the last batch had several writes, the leader waits for
+a short window for more.
+
+A slow commit need not hold up all writes: with `batches_max` above one, a write that has waited for
+`LONG_SECONDS` lets another batch begin beside it.
+
+**No write is applied after its call has ended.** A call ends with a result, or while its write is
+still in the queue, or was never in it. A signal handler, such as that of Ctrl-C, raises in the main
+thread alone, but anywhere. So the main thread never queues or leads: a helper thread does that for
+it. If the main thread is interrupted, it withdraws its write; if the write is queued already, it
+waits for the result and then raises.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from queue import SimpleQueue
+from typing import Final, Generic, TypeVar
+
+from lakebed.kv.errors import OutcomeUnknown, StoreClosed, StoreUnavailable
+from lakebed.runtime import about_to_wait
+
+LONG_SECONDS: Final = 0.05
+"""How long a write waits for the batch under way before another batch may begin beside it."""
+QUEUE_SECONDS: Final = 10.0
+"""How long a write waits in the queue before it fails."""
+_PAUSE_SECONDS: Final = 0.0005
+
+
+class Write:
+    """A write that may share a commit. Drivers add the statement and the result."""
+
+    __slots__ = (
+        *("_following", "_latch", "error", "has_waited", "is_answered", "is_queued"),
+        *("is_withdrawn", "leads"),
+    )
+
+    def __init__(self) -> None:
+        self.error: OutcomeUnknown | StoreClosed | None = None
+        """Why it failed, or None if it did not."""
+        self.is_answered = False
+        self.is_queued = False
+        """Whether it was ever in the queue."""
+        self.is_withdrawn = False
+        """Whether it must not enter the queue."""
+        self.has_waited = False
+        """Whether it has waited for `LONG_SECONDS`."""
+        self.leads = False
+        # The cheapest way to wait for another thread: a lock that the other thread releases.
+        self._latch = threading.Lock()
+        self._latch.acquire()
+        self._following: Write | None = None
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until the write is answered or leads; return False if `seconds` pass first."""
+        return self._latch.acquire(timeout=seconds)
+
+    def wake(self) -> None:
+        """Wake the thread of this write."""
+        self._latch.release()
+
+    def wake_following(self) -> None:
+        """Wake the thread of the write that was answered after this one."""
+        if self._following is not None:
+            self._following.wake()
+
+    def follow(self, following: "Write") -> None:
+        """Let this write wake another one when its own thread has woken up."""
+        self._following = following
+
+
+WriteT = TypeVar("WriteT", bound=Write)
+
+
+class Batch(Generic[WriteT]):
+    """Writes that are committed together; the first of them leads."""
+
+    def __init__(self, leader: WriteT, take: Callable[[WriteT], list[WriteT]]) -> None:
+        self.writes = [leader]
+        self._take = take
+
+    def fill(self) -> list[WriteT]:
+        """Collect the writes that have queued up by now; return all writes of the batch."""
+        self.writes = self._take(self.writes[0])
+        return self.writes
+
+
+class GroupCommit(Generic[WriteT]):
+    """The queue in front of a database connection.
+
+    Args:
+        commit: Fills a batch when it is ready to write, commits it, and sets the result of each
+            write, or its `error`. An error that it raises is the error of all writes.
+        choose: Splits a leader and the queue into a batch, leader first, and the rest.
+        window_seconds: How long a leader waits for more writes if the last batch had several.
+        batches_max: How many batches may be under way.
+    """
+
+    def __init__(
+        self,
+        commit: Callable[[Batch[WriteT]], None],
+        choose: Callable[[WriteT, Sequence[WriteT]], tuple[list[WriteT], list[WriteT]]],
+        *,
+        window_seconds: float,
+        batches_max: int = 1,
+    ) -> None:
+        self._commit = commit
+        self._choose = choose
+        self._window_seconds = window_seconds
+        self._batches_max = batches_max
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._idle = threading.Condition(self._lock)
+        self._queue: list[WriteT] = []
+        self._under_way = 0
+        self._was_shared = False
+        """Whether the last batch had several writes."""
+        self._is_closed = False
+        self._handed_over: SimpleQueue[tuple[WriteT, threading.Lock] | None] = SimpleQueue()
+        self._helper: threading.Thread | None = None
+
+    def run(self, write: WriteT) -> WriteT:
+        """Return a write when it is committed.
+
+        Raises:
+            StoreUnavailable: It was not applied.
+            OutcomeUnknown: It may have been applied, but will not be from now on.
+            StoreClosed: The store was closed, or opened in another process.
+        """
+        if os.getpid() != self._process:
+            # The leader stayed in the parent.
+            raise StoreClosed("the store was opened in another process")
+        if threading.get_ident() == threading.main_thread().ident:
+            self._hand_over(write)
+        else:
+            self._run(write)
+        if write.error is not None:
+            raise write.error
+        return write
+
+    def close(self) -> bool:
+        """Refuse new writes and wait for those in the queue; return False in a forked child."""
+        if os.getpid() != self._process:
+            return False
+        with self._lock:
+            self._is_closed = True
+            self._idle.wait_for(lambda: not self._under_way)
+            helper, self._helper = self._helper, None
+        if helper is not None:
+            self._handed_over.put(None)
+            helper.join()
+        return True
+
+    # The main thread
+
+    def _hand_over(self, write: WriteT) -> None:
+        """Let the helper thread run a write of the main thread."""
+        ended = threading.Lock()
+        ended.acquire()
+        try:
+            about_to_wait()
+            with self._lock:
+                self._check_open()
+                self._start_helper()
+            self._handed_over.put((write, ended))
+            ended.acquire()
+        except BaseException:  # Ctrl-C, or another signal handler that raises
+            with self._lock:
+                write.is_withdrawn = True
+                is_queued = write.is_queued
+            while is_queued and not write.is_answered:
+                time.sleep(_PAUSE_SECONDS)
+            raise
+
+    def _start_helper(self) -> None:
+        """Start the helper thread if there is none; the lock is held.
+
+        Raises:
+            StoreUnavailable: The system gives no more threads.
+        """
+        if self._helper is not None:
+            return
+        # A daemon: a program that forgets to close its store must be able to end.
+        helper = threading.Thread(target=self._help, name="lakebed-group-commit", daemon=True)
+        try:
+            helper.start()
+        except RuntimeError as error:
+            raise StoreUnavailable(f"a write needs a thread: {error}") from error
+        self._helper = helper
+
+    def _help(self) -> None:
+        while (handed_over := self._handed_over.get()) is not None:
+            write, ended = handed_over
+            try:
+                self._run(write)
+            except (OutcomeUnknown, StoreClosed) as error:
+                write.error = error
+            ended.release()
+            del handed_over, write  # its value may be large, and the next write may be far off
+
+    # The queue
+
+    def _run(self, write: WriteT) -> None:
+        with self._lock:
+            if write.is_withdrawn:
+                return
+            self._check_open()
+            write.is_queued = True
+            self._queue.append(write)
+            if not self._under_way:
+                self._under_way += 1
+                self._appoint()
+        about_to_wait()
+        if not write.leads:
+            self._wait(write)
+        if write.leads:
+            self._lead(write)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise StoreClosed
+
+    def _appoint(self) -> WriteT:
+        """Let the first write in the queue lead a batch; the lock is held."""
+        leader = self._queue.pop(0)
+        leader.leads = True
+        return leader
+
+    def _wait(self, write: WriteT) -> None:
+        """Return when a write is answered or leads."""
+        if not write.wait(LONG_SECONDS):
+            self._begin_another(write)
+        while not (write.is_answered or write.leads):
+            if not write.wait(QUEUE_SECONDS):
+                self._leave_queue(write)
+        write.wake_following()
+
+    def _begin_another(self, write: WriteT) -> None:
+        """Let another batch begin beside those under way, if that is allowed."""
+        with self._lock:
+            write.has_waited = True
+            if not self._queue or self._under_way >= self._batches_max:
+                return
+            self._under_way += 1
+            leader = self._appoint()
+        leader.wake()
+
+    def _leave_queue(self, write: WriteT) -> None:
+        """Fail a write that is still in the queue.
+
+        Raises:
+            StoreUnavailable: It was.
+        """
+        with self._lock:
+            if write in self._queue:
+                self._queue.remove(write)
+                write.is_answered = True
+                raise StoreUnavailable(
+                    f"the writes before this one took longer than {QUEUE_SECONDS:g} seconds"
+                )
+
+    def _take(self, leader: WriteT) -> list[WriteT]:
+        with self._lock:
+            batch, self._queue = self._choose(leader, self._queue)
+        return batch
+
+    def _lead(self, leader: WriteT) -> None:
+        """Commit a batch, release leadership, and answer the writes of the batch."""
+        if self._was_shared:
+            time.sleep(self._window_seconds)
+        batch = Batch(leader, self._take)
+        failure: OutcomeUnknown | None = None
+        try:
+            self._commit(batch)
+        except OutcomeUnknown as error:
+            failure = error
+        except Exception as error:  # noqa: BLE001 - the other writes wait for a result
+            failure = OutcomeUnknown(f"a commit failed: {error}")
+            failure.__cause__ = error
+        self._was_shared = len(batch.writes) > 1
+        self._release()
+        _answer(batch.writes, failure)
+
+    def _release(self) -> None:
+        """Let the next batch begin, if a write waits for it.
+
+        Beside another batch, only for a write that has waited: the others wait for that batch.
+        """
+        with self._lock:
+            if not self._queue or (self._under_way > 1 and not self._queue[0].has_waited):
+                self._under_way -= 1
+                self._idle.notify_all()
+                return
+            following = self._appoint()
+        following.wake()
+
+
+def _answer(batch: Sequence[Write], failure: OutcomeUnknown | None) -> None:
+    """Mark the writes of a batch as answered, and wake the first thread that waits.
+
+    Each thread wakes the next. If all woke at once, they would wait for the interpreter together.
+    A thread may also wake up by its timeout: then the next write must be answered before it.
+    """
+    asleep = batch[1:]
+    for write, following in pairwise(asleep):
+        write.follow(following)
+    for write in reversed(batch):
+        if failure is not None:
+            write.error = copy_error(failure)
+        write.is_answered = True
+    if asleep:
+        asleep[0].wake()
+
+
+def copy_error(error: OutcomeUnknown) -> OutcomeUnknown:
+    """Return an error like another one: two threads that raise one exception mix up its context."""
+    copy = type(error)(*error.args)
+    copy.__cause__ = error.__cause__
+    return copy
