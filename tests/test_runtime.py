@@ -1,10 +1,8 @@
 import os
-import subprocess
-import sys
 import threading
 import time
 import weakref
-from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from typing import NoReturn
 
 import pytest
@@ -68,27 +66,21 @@ def test_what_runs_side_by_side_is_done_without_threads_if_there_are_none(
     def refuse(_thread: threading.Thread) -> NoReturn:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(runtime, "_idle", deque())
+    monkeypatch.setattr(runtime, "_helpers", runtime._new_helpers())
     monkeypatch.setattr(threading.Thread, "start", refuse)
     assert ThreadRuntime().map_parallel(str, range(3), limit=3) == ["0", "1", "2"]
 
 
-def test_threads_that_helped_help_again() -> None:
-    """In a process of its own: there, nobody else needs help meanwhile."""
-    script = """
-import threading
-from lakebed.runtime import ThreadRuntime
-
-def work(_item):
-    barrier.wait(timeout=30)
-    return threading.get_ident()
-
-barrier = threading.Barrier(4)
-first = ThreadRuntime().map_parallel(work, range(4), limit=4)
-again = ThreadRuntime().map_parallel(work, range(4), limit=4)
-assert set(again) == set(first), (first, again)
-"""
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+def test_a_call_does_not_wait_for_helpers_that_others_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with ThreadPoolExecutor(1) as helpers:
+        monkeypatch.setattr(runtime, "_helpers", helpers)
+        busy = threading.Event()
+        held = helpers.submit(busy.wait, 30)
+        assert ThreadRuntime().map_parallel(str, range(3), limit=3) == ["0", "1", "2"]
+        assert not held.done()
+        busy.set()
 
 
 def test_what_runs_side_by_side_may_have_parts_that_do_too() -> None:

@@ -14,6 +14,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, suppress
 from contextvars import ContextVar, Token
 from io import BytesIO
@@ -126,54 +127,15 @@ class Runtime(ABC):
         """
 
 
-class _Helper:
-    """A thread that works for others: it does one piece of work, then waits for the next."""
-
-    __slots__ = ("_asked", "_work")
-
-    def __init__(self) -> None:
-        """Start the thread.
-
-        Raises:
-            RuntimeError: The system gives no more threads.
-        """
-        self._work: tuple[Callable[[], None], threading.Lock] | None = None
-        # The cheapest way to wait for another thread: a lock that the other one releases.
-        self._asked = threading.Lock()
-        self._asked.acquire()
-        # A daemon: it waits for ever, and a program must be able to end.
-        threading.Thread(target=self._run, name="lakebed-helper", daemon=True).start()
-
-    def ask(self, work: Callable[[], None]) -> threading.Lock:
-        """Have some work done, which must not raise; return a lock that is released at its end."""
-        done = threading.Lock()
-        done.acquire()
-        self._work = (work, done)
-        self._asked.release()
-        return done
-
-    def _run(self) -> None:
-        run_anywhere()
-        while True:
-            self._asked.acquire()
-            assert self._work is not None
-            work, done = self._work
-            work()
-            # Nothing is held while it waits: what others work on may be large.
-            self._work = None
-            del work
-            stays = len(_idle) < _IDLE_MAX
-            if stays:
-                _idle.append(self)  # first, so that whoever asked finds it for the next call
-            done.release()
-            if not stays:
-                return
+_HELPERS_MAX: Final = 128
 
 
-_IDLE_MAX: Final = 32
-_idle: deque[_Helper] = deque()
-"""Helpers of this process that have nothing to do. To start a thread costs several times as much as
-to wake one, and a small commit needs two."""
+def _new_helpers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_HELPERS_MAX, "lakebed-helper", initializer=run_anywhere)
+
+
+_helpers = _new_helpers()
+"""Threads for `map_parallel`; they start as they are needed."""
 
 
 _RANDOM_BYTES: Final = 1024
@@ -182,20 +144,13 @@ for it, and to get it back takes many times as long."""
 
 
 def _begin_anew() -> None:
-    """After a fork, leave to the parent what is its own: threads, and bytes that it has drawn."""
-    _idle.clear()
+    """Replace the threads and the drawn bytes of the parent after a fork."""
+    global _helpers  # noqa: PLW0603 - one for each process
+    _helpers = _new_helpers()
     _of_thread.drawn = None
 
 
 os.register_at_fork(after_in_child=_begin_anew)
-
-
-def _take_helper() -> _Helper:
-    """Return a helper that has nothing to do, the last one that had; raises as `_Helper` does."""
-    try:
-        return _idle.pop()
-    except IndexError:
-        return _Helper()
 
 
 # Linux stops its monotonic clock while the machine sleeps.
@@ -256,16 +211,16 @@ class ThreadRuntime(Runtime):
 
         about_to_wait()  # for the other threads
         # The caller takes part: two small calls need one thread more, not two.
-        ends: list[threading.Lock] = []
+        helped: list[Future[None]] = []
         try:
-            with suppress(RuntimeError):  # the system gives no more: those that are there do it all
+            with suppress(RuntimeError):  # no more threads: those that run do all the work
                 for _ in range(min(limit, len(work)) - 1):
-                    helper = _take_helper()
-                    ends.append(helper.ask(work_off))
+                    helped.append(_helpers.submit(work_off))  # noqa: PERF401 - kept if one fails
             work_off()
         finally:
-            for end in ends:
-                end.acquire()
+            # A helper that has not started by now is not needed, and may wait for one that waits
+            # for this call.
+            wait([each for each in helped if not each.cancel()])
         if errors:
             raise errors[min(errors)]
         return [results[index] for index in range(len(work))]
