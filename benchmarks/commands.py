@@ -13,7 +13,7 @@ from typing import Final
 
 _RUNS: Final = 10
 _COMMAND: Final = [sys.executable, "-m", "lakebed"]
-_SECONDS_MAX: Final = 0.3
+_SECONDS_MAX: Final = 0.4
 _COMMANDS: Final = {
     "lakebed --version": ["--version"],
     "lakebed --help": ["--help"],

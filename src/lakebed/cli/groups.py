@@ -13,8 +13,6 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command, get_group
 
-from lakebed.cli.quick_types import quicken
-
 
 class Group(TyperGroup):
     """A group that explains itself when it is called without a command."""
@@ -69,7 +67,6 @@ class LazyCommands(Mapping[str, Any]):
         found.info.cls, found.rich_markup_mode = found.info.cls or Group, None
         command = get_group(found) if found.registered_callback else get_command(found)
         command.help = command.help or help_text
-        quicken(command)
         return command
 
     def __iter__(self) -> Iterator[str]:

@@ -11,7 +11,6 @@ import typer
 from typer.main import get_command
 
 from lakebed.cli.errors import FAILED, INTERRUPTED, exit_code
-from lakebed.cli.quick_types import quicken
 from lakebed.cli.tables import printable
 from lakebed.cli.uris import forget_base_uri
 from lakebed.errors import LakebedError, MissingExtraError
@@ -30,7 +29,6 @@ def run(app: typer.Typer, arguments: list[str]) -> int:
     forget_base_uri()
     try:
         command = get_command(app)
-        quicken(command)
         if "_LAKEBED_COMPLETE" in os.environ:
             from typer._completion_classes import completion_init  # noqa: PLC0415 (for a shell only)
 

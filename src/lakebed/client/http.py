@@ -12,6 +12,8 @@ from functools import cached_property
 from typing import Any, Final
 from urllib.parse import quote
 
+import httpx
+
 from lakebed import __version__
 from lakebed.client import traffic
 from lakebed.client.errors import (
@@ -23,7 +25,6 @@ from lakebed.client.errors import (
 )
 from lakebed.client.retry import PATIENT_READS, Retries, RetryPolicy
 from lakebed.client.settings import ClientSettings
-from lakebed.client.slim_httpx import httpx
 from lakebed.runtime import Runtime, ThreadRuntime
 
 Query = Mapping[str, str | int | bool | list[str] | None]

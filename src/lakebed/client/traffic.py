@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterable
 from typing import Any, Final
 
-from lakebed.client.slim_httpx import httpx
+import httpx
 
 LOGGER: Final = logging.getLogger(__name__)
 # Whoever wants to see this asks for it by itself: other logs have a line for each request.
