@@ -48,26 +48,6 @@ def test_what_another_process_changes_counts_within_the_bound(store: Store) -> N
         here.authenticate_token(token)
 
 
-def test_an_answer_goes_by_nothing_that_is_too_old(store: Store) -> None:
-    clock = Clockwork()
-    auth = service(store, clock, settings=AuthSettings(cache_seconds=5.0))
-    auth.setup("admin")
-    new, admin = equip(auth, "admin")
-    assert auth.sure_until(admin) == 0.0  # nobody has read yet what the user may do
-    begun = clock.monotonic()
-    clock.sleep(1.0)
-    assert may(auth, admin, READ)
-    assert auth.sure_until(admin) == begun + 5.0  # the key was read first
-    clock.sleep(4.5)
-    again = auth.authenticate(new.access_key_id, new.secret_access_key)
-    assert auth.sure_until(again) == begun + 6.0
-    assert auth.sure_until(admin) == 0.0  # this one was read before
-    token, _ = auth.login(new.access_key_id, new.secret_access_key)
-    assert auth.sure_until(auth.authenticate_token(token)) == 0.0
-    auth.memberships.remove("admin", "Admins")
-    assert auth.sure_until(again) == 0.0
-
-
 def test_every_change_through_the_same_process_counts_at_once() -> None:
     auth = service(MemoryStore(Clockwork()), settings=AuthSettings(cache_seconds=1e9))
     auth.users.create("jane")
@@ -92,10 +72,8 @@ def test_every_change_through_the_same_process_counts_at_once() -> None:
         (lambda: auth.groups.delete("g"), False),
     ]
     for change, allowed in changes:
-        before = auth.changes()
         change()
         assert may(auth, jane, READ) is allowed
-        assert auth.changes() > before
     other, _ = auth.login(new.access_key_id, new.secret_access_key)
     for each in (token, other):
         assert auth.authenticate_token(each).user_id == "jane"

@@ -5,7 +5,6 @@ from lakebed.testing.conformance.kv import StoreConformance
 
 class TestMemoryStore(StoreConformance):
     over_a_network = False
-    has_editions = True
 
     @pytest.fixture
     def url(self) -> str:
@@ -16,7 +15,6 @@ class TestNamespacedStore(StoreConformance):
     """The same in a namespace: nothing that a caller sees changes."""
 
     over_a_network = False
-    has_editions = True
 
     @pytest.fixture
     def url(self) -> str:

@@ -7,7 +7,6 @@ from lakebed.testing.conformance.kv import StoreConformance
 
 class TestSqliteStore(StoreConformance):
     over_a_network = False
-    has_editions = True
 
     @pytest.fixture
     def url(self, tmp_path: Path) -> str:

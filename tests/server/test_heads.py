@@ -11,9 +11,7 @@ from lakebed.server.connections.heads import (
     BadHead,
     Head,
     HeadReader,
-    LastHeaders,
 )
-from lakebed.server.http.request import QUESTION
 from tests.server.body_kit import pieces_of
 
 BYTES_MAX = 8192
@@ -182,53 +180,3 @@ def try_head(wire: bytes) -> tuple[Head, bytes] | None:
         return head_of(wire)
     except (BadHead, AssertionError):
         return None
-
-
-@given(LINES, HEADERS, LINES, HEADERS, st.sampled_from([b"", b"abcGET /", b"\r\n"]))
-def test_the_headers_of_the_last_request_are_read_as_if_for_the_first_time(
-    line: bytes, headers: list[bytes], next_line: bytes, next_headers: list[bytes], rest: bytes
-) -> None:
-    wire = get(*headers, line=line)
-    first = try_head(wire)
-    last = None if first is None else LastHeaders.of(wire + rest, rest, first[0])
-    if last is None:
-        return
-    second = get(*next_headers, line=next_line) + rest
-    known = last.read(second)
-    if known is not None:
-        question = known[0].environ.pop(QUESTION, None)
-        assert known == try_head(second)
-        assert (question is not None) == (known[0].method == "GET" and known[0].length == 0)
-
-
-def test_a_plain_request_with_the_same_headers_is_known() -> None:
-    wire = get(b"Authorization: Basic x", b"Content-Length: 3")
-    last = LastHeaders.of(wire, b"", head_of(wire)[0])
-    assert last is not None
-    known = last.read(get(*wire.split(b"\r\n")[2:-2], line=b"PUT /b%20c?d HTTP/1.1") + b"abc")
-    assert known is not None
-    head, rest = known
-    assert (head.method, head.environ["PATH_INFO"], head.length, rest) == ("PUT", "/b c", 3, b"abc")
-    assert last.read(get(b"Authorization: Basic y", b"Content-Length: 3")) is None
-    assert last.read(wire[:-1]) is None
-
-
-def test_a_question_is_all_that_came() -> None:
-    environ = {"REMOTE_ADDR": "127.0.0.1"}
-    reader = HeadReader(environ, BYTES_MAX)
-    assert reader.feed(get(b"A: b")) == b""
-    last = LastHeaders.of(get(b"A: b"), b"", reader.finish())
-    assert last is not None
-    known = last.read(get(b"A: b", line=b"GET /c%20d?e HTTP/1.1"))
-    assert known is not None
-    headers = b"\r\nHost: x\r\nA: b\r\n\r\n"
-    assert known[0].environ[QUESTION] == (headers, b"/c%20d?e", "127.0.0.1")
-
-
-def test_large_heads_are_not_kept() -> None:
-    wire = get(b"A: " + b"x" * 4096)
-    assert LastHeaders.of(wire, b"", head_of(wire)[0]) is None
-    small = get(b"A: x")
-    last = LastHeaders.of(small, b"", head_of(small)[0])
-    assert last is not None
-    assert last.read(get(b"A: x", line=b"GET /" + b"x" * 4096 + b" HTTP/1.1")) is None

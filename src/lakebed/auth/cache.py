@@ -59,10 +59,6 @@ class Cache(Generic[KeyT, ValueT]):
                 self._entries[key] = value, now + self._seconds
         return value
 
-    def held(self, key: KeyT) -> tuple[ValueT, float] | None:
-        """Return the value that is kept, if there is one, and until when (monotonic clock)."""
-        return self._entries.get(key)
-
     def clear(self) -> None:
         """Forget all values, and do not keep those that are being loaded now."""
         with self._lock:

@@ -89,8 +89,6 @@ class AuthService:
     ) -> None:
         settings = settings or AuthSettings()
         self._runtime = runtime
-        self._lock = runtime.lock()
-        self._changes = 0
         self._refused = settings.refused
         self._tokens = Tokens(keys, runtime)
         self._open(store, SecretBox(keys, runtime))
@@ -250,29 +248,6 @@ class AuthService:
             if not rules.is_granted(permission, context):
                 raise Denied(identity.user_id, permission.action, permission.resource)
 
-    def sure_until(self, identity: Identity) -> float:
-        """Return until when what this process knows of a user is not too old; 0: it is by now.
-
-        On the monotonic clock. Whoever keeps an answer that `authorize` allowed asks this before
-        `authorize`, so that the answer goes by nothing that is older. Tokens end by themselves:
-        for who came with one, this is 0.
-        """
-        if identity.access_key_id is None:
-            return 0.0
-        known = self._known.held(identity.access_key_id)
-        rules = self._rules.held((identity.user_id, identity.unique_id))
-        if known is None or rules is None or known[0][0] is not identity:
-            return 0.0
-        return min(known[1], rules[1])
-
-    def changes(self) -> int:
-        """Return the number of changes through this object that count by now.
-
-        Whoever keeps an answer that `authorize` allowed asks this before `sure_until`. Once it is
-        another number, the answer may go by rules that no longer hold.
-        """
-        return self._changes
-
     def test_of(self, identity: Identity, context: Context, action: str) -> Callable[[str], bool]:
         """Return a function that says whether a user may do something with a resource.
 
@@ -327,8 +302,6 @@ class AuthService:
     def _forget(self) -> None:
         for cache in (self._known, self._accepted, self._sessions, self._rules):
             cache.clear()
-        with self._lock:  # behind all that: who is told this number finds nothing from before
-            self._changes += 1
 
     def _lookup(self, access_key_id: str) -> tuple[Identity, str]:
         if access_key_id in self._refused:

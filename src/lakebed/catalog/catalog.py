@@ -83,9 +83,6 @@ class Catalog:
         freshness = Freshness(runtime, settings)
         stager = Stager(engine, block, runtime, freshness)
         purge_marks = PurgeMarks(store)
-        self.edition = store.edition
-        """See `lakebed.kv.Store.edition`: whether anything was changed."""
-        self.has_editions = store.has_editions
         self.storage_scheme = block.scheme
         """What the URLs of storage namespaces begin with."""
         self.repositories = Repositories(engine)
@@ -98,9 +95,7 @@ class Catalog:
         self.pins = Pins(store, block, runtime, settings)
         self.purges = Purges(engine, store, block, runtime, settings, purge_marks)
         self.repository_purges = RepositoryPurges(engine, store, block, runtime, settings)
-        self.objects = Objects(
-            engine, store, block, runtime, self.presigning, self.pins, purge_marks
-        )
+        self.objects = Objects(engine, block, runtime, self.presigning, self.pins, purge_marks)
         self.previews = Previews(self.objects, runtime)
         self.search = Search(self.objects, runtime)
         self.uploads = Uploads(engine, block, addresses, stager)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
 
 from lakebed.block import (
     BlockStore,
@@ -24,15 +23,9 @@ from lakebed.engine.committed import Query
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.engine.read_only import is_read_only_lifted, read_only_lifted
-from lakebed.engine.staging.fast_read import Found
 from lakebed.errors import LakebedError
-from lakebed.kv import Store
-from lakebed.lru import LRU
 from lakebed.runtime import Runtime
 from lakebed.tracing import traced
-
-_FOUND_MAX: Final = 4096
-"""How many objects are kept that were found lately: a few megabytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,22 +36,12 @@ class NotDeleted:
     error: LakebedError
 
 
-class _Kept(NamedTuple):
-    """An object that was found, and how."""
-
-    edition: int | None
-    """Of the store, from before it was looked for."""
-    found: Found
-    stats: ObjectStats
-
-
 class Objects:
     """The objects of all repositories."""
 
     def __init__(
         self,
         engine: Engine,
-        store: Store,
         block: BlockStore,
         runtime: Runtime,
         presigning: Presigning,
@@ -67,9 +50,6 @@ class Objects:
     ) -> None:
         self._purge_marks = purge_marks
         self._engine = engine
-        self._edition = store.edition if store.has_editions else None
-        self._found: LRU[tuple[RepositoryID, str, bytes], _Kept] = LRU(runtime, cost_max=_FOUND_MAX)
-        """What was found lately."""
         self._block = block
         self._runtime = runtime
         self._presigning = presigning
@@ -83,20 +63,8 @@ class Objects:
             RepositoryNotFound, RefNotFound, InvalidRef: There is nothing to read from.
             EntryNotFound: There is no such object.
         """
-        # Before anything is read: what is written meanwhile may be seen or not.
-        edition = None if self._edition is None else self._edition()
-        asked = (repository_id, ref, path)
-        kept = self._found.get(asked)
-        if kept is not None and edition is not None and kept.edition == edition:
-            return kept.stats
-        known = None if kept is None else kept.found
-        found = self._engine.find(repository_id, ref, path, known=known)
-        if kept is not None and found is known:
-            stats = kept.stats
-        else:
-            stats = with_pin(found.repository, found.entry, ref)
-        self._found.put(asked, _Kept(edition, found, stats))
-        return stats
+        found = self._engine.find(repository_id, ref, path)
+        return with_pin(found.repository, found.entry, ref)
 
     @traced("catalog.read")
     def read(self, stats: ObjectStats, *, byte_range: ByteRange | None = None) -> ByteStream:

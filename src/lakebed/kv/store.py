@@ -294,9 +294,6 @@ class Store(ABC):
     joins_writes: bool = False
     """Whether `set_all` costs less than its writes side by side."""
 
-    has_editions: bool = False
-    """Whether `edition` can tell that nothing was changed. If not, nobody needs to ask."""
-
     @abstractmethod
     def get(self, partition: bytes, key: bytes) -> Item:
         """Return a key with its value.
@@ -558,18 +555,6 @@ class Store(ABC):
             with step_of_many(applied=applied):
                 self.delete(partition, item.key)
             applied = True
-
-    def edition(self) -> int | None:
-        """Return the number of what is stored now; None: the database cannot tell, or not now.
-
-        If two calls return the same number, nothing was changed between them, by whatever process.
-        It may be another one though nothing was changed. The number says nothing to other objects,
-        even if they have the same database open.
-
-        Raises:
-            StoreUnavailable: The store did not answer.
-        """
-        return None
 
     def __enter__(self) -> Self:
         return self

@@ -29,7 +29,6 @@ from lakebed.server.http.errors import error_answer
 from lakebed.server.http.paths import CheckedPaths
 from lakebed.server.http.presigned import PART_PATH, PATH, PresignedDoor, URLSigner
 from lakebed.server.http.readiness import Readiness, ReadinessDoor
-from lakebed.server.http.repeated_answers import RepeatedAnswers
 from lakebed.server.http.request import while_waiting
 from lakebed.server.processes.children import begin_builder
 from lakebed.server.questions import StorageQuestion, ask_store
@@ -179,14 +178,7 @@ def build(services: Services, begin_span: BeginSpan | None = None) -> WSGIApplic
     proxies = TrustedProxies(services.settings.listen.trusted_proxies)
     others = CheckedPaths(_Guarded(Operations(router, app), guard))
     gateway = Gateway(services, admission, guard, others)
-    answers = RepeatedAnswers(
-        SafeAnswers(gateway),
-        services.runtime,
-        edition=services.catalog.edition,
-        changes=services.auth.changes,
-        count=services.catalog.usage.count,
-    )
-    return Envelope(answers, proxies, begin_span)
+    return Envelope(SafeAnswers(gateway), proxies, begin_span)
 
 
 def build_api(services: Services) -> WSGIApplication:

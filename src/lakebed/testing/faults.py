@@ -42,10 +42,6 @@ class FaultyStore(WrappedStore):
     def __init__(self, inner: Store, intercept: Interceptor) -> None:
         super().__init__(inner)
         self._intercept = intercept
-        self.has_editions = False
-
-    def edition(self) -> None:
-        """Know nothing: with an answer, the calls that are to be sent through would not be made."""
 
     def get(self, partition: bytes, key: bytes) -> Item:
         call = StoreCall("get", partition, key, writes=False)

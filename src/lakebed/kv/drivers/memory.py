@@ -40,14 +40,12 @@ class MemoryStore(Store):
     shared_between_processes = False
     guards_writes = True
     joins_writes = True
-    has_editions = True
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._lock = threading.Lock()
         self._partitions: dict[bytes, SortedDict[bytes, Item]] = defaultdict(SortedDict)
         self._closed = False
-        self._changes = 0
 
     def get(self, partition: bytes, key: bytes) -> Item:
         self._check(partition, key)
@@ -64,7 +62,6 @@ class MemoryStore(Store):
         item = Item(key, value, version or new_version(self._runtime))
         with self._lock:
             self._partitions[partition][key] = item
-            self._changes += 1
         return item.predicate
 
     def set_if(
@@ -103,7 +100,6 @@ class MemoryStore(Store):
             if not all(_holds(wanted, self._find(of, each)) for of, each, wanted in asked):
                 raise PredicateFailed(partition, key)
             self._partitions[partition][key] = item
-            self._changes += 1
             return [self._find(*place) for place in keys]
 
     def delete(self, partition: bytes, key: bytes) -> None:
@@ -147,7 +143,6 @@ class MemoryStore(Store):
         with self._lock:
             for partition, item in items:
                 self._partitions[partition][item.key] = item
-            self._changes += 1
 
     def drop_partition(self, partition: bytes) -> None:
         if self._closed:
@@ -155,12 +150,6 @@ class MemoryStore(Store):
         self.limits.check_partition(partition)
         with self._lock:
             self._partitions.pop(partition, None)
-            self._changes += 1
-
-    def edition(self) -> int:
-        if self._closed:
-            raise StoreClosed
-        return self._changes
 
     def close(self) -> None:
         self._closed = True
@@ -177,7 +166,6 @@ class MemoryStore(Store):
 
     def _remove(self, partition: bytes, key: bytes) -> None:
         items = self._partitions.get(partition)
-        self._changes += 1
         if items is not None:
             items.pop(key, None)
             if not items:

@@ -155,12 +155,6 @@ class RetryingStore(WrappedStore):
         self._runtime = runtime
         self._budget = _Budget(runtime)
 
-    def edition(self) -> int | None:
-        try:
-            return self._inner.edition()
-        except StoreUnavailable:  # whoever asks can do without
-            return None
-
     def get(self, partition: bytes, key: bytes) -> Item:
         return self._repeat("get", self._inner.get, partition, key)
 

@@ -13,12 +13,7 @@ class WrappedStore(Store):
         self.joins_reads = inner.joins_reads
         self.guards_writes = inner.guards_writes
         self.joins_writes = inner.joins_writes
-        self.has_editions = inner.has_editions
         self._inner = inner
-
-    def edition(self) -> int | None:
-        # Not measured: that costs more than the call.
-        return self._inner.edition()
 
     def close(self) -> None:
         self._inner.close()

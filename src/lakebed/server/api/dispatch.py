@@ -8,7 +8,6 @@ operation: they took as long as all else that the door does for a small request.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from http import HTTPStatus
-from math import inf
 from types import SimpleNamespace
 from typing import Any, Final, NoReturn, get_origin
 from urllib.parse import unquote_plus
@@ -18,7 +17,7 @@ import msgspec
 from falcon import code_to_http_status
 from falcon.routing import CompiledRouter
 
-from lakebed.auth import Context, Identity, Permission
+from lakebed.auth import Context, Permission
 from lakebed.catalog.nouns import acting_as, read_only_lifted
 from lakebed.server.api.request import ApiRequest
 from lakebed.server.api.routes import Access, Reply, Route
@@ -28,7 +27,7 @@ from lakebed.server.http.bodies import Body as RequestBody
 from lakebed.server.http.bodies import has_body
 from lakebed.server.http.browsers import Sender, sender_of
 from lakebed.server.http.errors import JSON_TYPE, BadRequest, NotJSON, error_answer
-from lakebed.server.http.request import QUESTION, Repeatable, current_record
+from lakebed.server.http.request import current_record
 from lakebed.server.services import Services
 
 SMALL_BYTES: Final = 1 << 16
@@ -146,8 +145,6 @@ class Operation:
             self._admission.claim(record)
         context = Context(source_ip=record.client)
         given = self._bind(ApiRequest(services, environ, template, identity, context), parts)
-        if route.repeatable and QUESTION in environ and not _presigns(given):
-            record.repeatable = self._repeatable(identity)
         if identity is not None and self._needs_permissions:
             services.auth.authorize(identity, context, *permissions(route, parts, given))
         with (
@@ -155,17 +152,6 @@ class Operation:
             read_only_lifted(lifted=self._can_force and _is_forced(given)),
         ):
             return route.handler(**given)
-
-    def _repeatable(self, identity: Identity | None) -> Repeatable | None:
-        """Return how long an answer holds; nothing was read for it yet but who asks."""
-        if identity is None:  # there is nothing of the store in it
-            return Repeatable(None, inf, 0)
-        if not self._services.catalog.has_editions:
-            return None
-        changes = self._services.auth.changes()
-        until = self._services.auth.sure_until(identity)
-        edition = self._services.catalog.edition() if until else None
-        return None if edition is None else Repeatable(edition, until, changes)
 
 
 # Whether they may
@@ -193,11 +179,6 @@ def permissions(
 def _is_forced(given: dict[str, Any]) -> bool:
     """Whether the client wants to write even to a read-only repository."""
     return any(getattr(given.get(part), "force", False) for part in ("query", "body"))
-
-
-def _presigns(given: dict[str, Any]) -> bool:
-    """Whether the client wants URLs, which hold for a while."""
-    return getattr(given.get("query"), "presign", False)
 
 
 # What they ask

@@ -82,10 +82,6 @@ class Route:
     """Whether it moves the bytes of objects; such requests have slots of their own."""
     needs_slot: bool = True
     """Whether it has to wait its turn: an answer that costs nothing is given whatever the load."""
-    repeatable: bool = False
-    """Whether its answer follows from what is asked and what is in the store, and from nothing else
-    such as the time or the bytes of objects (with ``presign`` it never does); for `Access.ANYONE`,
-    from what is asked alone."""
     uploads: bool = False
     """Whether the body is an object, raw or in a form."""
     query: type[msgspec.Struct] | None = None
@@ -132,7 +128,6 @@ class Routes:
         status: int = 200,
         transfer: bool = False,
         needs_slot: bool = True,
-        repeatable: bool = False,
         uploads: bool = False,
         statuses: tuple[int, ...] = (),
         answer: Any = None,
@@ -157,7 +152,6 @@ class Routes:
                 status=status,
                 transfer=transfer,
                 needs_slot=needs_slot,
-                repeatable=repeatable,
                 uploads=uploads,
                 query=hints.get("query"),
                 body=hints.get("body"),

@@ -20,7 +20,7 @@ from typing import Any, Final
 from lakebed.block.file_sections import FileSection
 from lakebed.processors import running_anywhere
 from lakebed.runtime import about_to_wait
-from lakebed.server.connections.heads import HeadReader, LastHeaders
+from lakebed.server.connections.heads import HeadReader
 from lakebed.server.connections.request_bodies import Stalled
 from lakebed.server.connections.tls import TlsSocket
 from lakebed.server.http import refusals
@@ -85,8 +85,6 @@ class Connection:
         """When the connection has waited for too long, by the monotonic clock."""
         self.reader: HeadReader | None = None
         """Reads the head of the next request, once something of it came."""
-        self.last_headers: LastHeaders | None = None
-        """Those of the last request, if the next one may have the same."""
         self.buffer = b""
         """What came and was not read."""
         self.unsent = _NOTHING

@@ -6,15 +6,12 @@ refused. So no byte can be taken for a part of two requests. The body is read by
 which is decided here, from the headers alone.
 """
 
-import re
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final, NoReturn
 from urllib.parse import unquote_to_bytes
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
-
-from lakebed.server.http.request import QUESTION
 
 HEADERS_MAX: Final = 128
 """The most headers that a request may have."""
@@ -26,10 +23,6 @@ _VERSIONS: Final = {"1.1": "HTTP/1.1", "1.0": "HTTP/1.0"}
 _UNKNOWN: Final = "0.0"
 """The version before the first line was read."""
 _SCHEMES: Final = frozenset({b"http", b"https"})
-
-_PLAIN_LINE: Final = re.compile(rb"(GET|HEAD|PUT|POST|DELETE) (/[!-\"$-~]*) HTTP/1\.1(?=\r\n)")
-_LAST_BYTES_MAX: Final = 4096
-"""The largest head whose headers are kept for the next request."""
 
 _keys: dict[bytes, str] = {}
 
@@ -58,54 +51,6 @@ class Head:
     """Whether it is of HTTP/1.0."""
     expects_continue: bool
     """Whether the client waits for a word before it sends the body."""
-
-
-class LastHeaders:
-    """The headers of the last request of a connection.
-
-    Most clients send the same ones each time. Then only the first line is read. What the headers
-    say does not depend on it, as long as it is one of the plain lines that are taken here.
-    """
-
-    def __init__(self, text: bytes, head: Head) -> None:
-        """Keep the headers of a head: from the end of its first line on, as they came."""
-        self._text = text
-        environ = head.environ.copy()
-        for key in ("REQUEST_METHOD", "PATH_INFO", "QUERY_STRING", "wsgi.input"):
-            environ.pop(key, None)
-        self._environ = environ
-        self._rest = (head.length, head.keeps_alive, head.is_old, head.expects_continue)
-        self._has_body = head.length != 0
-
-    @classmethod
-    def of(cls, data: bytes, rest: bytes, head: Head) -> "LastHeaders | None":
-        """Return those of a head that came in one piece; None if it is not a plain one.
-
-        Args:
-            data: What came.
-            rest: What is behind the head.
-            head: What was read.
-        """
-        line = _PLAIN_LINE.match(data)
-        size = len(data) - len(rest)
-        if line is None or size > _LAST_BYTES_MAX:
-            return None
-        return cls(data[line.end() : size], head)
-
-    def read(self, data: bytes) -> tuple[Head, bytes] | None:
-        """Return the head that came, if it has the same headers, and what is behind it."""
-        line = _PLAIN_LINE.match(data)
-        if line is None or not data.startswith(self._text, line.end()):
-            return None
-        size = line.end() + len(self._text)
-        if size > _LAST_BYTES_MAX:
-            return None
-        environ = self._environ.copy()
-        method = environ["REQUEST_METHOD"] = line[1].decode("ascii")
-        _set_target(environ, line[2])
-        if method == "GET" and not self._has_body:
-            environ[QUESTION] = (self._text, line[2], environ.get("REMOTE_ADDR", ""))
-        return Head(environ, method, *self._rest), data[size:]
 
 
 class HeadReader:

@@ -22,7 +22,7 @@ from wsgiref.types import WSGIApplication
 from lakebed.server.connections.answers import Answer, refusal
 from lakebed.server.connections.connection import BrokenOff, Connection, Stage
 from lakebed.server.connections.dealing import Dealer
-from lakebed.server.connections.heads import BadHead, Head, HeadReader, LastHeaders
+from lakebed.server.connections.heads import BadHead, Head, HeadReader
 from lakebed.server.connections.request_bodies import (
     BodyOfLength,
     ChunkedBody,
@@ -375,11 +375,8 @@ class ConnectionServer:
                 self._close(connection)
 
     def _read_head(self, connection: Connection, data: bytes) -> None:
-        reader, last = connection.reader, connection.last_headers
+        reader = connection.reader
         if reader is None:
-            if last is not None and (known := last.read(data)) is not None:
-                self._answer(connection, *known)
-                return
             environ = connection.environ.copy()
             reader = connection.reader = HeadReader(environ, self._limits.header_bytes_max)
             connection.head_until = time.monotonic() + self._limits.header_seconds
@@ -389,7 +386,6 @@ class ConnectionServer:
                 left = connection.head_until - time.monotonic()
                 self._wait_at(connection, Stage.HEAD, left)
                 return
-            is_whole = reader.size + len(rest) == len(data)
             head = reader.finish()
         except BadHead as error:
             connection.keeps_alive = connection.is_read = False
@@ -398,7 +394,6 @@ class ConnectionServer:
             self._send_rest(connection)
             return
         connection.reader = None
-        connection.last_headers = LastHeaders.of(data, rest, head) if is_whole else None
         self._answer(connection, head, rest)
 
     def _answer(self, connection: Connection, head: Head, rest: bytes) -> None:

@@ -12,11 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from random import getrandbits
-from typing import Final, NamedTuple, Protocol
-
-QUESTION: Final = "lakebed.question"
-"""Where the environment of a request has all that the client sent, if it can be sent again with the
-same meaning. No header of a request has such a name there."""
+from typing import Final, Protocol
 
 _ID_BITS: Final = 64
 _SANE_ID: Final = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
@@ -34,17 +30,6 @@ class Slot(Protocol):
     def while_waiting(self) -> AbstractContextManager[None]:
         """Leave the slot to others while hooks are waited for."""
         ...
-
-
-class Repeatable(NamedTuple):
-    """How long the same question gets the same answer; see `repeated_answers`."""
-
-    edition: int | None
-    """As long as the store is in this edition; None: whatever is in the store."""
-    until: float
-    """And not beyond this time, on the monotonic clock."""
-    changes: int
-    """With an edition: and as long as this process has changed users and permissions so often."""
 
 
 @dataclass(slots=True, eq=False)
@@ -68,8 +53,6 @@ class RequestRecord:
     bytes_sent: int = 0
     client: str = ""
     """The address of the client; see `client_address`."""
-    repeatable: Repeatable | None = None
-    """How long the same question gets the same answer, if it does."""
     slot: Slot | None = None
     """The slot that the request holds, if it does."""
     _on_end: list[Callable[[], None]] = field(default_factory=list)

@@ -367,28 +367,6 @@ class SequentialConformance(ScansConformance, ArgumentsConformance):
             else:
                 assert list(other.scan(partition)) == []
 
-    def test_every_change_makes_another_edition(
-        self, url: str, store: Store, partition: bytes
-    ) -> None:
-        assert (store.edition() is not None) == self.has_editions == store.has_editions
-        if not self.has_editions:
-            return
-        writers = [store]
-        if store.shared_between_processes and not self.one_handle:
-            writers.append(open_store(url))
-        for writer in writers:
-            for change in _changes(writer, partition):
-                before = store.edition()
-                change()
-                assert store.edition() != before
-        # Nobody else writes to this store, so it stays the same now.
-        after = [store.edition() for _ in range(3)]
-        store.get_many([(partition, b"key")])
-        list(store.scan(partition))
-        assert {*after, store.edition()} == {after[0]}
-        for writer in writers[1:]:
-            writer.close()
-
     def test_a_store_of_a_newer_version_is_refused(self, url: str, store: Store) -> None:
         store.set(METADATA_PARTITION, SCHEMA_KEY, b"%d" % (SCHEMA_VERSION + 1))
         try:
@@ -415,22 +393,6 @@ class SequentialConformance(ScansConformance, ArgumentsConformance):
 
 class StoreConformance(SequentialConformance, ConcurrencyConformance):
     """What every driver must do. Subclasses override `url`."""
-
-
-def _changes(store: Store, partition: bytes) -> list[Callable[[], object]]:
-    """Every way to change something, in an order in which each does."""
-    return [
-        lambda: store.set(partition, b"key", b"value"),
-        lambda: store.set(partition, b"key", b"value"),
-        lambda: store.set_if(partition, b"other", b"value", ABSENT),
-        lambda: store.set_if(partition, b"key", b"value", EXISTS),
-        lambda: store.set_if(partition, b"key", b"value", store.get(partition, b"key").predicate),
-        lambda: store.set_many(partition, [(b"key", b"a"), (b"third", b"b")]),
-        lambda: store.set_all([(partition, b"key", b"a"), (partition + b"/", b"key", b"b")]),
-        lambda: store.delete(partition, b"key"),
-        lambda: store.delete_if(partition, b"other", store.get(partition, b"other").predicate),
-        lambda: store.drop_partition(partition),
-    ]
 
 
 def _try_in_child(store: Store, partition: bytes) -> int:

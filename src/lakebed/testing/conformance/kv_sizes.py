@@ -23,5 +23,4 @@ class Sizes:
     """Whether a read waits for another process, and says so; None: if that is far away, which the
     driver has tests of its own for."""
 
-    has_editions: ClassVar[bool] = False
     """Whether the store can tell that nothing in it has changed."""

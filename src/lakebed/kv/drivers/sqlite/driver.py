@@ -134,7 +134,6 @@ class SqliteStore(Store):
     joins_reads = True
     guards_writes = True
     joins_writes = True
-    has_editions = True
 
     def __init__(self, file: DatabaseFile, runtime: Runtime) -> None:
         """Open the connections.
@@ -295,9 +294,6 @@ class SqliteStore(Store):
             if end == last:
                 return
             start = end
-
-    def edition(self) -> int:
-        return self._readers.edition()
 
     def close(self) -> None:
         self._readers.close()

@@ -2,7 +2,6 @@
 
 import os
 import sqlite3
-import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -30,10 +29,6 @@ class Readers:
         self._idle: list[sqlite3.Connection] = []
         self._closed = False
         self._process = os.getpid()
-        self._watching: sqlite3.Connection | None = None
-        """Sees that others have written; SQLite counts that for each connection by itself."""
-        self._watchers = 0
-        self._watch_lock = threading.Lock()
 
     def fetch(self, query: str, parameters: Row) -> list[Row]:
         """Return the rows of a query; raises as `fetch_items`."""
@@ -60,39 +55,11 @@ class Readers:
         self._give_back(connection)
         return rows
 
-    def edition(self) -> int:
-        """Return a number that is another one when any connection, of any process, has written.
-
-        Raises:
-            StoreUnavailable: SQLite could not answer.
-            StoreClosed: The pool was closed.
-        """
-        self._check_open()  # first: in a child, nobody would ever give the lock back
-        with self._watch_lock:
-            self._check_open()  # again: nothing is opened behind `close`
-            try:
-                if self._watching is None:
-                    self._watching = self._file.connect()
-                    self._watchers += 1
-                [row] = self._watching.execute("PRAGMA data_version")
-            except sqlite3.Error as error:
-                self._stop_watching()
-                raise self._file.failure(error) from error
-            changes: int = row[0]
-            return self._watchers << 32 | changes
-
     def close(self) -> None:
         """Close the idle connections; those in use are closed when they come back."""
         self._closed = True
         if os.getpid() == self._process:
             self._close_idle()
-            with self._watch_lock:
-                self._stop_watching()
-
-    def _stop_watching(self) -> None:
-        if self._watching is not None:
-            self._watching.close()
-            self._watching = None
 
     def _check_open(self) -> None:
         if self._closed:

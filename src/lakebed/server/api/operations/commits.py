@@ -99,7 +99,6 @@ def commit(
     "GET",
     "/repositories/{repository}/commits/{commit_id}",
     fs("ReadCommit", _REPOSITORY),
-    repeatable=True,
 )
 def get_commit(request: ApiRequest, repository: RepositoryID, commit_id: str) -> Commit:
     """Return a commit, by its id or any ref."""

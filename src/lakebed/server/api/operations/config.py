@@ -62,7 +62,6 @@ def _storage(services: Services) -> StorageConfig:
     Access.ANYONE,
     status=204,
     needs_slot=False,
-    repeatable=True,
 )
 def health_check(request: ApiRequest) -> None:
     """Answer that the server is there."""

@@ -200,7 +200,7 @@ def head_object(request: ApiRequest, repository: RepositoryID, ref: str, query: 
     return Reply(status=selection.status, headers=headers)
 
 
-@routes.add("statObject", "GET", f"{_AT_REF}/stat", fs("ReadObject", _OBJECT), repeatable=True)
+@routes.add("statObject", "GET", f"{_AT_REF}/stat", fs("ReadObject", _OBJECT))
 def stat_object(
     request: ApiRequest, repository: RepositoryID, ref: str, query: StatQuery
 ) -> ObjectStats:
@@ -226,7 +226,7 @@ def get_underlying(
     return UnderlyingObjectProperties()
 
 
-@routes.add("listObjects", "GET", f"{_AT_REF}/ls", fs("ListObjects", _REPOSITORY), repeatable=True)
+@routes.add("listObjects", "GET", f"{_AT_REF}/ls", fs("ListObjects", _REPOSITORY))
 def list_objects(
     request: ApiRequest, repository: RepositoryID, ref: str, query: ListQuery
 ) -> Page[ObjectStats]:

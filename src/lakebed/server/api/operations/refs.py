@@ -83,7 +83,7 @@ def create_branch(request: ApiRequest, repository: RepositoryID, body: BranchCre
     return Reply(body=created.commit_id, content_type="text/plain")
 
 
-@_branches.add("getBranch", "GET", _BRANCH, fs("ReadBranch", _BRANCH_ARN), repeatable=True)
+@_branches.add("getBranch", "GET", _BRANCH, fs("ReadBranch", _BRANCH_ARN))
 def get_branch(request: ApiRequest, repository: RepositoryID, branch: BranchID) -> Ref:
     """Return a branch."""
     return _wire(request.catalog.refs.get_branch(repository, branch))
@@ -130,7 +130,7 @@ def create_tag(request: ApiRequest, repository: RepositoryID, body: TagCreation)
     return _wire(request.catalog.refs.create_tag(repository, body.id, body.ref))
 
 
-@_tags.add("getTag", "GET", _TAG, fs("ReadTag", _TAG_ARN), repeatable=True)
+@_tags.add("getTag", "GET", _TAG, fs("ReadTag", _TAG_ARN))
 def get_tag(request: ApiRequest, repository: RepositoryID, tag: TagID) -> Ref:
     """Return a tag."""
     return _wire(request.catalog.refs.get_tag(repository, tag))
@@ -155,7 +155,6 @@ def delete_tag(
     "GET",
     "/repositories/{repository}/refs/{ref}/commits",
     fs("ListCommits", _REPOSITORY),
-    repeatable=True,
 )
 def log_commits(
     request: ApiRequest, repository: RepositoryID, ref: str, query: LogCommitsQuery

@@ -89,7 +89,7 @@ def create_repository(
     return wire(created)
 
 
-@routes.add("getRepository", "GET", _ONE, fs("ReadRepository", _ARN), repeatable=True)
+@routes.add("getRepository", "GET", _ONE, fs("ReadRepository", _ARN))
 def get_repository(request: ApiRequest, repository: RepositoryID) -> Repository:
     """Return a repository."""
     return wire(request.catalog.repositories.get(repository))
