@@ -106,6 +106,7 @@ _HARMLESS: Final = frozenset(
 
 _VALUES: Final[Mapping[str, frozenset[str]]] = {
     "acl": frozenset({"private", "bucket-owner-full-control", "bucket-owner-read"}),
+    "api-version": frozenset({"2006-03-01"}),
     "bucket-object-lock-enabled": frozenset({"false"}),
     "object-ownership": frozenset({"BucketOwnerEnforced"}),
     "storage-class": frozenset({"STANDARD"}),
