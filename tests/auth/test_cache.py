@@ -13,6 +13,7 @@ from lakebed.auth import (
     AuthService,
     AuthSettings,
     Identity,
+    KeyPair,
 )
 from lakebed.auth.cache import Cache
 from lakebed.kv import Store
@@ -191,6 +192,60 @@ def test_failures_are_not_kept() -> None:
     with pytest.raises(AuthenticationFailed):
         cache.get("a")
     assert cache.get("a") == "found"
+
+
+def test_failures_of_authentication_are_kept_where_that_is_asked_for() -> None:
+    clock = Clockwork()
+    loaded: list[str] = []
+
+    def load(key: str) -> str:
+        loaded.append(key)
+        if key.startswith("invented"):
+            raise AuthenticationFailed(f"no {key}")
+        return key
+
+    settings = AuthSettings(cache_seconds=5.0, cache_entries_max=3)
+    cache = Cache(load, clock, settings, keeps_failures=True)
+    cache.get("known")
+    for key in ["invented1", "invented1", *(f"invented{each}" for each in range(2, 6))]:
+        with pytest.raises(AuthenticationFailed) as caught:
+            cache.get(key)
+        assert caught.value.reason == f"no {key}"
+    assert loaded == ["known", *(f"invented{each}" for each in range(1, 6))]
+    assert len(cache._failures) == 3
+    assert cache.get("known") == "known"
+    assert loaded[-1] == "invented5", "failures have room of their own"
+    clock.sleep(5.1)
+    with pytest.raises(AuthenticationFailed):
+        cache.get("invented5")
+    cache.clear()
+    with pytest.raises(AuthenticationFailed):
+        cache.get("invented5")
+    assert loaded[6:] == ["invented5", "invented5"]
+
+
+def test_an_unknown_key_costs_the_store_one_read(store: Store) -> None:
+    auth = service(store)
+    auth.setup("admin")
+    with pytest.raises(AuthenticationFailed):
+        auth.authenticate("AKIAINVENTED", "secret", client="10.0.0.1")
+    with pytest.raises(AuthenticationFailed):
+        auth.secret_for("x" * 1_000_000)
+    store.close()
+    for _ in range(2):
+        with pytest.raises(AuthenticationFailed):
+            auth.authenticate("AKIAINVENTED", "secret", client="10.0.0.1")
+        with pytest.raises(AuthenticationFailed):
+            auth.secret_for("x" * 1_000_000)
+    assert all(len(key) < 100 for key in auth._known._failures)
+
+
+def test_a_key_that_is_made_after_it_was_tried_works_at_once() -> None:
+    auth = service(MemoryStore(Clockwork()))
+    with pytest.raises(AuthenticationFailed):
+        auth.authenticate("AKIALATER", "s" * 40)
+    auth.setup("admin", KeyPair(access_key_id="AKIALATER", secret_access_key="s" * 40))
+    assert auth.authenticate("AKIALATER", "s" * 40).user_id == "admin"
 
 
 def test_strangers_who_set_up_what_is_set_up_do_not_make_the_server_forget() -> None:

@@ -3,13 +3,7 @@
 import pytest
 
 from lakebed.auth import TooManyLogins
-from lakebed.auth.throttle import (
-    CLIENT_FAILURES,
-    CLIENT_SECONDS,
-    KEY_FAILURES,
-    KEY_SECONDS,
-    Throttle,
-)
+from lakebed.auth.throttle import KEY_FAILURES, KEY_SECONDS, Throttle
 from tests.auth.kit import Clockwork
 
 CLOCK = Clockwork()
@@ -29,10 +23,10 @@ def wait(throttle: Throttle, key: str, client: str) -> int:
     return 0
 
 
-def fail(throttle: Throttle, key: str, client: str, times: int) -> None:
+def fail(throttle: Throttle, key: str, client: str, times: int, *, is_known: bool = True) -> None:
     for _ in range(times):
         assert wait(throttle, key, client) == 0
-        throttle.note_failure(key, client)
+        throttle.note_failure(key, client, is_known=is_known)
 
 
 def test_a_key_can_be_tried_so_often_from_one_address(throttle: Throttle) -> None:
@@ -47,21 +41,18 @@ def test_a_key_can_be_tried_so_often_from_one_address(throttle: Throttle) -> Non
     assert wait(throttle, "key", "10.0.0.1") == KEY_SECONDS
 
 
-def test_an_address_can_try_so_many_keys(throttle: Throttle) -> None:
-    throttle.note_success("neighbour", "10.0.0.1")
-    for number in range(CLIENT_FAILURES):
-        fail(throttle, f"key{number}", "10.0.0.1", 1)
-    assert 0 < wait(throttle, "another", "10.0.0.1") <= CLIENT_SECONDS
-    assert wait(throttle, "another", "10.0.0.2") == 0
-    assert wait(throttle, "neighbour", "10.0.0.1") == 0, "it was right before"
-    CLOCK.sleep(CLIENT_SECONDS)
-    assert wait(throttle, "another", "10.0.0.1") == 0
+@pytest.mark.parametrize("is_known", [True, False])
+def test_failures_of_other_keys_do_not_count(throttle: Throttle, is_known: bool) -> None:
+    for number in range(1000):
+        fail(throttle, f"key{number}", "10.0.0.1", KEY_FAILURES, is_known=is_known)
+    assert wait(throttle, "neighbour", "10.0.0.1") == 0
+    fail(throttle, "neighbour", "10.0.0.1", KEY_FAILURES)
 
 
-def test_who_was_right_before_may_still_not_guess(throttle: Throttle) -> None:
-    throttle.note_success("key", "10.0.0.1")
-    fail(throttle, "key", "10.0.0.1", KEY_FAILURES)
-    assert wait(throttle, "key", "10.0.0.1") > 0
+def test_a_key_that_does_not_exist_is_answered_like_one_that_does(throttle: Throttle) -> None:
+    fail(throttle, "invented", "10.0.0.1", KEY_FAILURES, is_known=False)
+    assert wait(throttle, "invented", "10.0.0.1") == KEY_SECONDS
+    assert wait(throttle, "invented", "10.0.0.2") == 0
 
 
 def test_addresses_of_one_ipv6_network_are_one(throttle: Throttle) -> None:
@@ -75,12 +66,21 @@ def test_addresses_of_one_ipv6_network_are_one(throttle: Throttle) -> None:
 @pytest.mark.slow
 def test_what_is_remembered_is_bounded(throttle: Throttle) -> None:
     for number in range(20_000):
-        throttle.note_failure(f"key{number}", f"client{number}")
-    assert len(throttle._keys) == len(throttle._clients) == 10_000
+        for is_known in (True, False):
+            throttle.note_failure(f"key{number}", f"client{number}", is_known=is_known)
+    assert len(throttle._known) == len(throttle._unknown) == 10_000
+
+
+@pytest.mark.slow
+def test_invented_keys_do_not_push_out_failures_of_a_known_one(throttle: Throttle) -> None:
+    fail(throttle, "key", "10.0.0.1", KEY_FAILURES)
+    for number in range(20_000):
+        throttle.note_failure(f"invented{number}", "10.0.0.1", is_known=False)
+    assert wait(throttle, "key", "10.0.0.1") == KEY_SECONDS
 
 
 def test_a_key_of_megabytes_is_not_remembered(throttle: Throttle) -> None:
     for number in range(KEY_FAILURES):
-        throttle.note_failure(f"{number}" + "x" * 1_000_000, "10.0.0.1")
+        throttle.note_failure(f"{number}" + "x" * 1_000_000, "10.0.0.1", is_known=False)
     assert wait(throttle, "y" * 1_000_000, "10.0.0.1") > 0, "what is no id shares a bucket"
-    assert sum(len(key) for key, _ in throttle._keys._held) == 0
+    assert sum(len(key) for key, _ in throttle._unknown._held) == 0

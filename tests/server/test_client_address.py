@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakebed.auth.policy.addresses import Address
-from lakebed.server.http.client_address import UNKNOWN, TrustedProxies
+from lakebed.server.http.client_address import UNKNOWN, WARNING_SECONDS, TrustedProxies
 
 PROXIES = TrustedProxies(["10.0.0.0/8", "2001:db8::1"])
 
@@ -101,3 +101,21 @@ def test_a_peer_of_ipv4_may_be_written_as_ipv6(peer: IPv4Address) -> None:
 @pytest.mark.parametrize("peer", ["", "unix:", "localhost"])
 def test_a_peer_without_an_address_is_unknown(peer: str) -> None:
     assert client(peer, "203.0.113.5", TrustedProxies(["0.0.0.0/0", "::/0"])) == UNKNOWN
+
+
+def test_a_proxy_that_is_not_trusted_is_named_once_an_hour(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    now = [0.0]
+    proxies = TrustedProxies(clock=lambda: now[0])
+    client("10.0.0.5", None, proxies)
+    assert not caplog.records
+    for now[0] in (0.0, 1.0, WARNING_SECONDS - 1):
+        assert client("10.0.0.5", "203.0.113.7", proxies) == "10.0.0.5"
+    assert len(caplog.records) == 1
+    assert "a request of 10.0.0.5 has an X-Forwarded-For" in caplog.text
+    now[0] = WARNING_SECONDS
+    client("10.0.0.5", "203.0.113.7", proxies)
+    assert len(caplog.records) == 2
+    client("10.0.0.5", "203.0.113.7", PROXIES)
+    assert len(caplog.records) == 2

@@ -368,6 +368,20 @@ def test_wrong_logins_are_throttled_for_whoever_makes_them(world: Server) -> Non
     assert world.call("GET", "/user", pair=keys, extras={"REMOTE_ADDR": owner}).status_code == 200
 
 
+def test_wrong_keys_do_not_lock_out_others_behind_the_same_address(world: Server) -> None:
+    proxy = "203.0.113.9"
+    carol = user(world.services, "carol", allow("fs:*"))
+    victim = user(world.services, "known", allow("fs:*"))
+    for number in range(300):
+        assert log_in(world, f"AKIAINVENTED{number}", "wrong", proxy).status_code == 401
+    for _ in range(KEY_FAILURES + 1):
+        last = log_in(world, victim.access_key_id, "wrong", proxy)
+    assert last.status_code == 429
+    # This process has not seen carol before, as after a restart.
+    assert log_in(world, carol.access_key_id, carol.secret_access_key, proxy).status_code == 200
+    assert world.call("GET", "/user", pair=carol, extras={"REMOTE_ADDR": proxy}).status_code == 200
+
+
 # Input that is too large, or too deep
 
 

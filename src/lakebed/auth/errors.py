@@ -128,13 +128,14 @@ class InvalidPolicy(AuthInvalid):
 
 
 class TooManyLogins(AuthError):
-    """There were too many wrong secrets from one address; the secret was not looked at."""
+    """Too many wrong secrets of one access key came from one address: this one is not looked at."""
 
     kind = "too_many_logins"
 
     def __init__(self, retry_seconds: int) -> None:
         super().__init__(
-            f"too many failed logins from this address: try again in {retry_seconds} seconds"
+            "too many failed logins with this access key from this address: try again in"
+            f" {retry_seconds} seconds"
         )
         self.retry_seconds = retry_seconds
 

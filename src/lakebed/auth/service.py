@@ -18,6 +18,7 @@ from lakebed.auth.entities.keys import (
     USERS,
 )
 from lakebed.auth.entities.named import TRIES, page_of
+from lakebed.auth.entities.names import is_access_key_id
 from lakebed.auth.entities.policies import Policies
 from lakebed.auth.entities.relations import Relations
 from lakebed.auth.entities.users import Users
@@ -93,7 +94,7 @@ class AuthService:
         self._tokens = Tokens(keys, runtime)
         self._open(store, SecretBox(keys, runtime))
         self._throttle = Throttle(runtime)
-        self._known = Cache(self._lookup, runtime, settings)
+        self._known = Cache(self._lookup, runtime, settings, keeps_failures=True)
         self._accepted = Cache(self._accepts, runtime, settings)
         self._sessions = Cache(self._session, runtime, settings)
         self._rules = Cache(self._load_rules, runtime, settings)
@@ -148,25 +149,24 @@ class AuthService:
 
         Raises:
             AuthenticationFailed: The access key is not known, or the secret is wrong.
-            TooManyLogins: There were too many failures; nothing was looked at.
+            TooManyLogins: There were too many failures of this key from this address; the secret
+                was not looked at.
         """
-        if client is None:
-            return self._authenticate(access_key_id, secret_access_key)
-        was_right = self._throttle.check(access_key_id, client)
+        if client is not None:
+            self._throttle.check(access_key_id, client)
         try:
-            identity = self._authenticate(access_key_id, secret_access_key)
+            identity, secret = self.secret_for(access_key_id)
         except AuthenticationFailed:
-            self._throttle.note_failure(access_key_id, client)
+            self._note_failure(access_key_id, client, is_known=False)
             raise
-        if not was_right:
-            self._throttle.note_success(access_key_id, client)
-        return identity
-
-    def _authenticate(self, access_key_id: str, secret_access_key: str) -> Identity:
-        identity, secret = self.secret_for(access_key_id)
         if not same_secret(secret, secret_access_key):
+            self._note_failure(access_key_id, client, is_known=True)
             raise AuthenticationFailed(f"the secret of access key {access_key_id} is wrong")
         return identity
+
+    def _note_failure(self, access_key_id: str, client: str | None, *, is_known: bool) -> None:
+        if client is not None:
+            self._throttle.note_failure(access_key_id, client, is_known=is_known)
 
     @traced("auth.secret_for")
     def secret_for(self, access_key_id: str) -> tuple[Identity, str]:
@@ -175,6 +175,8 @@ class AuthService:
         Raises:
             AuthenticationFailed: There is no such access key.
         """
+        if not is_access_key_id(access_key_id):  # it may be long, and a failure is kept by its key
+            raise AuthenticationFailed("access key (not shown) is not known")
         return self._known.get(access_key_id)
 
     def accepts(self, access_key_id: str) -> bool:

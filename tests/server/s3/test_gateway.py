@@ -5,10 +5,13 @@ import logging
 import pkgutil
 from collections.abc import Iterator
 from hashlib import sha256
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 from xml.etree import ElementTree as ET
 
 import pytest
+from botocore.auth import S3SigV4QueryAuth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,7 +30,7 @@ from lakebed.server.s3.request import S3Reply, S3Request
 from lakebed.server.s3.router import Operation
 from lakebed.server.s3.translation import as_s3_error
 from tests.server.kit import ADMIN, REPOSITORY
-from tests.server.s3.door import Door, door
+from tests.server.s3.door import HOST, Door, door
 
 BUCKET = f"/{REPOSITORY}"
 KEY = f"{BUCKET}/main/key"
@@ -140,7 +143,13 @@ def test_missing_bytes_of_an_object_are_logged(
         (f"{BUCKET}/main/no%20such%20key", {}, "'no such key'"),
         (f"{BUCKET}/main", {}, 'the key "main" must be <ref>/<path of an object>'),
         (f"{KEY}?partNumber=none", {}, 'partNumber must be a number, not "none"'),
-        (KEY, {"x-amz-tagging": "a=b"}, "tags of objects are not supported; send no x-amz-tagging"),
+        (KEY, {"x-amz-tagging": "a=b"}, "the header x-amz-tagging is not supported; leave it out"),
+        (
+            KEY,
+            {"x-amz-acl": "public-read"},
+            'private, or left out; "public-read" is not supported',
+        ),
+        (f"{KEY}?x-amz-meta-a=b", {}, "the parameter x-amz-meta-a is not supported; leave it out"),
         (f"{BUCKET}/main/{'x' * 1025}", {}, "the path in the key has 1025 bytes; at most 1024"),
     ],
 )
@@ -201,19 +210,122 @@ def test_checksums_are_checked(gate: Door, headers: dict[str, str], code: str) -
 
 
 @pytest.mark.parametrize(
-    "headers",
+    ("name", "value"),
     [
-        {"x-amz-server-side-encryption-customer-algorithm": "AES256"},
-        {"x-amz-tagging": "a=b"},
-        {"x-amz-object-lock-mode": "GOVERNANCE"},
+        ("x-amz-acl", "public-read"),
+        ("x-amz-acl", "private,public-read"),
+        ("x-amz-copy-source-server-side-encryption-customer-key", "a2V5"),
+        ("x-amz-expected-bucket-owner", "111122223333"),
+        ("x-amz-grant-read", 'uri="http://acs.amazonaws.com/groups/global/AllUsers"'),
+        ("x-amz-if-match-initiated-time", "Sun, 15 Nov 2026 12:00:00 GMT"),
+        ("x-amz-object-lock-legal-hold", "ON"),
+        ("x-amz-object-lock-mode", "GOVERNANCE"),
+        ("x-amz-request-payer", "requester"),
+        ("x-amz-server-side-encryption", "AES256"),
+        ("x-amz-server-side-encryption", "aws:kms"),
+        ("x-amz-server-side-encryption-aws-kms-key-id", "alias/lake"),
+        ("x-amz-server-side-encryption-customer-algorithm", "AES256"),
+        ("x-amz-storage-class", "GLACIER"),
+        ("x-amz-tagging", "a=b"),
+        ("x-amz-website-redirect-location", "/elsewhere"),
+        ("x-amz-write-offset-bytes", "10"),
+        ("x-amz-of-next-year", "1"),
     ],
 )
-def test_headers_that_ask_for_what_objects_do_not_have_are_refused(
-    gate: Door, headers: dict[str, str]
+def test_headers_that_ask_for_what_lakebed_does_not_do_are_refused(
+    gate: Door, name: str, value: str
 ) -> None:
     target = f"{BUCKET}/main/promised"
-    assert gate.ask("PUT", target, b"x", headers=headers).code == "NotImplemented"
+    answer = gate.ask("PUT", target, b"x", headers={name: value})
+    assert (answer.status, answer.code) == (501, "NotImplemented")
+    assert f"the header {name} " in answer.body.decode()
+    in_query = gate.ask("PUT", f"{target}?{name}={quote(value, safe='')}", b"x")
+    assert (in_query.status, in_query.code) == (501, "NotImplemented")
     assert gate.ask("GET", target).code == "NoSuchKey"
+
+
+def test_an_append_does_not_replace_the_object(gate: Door) -> None:
+    target = f"{BUCKET}/main/log"
+    assert gate.ask("PUT", target, b"0123456789").status == 200
+    headers = {"x-amz-write-offset-bytes": "10"}
+    assert gate.ask("PUT", target, b"x", headers=headers).code == "NotImplemented"
+    assert gate.ask("GET", target).body == b"0123456789"
+
+
+def test_a_secret_in_a_header_is_not_repeated(gate: Door) -> None:
+    headers = {"x-amz-server-side-encryption-customer-key": "aHVzaCBodXNo"}
+    answer = gate.ask("PUT", KEY, b"x", headers=headers)
+    assert answer.code == "NotImplemented"
+    assert b"aHVzaCBodXNo" not in answer.body
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("x-amz-acl", "bucket-owner-full-control"),  # Spark and Airflow, where it is configured
+        ("x-amz-acl", "private"),  # rclone and s3cmd, with every object
+        ("x-amz-api-version", "2006-03-01"),  # the SDK for C++, as in PyArrow
+        ("x-amz-meta-s3cmd-attrs", "uid:1000"),
+        ("x-amz-object-lock-mode", ""),
+        ("x-amz-sdk-checksum-algorithm", "CRC32"),  # boto3
+        ("x-amz-storage-class", "STANDARD"),  # s3cmd
+        ("x-amz-tagging-directive", "COPY"),  # aws s3 cp
+        ("x-amz-te", "append-md5"),  # the SDK for Java
+        ("x-amz-user-agent", "aws-sdk-js/3"),  # browsers cannot set User-Agent
+    ],
+)
+def test_headers_that_clients_send_by_themselves_are_accepted(
+    gate: Door, name: str, value: str
+) -> None:
+    assert gate.ask("PUT", f"{BUCKET}/main/usual", b"x", headers={name: value}).status == 200
+
+
+@pytest.mark.parametrize("secret", [ADMIN.secret_access_key, "of another"])
+def test_session_tokens_are_refused(gate: Door, secret: str) -> None:
+    target = f"{BUCKET}/main/temporary"
+    pair = KeyPair(access_key_id=ADMIN.access_key_id, secret_access_key=secret)
+    in_header = gate.ask("PUT", target, b"x", pair=pair, headers={"x-amz-security-token": "t"})
+    assert (in_header.status, in_header.code) == (400, "InvalidToken")
+    presigned = f"{target}?{_presigned(target, pair, token='t')}"
+    in_query = gate.ask("PUT", presigned, b"x", pair=None)
+    assert (in_query.status, in_query.code) == (400, "InvalidToken")
+    assert gate.ask("GET", target).code == "NoSuchKey"
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "POST", "DELETE"])
+@pytest.mark.parametrize("target", [KEY, f"{BUCKET}?list-type=2", f"{BUCKET}/", "/nowhere/a"])
+@pytest.mark.parametrize("accept", [{}, {"accept": "*/*"}])
+def test_requests_that_are_not_signed_are_refused(
+    gate: Door, method: str, target: str, accept: dict[str, str]
+) -> None:
+    answer = gate.ask(method, target, pair=None, headers=accept)
+    assert (answer.status, answer.headers["content-type"]) == (403, "application/xml")
+    if method != "HEAD":
+        assert answer.code == "AccessDenied"
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_a_browser_gets_the_page_at_any_path(gate: Door, method: str) -> None:
+    headers = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    answer = gate.ask(method, "/repositories/lake/objects", pair=None, headers=headers)
+    assert (answer.status, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
+
+
+@pytest.mark.parametrize("token", [None, ""])
+def test_an_url_that_is_presigned_without_a_token_is_accepted(
+    gate: Door, token: str | None
+) -> None:
+    target = f"{BUCKET}/main/permanent"
+    presigned = f"{target}?{_presigned(target, ADMIN, token=token)}"
+    assert gate.ask("PUT", presigned, b"x", pair=None).status == 200
+
+
+def _presigned(target: str, pair: KeyPair, *, token: str | None) -> str:
+    """Return the query of a presigned PUT, as boto3 makes it."""
+    credentials = Credentials(pair.access_key_id, pair.secret_access_key, token)
+    request = AWSRequest("PUT", f"http://{HOST}{target}")
+    S3SigV4QueryAuth(credentials, "s3", "us-east-1", expires=60).add_auth(request)
+    return str(urlsplit(request.url).query)
 
 
 def test_a_delete_with_a_condition_deletes_nothing(gate: Door) -> None:

@@ -55,6 +55,12 @@ class ErrorCode(Enum):
         "The AWS Access Key Id you provided does not exist in our records.",
         "the access key id is not known; check the credentials of the client",
     )
+    INVALID_TOKEN = (
+        "InvalidToken",
+        HTTPStatus.BAD_REQUEST,
+        "The provided token is malformed or otherwise invalid.",
+        "keys of Lakebed have no session token; configure the client without one",
+    )
     REQUEST_TIME_TOO_SKEWED = (
         "RequestTimeTooSkewed",
         HTTPStatus.FORBIDDEN,

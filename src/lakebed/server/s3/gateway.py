@@ -18,10 +18,11 @@ from lakebed.server.http.request import RequestRecord, current_record
 from lakebed.server.s3 import sigv2, sigv4
 from lakebed.server.s3.errors import ErrorCode, S3Error, error_body
 from lakebed.server.s3.operations import OPERATIONS
-from lakebed.server.s3.request import XML_TYPE, S3Reply, S3Request
+from lakebed.server.s3.request import S3Reply, S3Request
 from lakebed.server.s3.router import Route, is_s3_request, route
 from lakebed.server.s3.sigv4 import Verified
 from lakebed.server.s3.translation import as_s3_error
+from lakebed.server.s3.xml_writer import XML_TYPE
 from lakebed.server.services import Services
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -87,12 +88,22 @@ class Gateway:
         now = datetime.fromtimestamp(self._services.runtime.now(), UTC)
         secret_for = self._services.auth.secret_for
         try:
+            _check_no_token(environ, asked)
             if sigv2.has_signature(environ, asked):
                 return sigv2.verify(environ, asked, secret_for, now=now)
             return sigv4.verify(environ, secret_for, now=now)
         except S3Error as error:
             refusals.count(Refusal.BAD_SIGNATURE, f"{error.code.code}: {error}")
             raise
+
+
+def _check_no_token(environ: WSGIEnvironment, asked: Route) -> None:
+    """Refuse the token of a session beside keys, which Lakebed issues without one."""
+    in_query = any(
+        value for name, value in asked.query.items() if name.lower() == "x-amz-security-token"
+    )
+    if in_query or environ.get("HTTP_X_AMZ_SECURITY_TOKEN"):
+        raise S3Error(ErrorCode.INVALID_TOKEN)
 
 
 def _means_the_api(asked: Route) -> bool:

@@ -17,9 +17,9 @@ from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.payload import Body, open_body
 from lakebed.server.s3.router import Route
 from lakebed.server.s3.sigv4 import Verified
+from lakebed.server.s3.xml_writer import XML_TYPE
 from lakebed.server.services import Services
 
-XML_TYPE: Final = "application/xml"
 _DIGITS_MAX: Final = 15
 
 

@@ -140,11 +140,11 @@ def route(environ: Environ, *, domain: str) -> Route:
 
 def _operation(environ: Environ, bucket: str, key: str, query: Mapping[str, str]) -> Operation:
     method = environ["REQUEST_METHOD"]
+    unsupported.check_headers(environ, query)
     if not bucket:
         if method in {"GET", "HEAD"}:
             return Operation.LIST_BUCKETS
         raise S3Error(ErrorCode.METHOD_NOT_ALLOWED)
-    unsupported.check_headers(environ)
     subresource = _subresource(query)
     operation = (_ON_OBJECT if key else _ON_BUCKET).get((method, subresource))
     if operation is None:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from lakebed.server.http.text_columns import Escaping, all_but, rows_of
 
+XML_TYPE: Final = "application/xml"
 NAMESPACE: Final = "http://s3.amazonaws.com/doc/2006-03-01/"
 """The namespace of every answer but errors."""
 

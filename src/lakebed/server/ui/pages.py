@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from functools import cached_property, partial
 from typing import Any, Final
+from urllib.parse import quote
 
 import falcon
 import msgspec
@@ -14,9 +15,11 @@ from lakebed.server.api.routes import Route
 from lakebed.server.http import metrics
 from lakebed.server.http.authentication import COOKIE, log_out
 from lakebed.server.http.browsers import check_page
-from lakebed.server.http.errors import JSON_TYPE, answer_error
+from lakebed.server.http.errors import JSON_TYPE, answer_error, note_error
 from lakebed.server.http.metrics_access import MetricsReaders, MetricsRefused
 from lakebed.server.http.request import current_record
+from lakebed.server.s3.errors import ErrorCode, S3Error, error_body
+from lakebed.server.s3.xml_writer import XML_TYPE
 from lakebed.server.services import Services
 from lakebed.server.settings import MetricsSettings, ServerSettings
 from lakebed.server.ui.assets import API, INDEX, PREFIX, load_assets
@@ -74,7 +77,8 @@ def add_pages(app: Any, services: Services, routes: Iterable[Route], *, base_pat
     app.add_route("/_health", _HealthyInWords())
     app.add_route("/metrics", _Metrics(services.settings.metrics))
     app.add_route("/logout", _Logout(services))
-    # What a browser is at is for the page to say; programs are told what the API does not have.
+    # Below /api, programs are told what the API does not have. Other paths are those of the web UI
+    # for browsers, and keys of objects for programs.
     app.add_sink(partial(_show_home, home), "/(?!api(?:/|$))")
 
 
@@ -128,9 +132,28 @@ class _File:
 
 
 def _show_home(home: _Document, request: falcon.Request, response: falcon.Response) -> None:
-    if request.method not in {"GET", "HEAD"} or request.path.startswith(f"{PREFIX}/"):
+    if request.path.startswith(f"{PREFIX}/"):
         raise falcon.HTTPNotFound
-    home.on_get(request, response)
+    if "text/html" not in (request.get_header("Accept") or ""):
+        _deny(request, response)
+    elif request.method not in {"GET", "HEAD"}:
+        raise falcon.HTTPNotFound
+    else:
+        home.on_get(request, response)
+
+
+def _deny(request: falcon.Request, response: falcon.Response) -> None:
+    """Refuse the request of an S3 client that does not sign: a page would pass for an object."""
+    record = current_record()
+    error = S3Error(ErrorCode.ACCESS_DENIED, "the request is not signed")
+    note_error(error, error.code.status, error.code.code)
+    response.status = error.code.status.value
+    response.content_type = XML_TYPE
+    response.data = error_body(
+        error,
+        resource=quote(request.env["PATH_INFO"], safe="/", encoding="latin-1"),
+        request_id="" if record is None else record.request_id,
+    )
 
 
 class _Description:
