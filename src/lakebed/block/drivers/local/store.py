@@ -67,6 +67,7 @@ from lakebed.block.drivers.local.uploads import Uploads
 from lakebed.block.drivers.local.walk import scan, walk
 from lakebed.block.errors import (
     AlreadyExists,
+    BlockError,
     InvalidAddress,
     ObjectNotFound,
     PreconditionFailed,
@@ -339,10 +340,16 @@ class LocalBlockStore(BlockStore):
         # Side by side, because then the disk is asked to flush once for many.
         return self._runtime.map_parallel(self._delete_result, addresses)
 
-    def delete_versions(self, address: Address) -> int:
-        with explained(address):
-            self._journal.recover()  # what a process left behind could bring the object back
-        return super().delete_versions(address)
+    def delete_versions(self, addresses: Sequence[Address]) -> list[DeleteResult]:
+        return self._runtime.map_parallel(self._delete_last, addresses)
+
+    def _delete_last(self, address: Address) -> DeleteResult:
+        try:
+            with explained(address):
+                self._journal.recover()  # what a process left behind could bring the object back
+        except BlockError as error:
+            return DeleteResult(address, error)
+        return super()._delete_last(address)
 
     def copy(self, source: Address, destination: Address, *, etag: ETag | None = None) -> None:
         place = self._place(destination)
