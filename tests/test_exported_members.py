@@ -59,6 +59,7 @@ def test_the_public_names_of_block_storage() -> None:
         "InvalidPart",
         "LIST_SCHEMA",
         "LocalSettings",
+        "Locked",
         "MemorySettings",
         "Namespace",
         "NotSupported",

@@ -117,7 +117,7 @@ def test_every_call_is_counted_once() -> None:
         store.abort_upload(ADDRESS, upload_id)
         store.delete(ADDRESS)
         store.delete_many([ADDRESS])
-        store.delete_versions(ADDRESS)
+        store.delete_versions([ADDRESS])
     for operation in (
         "put", "get", "read", "head", "replace", "create", "copy", "list_objects", "list_folders",
         "create_upload", "list_uploads", "put_part", "list_parts", "complete_upload",

@@ -4,18 +4,25 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-import boto3
 import pytest
 
-from lakebed.block import Forbidden, Namespace, S3Settings, StorageUnavailable
+from lakebed.block import (
+    Address,
+    Forbidden,
+    Locked,
+    Namespace,
+    S3Settings,
+    StorageUnavailable,
+)
 from lakebed.block.drivers.s3 import open_driver
 from lakebed.block.drivers.s3.store import S3BlockStore
 from lakebed.block.drivers.s3.wire import ListingPage, Wire
 from lakebed.runtime import ThreadRuntime
-from tests.kit.object_stores import BUCKET
+from tests.kit.object_stores import BUCKET, versioned
 
 pytestmark = pytest.mark.slow
 
@@ -75,29 +82,56 @@ def test_fifty_folders_are_one_listing(
     assert pages == 1
 
 
-def test_all_versions_go(moto_settings: S3Settings) -> None:
-    bucket = f"versioned-{uuid.uuid4().hex}"
-    client = boto3.client(
-        "s3",
-        endpoint_url=moto_settings.endpoint,
-        region_name=moto_settings.region,
-        aws_access_key_id=moto_settings.access_key_id,
-        aws_secret_access_key=moto_settings.secret_access_key,
-    )
-    client.create_bucket(Bucket=bucket)
-    client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
-    store = opened(moto_settings)
-    namespace = Namespace.parse(f"s3://{bucket}/lake")
+@pytest.mark.parametrize("server", ["seaweedfs_settings", "moto_settings"])
+def test_all_versions_go(server: str, request: pytest.FixtureRequest) -> None:
+    settings: S3Settings = request.getfixturevalue(server)
+    client, namespace = versioned(settings)
+    store, bucket = opened(settings), namespace.parts.bucket
     address, beside = namespace.address("a"), namespace.address("a2")
-    for body in (b"1", b"2", b"3"):
+    for body in (b"1", b"22", b"333"):
         store.put(address, [body])
         store.put(beside, [body])
     store.delete(address)
     assert len(client.list_object_versions(Bucket=bucket)["Versions"]) == 6
-    assert store.delete_versions(address) == 4  # with the mark that it was deleted
+    (result,) = store.delete_versions([address])
+    assert (result.error, result.versions, result.bytes) == (None, 4, 6)  # with the delete marker
     left = client.list_object_versions(Bucket=bucket)
     assert {each["Key"] for each in left["Versions"]} == {"lake/a2"}
     assert "DeleteMarkers" not in left
+
+
+def test_a_delete_says_whether_the_bucket_keeps_the_version(moto_settings: S3Settings) -> None:
+    _, namespace = versioned(moto_settings)
+    plain = Namespace.parse(f"s3://{BUCKET}/plain-{uuid.uuid4().hex}")
+    store = opened(moto_settings)
+    for each in (namespace, plain):
+        store.put(each.address("a"), [b"1"])
+    results = store.delete_many([each.address("a") for each in (namespace, plain)])
+    assert [(result.error, result.leaves_versions) for result in results] == [
+        (None, True),
+        (None, False),
+    ]
+
+
+def test_a_version_under_object_lock_says_until_when(moto_settings: S3Settings) -> None:
+    client, namespace = versioned(moto_settings, locks=True)
+    store, bucket = opened(moto_settings), namespace.parts.bucket
+    retained, held, free = (namespace.address(name) for name in ("retained", "held", "free"))
+    for address in (retained, held, free):
+        store.put(address, [b"1"])
+    client.put_object_retention(
+        Bucket=bucket,
+        Key=retained.path,
+        Retention={"Mode": "GOVERNANCE", "RetainUntilDate": datetime(2199, 1, 2, tzinfo=UTC)},
+    )
+    client.put_object_legal_hold(Bucket=bucket, Key=held.path, LegalHold={"Status": "ON"})
+    results = store.delete_versions([retained, held, free])
+    errors = [str(result.error or "") for result in results]
+    assert errors[0].startswith("locked until 2199-01-02T00:00:00+00:00 by object lock")
+    assert errors[1].startswith("locked until the end of its legal hold")
+    assert errors[2] == ""
+    assert all(isinstance(result.error, Locked) for result in results[:2])
+    assert store.read(retained) == store.read(held) == b"1"
 
 
 @contextmanager
@@ -113,7 +147,7 @@ def answering(answer: Callable[[str, str], tuple[int, bytes]]) -> Iterator[S3Set
             self.end_headers()
             self.wfile.write(body)
 
-        do_POST = do_DELETE = handle_any  # noqa: N815 - the names that http.server calls
+        do_GET = do_HEAD = do_POST = do_DELETE = handle_any  # noqa: N815 - as http.server calls it
 
         def log_message(self, *_args: object) -> None:
             pass
@@ -183,3 +217,31 @@ def test_a_bucket_that_refuses_the_whole_request() -> None:
     with answering(answer) as settings:
         results = opened(settings).delete_many([namespace.address("a"), namespace.address("b")])
     assert all(isinstance(result.error, Forbidden) for result in results)
+
+
+VERSIONS = b"""<?xml version="1.0" encoding="UTF-8"?>
+<ListVersionsResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><IsTruncated>false</IsTruncated>
+<Version><Key>lake/a</Key><VersionId>v1</VersionId><Size>3</Size></Version></ListVersionsResult>"""
+REFUSED = b"<Error><Code>AccessDenied</Code></Error>"
+
+
+@pytest.mark.parametrize(
+    ("may_list", "right"),
+    [
+        (False, "s3:ListBucketVersions on arn:aws:s3:::bucket"),
+        (True, "s3:DeleteObjectVersion on arn:aws:s3:::bucket/*"),
+    ],
+)
+def test_a_missing_right_on_versions_is_named(*, may_list: bool, right: str) -> None:
+    def answer(method: str, _path: str) -> tuple[int, bytes]:
+        if method == "GET" and may_list:
+            return 200, VERSIONS
+        if method == "POST":
+            error = b"<Error><Key>lake/a</Key><VersionId>v1</VersionId><Code>AccessDenied</Code>"
+            return 200, b"<DeleteResult>" + error + b"</Error></DeleteResult>"
+        return 403, REFUSED
+
+    with answering(answer) as settings:
+        (result,) = opened(settings).delete_versions([Address.parse("s3://bucket/lake/a")])
+    assert isinstance(result.error, Forbidden)
+    assert str(result.error).endswith(f"they need {right}")

@@ -1,12 +1,12 @@
 """Purging: what is deleted, what stays, and what those are told who read it later."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from lakebed.block import Address, Forbidden
+from lakebed.block import Address, DeleteResult, Forbidden
 from lakebed.catalog.errors import InvalidPurge, MissingBytes, Purged
 from lakebed.catalog.multipart.records import NamedPart, Target
 from lakebed.catalog.purge import purges
@@ -253,8 +253,8 @@ def test_what_the_storage_refuses_is_reported_and_can_be_repeated(
 ) -> None:
     lake.upload(b"a", "text")
 
-    def refuse(_self: object, address: Address) -> int:
-        raise Forbidden(f"hands off {address}")
+    def refuse(_self: object, addresses: Sequence[Address]) -> list[DeleteResult]:
+        return [DeleteResult(each, Forbidden(f"hands off {each}")) for each in addresses]
 
     with monkeypatch.context() as patch:
         patch.setattr(type(lake.block), "delete_versions", refuse)

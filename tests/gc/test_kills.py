@@ -91,7 +91,9 @@ class MortalServer(LocalServer):
 def run(lake: GCLake, *, at: int | None = None, after: bool = False) -> tuple[Summary, list[str]]:
     mortal = Mortal(lake.lake.block, at=at, after=after)
     repository = lake.lake.repository
-    storage = MortalStorage(lake.settings, repository.namespace, repository.unique_id, mortal)
+    storage = MortalStorage(
+        lake.settings, repository.namespace, repository.unique_id, mortal=mortal
+    )
     server = MortalServer(lake.lake)
     server.mortal = mortal
     executor = ArrowExecutor(storage, lake.lake.clock)

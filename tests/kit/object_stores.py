@@ -5,11 +5,13 @@ All tests load this module; the clients are imported by those that use them.
 # ruff: noqa: PLC0415
 
 import os
+import uuid
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
-from lakebed.block import AzureSettings, S3Settings
+from lakebed.block import AzureSettings, Namespace, S3Settings
 from lakebed.testing.servers.object_stores import (
     ACCESS_KEY_ID,
     AZURE_ACCOUNT,
@@ -49,23 +51,36 @@ def azure_settings(tmp_path_factory: pytest.TempPathFactory) -> AzureSettings:
     return AzureSettings(AZURE_ACCOUNT, AZURE_ACCOUNT_KEY, server.endpoint)
 
 
-def s3_settings(server: ObjectServer) -> S3Settings:
-    """Make the buckets, if another worker did not; return how to reach them."""
+def client_of(settings: S3Settings) -> Any:
+    """Return a client of boto3."""
     import boto3
 
-    settings = S3Settings(
-        endpoint=server.endpoint,
-        access_key_id=ACCESS_KEY_ID,
-        secret_access_key=SECRET_ACCESS_KEY,
-        path_style=True,
-    )
-    client = boto3.client(
+    return boto3.client(
         "s3",
         endpoint_url=settings.endpoint,
         region_name=settings.region,
         aws_access_key_id=settings.access_key_id,
         aws_secret_access_key=settings.secret_access_key,
     )
+
+
+def versioned(settings: S3Settings, *, locks: bool = False) -> tuple[Any, Namespace]:
+    """Make a bucket that keeps versions; return a client and a namespace in it."""
+    client, bucket = client_of(settings), f"versioned-{uuid.uuid4().hex}"
+    client.create_bucket(Bucket=bucket, ObjectLockEnabledForBucket=locks)
+    client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    return client, Namespace.parse(f"s3://{bucket}/lake")
+
+
+def s3_settings(server: ObjectServer) -> S3Settings:
+    """Make the buckets, if another worker did not; return how to reach them."""
+    settings = S3Settings(
+        endpoint=server.endpoint,
+        access_key_id=ACCESS_KEY_ID,
+        secret_access_key=SECRET_ACCESS_KEY,
+        path_style=True,
+    )
+    client = client_of(settings)
     for bucket in (BUCKET, OTHER_BUCKET):
         with suppress(
             client.exceptions.BucketAlreadyOwnedByYou, client.exceptions.BucketAlreadyExists

@@ -176,6 +176,18 @@ def test_settings_are_checked_against_each_other(key: str, value: object, compla
     assert complaint in str(caught.value)
 
 
+def test_versions_are_deleted_on_s3_only(tmp_path: Path) -> None:
+    azure = "blockstore: {type: azure, azure: {account: a}}\ngc: {versions: delete}"
+    (problem,) = problems_of(tmp_path, azure)
+    assert problem.startswith("gc.versions is delete, and versions can be deleted on S3 only")
+    assert (
+        from_yaml(tmp_path, "blockstore: {type: s3}\ngc: {versions: delete}").gc.versions
+        == "delete"
+    )
+    (problem,) = problems_of(tmp_path, "gc: {versions: remove}")
+    assert "gc.versions" in problem
+
+
 def test_times_of_seconds_are_possible(tmp_path: Path) -> None:
     text = """
     engine: {grace_seconds: 2, scan_limit_seconds: 1}

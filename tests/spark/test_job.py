@@ -1,13 +1,13 @@
 """Runs over a real storage: what goes, what stays, seen by looking at the storage."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from lakebed.block import Address
+from lakebed.block import Address, DeleteResult, Forbidden
 from lakebed.catalog.gc.walk import PageLimits
 from lakebed.client.errors import Refused
 from lakebed.engine.commits.merges import MergeRequest
@@ -315,6 +315,11 @@ def test_two_runs_at_once(lake: GCLake) -> None:
             stale.replace(state)
 
 
+def refuse(storage: Storage, _runtime: object, paths: Sequence[str]) -> list[DeleteResult]:
+    address = storage.namespace.address
+    return [DeleteResult(address(path), Forbidden("hands off")) for path in paths]
+
+
 def test_what_cannot_be_deleted_stays_known(lake: GCLake, monkeypatch: pytest.MonkeyPatch) -> None:
     lake.upload("a", "1")
     lake.delete("a")
@@ -323,9 +328,7 @@ def test_what_cannot_be_deleted_stays_known(lake: GCLake, monkeypatch: pytest.Mo
     lake.later(24 * 9)
     assert lake.run().waiting == 1
     with monkeypatch.context() as patch:
-        patch.setattr(
-            delete, "delete_objects", lambda *arguments: ["hands off"] * len(arguments[3])
-        )
+        patch.setattr(delete, "delete_objects", refuse)
         for _ in range(2):
             lake.later()
             summary = lake.run()

@@ -7,6 +7,7 @@
         ├── AlreadyExists           create: there is an object already  (also a FileExistsError)
         ├── PreconditionFailed      replace: the object is another one by now, or is gone
         ├── Forbidden               the storage refuses these credentials (also a PermissionError)
+        ├── Locked                  object lock of the storage protects the object from deletion
         ├── StorageUnavailable      the storage failed or did not answer; try again later
         │   └── StorageFull         there is no room; waiting alone does not help
         ├── InvalidArgument         refused before anything was done    (also a ValueError)
@@ -23,9 +24,13 @@ Every error but `StorageUnavailable` means that the call changed nothing. After
 `StorageUnavailable` a write may have been applied, whole and never in part: the caller looks.
 """
 
-from typing import ClassVar
+from datetime import datetime
+from typing import ClassVar, Final
 
 from lakebed.errors import LakebedError
+
+LOCKED: Final = "locked until "
+"""The beginning of the message of `Locked`, in reports too."""
 
 # The names are the public interface: they say what happened, not that they are errors.
 # ruff: noqa: N818
@@ -77,6 +82,16 @@ class Forbidden(BlockError, PermissionError):
     """The storage refuses this call to these credentials, or to this user of the machine."""
 
     kind = "forbidden"
+
+
+class Locked(BlockError):
+    """Object lock of the storage protects the object from deletion."""
+
+    kind = "locked"
+
+    def __init__(self, address: object, until: datetime | None) -> None:
+        self.until: Final = "the end of its legal hold" if until is None else until.isoformat()
+        super().__init__(f"{LOCKED}{self.until} by object lock of the storage: {address}")
 
 
 class StorageUnavailable(BlockError):

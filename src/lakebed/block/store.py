@@ -20,7 +20,7 @@ caller may assume afterwards.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final, NewType, Self
 
@@ -93,11 +93,17 @@ class PutResult:
 
 @dataclass(frozen=True, slots=True)
 class DeleteResult:
-    """What became of one of the addresses of `delete_many`."""
+    """What became of one of the addresses of `delete_many` or `delete_versions`."""
 
     address: Address
     error: BlockError | None
     """None: there is no object at the address now, whether or not there was one before."""
+    leaves_versions: bool = False
+    """Whether the storage keeps what was deleted as an older version; of `delete_many`."""
+    versions: int = 0
+    """How many versions were deleted, delete markers among them; of `delete_versions`."""
+    bytes: int = 0
+    """Their size, together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,15 +320,27 @@ class BlockStore(ABC):
             return DeleteResult(address, error)
         return DeleteResult(address, None)
 
-    def delete_versions(self, address: Address) -> int:
-        """Delete an object and all older versions that the storage keeps; return how many.
+    def delete_versions(self, addresses: Sequence[Address]) -> list[DeleteResult]:
+        """Delete objects with all older versions that the storage keeps; as `delete_many`.
 
-        What the storage keeps beyond that, by its own rules and for a time, cannot be reached:
-        soft deletion, snapshots of disks, replicas.
+        An object of which a version is locked gets the error `Locked`; its other versions may be
+        deleted. What the storage keeps beyond versions, by its own rules and for a time, cannot be
+        reached: soft deletion, snapshots of disks, replicas.
         """
-        existed = self.exists(address)
-        self.delete(address)
-        return int(existed)
+        return [self._delete_last(address) for address in addresses]
+
+    def _delete_last(self, address: Address) -> DeleteResult:
+        """Delete an object in a storage without versions."""
+        try:
+            size = self.head(address).size
+        except ObjectNotFound:
+            return DeleteResult(address, None)
+        except StorageClosed:
+            raise
+        except BlockError as error:
+            return DeleteResult(address, error)
+        deleted = self._delete_result(address)
+        return deleted if deleted.error else replace(deleted, versions=1, bytes=size)
 
     @abstractmethod
     def copy(self, source: Address, destination: Address, *, etag: ETag | None = None) -> None:

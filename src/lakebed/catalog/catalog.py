@@ -132,7 +132,7 @@ class Catalog:
         self.gc_explanations = Explanations(
             engine, store, block, runtime, settings, purge_marks, self.gc_runs
         )
-        self.gc_marks = GCMarks(engine, block, runtime)
+        self.gc_marks = GCMarks(engine, block, runtime, settings)
         self.gc_leases = GCLeases(engine, store, runtime, seconds=settings.task_heartbeat_seconds)
         self.retention = Retention(engine, self.gc_leases)
         self.usage = Usage(store, runtime)

@@ -6,6 +6,7 @@ before that: most of these times are about this, and `check` makes sure that the
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 from lakebed.catalog.errors import InvalidSettings
 from lakebed.engine.settings import EngineSettings
@@ -57,6 +58,11 @@ class CatalogSettings:
     skew_seconds: float = 300.0
     """How far the clocks of servers and storages may differ."""
 
+    versions: Literal["keep", "delete"] = "keep"
+    """Older versions of deleted garbage, in a bucket that keeps versions: ``delete`` them too, or
+    ``keep`` them for the bucket's lifecycle rules. Versions protect from mistakes, ours among them:
+    only the operator may give that up."""
+
     task_life_seconds: float = 24 * HOUR
     """How long the result of a task is kept."""
 
@@ -84,8 +90,9 @@ class CatalogSettings:
             InvalidSettings: Two of them contradict each other; the message names both.
         """
         for name in self.__slots__:
-            if getattr(self, name) <= 0:
-                raise InvalidSettings(f"{name} is {getattr(self, name):g}, and must be above 0")
+            value = getattr(self, name)
+            if not isinstance(value, str) and value <= 0:
+                raise InvalidSettings(f"{name} is {value:g}, and must be above 0")
         for name in (
             "link_life_seconds",
             "presign_life_seconds",

@@ -149,6 +149,8 @@ class GCMark:
     unique_id: str
     nonce: str
     """What it wrote; drawn by chance."""
+    versions: str = "keep"
+    """The server's setting `gc.versions`: ``keep`` or ``delete``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,8 @@ class GCResultKind(StrEnum):
     """Candidates that the run deletes."""
     SWEPT = "swept"
     """What became of each of them."""
+    VERSIONS = "versions"
+    """Of objects in a bucket that keeps versions: which of them went, and which stay."""
     COUNTS = "counts"
     """How many objects of which branch were found to be what."""
 
@@ -59,6 +61,16 @@ GC_RESULT_SCHEMAS: Final[Mapping[GCResultKind, pa.Schema]] = MappingProxyType(
         GCResultKind.DUE: pa.schema(_OBJECT_FIELDS),
         GCResultKind.SWEPT: pa.schema(
             [*_OBJECT_FIELDS, required("error", pa.string())]  # empty: it is deleted
+        ),
+        GCResultKind.VERSIONS: pa.schema(
+            [
+                required("path", pa.string()),
+                required("versions", pa.int64()),  # how many were deleted
+                required("bytes", pa.int64()),  # of those
+                required("kept", pa.bool_()),  # whether the bucket keeps it as an older version
+                required("kept_bytes", pa.int64()),
+                required("locked", pa.string()),  # until when; empty: it is not
+            ]
         ),
         GCResultKind.COUNTS: pa.schema(
             [

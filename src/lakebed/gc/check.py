@@ -56,7 +56,7 @@ def _read(storage: Storage) -> str:
 
 def _write_and_delete(storage: Storage, runtime: Runtime) -> str:
     _write_nonce(storage, runtime)
-    return "in the folder of garbage collection"
+    return f"in the folder of garbage collection; gc.versions is {storage.versions}"
 
 
 def _write_nonce(storage: Storage, runtime: Runtime) -> float:
@@ -67,7 +67,9 @@ def _write_nonce(storage: Storage, runtime: Runtime) -> float:
     try:
         return storage.block.head(address).mtime.timestamp()
     finally:
-        storage.block.delete(address)
+        for result in storage.delete([address]):
+            if result.error is not None:
+                raise result.error
 
 
 def _clocks(server: Server, storage: Storage, runtime: Runtime) -> Finding:

@@ -29,13 +29,20 @@ from lakebed.formats.gc_files import (
     GCRunID,
     decode_gc_manifest,
 )
-from lakebed.formats.gc_state import SUMMARY_NAME, GCResultFile, GCResultKind, GCState
+from lakebed.formats.gc_state import SUMMARY_NAME, GCResultFile, GCState
 from lakebed.gc import rules
 from lakebed.gc.errors import InvalidOption, NotQuiet, WrongStorage
 from lakebed.gc.executors.write import DUE_LABEL, FREED_LABEL
-from lakebed.gc.judging import Executor, Findings, Judging, of_kind, repository_uids
+from lakebed.gc.judging import Executor, Findings, Judging, repository_uids
 from lakebed.gc.lease import Lease, Leases
-from lakebed.gc.report import Progress, Summary, noting_failure, prune, remove_files
+from lakebed.gc.report import (
+    Progress,
+    Summary,
+    add_up_swept,
+    noting_failure,
+    prune,
+    remove_files,
+)
 from lakebed.gc.rules import Look, Verdict
 from lakebed.gc.state import SavedState
 from lakebed.gc.storage import Storage
@@ -172,7 +179,9 @@ class Job:
         self._note("Reading commits and listing objects.")
         findings = self._executor.judge(judging)
         summary = replace(
-            _summary(judging, options, findings, self._executor.name), commits=commits
+            _summary(judging, options, findings, self._executor.name),
+            commits=commits,
+            versions=self._storage.versions,
         )
         self._note(f"{summary.due} objects are to be deleted, {summary.waiting} are waiting.")
         if not options.dry_run:
@@ -234,7 +243,10 @@ class Job:
                 began_us=manifest.run.began_us,
                 closed_before_us=judging.closed_before_us,
                 objects_closed=closed + findings.staying("closing") + left_closed,
-                objects_open=findings.staying("open") + summary.failed - left_closed,
+                objects_open=findings.staying("open")
+                + summary.failed
+                + summary.locked
+                - left_closed,
                 commits=tuple(manifest.of_kind(GCFileKind.COMMITS)),
                 files=(*findings.objects, *findings.ranges, *failed),
                 expired_ids=manifest.run.expired_ids,
@@ -291,18 +303,12 @@ class Job:
         if not findings.due:
             return summary, ()
         files = self._executor.sweep(summary.run_id, findings.due)
-        failed = of_kind(files, GCResultKind.OBJECTS)
-        failures = sum(file.rows for file in failed)
-        summary = replace(
-            summary,
-            deleted=summary.due - failures,
-            deleted_bytes=summary.due_bytes - sum(file.bytes for file in failed),
-            failed=failures,
-            success=failures == 0,
-            swept=of_kind(files, GCResultKind.SWEPT),
+        summary, stay = add_up_swept(self._storage, summary, files)
+        self._note(
+            f"{summary.deleted} objects were deleted, {summary.failed} could not be,"
+            f" {summary.locked} are locked."
         )
-        self._note(f"{summary.deleted} objects were deleted, {failures} could not be.")
-        return summary, failed
+        return summary, stay
 
     # Checks of a repository that nobody should write to
 

@@ -2,12 +2,16 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from lakebed.block import Address, ObjectNotFound
+from lakebed.block.errors import LOCKED
 from lakebed.errors import LakebedError
 from lakebed.formats.documents import load_json, read_record
 from lakebed.formats.gc_files import GCRunID
@@ -22,6 +26,7 @@ from lakebed.formats.gc_state import (
 from lakebed.formats.layout import gc_run_folder, gc_runs_folder
 from lakebed.gc.errors import NotTheOwner
 from lakebed.gc.executors.write import add_up
+from lakebed.gc.judging import of_kind
 from lakebed.gc.storage import Storage
 from lakebed.times import to_datetime
 
@@ -31,7 +36,7 @@ KEPT_US: Final = 30 * 24 * 3600 * 1_000_000
 SERVER: Final = "server"
 """Who makes runs every few minutes, of which only some are kept."""
 
-_REPORT: Final = (SUMMARY_NAME, GCResultKind.COUNTS, GCResultKind.SWEPT)
+_REPORT: Final = (SUMMARY_NAME, GCResultKind.COUNTS, GCResultKind.SWEPT, GCResultKind.VERSIONS)
 """How the names of the files begin that are a report."""
 
 _RUN_ID: Final = re.compile(r"[0-9a-f]{36}")
@@ -72,8 +77,22 @@ class Summary:
     deleted: int
     deleted_bytes: int
     failed: int
-    """Objects that could not be deleted; they stay candidates."""
+    """Objects that could not be deleted, without those that are locked; they stay candidates."""
     success: bool
+    why: str = ""
+    """Why the first of those could not be deleted."""
+    versions: str = "keep"
+    """The setting `gc.versions`: ``keep`` or ``delete``."""
+    versions_deleted: int = 0
+    """How many versions were deleted, delete markers among them; `deleted_bytes` is theirs."""
+    kept: int = 0
+    """Of the deleted objects: how many the bucket keeps as older versions. Their bytes are not in
+    `deleted_bytes`."""
+    kept_bytes: int = 0
+    locked: int = 0
+    """Objects that object lock of the storage protects; they stay candidates."""
+    locked_until: str = ""
+    """When the first of those can be deleted."""
     freed: int = 0
     """Of those that wait: only commits named them that have expired since the run before, or of a
     dry run, would expire."""
@@ -118,10 +137,26 @@ class Summary:
             return f"A dry run, nothing was changed: {would}; {waiting}."
         if self.failed:
             done = f"{self.deleted} of {self.due} objects were deleted"
-            return f"{done}, the storage refused the rest: the report says why."
+            return f"{done}, the storage refused {self.failed}: {self.why}.{self._of_versions()}"
         if not self.due:
             return f"There was nothing to delete yet; {waiting}."
-        return f"{self.deleted} objects ({self.deleted_bytes:,} bytes) were deleted; {waiting}."
+        done = f"{self.deleted} objects ({self.deleted_bytes:,} bytes) were deleted; {waiting}."
+        return done + self._of_versions()
+
+    def _of_versions(self) -> str:
+        """Return the sentences on older versions and on object lock."""
+        told = ""
+        if self.kept:
+            told += (
+                f" Of {self.kept} of them the bucket keeps older versions ({self.kept_bytes:,}"
+                " bytes), since gc.versions is keep: a lifecycle rule of the bucket deletes them."
+            )
+        if self.locked:
+            told += (
+                f" {self.locked} objects are locked by the storage, the first of them until"
+                f" {self.locked_until}; later runs try again."
+            )
+        return told
 
 
 @dataclass(slots=True)
@@ -146,6 +181,50 @@ def noting_failure(storage: Storage, run_id: GCRunID, executor: str) -> Iterator
         with suppress(LakebedError):
             storage.block.put(storage.file(run_id, REFUSAL_NAME), [note])
         raise
+
+
+def add_up_swept(
+    storage: Storage, summary: Summary, files: Iterable[GCResultFile]
+) -> tuple[Summary, tuple[GCResultFile, ...]]:
+    """Return the summary with the results of deleting, and the files of objects that stay."""
+    files = tuple(files)
+    swept, failed = of_kind(files, GCResultKind.SWEPT), of_kind(files, GCResultKind.OBJECTS)
+    sums = dict.fromkeys(("versions", "bytes", "kept", "kept_bytes", "locked"), 0)
+    until: list[str] = []
+    for file in of_kind(files, GCResultKind.VERSIONS):
+        table = _read_result(storage, summary.run_id, file)
+        is_locked = pc.not_equal(table.column("locked"), "")
+        until += pc.unique(table.column("locked").filter(is_locked)).to_pylist()
+        for name, column in zip(sums, (*table.columns[1:5], is_locked), strict=True):
+            sums[name] += pc.sum(column).as_py() or 0
+    stay = sum(file.rows for file in failed)
+    stay_bytes = sum(file.bytes for file in failed)
+    found = replace(
+        summary,
+        deleted=summary.due - stay,
+        deleted_bytes=summary.due_bytes - stay_bytes - sums["kept_bytes"],
+        failed=stay - sums["locked"],
+        success=stay == sums["locked"],
+        versions_deleted=sums["versions"],
+        kept=sums["kept"],
+        kept_bytes=sums["kept_bytes"],
+        locked=sums["locked"],
+        locked_until=min(until, default=""),
+        swept=swept,
+    )
+    if storage.versions == "delete":
+        found = replace(found, deleted_bytes=sums["bytes"])
+    if found.failed:
+        tables = (_read_result(storage, summary.run_id, file) for file in swept)
+        errors = (each for table in tables for each in table.column("error").to_pylist())
+        why = next(each for each in errors if each and not each.startswith(LOCKED))
+        found = replace(found, why=why)
+    return found, failed
+
+
+def _read_result(storage: Storage, run_id: GCRunID, file: GCResultFile) -> pa.Table:
+    address = storage.file(run_id, file.name)
+    return decode_result(storage.block.read(address), file.kind, file.content_id, file=str(address))
 
 
 def read_summary(storage: Storage, run_id: GCRunID) -> dict[str, Any] | None:
@@ -176,9 +255,7 @@ def counts_by_branch(storage: Storage, summary: dict[str, Any]) -> list[dict[str
     run_id = GCRunID(summary["run_id"])
     tables = [GC_RESULT_SCHEMAS[GCResultKind.COUNTS].empty_table()]
     for file in summary["counts"]:
-        address = storage.file(run_id, file["name"])
-        data = storage.block.read(address)
-        table = decode_result(data, GCResultKind.COUNTS, file["content_id"], file=str(address))
+        table = _read_result(storage, run_id, GCResultFile(**file | {"kind": GCResultKind.COUNTS}))
         tables = [add_up([*tables, table], ["branch", "verdict", "stage"])]
     found: list[dict[str, Any]] = add_up(tables, ["branch", "verdict"]).to_pylist()
     return sorted(found, key=lambda each: (each["branch"], each["verdict"]))
@@ -264,6 +341,6 @@ def remove_files(storage: Storage, run_id: GCRunID, *, keep: tuple[str, ...] = (
             for each in batch.column("address").to_pylist()
             if not each.rpartition("/")[2].startswith(keep)
         ]
-        for result in storage.block.delete_many(addresses):
+        for result in storage.delete(addresses):
             if result.error is not None:
                 raise result.error

@@ -39,7 +39,12 @@ class Server:
     def mark(self) -> tuple[GCMark, Path | None]:
         """Let the server write a mark; return it, and the folder of a storage on its own disk."""
         answer = self._ask("POST", "gc", "mark")
-        mark = GCMark(answer["storage_namespace"], answer["unique_id"], answer["nonce"])
+        mark = GCMark(
+            answer["storage_namespace"],
+            answer["unique_id"],
+            answer["nonce"],
+            answer.get("versions", "keep"),
+        )
         root = answer.get("local_root")
         return mark, None if root is None else Path(root)
 

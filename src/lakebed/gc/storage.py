@@ -1,7 +1,7 @@
 """The storage of one repository, as the driver and every executor open it."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -11,6 +11,7 @@ from lakebed.block import (
     AzureSettings,
     BlockSettings,
     BlockStore,
+    DeleteResult,
     GCSSettings,
     LocalSettings,
     Namespace,
@@ -32,6 +33,8 @@ class Storage:
     settings: BlockSettings
     namespace: Namespace
     repository_uid: str
+    versions: str = "keep"
+    """The server's setting `gc.versions`: ``keep`` or ``delete``."""
 
     @property
     def block(self) -> BlockStore:
@@ -46,6 +49,12 @@ class Storage:
     def file(self, run_id: GCRunID, name: str) -> Address:
         """The address of a file of a run."""
         return self.namespace.address(gc_path(self.repository_uid, run_id, name))
+
+    def delete(self, addresses: Sequence[Address]) -> list[DeleteResult]:
+        """Delete objects, with all their versions if the setting says so."""
+        if self.versions == "delete":
+            return self.block.delete_versions(addresses)
+        return self.block.delete_many(addresses)
 
     def check_owner(self) -> None:
         """Make sure that the namespace still belongs to this creation of the repository.
@@ -84,7 +93,7 @@ def find_storage(
     namespace = Namespace.parse(mark.storage_namespace)
     if settings is None:
         settings = block_settings(namespace, local_root=local_root, environ=os.environ)
-    storage = Storage(settings, namespace, mark.unique_id)
+    storage = Storage(settings, namespace, mark.unique_id, mark.versions)
     if _found(storage, namespace.address(mark_path(mark))) != mark.nonce.encode():
         raise WrongStorage(
             f"what the server has just written to {namespace} is not here: this is not the storage"

@@ -382,6 +382,11 @@ def _problems(settings: ServerSettings) -> Iterator[str]:
             yield from error.problems
     if settings.auth.secret_key and settings.auth.secret_key_file:
         yield "auth: set secret_key or secret_key_file, not both"
+    if settings.gc.versions == "delete" and settings.blockstore.type in {"azure", "gcs"}:
+        yield (
+            f"gc.versions is delete, and versions can be deleted on S3 only (blockstore.type is"
+            f" {settings.blockstore.type}): set it to keep, and let a lifecycle rule delete them"
+        )
     yield from _time_problems(settings)
 
 

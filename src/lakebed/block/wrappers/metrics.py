@@ -132,15 +132,18 @@ class MeteredBlockStore(BlockStore):
 
     @traced("block.delete_many")
     def delete_many(self, addresses: Sequence[Address]) -> list[DeleteResult]:
-        results = self._timed("delete_many", lambda: self._inner.delete_many(addresses))
-        for result in results:
-            if result.error is not None:
-                self._count_error("delete_many", result.error)
-        return results
+        return self._delete("delete_many", lambda: self._inner.delete_many(addresses))
 
     @traced("block.delete_versions")
-    def delete_versions(self, address: Address) -> int:
-        return self._timed("delete_versions", lambda: self._inner.delete_versions(address))
+    def delete_versions(self, addresses: Sequence[Address]) -> list[DeleteResult]:
+        return self._delete("delete_versions", lambda: self._inner.delete_versions(addresses))
+
+    def _delete(self, name: str, call: Callable[[], list[DeleteResult]]) -> list[DeleteResult]:
+        results = self._timed(name, call)
+        for result in results:
+            if result.error is not None:
+                self._count_error(name, result.error)
+        return results
 
     @traced("block.copy")
     def copy(self, source: Address, destination: Address, *, etag: ETag | None = None) -> None:

@@ -6,6 +6,7 @@ nor has an older copy.
 """
 
 from lakebed.block import BlockStore
+from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import RepositoryID
 from lakebed.formats.gc_files import GCMark
@@ -17,10 +18,13 @@ from lakebed.tracing import traced
 class GCMarks:
     """Leaves marks in the storage of repositories."""
 
-    def __init__(self, engine: Engine, block: BlockStore, runtime: Runtime) -> None:
+    def __init__(
+        self, engine: Engine, block: BlockStore, runtime: Runtime, settings: CatalogSettings
+    ) -> None:
         self._engine = engine
         self._block = block
         self._runtime = runtime
+        self._versions = settings.versions
 
     @traced("catalog.leave_gc_mark")
     def leave(self, repository_id: RepositoryID) -> GCMark:
@@ -32,6 +36,7 @@ class GCMarks:
         """
         repository = self._engine.repositories.get(repository_id)
         nonce = self._runtime.random_bytes(16).hex()
-        mark = GCMark(str(repository.namespace), repository.unique_id, nonce)
+        namespace = str(repository.namespace)
+        mark = GCMark(namespace, repository.unique_id, nonce, self._versions)
         self._block.put(repository.namespace.address(mark_path(mark)), [nonce.encode()])
         return mark

@@ -29,7 +29,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.block import Address, BlockError, BlockStore
+from lakebed.block import Address, BlockStore
 from lakebed.catalog import records_pb2 as pb
 from lakebed.catalog.errors import InvalidPurge
 from lakebed.catalog.model import address_in
@@ -277,11 +277,11 @@ class Purges:
 
     def _delete(self, found: _Object) -> None:
         """Step 5, and the mark's part of step 6."""
-        try:
-            found.versions = self._block.delete_versions(found.address)
-        except BlockError as error:
-            found.error = str(error)
-            _LOGGER.warning("%s was not purged: %s", found.address, error)
+        (result,) = self._block.delete_versions([found.address])
+        found.versions += result.versions
+        if result.error is not None:
+            found.error = str(result.error)
+            _LOGGER.warning("%s was not purged: %s", found.address, result.error)
             return
         found.error, found.purged_us = "", now_us(self._runtime)
         self._marks.note_purged(found.address, found.purged_us)

@@ -82,6 +82,7 @@ class RepositoryPurges:
         self._quiet_seconds = settings.longest_request_seconds + settings.skew_seconds
         self._empty_since: dict[bytes, float] = {}
         """Since when this process has found nothing in a namespace."""
+        self._versions = settings.versions
         self._wait_us = to_us(settings.min_age_seconds + settings.skew_seconds)
         self._notes = Records(store, CLOSED, GRAVELER)
 
@@ -159,7 +160,9 @@ class RepositoryPurges:
             found = True
             if self._engine.repositories.get(keeper.id).unique_id != keeper.unique_id:
                 return deleted  # another process has ended it
-            errors = [each.error for each in self._block.delete_many(some) if each.error]
+            block = self._block
+            delete = block.delete_versions if self._versions == "delete" else block.delete_many
+            errors = [each.error for each in delete(some) if each.error]
             deleted += len(some) - len(errors)
             if errors:
                 _LOGGER.warning("%d objects were not deleted, as %s", len(errors), errors[0])

@@ -98,7 +98,7 @@ def run(
         session.output.record(_shown(summary.as_dict()))
         session.output.table(_by_branch(summary.commits, branches), _BRANCH_COLUMNS)
     if not summary.success:
-        raise Incomplete(f"{summary.failed} objects could not be deleted; the report says why")
+        raise Incomplete(f"{summary.failed} objects could not be deleted: {summary.why}")
 
 
 @contextmanager

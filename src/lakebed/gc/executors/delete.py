@@ -2,14 +2,15 @@
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.block import BlockStore, Namespace, StorageUnavailable
+from lakebed.block import DeleteResult, Locked, StorageUnavailable
 from lakebed.formats.gc_files import GCRunID
-from lakebed.formats.gc_state import GCResultKind
+from lakebed.formats.gc_state import GC_RESULT_SCHEMAS, GCResultKind
 from lakebed.gc.executors.read import Batches, Transform
 from lakebed.gc.executors.tally import TALLY
 from lakebed.gc.executors.write import PartWriter
@@ -37,55 +38,83 @@ def delete_due(
     def delete(batches: Batches) -> Batches:
         results = PartWriter(storage, run_id, GCResultKind.SWEPT)
         failed = PartWriter(storage, run_id, GCResultKind.OBJECTS)
+        versions = PartWriter(storage, run_id, GCResultKind.VERSIONS)
         runtime = ThreadRuntime()
         for batch in batches:
             for start in range(0, batch.num_rows, BATCH):
                 storage.check_owner()
                 some = pa.Table.from_batches([batch.slice(start, BATCH)])
                 paths = some.column("path").to_pylist()
-                errors = delete_objects(storage.block, storage.namespace, runtime, paths)
+                deleted = delete_objects(storage, runtime, paths)
+                errors = [str(each.error or "") for each in deleted]
                 count(len(errors))
-                _log_failures(errors)
+                _log_failures(deleted)
                 swept = some.append_column("error", pa.array(errors, pa.string()))
                 yield from results.add(swept)
                 yield from failed.add(swept.filter(pc.not_equal(swept.column("error"), "")))
+                yield from versions.add(_of_versions(some, deleted))
         yield from results.flush()
         yield from failed.flush()
+        yield from versions.flush()
 
     return delete
 
 
-def _log_failures(errors: list[str]) -> None:
-    failures = [error for error in errors if error]
+def _of_versions(objects: pa.Table, deleted: list[DeleteResult]) -> pa.Table:
+    """Return the rows of `GCResultKind.VERSIONS`; none for a bucket without versions."""
+    pairs = zip(objects.select(["path", "size"]).to_pylist(), deleted, strict=True)
+    rows = [
+        {
+            "path": row["path"],
+            "versions": each.versions,
+            "bytes": each.bytes,
+            "kept": each.leaves_versions,
+            "kept_bytes": row["size"] if each.leaves_versions else 0,
+            "locked": each.error.until if isinstance(each.error, Locked) else "",
+        }
+        for row, each in pairs
+        if each.versions or each.leaves_versions or isinstance(each.error, Locked)
+    ]
+    return pa.Table.from_pylist(rows, schema=GC_RESULT_SCHEMAS[GCResultKind.VERSIONS])
+
+
+def _log_failures(deleted: list[DeleteResult]) -> None:
+    failures = [each.error for each in deleted if each.error and not isinstance(each.error, Locked)]
     if failures:
         _LOGGER.warning(
             "%d of %d objects could not be deleted, the first one: %s",
             len(failures),
-            len(errors),
+            len(deleted),
             failures[0],
         )
 
 
-def delete_objects(
-    block: BlockStore, namespace: Namespace, runtime: Runtime, paths: Sequence[str]
-) -> list[str]:
-    """Delete objects; return for each why that failed, or an empty text. A missing one is deleted.
+def delete_objects(storage: Storage, runtime: Runtime, paths: Sequence[str]) -> list[DeleteResult]:
+    """Delete objects; return a result for each. A missing one is deleted.
 
-    What the storage could not do just now is tried again.
+    A failure of the storage that may pass is retried.
     """
-    errors = dict.fromkeys(paths, "")
+    results: dict[str, DeleteResult] = {}
     left = list(paths)
     for attempt in range(_TRIES):
         if attempt:
             runtime.sleep(_PAUSE_SECONDS * 2 ** (attempt - 1) * (0.5 + runtime.random()))
-        results = block.delete_many([namespace.address(path) for path in left])
-        for path, result in zip(left, results, strict=True):
-            errors[path] = "" if result.error is None else str(result.error)
+        deleted = storage.delete([storage.namespace.address(path) for path in left])
+        for path, result in zip(left, deleted, strict=True):
+            before = results.get(path, result)
+            results[path] = result if before is result else _both(before, result)
         left = [
             path
-            for path, result in zip(left, results, strict=True)
+            for path, result in zip(left, deleted, strict=True)
             if isinstance(result.error, StorageUnavailable)
         ]
         if not left:
             break
-    return list(errors.values())
+    return [results[path] for path in paths]
+
+
+def _both(before: DeleteResult, again: DeleteResult) -> DeleteResult:
+    """Return the result of two tries: what a failed one has deleted counts too."""
+    return replace(
+        again, versions=before.versions + again.versions, bytes=before.bytes + again.bytes
+    )

@@ -55,6 +55,7 @@ class Reclaim:
         self._block_settings = services.settings.blockstore.block
         self._interval_us = to_us(services.settings.reclaim.interval_seconds)
         gc = services.settings.gc
+        self._versions = gc.versions
         self._longest_us = to_us(gc.min_age_seconds + gc.skew_seconds + gc.gap_seconds)
         self._jobs: dict[UniqueID, Job] = {}
         self._not_before_us: dict[UniqueID, int] = {}
@@ -140,7 +141,9 @@ class Reclaim:
         return now >= not_before
 
     def _storage(self, repository: Repository) -> Storage:
-        return Storage(self._block_settings, repository.namespace, repository.unique_id)
+        return Storage(
+            self._block_settings, repository.namespace, repository.unique_id, self._versions
+        )
 
     def _new_job(self, repository: Repository, storage: Storage) -> Job:
         return Job(

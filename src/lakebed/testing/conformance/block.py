@@ -330,8 +330,13 @@ class BlockConformance(ListingConformance, ConditionalConformance, MultipartConf
         for body in (b"1", b"2"):
             store.put(address, [body])
         store.put(beside, [b"kept"])
-        assert store.delete_versions(address) >= 1
-        assert store.delete_versions(address) == 0
+        missing = namespace.address("missing")
+        deleted, absent = store.delete_versions([address, missing])
+        assert (deleted.address, deleted.error, absent.address) == (address, None, missing)
+        assert deleted.versions >= 1
+        assert deleted.bytes >= 1
+        assert (absent.error, absent.versions, absent.bytes) == (None, 0, 0)
+        assert store.delete_versions([address])[0].versions == 0
         assert addresses_of(store.list_objects(namespace)) == [str(beside)]
 
     def test_copies(self, store: BlockStore, namespace: Namespace) -> None:

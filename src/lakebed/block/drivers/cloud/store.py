@@ -177,6 +177,10 @@ class CloudBlockStore(BlockStore):
         self._check_open()
         return self._runtime.map_parallel(self._delete_result, addresses, limit=_DELETES_AT_A_TIME)
 
+    def delete_versions(self, addresses: Sequence[Address]) -> list[DeleteResult]:
+        self._check_open()
+        return self._runtime.map_parallel(self._delete_last, addresses, limit=_DELETES_AT_A_TIME)
+
     def list_objects(
         self, namespace: Namespace, *, start_after: Address | None = None
     ) -> Iterator[pa.RecordBatch]:

@@ -295,6 +295,9 @@ class LocalBlockStore(BlockStore):
         # Side by side, because then the disk is asked to flush once for many.
         return self._runtime.map_parallel(self._delete_result, addresses)
 
+    def delete_versions(self, addresses: Sequence[Address]) -> list[DeleteResult]:
+        return self._runtime.map_parallel(self._delete_last, addresses)
+
     def copy(self, source: Address, destination: Address, *, etag: ETag | None = None) -> None:
         place = self._place(destination)
         with self._open(source, etag) as file, self._draft(destination) as draft:

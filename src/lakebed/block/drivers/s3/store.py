@@ -1,10 +1,11 @@
 """The driver for S3: objects by obstore; copies, listings, uploads and bulk deletes by boto3."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
 import boto3
@@ -32,8 +33,10 @@ from lakebed.block.errors import (
     Forbidden,
     InvalidAddress,
     InvalidArgument,
+    Locked,
     ObjectNotFound,
     PreconditionFailed,
+    StorageClosed,
     StorageUnavailable,
     UploadNotFound,
 )
@@ -68,8 +71,23 @@ _COPY_BYTES_MAX: Final = 5 << 30
 _DELETES_A_REQUEST: Final = 1000
 _REQUESTS_AT_ONCE: Final = 4
 _VERSION_ROUNDS: Final = 5
+_VERSIONED_DELETES_AT_ONCE: Final = 16
 _FORBIDDEN_CODES: Final = frozenset({"AccessDenied", "AllAccessDisabled", "InvalidAccessKeyId"})
 _COPY_IN_PARTS: Final = TransferConfig(multipart_chunksize=512 << 20)
+
+
+class _Told(NamedTuple):
+    """The answer of a bucket about one of many objects."""
+
+    code: str
+    """The code of the error; empty: it is deleted."""
+    leaves_marker: bool = False
+    """Whether a delete marker hides it now, and the bucket keeps it as an older version."""
+
+    def result(self, address: Address) -> DeleteResult:
+        """Return the result for the address."""
+        error = _error_of(self.code, address)
+        return DeleteResult(address, error, leaves_versions=self.leaves_marker)
 
 
 class S3BlockStore(CloudBlockStore):
@@ -152,13 +170,13 @@ class S3BlockStore(CloudBlockStore):
 
     def delete_many(self, addresses: Sequence[Address]) -> list[DeleteResult]:
         self._check_open()
-        errors: dict[Address, BlockError | None] = {}
+        results: dict[Address, DeleteResult] = {}
         by_bucket: dict[StoreName, list[Address]] = {}
         for address in dict.fromkeys(addresses):
             try:
                 self._check(address)
             except InvalidAddress as error:
-                errors[address] = error
+                results[address] = DeleteResult(address, error)
             else:
                 by_bucket.setdefault(address.parts, []).append(address)
         chunks = [
@@ -167,65 +185,127 @@ class S3BlockStore(CloudBlockStore):
             for start in range(0, len(some), _DELETES_A_REQUEST)
         ]
         for found in self._runtime.map_parallel(self._delete_some, chunks, limit=_REQUESTS_AT_ONCE):
-            errors |= found
-        return [DeleteResult(address, errors[address]) for address in addresses]
+            results |= found
+        return [results[address] for address in addresses]
 
-    def _delete_some(self, addresses: list[Address]) -> dict[Address, BlockError | None]:
+    def _delete_some(self, addresses: list[Address]) -> dict[Address, DeleteResult]:
         """Delete objects of one bucket by one request; return what became of each."""
         try:
             told = self._delete_keys([{"Key": address.path} for address in addresses], addresses[0])
         except InvalidArgument:
             told = {}  # not every storage that speaks S3 knows the call
         except BlockError as error:
-            return dict.fromkeys(addresses, error)
+            return {address: DeleteResult(address, error) for address in addresses}
         # What the answer does not name is asked for once more, one by one.
         return {
             address: (
-                _error_of(told[address.path], address)
-                if address.path in told
-                else self._delete_result(address).error
+                told[address.path, None].result(address)
+                if (address.path, None) in told
+                else self._delete_result(address)
             )
             for address in addresses
         }
 
     def _delete_keys(
         self, objects: "list[ObjectIdentifierTypeDef]", place: Address
-    ) -> dict[str, str]:
-        """Delete by one request; return the code of the error for each key, empty: deleted."""
+    ) -> "dict[tuple[str, str | None], _Told]":
+        """Delete by one request; return the answer for each key and version."""
         with explained(Namespace(place.store, "")):
             answer = self._sdk.delete_objects(
                 Bucket=place.parts.bucket, Delete={"Objects": objects}
             )
-        told = {deleted["Key"]: "" for deleted in answer.get("Deleted", [])}
-        return told | {error["Key"]: error["Code"] for error in answer.get("Errors", [])}
+        told = {
+            (each["Key"], each.get("VersionId")): _Told("", each.get("DeleteMarker", False))
+            for each in answer.get("Deleted", [])
+        }
+        return told | {
+            (each["Key"], each.get("VersionId")): _Told(each["Code"])
+            for each in answer.get("Errors", [])
+        }
 
-    def delete_versions(self, address: Address) -> int:
-        self._check(address)
-        deleted = 0
-        for _ in range(_VERSION_ROUNDS):
-            found = self._versions(address)
-            if not found:
-                return deleted
-            for start in range(0, len(found), _DELETES_A_REQUEST):
-                told = self._delete_keys(found[start : start + _DELETES_A_REQUEST], address)
-                error = _error_of(told.get(address.path, "InternalError"), address)
-                if error is not None:
-                    raise error
-            deleted += len(found)
-        raise StorageUnavailable(f"{address} was written again and again while it was deleted")
+    def delete_versions(self, addresses: Sequence[Address]) -> list[DeleteResult]:
+        self._check_open()
+        return self._runtime.map_parallel(
+            self._delete_all_of, addresses, limit=_VERSIONED_DELETES_AT_ONCE
+        )
 
-    def _versions(self, address: Address) -> "list[ObjectIdentifierTypeDef]":
-        """Return all versions of an object, and the marks that it was deleted."""
-        with explained(address):
+    def _delete_all_of(self, address: Address) -> DeleteResult:
+        """Delete all versions of an object and its delete markers."""
+        done = DeleteResult(address, None)
+        try:
+            self._check(address)
+            for _ in range(_VERSION_ROUNDS):
+                found = self._versions(address)
+                if not found:
+                    return done
+                for start in range(0, len(found), _DELETES_A_REQUEST):
+                    some = dict(found[start : start + _DELETES_A_REQUEST])
+                    done = self._delete_some_versions(address, some, done)
+                if done.error is not None:
+                    return done
+        except StorageClosed:
+            raise
+        except BlockError as error:
+            return replace(done, error=error)
+        again = f"{address} was written again and again while it was deleted"
+        return replace(done, error=StorageUnavailable(again))
+
+    def _delete_some_versions(
+        self, address: Address, sizes: dict[str, int], done: DeleteResult
+    ) -> DeleteResult:
+        """Delete versions by one request; return the result with what was done before."""
+        told = self._delete_keys(
+            [{"Key": address.path, "VersionId": version} for version in sizes], address
+        )
+        for version, size in sizes.items():
+            # Not every server names the version in its answer. If none is named at all, the next
+            # listing tells.
+            of_key = told.get((address.path, None), _Told(""))
+            code = told.get((address.path, version), of_key).code
+            error = self._error_of_version(code, address, version)
+            if error is None:
+                done = replace(done, versions=done.versions + 1, bytes=done.bytes + size)
+            else:
+                done = replace(done, error=done.error or error)
+        return done
+
+    def _versions(self, address: Address) -> list[tuple[str, int]]:
+        """Return id and size of all versions of an object and of its delete markers."""
+        with _needing("s3:ListBucketVersions", address, ""), explained(address):
             pages = self._sdk.get_paginator("list_object_versions").paginate(
                 Bucket=address.parts.bucket, Prefix=address.path
             )
-            return [
-                {"Key": each["Key"], "VersionId": each["VersionId"]}
+            found = [
+                (each["Key"], each["VersionId"], size)
                 for page in pages
-                for each in (*page.get("Versions", []), *page.get("DeleteMarkers", []))
-                if each["Key"] == address.path
+                for each, size in (
+                    *((version, version["Size"]) for version in page.get("Versions", [])),
+                    *((marker, 0) for marker in page.get("DeleteMarkers", [])),
+                )
             ]
+        return [(version, size) for key, version, size in found if key == address.path]
+
+    def _error_of_version(self, code: str, address: Address, version: str) -> BlockError | None:
+        """Return why a version was not deleted, by the code that the bucket gave for it."""
+        error = _error_of(code, address)
+        if not isinstance(error, Forbidden):
+            return error
+        lock = self._lock_of(address, version)
+        return lock or _lacking("s3:DeleteObjectVersion", address, "/*", error)
+
+    def _lock_of(self, address: Address, version: str) -> Locked | None:
+        """Return the object lock of a version, if it has one that these credentials can see."""
+        try:
+            with explained(address):
+                found: Mapping[str, Any] = self._sdk.head_object(
+                    Bucket=address.parts.bucket, Key=address.path, VersionId=version
+                )
+        except BlockError:
+            return None
+        if found.get("ObjectLockLegalHoldStatus") == "ON":
+            return Locked(address, None)
+        until = found.get("ObjectLockRetainUntilDate")
+        return None if until is None else Locked(address, until.astimezone(UTC))
 
     # Multipart uploads
 
@@ -421,6 +501,20 @@ def _error_of(code: str, address: Address) -> BlockError | None:
     forbidden = code in _FORBIDDEN_CODES
     status = HTTPStatus.FORBIDDEN if forbidden else HTTPStatus.INTERNAL_SERVER_ERROR
     return refusal(Answer(status, code), address)
+
+
+def _lacking(right: str, address: Address, part: str, error: Forbidden) -> Forbidden:
+    """Return the error that credentials lack a right on a bucket or, by `part`, on its objects."""
+    return Forbidden(f"{error}: they need {right} on arn:aws:s3:::{address.parts.bucket}{part}")
+
+
+@contextmanager
+def _needing(right: str, address: Address, part: str) -> Iterator[None]:
+    """Name the right that a refused call needs."""
+    try:
+        yield
+    except Forbidden as error:
+        raise _lacking(right, address, part, error) from error
 
 
 @contextmanager

@@ -53,6 +53,7 @@ class GarbageCollectionMark(Wire):
     unique_id: str
     nonce: str
     local_root: str | None = None
+    versions: Annotated[str, Meta(description="the setting `gc.versions`: keep or delete")] = "keep"
 
 
 Holder = Annotated[str, Meta(pattern="^[0-9a-f]{1,64}$", description="drawn by the run")]
@@ -158,6 +159,7 @@ def leave_mark(request: ApiRequest, repository: RepositoryID) -> GarbageCollecti
         unique_id=mark.unique_id,
         nonce=mark.nonce,
         local_root=None if local is None else str(local.root.resolve()),
+        versions=mark.versions,
     )
 
 
