@@ -24,6 +24,8 @@ class FakeLakeFS:
     history: dict[str, SourceCommit] = field(default_factory=dict)
     heads: dict[str, str] = field(default_factory=dict)
     tagged: dict[str, str] = field(default_factory=dict)
+    protected: list[str] = field(default_factory=lambda: ["main", "stable-*"])
+    """The patterns of protected branches."""
     staged: dict[str, dict[bytes, int | None]] = field(default_factory=dict)
     """What is uncommitted, by branch; None: removed."""
     lists: dict[str, Contents] = field(default_factory=dict)

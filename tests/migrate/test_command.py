@@ -44,7 +44,8 @@ def lake() -> FakeLakeFS:
     merged = made.commit({b"a/7": 7, b"b": 1}, second, third, swapped=True)
     made.heads = {"main": merged, "side": third}
     made.tagged = {"v1": first}
-    made.staged = {"side": {b"b": None, b"n/ew": 7}, "main": {}}
+    made.staged = {"side": {b"b": None, b"n/ew": 7}, "main": {b"b": 9}}
+    made.protected = ["main", "side"]
     return made
 
 
@@ -118,12 +119,17 @@ def test_a_repository_moves_in_by_rounds(lake: FakeLakeFS, commands: Commands) -
         assert "Moved 4 commits (0 were here already), 2 branches and 1 tags" in done.stdout
         assert "Compared 4 commits with lakeFS: 0 differ." in done.stdout
         lake.heads["main"] = lake.commit({b"c": 3}, lake.heads["main"])
+        lake.protected += ["*", "{main,side}"]  # lakeFS is frozen; braces cannot be written here
         early = commands.move(endpoint, "--uncommitted")
         assert "--uncommitted goes with --last" in early.stderr
         last = commands.move(endpoint, "--last", "--verify", "-1", "--uncommitted")
-        assert "Staged 2 uncommitted changes." in last.stdout
+        assert "Staged 3 uncommitted changes." in last.stdout
         assert "Moved 1 commits (4 were here already), 1 branches and 0 tags" in last.stdout
         assert "can be written to now" in last.stdout
+        assert "Protection rule '*' was not moved: it protects every branch." in last.stdout
+        assert "Left out protection rule {main,side}: " in last.stdout
+        assert "Protected branches: main, side." in last.stdout
+        assert last.exit_code == 1, "a rule could not be moved"
         assert commands.damages() == 0
         assert commands.staged() == {b"b": None, b"n/ew": "local://old/lake/data/6e2f6577-7"}
         again = commands.move(endpoint)
@@ -172,15 +178,19 @@ def test_a_repository_moves_in_from_postgresql(
         damaged = "INSERT INTO graveler_commits (repository_id, id) VALUES ('lake', 'broken')"
         connection.execute(damaged)
         connection.execute("INSERT INTO graveler_tags VALUES ('lake', 'lost', 'broken')")
+        connection.execute("INSERT INTO graveler_tags VALUES ('lake', 'no-tag', NULL)")
+        connection.execute("INSERT INTO graveler_branches VALUES ('lake', 'none', 'token', NULL)")
     monkeypatch.setenv("LAKEBED_MIGRATE_DSN", postgresql_url)
     to = "local://new/lake"
     done = commands.run("migrate", "sql", "lakefs://lake", "--to", to, "--verify", "-1", *LAST)
-    assert "Staged 2 uncommitted changes." in done.stdout
+    assert "Staged 3 uncommitted changes." in done.stdout
     assert "not read: graveler_staging_kv 'odd'" in done.stdout
     assert commands.staged() == {b"b": None, b"n/ew": "local://old/lake/data/6e2f6577-7"}
     assert "Moved 4 commits" in done.stdout
     assert "Compared 4 commits with lakeFS: 0 differ." in done.stdout
     assert "not read: graveler_commits broken" in done.stdout
+    assert "not read: graveler_branches none: its commit_id is None" in done.stdout
+    assert "not read: graveler_tags no-tag: its commit_id is None" in done.stdout
     assert "Left out tag lost: commit broken is not there." in done.stdout
     assert done.exit_code == 1
     assert commands.damages() == 0

@@ -277,7 +277,7 @@ class _Target:
         self._verify(source, plan, verify)
         damages = len(report.taken.missing_parents) + len(report.left_out)
         if damages:
-            raise Incomplete(f"lakeFS does not have all of the history: {damages} gaps, see above")
+            raise Incomplete(f"{damages} of lakeFS could not be moved, see above")
 
     def _verify(self, source: "Source", plan: "Plan", count: int) -> None:
         from lakebed.engine.model import RepositoryID  # noqa: PLC0415 - it is slow to import
@@ -332,6 +332,12 @@ def _print_report(report: "RoundReport", plan: "Plan") -> None:
         typer.echo(printable(f"Left out {ref}."))
     if report.staged:
         typer.echo(f"Staged {report.staged:,} uncommitted changes.")
+    for pattern in report.freeze_rules:
+        typer.echo(
+            printable(f"Protection rule '{pattern}' was not moved: it protects every branch.")
+        )
+    if report.protected:
+        typer.echo(printable(f"Protected branches: {', '.join(report.protected)}."))
     if report.is_last:
         typer.echo(f"Repository {plan.repository} can be written to now.")
     else:
