@@ -3,12 +3,13 @@
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakebed.block import BlockStore, Namespace
+from lakebed.block import Address, BlockStore, Namespace
 from lakebed.block.drivers.memory import MemoryBlockStore
 from lakebed.engine.committed import Query
 from lakebed.engine.engine import Engine
@@ -18,6 +19,7 @@ from lakebed.formats import entries_of
 from lakebed.kv import KVError, Store
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.migrate import lakefs_pb2 as pb
+from lakebed.migrate.addresses import Addresses
 from lakebed.migrate.errors import DamagedHistory, DamagedTable, NotATarget
 from lakebed.migrate.history import HistoryTaker, Taken
 from lakebed.migrate.rounds import Plan, RoundReport, run_round
@@ -30,6 +32,18 @@ from tests.kit.lakefs_tables import table, value
 from tests.migrate.lakes import Contents, FakeLakeFS, entry_of
 
 KEYS = [b"%02d/%03d" % (number % 7, number) for number in range(40)]
+
+
+class Anywhere(MemoryBlockStore):
+    """A storage that can read every address."""
+
+    def check_address(self, address: Address) -> None:
+        pass
+
+
+def source_of(lake: FakeLakeFS, block: BlockStore | None = None) -> Source:
+    storage = block or Anywhere(ThreadRuntime())
+    return Source(lake, lake, Addresses(storage, lake.namespace, [Path("/var/lakefs")]))
 
 
 class Target:
@@ -47,7 +61,7 @@ class Target:
         return self.engine.repositories.create_bare("new", namespace)
 
     def take(self, source: FakeLakeFS) -> Taken:
-        taker = HistoryTaker(self.engine, self.repository, Source(source, source), self.runtime)
+        taker = HistoryTaker(self.engine, self.repository, source_of(source), self.runtime)
         for _ in taker.run():
             pass
         return taker.taken
@@ -164,7 +178,7 @@ def test_verification_sees_each_field_that_differs() -> None:
     lake, target = FakeLakeFS(), Target()
     commit_id = lake.commit({b"a": 3, b"b": 6})
     target.take(lake)
-    source, commit = Source(lake, lake), lake.history[commit_id]
+    source, commit = source_of(lake), lake.history[commit_id]
     assert find_difference(target.engine, target.repository, source, commit) is None
     identity, message = entry_of(b"b", 6)
     for field, other in (
@@ -225,7 +239,7 @@ def run(
         metadata={"team": "blue"},
         protected=lake.protected,
     )
-    source = Source(lake, lake)
+    source = source_of(lake)
     return run_round(
         target.engine,
         target.runtime,

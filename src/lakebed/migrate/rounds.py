@@ -20,16 +20,18 @@ writable. A rule that protects every branch is how people freeze a lake for the 
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from lakebed.block import Namespace
+from lakebed.block import InvalidAddress, Namespace
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import CommitNotFound, Invalid, RepositoryNotFound
 from lakebed.engine.model import BranchID, CommitID, Repository, RepositoryID, TagID
 from lakebed.engine.read_only import read_only_lifted
 from lakebed.engine.refs.protection import check_pattern
-from lakebed.migrate.errors import NotATarget
+from lakebed.errors import quoted
+from lakebed.formats import Entry
+from lakebed.migrate.errors import NotATarget, UnreadableAddress
 from lakebed.migrate.history import HistoryTaker, Taken
 from lakebed.migrate.sources import Source, SourceBranch, SourceTag
 from lakebed.runtime import Runtime
@@ -88,6 +90,7 @@ def run_round(
         NotATarget: There is a repository of this name that was not made for this source, or it has
             been opened for writing.
         DamagedTable, DamagedHistory: The source is damaged.
+        UnreadableAddress: The storage here cannot read an object.
         OutcomeUnknown: A write may not have been applied: run the round again.
     """
     repository = _target(engine, plan)
@@ -197,8 +200,17 @@ def _stage(engine: Engine, repository: Repository, source: Source, report: Round
                 if change.entry is None:
                     engine.delete(repository.id, name, change.key)
                 else:
-                    engine.put(repository.id, name, change.entry)
+                    engine.put(repository.id, name, _readable(source, branch, change.entry))
                 report.staged += 1
+
+
+def _readable(source: Source, branch: SourceBranch, entry: Entry) -> Entry:
+    """Return an entry with the canonical address; raises `UnreadableAddress`."""
+    try:
+        return replace(entry, address=source.addresses.canonical(entry.address))
+    except InvalidAddress as error:
+        refused = f"{quoted(entry.key)} has the address {entry.address!r}: {error}"
+        raise UnreadableAddress(f"branch {branch.name}", [refused]) from error
 
 
 def _set_protection(

@@ -199,6 +199,9 @@ class LocalBlockStore(BlockStore):
                 self.close()
                 raise
 
+    def check_address(self, address: Address) -> None:
+        self._place(address)
+
     # Objects
 
     def put(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
