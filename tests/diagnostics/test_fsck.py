@@ -10,10 +10,13 @@ from lakebed import cli
 from lakebed.block import Address, BlockStore, StorageUnavailable
 from lakebed.cli import running
 from lakebed.diagnostics.fsck import Damage, Report, RepositoryCheck
+from lakebed.engine import records_pb2 as pb
 from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.committed.cache import Cache
 from lakebed.engine.committed.files import Files
 from lakebed.engine.errors import RepositoryNotFound
+from lakebed.engine.model import CommitID
+from lakebed.engine.refs.commits import LAKEFS_SWAPPED_VERSION, LAKEFS_VERSION, compute_id
 from tests.kit.lake import MAIN, REPOSITORY, Lake, open_lake
 
 pytestmark = pytest.mark.slow
@@ -116,6 +119,51 @@ def test_damaged_and_missing_records_are_found(lake: Lake, commits: list[str]) -
         ("record", "branches/dev"),
         ("tag", ""),
     ]
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_forged_commit_of_lakefs_is_found(lake: Lake, *, swapped: bool) -> None:
+    head = lake.engine.branches.get(lake.repository, MAIN).commit_id
+    base = lake.engine.commits.get(lake.repository, head)
+    parents = [base, base] if swapped else [base]
+    record = pb.Commit(
+        version=LAKEFS_SWAPPED_VERSION if swapped else LAKEFS_VERSION,
+        committer="ann",
+        message="from lakeFS",
+        parents=[each.id for each in parents],
+        nonce=b"the metarange over there",
+    )
+
+    def adopt(commit_id: str) -> bool:
+        return lake.engine.commits.adopt(
+            lake.repository,
+            CommitID(commit_id),
+            committer="ann",
+            message="from lakeFS",
+            metarange_id=base.metarange_id,
+            parents=parents,
+            metadata={},
+            created_us=0,
+            source_metarange_id="the metarange over there",
+            swapped=swapped,
+        )
+
+    moved, odd = compute_id(record), CommitID("0" * 64)
+    assert adopt(moved)
+    assert not adopt(odd)
+    report = checked(lake)
+    assert (report.damages, report.unproved) == ([], 1)
+    partition, key = lake.repository.partition, b"commits/" + moved.encode()
+    stored = lake.store.get(partition, key)
+    for field, forged in (
+        (b"from lakeFS", b"FROM lakeFS"),
+        (b"ann", b"bob"),
+        (b"the metarange", b"\xff\xff\xff metarange"),
+    ):
+        lake.store.set(partition, key, stored.value.replace(field, forged))
+        assert checked(lake).damages == [
+            Damage("commit", moved, "its record does not have this id", [moved], 1)
+        ]
 
 
 def test_a_damaged_staged_record_is_found(lake: Lake) -> None:

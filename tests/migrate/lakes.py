@@ -24,10 +24,14 @@ class FakeLakeFS:
     history: dict[str, SourceCommit] = field(default_factory=dict)
     heads: dict[str, str] = field(default_factory=dict)
     tagged: dict[str, str] = field(default_factory=dict)
+    protected: list[str] = field(default_factory=lambda: ["main", "stable-*"])
+    """The patterns of protected branches."""
     staged: dict[str, dict[bytes, int | None]] = field(default_factory=dict)
     """What is uncommitted, by branch; None: removed."""
     lists: dict[str, Contents] = field(default_factory=dict)
     """What each commit lists."""
+    imported: dict[tuple[bytes, int], str] = field(default_factory=dict)
+    """Whole addresses of contents that were imported, by key and number."""
     read: list[str] = field(default_factory=list)
     """The ids of the files that were asked for."""
 
@@ -57,7 +61,7 @@ class FakeLakeFS:
         ranges: list[tuple[bytes, bytes]] = []
         rows: list[tuple[bytes, bytes]] = []
         for key in sorted(contents):
-            rows.append((key, value(*entry_of(key, contents[key]))))
+            rows.append((key, value(*self.message(key, contents[key]))))
             if hashlib.md5(key).digest()[0] < 64:
                 ranges.append(self.close(rows))
                 rows = []
@@ -91,8 +95,12 @@ class FakeLakeFS:
         for key, number in sorted(self.staged.get(branch.name, {}).items()):
             yield SourceChange(key, None if number is None else self.entry(key, number))
 
+    def message(self, key: bytes, number: int) -> tuple[bytes, bytes]:
+        address = self.imported.get((key, number))
+        return entry_of(key, number, address, pb.FULL) if address else entry_of(key, number)
+
     def entry(self, key: bytes, number: int) -> Entry:
-        return read_entry(key, *entry_of(key, number), self.namespace)
+        return read_entry(key, *self.message(key, number), self.namespace)
 
     def metarange(self, metarange_id: str) -> bytes:
         self.read.append(metarange_id)
@@ -103,14 +111,16 @@ class FakeLakeFS:
         return self.files[range_id]
 
 
-def entry_of(key: bytes, number: int) -> tuple[bytes, bytes]:
+def entry_of(
+    key: bytes, number: int, address: str = "", kind: pb.AddressType = pb.RELATIVE
+) -> tuple[bytes, bytes]:
     """The identity and the message of an entry."""
     entry = pb.Entry(
-        address=f"data/{key.hex()}-{number}",
+        address=address or f"data/{key.hex()}-{number}",
         size=number,
         e_tag=hashlib.md5(b"%d" % number).hexdigest(),
         metadata={"n": str(number)} if number % 3 == 0 else {},
-        address_type=pb.RELATIVE,
+        address_type=kind,
         content_type="text/plain",
     )
     entry.last_modified.seconds = 1_600_000_000 + number

@@ -70,8 +70,10 @@ def stat(lake: FakeLakeFS, rest: str) -> dict[str, Any]:
     }
 
 
-def uncommitted(lake: FakeLakeFS, rest: str) -> dict[str, Any] | None:
-    """What is asked of uncommitted changes, if it is that."""
+def changing(lake: FakeLakeFS, rest: str) -> Any:
+    """What is asked of protection rules and uncommitted changes, if it is that."""
+    if rest == "/settings/branch_protection":
+        return [{"pattern": each} for each in lake.protected]
     if "/diff?" in rest:
         return page(diff(lake, rest.split("/")[2]))
     return stat(lake, rest) if "/objects/stat?" in rest else None
@@ -84,7 +86,6 @@ def served(lake: FakeLakeFS, *, gc_rules: bool = False) -> Iterator[str]:
     settings: dict[str, Any] = {
         "": {"id": "lake", "storage_namespace": lake.namespace, "default_branch": "main"},
         "/metadata": {"team": "blue"},
-        "/settings/branch_protection": [{"pattern": "stable-*"}],
     }
     if gc_rules:
         settings["/settings/gc_rules"] = {"default_retention_days": 7, "branches": []}
@@ -103,7 +104,7 @@ def served(lake: FakeLakeFS, *, gc_rules: bool = False) -> Iterator[str]:
                 self._answer(200, lake.files[name])
             elif rest.startswith("/dump"):
                 self._answer(200, {"id": "task", "done": True, "refs": dump(lake)})
-            elif (found := settings.get(rest, uncommitted(lake, rest))) is not None:
+            elif (found := settings.get(rest, changing(lake, rest))) is not None:
                 self._answer(200, found)
             else:
                 self._answer(404, {"message": "not found"})

@@ -44,7 +44,8 @@ def lake() -> FakeLakeFS:
     merged = made.commit({b"a/7": 7, b"b": 1}, second, third, swapped=True)
     made.heads = {"main": merged, "side": third}
     made.tagged = {"v1": first}
-    made.staged = {"side": {b"b": None, b"n/ew": 7}, "main": {}}
+    made.staged = {"side": {b"b": None, b"n/ew": 7}, "main": {b"b": 9}}
+    made.protected = ["main", "side"]
     return made
 
 
@@ -78,13 +79,23 @@ class Commands:
         to = "local://new/lake"
         return self.run("migrate", "lakefs", "lakefs://lake", "--from", endpoint, "--to", to, *more)
 
-    def staged(self) -> dict[bytes, str | None]:
-        """What is uncommitted on the branch `side`."""
+    def store_objects(self, lake: FakeLakeFS) -> None:
+        """Write what the entries of a lake name, as lakeFS does on local storage."""
+        listed = [*lake.lists.values(), *lake.staged.values()]
+        for key, number in {pair for contents in listed for pair in contents.items()}:
+            if number is not None:
+                address = lake.entry(key, number).address.removeprefix("local://")
+                file = self.blocks / address.removeprefix(f"{self.blocks}/")
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_bytes(b"x" * number)
+
+    def staged(self, branch: str = "side") -> dict[bytes, str | None]:
+        """What is uncommitted on a branch."""
         runtime = ThreadRuntime()
         url = f"sqlite:///{self.config.parent}/lakebed.db"
         with open_store(url, runtime=runtime) as store:
             engine = Engine(store, open_block(LocalSettings(self.blocks)), runtime=runtime)
-            lake, side = RepositoryID("lake"), BranchID("side")
+            lake, side = RepositoryID("lake"), BranchID(branch)
             page = engine.list_changes(lake, side, Query())
             found: dict[bytes, str | None] = {}
             for key in page.rows["key"].to_pylist():
@@ -94,9 +105,9 @@ class Commands:
                     found[key] = None
             return found
 
-    def damages(self) -> int:
+    def damages(self, commits: int = 4) -> int:
         report = json.loads(self.run("fsck", "lakefs://lake", "--json").stdout)
-        assert report["commits"] >= 4
+        assert report["commits"] >= commits
         return len(report["damages"])
 
 
@@ -110,6 +121,7 @@ def commands(
 
 
 def test_a_repository_moves_in_by_rounds(lake: FakeLakeFS, commands: Commands) -> None:
+    commands.store_objects(lake)
     with served(lake) as endpoint:
         dry = commands.move(endpoint, "--dry-run")
         assert "4 commits, 2 branches and 1 tags would be moved" in dry.stdout
@@ -118,12 +130,18 @@ def test_a_repository_moves_in_by_rounds(lake: FakeLakeFS, commands: Commands) -
         assert "Moved 4 commits (0 were here already), 2 branches and 1 tags" in done.stdout
         assert "Compared 4 commits with lakeFS: 0 differ." in done.stdout
         lake.heads["main"] = lake.commit({b"c": 3}, lake.heads["main"])
+        commands.store_objects(lake)
+        lake.protected += ["*", "{main,side}"]  # lakeFS is frozen; braces cannot be written here
         early = commands.move(endpoint, "--uncommitted")
         assert "--uncommitted goes with --last" in early.stderr
         last = commands.move(endpoint, "--last", "--verify", "-1", "--uncommitted")
-        assert "Staged 2 uncommitted changes." in last.stdout
+        assert "Staged 3 uncommitted changes." in last.stdout
         assert "Moved 1 commits (4 were here already), 1 branches and 0 tags" in last.stdout
         assert "can be written to now" in last.stdout
+        assert "Protection rule '*' was not moved: it protects every branch." in last.stdout
+        assert "Left out protection rule {main,side}: " in last.stdout
+        assert "Protected branches: main, side." in last.stdout
+        assert last.exit_code == 1, "a rule could not be moved"
         assert commands.damages() == 0
         assert commands.staged() == {b"b": None, b"n/ew": "local://old/lake/data/6e2f6577-7"}
         again = commands.move(endpoint)
@@ -137,6 +155,7 @@ def test_from_the_storage_no_metadata_file_is_asked_of_the_server(
     with served(lake) as endpoint:
         folder = commands.blocks / "old" / "lake" / "_lakefs"
         folder.mkdir(parents=True)
+        commands.store_objects(lake)
         for name, data in lake.files.items():
             (folder / name).write_bytes(data)
         before = set(lake.files)
@@ -150,6 +169,7 @@ def test_rules_of_garbage_collection_stop_it(lake: FakeLakeFS, commands: Command
         refused = commands.move(endpoint)
         assert refused.exit_code == 2
         assert "lakeFS has garbage collection rules for lake" in refused.stderr
+        commands.store_objects(lake)
         assert commands.move(endpoint, "--gc-is-stopped").exit_code == 0
 
 
@@ -160,6 +180,7 @@ def test_a_repository_moves_in_from_postgresql(
     postgresql_url: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    commands.store_objects(lake)
     folder = commands.blocks / "old" / "lake" / "_lakefs"
     folder.mkdir(parents=True)
     for name, data in lake.files.items():
@@ -172,15 +193,19 @@ def test_a_repository_moves_in_from_postgresql(
         damaged = "INSERT INTO graveler_commits (repository_id, id) VALUES ('lake', 'broken')"
         connection.execute(damaged)
         connection.execute("INSERT INTO graveler_tags VALUES ('lake', 'lost', 'broken')")
+        connection.execute("INSERT INTO graveler_tags VALUES ('lake', 'no-tag', NULL)")
+        connection.execute("INSERT INTO graveler_branches VALUES ('lake', 'none', 'token', NULL)")
     monkeypatch.setenv("LAKEBED_MIGRATE_DSN", postgresql_url)
     to = "local://new/lake"
     done = commands.run("migrate", "sql", "lakefs://lake", "--to", to, "--verify", "-1", *LAST)
-    assert "Staged 2 uncommitted changes." in done.stdout
+    assert "Staged 3 uncommitted changes." in done.stdout
     assert "not read: graveler_staging_kv 'odd'" in done.stdout
     assert commands.staged() == {b"b": None, b"n/ew": "local://old/lake/data/6e2f6577-7"}
     assert "Moved 4 commits" in done.stdout
     assert "Compared 4 commits with lakeFS: 0 differ." in done.stdout
     assert "not read: graveler_commits broken" in done.stdout
+    assert "not read: graveler_branches none: its commit_id is None" in done.stdout
+    assert "not read: graveler_tags no-tag: its commit_id is None" in done.stdout
     assert "Left out tag lost: commit broken is not there." in done.stdout
     assert done.exit_code == 1
     assert commands.damages() == 0
@@ -214,3 +239,46 @@ def fill(connection: psycopg.Connection, lake: FakeLakeFS) -> None:
                 json.dumps(dict(commit.metadata)), parents, version,
             ),
         )  # fmt: skip
+
+
+def test_addresses_of_a_disk_become_those_of_the_storage(commands: Commands) -> None:
+    """lakeFS names imported and uncommitted objects of local storage by their paths on disk."""
+    lake = FakeLakeFS(namespace="local://old/lake")
+    inside, elsewhere = f"local://{commands.blocks}/in/a b", "local:///mnt/lakefs/in/c"
+    lake.imported = {(b"i", 3): inside, (b"j", 4): elsewhere, (b"s", 5): inside + "2"}
+    first = lake.commit({b"a": 1, b"i": 3})
+    lake.heads = {"main": first}
+    lake.staged = {"main": {b"s": 5}}
+    commands.store_objects(lake)
+    with served(lake) as endpoint:
+        done = commands.move(endpoint, "--verify", "-1")
+        assert done.exit_code == 0, done.stdout + done.stderr
+        assert "Read 2 objects (all objects) from the storage: 0 cannot be read." in done.stdout
+        lake.heads["main"] = lake.commit({b"a": 1, b"j": 4}, first)
+        refused = commands.move(endpoint)
+        assert refused.exit_code == 1
+        assert "'j' has the address 'local:///mnt/lakefs/in/c'" in refused.stderr
+        assert "--lakefs-root" in refused.stderr
+        (commands.blocks / "in" / "c").write_bytes(b"four")
+        root = ("--lakefs-root", "/mnt/lakefs")
+        done = commands.move(endpoint, *root, "--verify", "-1", *LAST)
+        assert done.exit_code == 0, done.stdout + done.stderr
+    assert commands.staged("main") == {b"s": "local://in/a b2"}
+    assert commands.damages(commits=2) == 0
+
+
+def test_objects_that_cannot_be_read_are_named(lake: FakeLakeFS, commands: Commands) -> None:
+    commands.store_objects(lake)
+    lost, grown = (lake.entry(b"a/%d" % number, number).address for number in (3, 4))
+    for address in (lost, grown):
+        file = commands.blocks / address.removeprefix("local://")
+        file.unlink()
+        if address == grown:
+            file.write_bytes(b"five!")
+    with served(lake) as endpoint:
+        done = commands.move(endpoint, "--verify", "-1")
+    assert done.exit_code == 1
+    first = next(iter(lake.history))
+    assert f"commit {first}: cannot read 'a/3': there is no object at {lost}" in done.stdout
+    assert f"cannot read 'a/4': {grown} has 5 bytes, not 4" in done.stdout
+    assert "from the storage: 2 cannot be read." in done.stdout

@@ -3,31 +3,47 @@
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lakebed.block import BlockStore, Namespace
+from lakebed.block import Address, BlockStore, Namespace
 from lakebed.block.drivers.memory import MemoryBlockStore
 from lakebed.engine.committed import Query
 from lakebed.engine.engine import Engine
-from lakebed.engine.errors import RepositoryNotFound
-from lakebed.engine.model import CommitID, Repository, RepositoryID
+from lakebed.engine.errors import Protected, RepositoryNotFound
+from lakebed.engine.model import BranchID, CommitID, Repository, RepositoryID
 from lakebed.formats import entries_of
 from lakebed.kv import KVError, Store
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.migrate import lakefs_pb2 as pb
+from lakebed.migrate.addresses import Addresses
 from lakebed.migrate.errors import DamagedHistory, DamagedTable, NotATarget
 from lakebed.migrate.history import HistoryTaker, Taken
 from lakebed.migrate.rounds import Plan, RoundReport, run_round
 from lakebed.migrate.sources import Source
+from lakebed.migrate.verify import find_difference
 from lakebed.runtime import ThreadRuntime
 from lakebed.testing.faults import FaultyStore
 from tests.engine.test_dump import FailAt
+from tests.kit.lakefs_tables import table, value
 from tests.migrate.lakes import Contents, FakeLakeFS, entry_of
 
 KEYS = [b"%02d/%03d" % (number % 7, number) for number in range(40)]
+
+
+class Anywhere(MemoryBlockStore):
+    """A storage that can read every address."""
+
+    def check_address(self, address: Address) -> None:
+        pass
+
+
+def source_of(lake: FakeLakeFS, block: BlockStore | None = None) -> Source:
+    storage = block or Anywhere(ThreadRuntime())
+    return Source(lake, lake, Addresses(storage, lake.namespace, [Path("/var/lakefs")]))
 
 
 class Target:
@@ -45,7 +61,7 @@ class Target:
         return self.engine.repositories.create_bare("new", namespace)
 
     def take(self, source: FakeLakeFS) -> Taken:
-        taker = HistoryTaker(self.engine, self.repository, Source(source, source), self.runtime)
+        taker = HistoryTaker(self.engine, self.repository, source_of(source), self.runtime)
         for _ in taker.run():
             pass
         return taker.taken
@@ -142,6 +158,50 @@ def test_a_range_that_is_not_what_its_metarange_says_is_damaged() -> None:
         Target().take(lake)
 
 
+@pytest.mark.parametrize(("low", "high"), [(b"01", b"b"), (b"a", b"a"), (b"a", b"c")])
+def test_a_range_with_other_bounds_than_its_metarange_says_is_damaged(
+    low: bytes, high: bytes
+) -> None:
+    """Its entries would be left out of a commit whose first parent has others there."""
+    lake = FakeLakeFS()
+    rows = [(key, value(*entry_of(key, 1))) for key in (b"a", b"b")]
+    range_id = lake.store(table(rows))
+    data = pb.RangeData(min_key=low, max_key=high, count=2)
+    metarange = table([(high, value(range_id.encode(), data.SerializeToString()))])
+    commit_id = lake.commit({b"a": 1, b"b": 1})
+    lake.history[commit_id] = replace(lake.history[commit_id], metarange_id=lake.store(metarange))
+    with pytest.raises(DamagedTable, match="other keys than its metarange says"):
+        Target().take(lake)
+
+
+def test_verification_sees_each_field_that_differs() -> None:
+    lake, target = FakeLakeFS(), Target()
+    commit_id = lake.commit({b"a": 3, b"b": 6})
+    target.take(lake)
+    source, commit = source_of(lake), lake.history[commit_id]
+    assert find_difference(target.engine, target.repository, source, commit) is None
+    identity, message = entry_of(b"b", 6)
+    for field, other in (
+        ("address", pb.Entry(address="data/other")),
+        ("size", pb.Entry(size=7)),
+        ("e_tag", pb.Entry(e_tag="0" * 32)),
+        ("metadata", pb.Entry(metadata={"n": "7"})),
+        ("metadata", pb.Entry()),
+        ("content_type", pb.Entry(content_type="text/html")),
+    ):
+        entry = pb.Entry.FromString(message)
+        entry.ClearField(field)
+        entry.MergeFrom(other)
+        rows = [
+            (b"a", value(*entry_of(b"a", 3))),
+            (b"b", value(identity, entry.SerializeToString())),
+        ]
+        metarange_id = lake.store(table([lake.close(rows)]))
+        changed = replace(commit, metarange_id=metarange_id)
+        found = find_difference(target.engine, target.repository, source, changed)
+        assert found == b"b", field
+
+
 def test_what_depends_on_a_commit_that_is_not_there_is_taken_all_the_same() -> None:
     lake, target = FakeLakeFS(), Target()
     gone = lake.commit({b"a": 1})
@@ -168,16 +228,26 @@ def test_history_that_goes_round_is_damaged() -> None:
         Target().take(lake)
 
 
-def run(target: Target, lake: FakeLakeFS, *, is_last: bool = False) -> RoundReport:
+def run(
+    target: Target, lake: FakeLakeFS, *, is_last: bool = False, with_uncommitted: bool = False
+) -> RoundReport:
     plan = Plan(
         repository="moved",
         namespace=Namespace.parse("mem://lake/moved"),
         moved_from="http://old lake",
         default_branch="main",
         metadata={"team": "blue"},
-        protected=["main"],
+        protected=lake.protected,
     )
-    return run_round(target.engine, target.runtime, Source(lake, lake), plan, is_last=is_last)
+    source = source_of(lake)
+    return run_round(
+        target.engine,
+        target.runtime,
+        source,
+        plan,
+        is_last=is_last,
+        with_uncommitted=with_uncommitted,
+    )
 
 
 def refs_of(target: Target) -> tuple[dict[str, str], dict[str, str]]:
@@ -210,6 +280,56 @@ def test_rounds_follow_the_refs_until_the_last() -> None:
     assert found.metadata["team"] == "blue"
     with pytest.raises(NotATarget, match="last round is over"):
         run(target, lake)
+
+
+def protected_lake() -> FakeLakeFS:
+    """A lake with a change that is uncommitted on a protected branch."""
+    lake = FakeLakeFS()
+    first = lake.commit({b"a": 1, b"b": 2})
+    lake.heads = {"main": first, "dev": first}
+    lake.staged = {"main": {b"a": None, b"c": 3}, "dev": {b"d": 4}}
+    return lake
+
+
+def check_protected(target: Target) -> None:
+    """The changes are staged, the rules hold, and other branches can be written to."""
+    moved = RepositoryID("moved")
+    listed = {"main": [b"b", b"c"], "dev": [b"a", b"b", b"d"]}
+    for branch, keys in listed.items():
+        page = target.engine.list_entries(moved, branch, Query(amount=10))
+        assert [entry.key for entry in entries_of(page.rows)] == keys
+    repository = target.engine.repositories.get(moved)
+    assert target.engine.protection.get(repository).patterns == ("main", "stable-*")
+    with pytest.raises(Protected):
+        target.engine.delete(moved, BranchID("main"), b"b")
+    target.engine.delete(moved, BranchID("dev"), b"b")
+
+
+def test_uncommitted_changes_are_staged_on_protected_branches() -> None:
+    lake, target = protected_lake(), Target()
+    run(target, lake)
+    report = run(target, lake, is_last=True, with_uncommitted=True)
+    assert (report.staged, report.protected) == (3, ["main", "stable-*"])
+    check_protected(target)
+
+
+def test_rules_of_a_round_that_was_cut_off_do_not_stop_the_next() -> None:
+    lake, target = protected_lake(), Target()
+    run(target, lake)
+    repository = target.engine.repositories.get(RepositoryID("moved"))
+    target.engine.protection.set(repository, ["*"])
+    run(target, lake, is_last=True, with_uncommitted=True)
+    check_protected(target)
+
+
+def test_a_rule_that_freezes_the_lake_is_not_moved() -> None:
+    lake, target = protected_lake(), Target()
+    lake.protected += ["*", "**", "{main,dev}"]
+    report = run(target, lake, is_last=True, with_uncommitted=True)
+    assert report.freeze_rules == ["*", "**"]
+    (left_out,) = report.left_out
+    assert left_out.startswith("protection rule {main,dev}: '{main,dev}' cannot match any branch")
+    check_protected(target)
 
 
 def test_a_repository_that_was_made_otherwise_is_left_alone() -> None:

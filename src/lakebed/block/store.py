@@ -217,6 +217,14 @@ class BlockStore(ABC):
     """The least size of every part of an upload but the last; smaller ones make `complete_upload`
     raise `InvalidPart`."""
 
+    @abstractmethod
+    def check_address(self, address: Address) -> None:
+        """Refuse an address that no object of this storage can have; nothing is asked.
+
+        Raises:
+            InvalidAddress: It is of another storage, or this one cannot spell it.
+        """
+
     # Objects
 
     @abstractmethod

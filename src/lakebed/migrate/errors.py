@@ -2,7 +2,12 @@
 
 # ruff: noqa: N818 - errors are named by what happened
 
+from collections.abc import Sequence
+from typing import Final
+
 from lakebed.errors import LakebedError
+
+_SHOWN: Final = 10
 
 
 class DamagedTable(LakebedError):
@@ -21,6 +26,21 @@ class DamagedHistory(LakebedError):
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the history of the repository is damaged: {reason}")
+
+
+class UnreadableAddress(LakebedError):
+    """Entries of lakeFS have addresses that the storage here cannot read."""
+
+    kind = "unreadable_address"
+
+    def __init__(self, name: str, refused: Sequence[str]) -> None:
+        shown = "; ".join(refused[:_SHOWN])
+        more = len(refused) - _SHOWN
+        rest = f"; and {more:,} more" if more > 0 else ""
+        super().__init__(
+            f"{len(refused):,} entries of {name} cannot be moved, because the storage here cannot"
+            f" read their objects: {shown}{rest}"
+        )
 
 
 class NotATarget(LakebedError):

@@ -74,6 +74,8 @@ class HistoryTaker:
         Raises:
             DamagedHistory: Commits are each other's ancestors.
             DamagedTable: A file of lakeFS is damaged.
+            UnreadableAddress: The storage here cannot read some objects; nothing of their commit
+                is stored.
         """
         commits = {commit.id: commit for commit in self._source.refs.commits()}
         self.taken.missing_parents = [
@@ -165,7 +167,7 @@ class HistoryTaker:
         with self._lock:
             self.taken.ranges += 1
             self.taken.entries += table.num_rows
-        return table
+        return self._source.addresses.of_entries(table, name)
 
 
 _AT_ONCE: Final = 4

@@ -11,19 +11,27 @@ A round that was cut off at any step is simply run again:
 | while the repository is made   | nothing, or the repository   | goes on                   |
 | while commits are taken        | some commits, no ref to them | takes the others          |
 | while refs are written         | refs of before and of now    | writes all of them        |
+| while changes are staged       | some of them                 | resets, stages all again  |
 | before it becomes writable     | a read-only repository       | finds no change, opens it |
+
+Protection rules are set after all that they would refuse, right before the repository becomes
+writable. A rule that protects every branch is how people freeze a lake for the last round
+(docs/migration.md): it is left out and reported, because nothing could be written under it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from lakebed.block import Namespace
+from lakebed.block import InvalidAddress, Namespace
 from lakebed.engine.engine import Engine
-from lakebed.engine.errors import CommitNotFound, RepositoryNotFound
+from lakebed.engine.errors import CommitNotFound, Invalid, RepositoryNotFound
 from lakebed.engine.model import BranchID, CommitID, Repository, RepositoryID, TagID
 from lakebed.engine.read_only import read_only_lifted
-from lakebed.migrate.errors import NotATarget
+from lakebed.engine.refs.protection import check_pattern
+from lakebed.errors import quoted
+from lakebed.formats import Entry
+from lakebed.migrate.errors import NotATarget, UnreadableAddress
 from lakebed.migrate.history import HistoryTaker, Taken
 from lakebed.migrate.sources import Source, SourceBranch, SourceTag
 from lakebed.runtime import Runtime
@@ -58,7 +66,11 @@ class RoundReport:
     tags_deleted: int = 0
     staged: int = 0
     left_out: list[str] = field(default_factory=list)
-    """Branches and tags whose commits are not there."""
+    """Branches, tags and protection rules that could not be moved, each with the reason."""
+    protected: list[str] = field(default_factory=list)
+    """Patterns of the protection rules that hold here from now on."""
+    freeze_rules: list[str] = field(default_factory=list)
+    """Patterns that protect every branch: left out."""
     is_last: bool = False
 
 
@@ -78,6 +90,7 @@ def run_round(
         NotATarget: There is a repository of this name that was not made for this source, or it has
             been opened for writing.
         DamagedTable, DamagedHistory: The source is damaged.
+        UnreadableAddress: The storage here cannot read an object.
         OutcomeUnknown: A write may not have been applied: run the round again.
     """
     repository = _target(engine, plan)
@@ -87,9 +100,10 @@ def run_round(
     report = RoundReport(taken=taker.taken, is_last=is_last)
     _set_tags(engine, repository, source, report)
     _set_branches(engine, repository, source, report)
-    if is_last and with_uncommitted:
-        _stage(engine, repository, source, report)
-    engine.protection.set(repository, plan.protected)
+    if is_last:
+        if with_uncommitted:
+            _stage(engine, repository, source, report)
+        _set_protection(engine, repository, plan, report)
     engine.repositories.set_metadata(repository.id, put=plan.metadata)
     if is_last:
         engine.repositories.set_read_only(repository.id, read_only=False)
@@ -174,6 +188,7 @@ def _has_commit(
 
 def _stage(engine: Engine, repository: Repository, source: Source, report: RoundReport) -> None:
     """Stage on each branch what is uncommitted there in lakeFS; anew, if a round was cut off."""
+    engine.protection.set(repository, ())  # a round that was cut off may have set rules
     there = {branch.id for branch in engine.branches.list(repository)}
     for branch in source.refs.branches():
         name = BranchID(branch.name)
@@ -185,5 +200,31 @@ def _stage(engine: Engine, repository: Repository, source: Source, report: Round
                 if change.entry is None:
                     engine.delete(repository.id, name, change.key)
                 else:
-                    engine.put(repository.id, name, change.entry)
+                    engine.put(repository.id, name, _readable(source, branch, change.entry))
                 report.staged += 1
+
+
+def _readable(source: Source, branch: SourceBranch, entry: Entry) -> Entry:
+    """Return an entry with the canonical address; raises `UnreadableAddress`."""
+    try:
+        return replace(entry, address=source.addresses.canonical(entry.address))
+    except InvalidAddress as error:
+        refused = f"{quoted(entry.key)} has the address {entry.address!r}: {error}"
+        raise UnreadableAddress(f"branch {branch.name}", [refused]) from error
+
+
+def _set_protection(
+    engine: Engine, repository: Repository, plan: Plan, report: RoundReport
+) -> None:
+    """Set the protection rules, without those that no repository can be used under."""
+    for pattern in plan.protected:
+        if set(pattern) == {"*"}:
+            report.freeze_rules.append(pattern)
+            continue
+        try:
+            check_pattern(pattern)
+        except Invalid as error:
+            report.left_out.append(f"protection rule {pattern}: {error}")
+        else:
+            report.protected.append(pattern)
+    engine.protection.set(repository, report.protected)

@@ -6,6 +6,7 @@ from typing import Final, Protocol
 
 from lakebed.block import BlockStore, Namespace
 from lakebed.formats import Entry
+from lakebed.migrate.addresses import Addresses
 
 _FOLDER: Final = "_lakefs"
 """Below the namespace."""
@@ -89,6 +90,7 @@ class Source:
 
     refs: Refs
     files: Files
+    addresses: Addresses
 
 
 class StorageFiles:

@@ -76,14 +76,22 @@ class SqlRefs:
                 self.damaged[f"graveler_commits {row.get('id')}"] = repr(error)
 
     def branches(self) -> Iterator[SourceBranch]:
-        """Iterate over all branches."""
-        for row in self._rows("graveler_branches"):
-            yield SourceBranch(row["id"], row["commit_id"])
+        """Iterate over all branches that can be read."""
+        for name, commit_id in self._refs("graveler_branches"):
+            yield SourceBranch(name, commit_id)
 
     def tags(self) -> Iterator[SourceTag]:
-        """Iterate over all tags."""
-        for row in self._rows("graveler_tags"):
-            yield SourceTag(row["id"], row["commit_id"])
+        """Iterate over all tags that can be read."""
+        for name, commit_id in self._refs("graveler_tags"):
+            yield SourceTag(name, commit_id)
+
+    def _refs(self, table: str) -> Iterator[tuple[str, str]]:
+        for row in self._rows(table):
+            name, commit_id = row["id"], row["commit_id"]
+            if isinstance(name, str) and isinstance(commit_id, str):
+                yield name, commit_id
+            else:
+                self.damaged[f"{table} {name}"] = f"its commit_id is {commit_id!r}"
 
     def changes(self, branch: SourceBranch) -> Iterator[SourceChange]:
         """Iterate over what is staged on a branch, as far as it can be read."""

@@ -7,6 +7,7 @@ lengths are written as Go writes signed numbers.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, TypeVar
+from urllib.parse import unquote_to_bytes
 
 import numpy as np
 import pyarrow as pa
@@ -148,12 +149,27 @@ def _split(values: Spans) -> tuple[Spans, Spans]:
 
 
 def _whole(addresses: pa.Array, kinds: Numbers, prefix: str) -> pa.Array:
-    """Return whole addresses; those of old entries say by their beginning what they are."""
+    """Return whole addresses; those of old entries say by their beginning what they are.
+
+    lakeFS writes those of Azure as URLs, with percent signs, and those of others raw.
+    """
     relative = pa.array(kinds == pb.RELATIVE)
     if (kinds == pb.BY_PREFIX).any():
         short = pc.invert(pc.match_substring(addresses, "://"))
         relative = pc.or_(relative, pc.and_(pa.array(kinds == pb.BY_PREFIX), short))
+    is_url = pc.and_(pc.invert(relative), pc.starts_with(addresses, "https://"))
+    is_url = pc.and_(is_url, pc.match_substring(addresses, "%"))
+    if is_url.true_count:
+        decoded = pa.array(map(_unquoted, addresses.filter(is_url).to_pylist()), pa.string())
+        addresses = pc.replace_with_mask(addresses, is_url, decoded)
     return pc.binary_join_element_wise(pc.if_else(relative, prefix, ""), addresses, "")
+
+
+def _unquoted(url: str) -> str:
+    try:
+        return unquote_to_bytes(url).decode()
+    except UnicodeDecodeError:
+        return url  # no name of a blob
 
 
 def _metadata(field: Field, count: int) -> pa.Array:

@@ -101,6 +101,9 @@ class MemoryBlockStore(BlockStore):
 
     # Objects
 
+    def check_address(self, address: Address) -> None:
+        self._check(address)
+
     def put(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
         self._check(address)
         meter = Meter()

@@ -84,6 +84,9 @@ class MeteredBlockStore(BlockStore):
         self._count_in = _BYTES.labels(driver, "in").inc
         self._count_out = _BYTES.labels(driver, "out").inc
 
+    def check_address(self, address: Address) -> None:
+        self._inner.check_address(address)
+
     # Objects
 
     @traced("block.put")

@@ -102,6 +102,8 @@ def _print_report(report: "Report") -> None:
             typer.echo(printable(f"  commit {commit}"))
         if damage.commits_touched > len(damage.commits):
             typer.echo(f"  and {damage.commits_touched - len(damage.commits):,} more commits")
+    if report.unproved:
+        typer.echo(f"{report.unproved:,} commits of lakeFS have ids that cannot be proved.")
     typer.echo(
         f"{report.commits:,} commits, {report.metaranges:,} metaranges, {report.ranges:,} ranges,"
         f" {report.entries:,} entries read; {len(report.damages):,} damaged."

@@ -18,6 +18,8 @@ from lakebed.cli.uris import parse_repository
 from lakebed.errors import quoted
 
 if TYPE_CHECKING:
+    from lakebed.block import Namespace
+    from lakebed.migrate.addresses import Addresses
     from lakebed.migrate.history import Taken
     from lakebed.migrate.rounds import Plan, RoundReport
     from lakebed.migrate.sources import Source, StorageFiles
@@ -41,7 +43,19 @@ LastOption = Annotated[
 ]
 VerifyOption = Annotated[
     int,
-    typer.Option(metavar="N", help="Compare so many commits with lakeFS, by chance; -1: all."),
+    typer.Option(
+        metavar="N",
+        help="Compare so many commits with lakeFS, drawn by chance, and read 100 objects of each;"
+        " -1: all commits and all objects.",
+    ),
+]
+LakeFSRootOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--lakefs-root",
+        metavar="PATH",
+        help="lakeFS's own root of local storage, if it has another path than the one here.",
+    ),
 ]
 UncommittedOption = Annotated[
     bool, typer.Option("--uncommitted", help="With --last: what is uncommitted moves, too.")
@@ -66,6 +80,7 @@ def from_lakefs(
     from_storage: Annotated[
         bool, typer.Option("--from-storage", help="Read metadata files from the storage.")
     ] = False,
+    lakefs_root: LakeFSRootOption = None,
     last: LastOption = False,
     uncommitted: UncommittedOption = False,
     verify: VerifyOption = 3,
@@ -102,7 +117,8 @@ def from_lakefs(
                 " that commits here name. Delete the rules first (lakectl gc delete-config), or"
                 " say --gc-is-stopped if nothing runs by them"
             )
-        files = target.files_in(server.namespace) if from_storage else server
+        addresses = target.addresses(server.namespace, lakefs_root)
+        files = target.files_in(addresses.namespace) if from_storage else server
         plan = Plan(
             repository=name or repository,
             namespace=Namespace.parse(to),
@@ -112,7 +128,7 @@ def from_lakefs(
             protected=server.protected(),
         )
         target.move(
-            Source(server, files),
+            Source(server, files, addresses),
             plan,
             last=last,
             uncommitted=uncommitted,
@@ -135,6 +151,7 @@ def from_sql(
     name: AsOption = None,
     config: ServerConfigOption = None,
     database: DatabaseOption = None,
+    lakefs_root: LakeFSRootOption = None,
     last: LastOption = False,
     uncommitted: UncommittedOption = False,
     verify: VerifyOption = 3,
@@ -159,7 +176,8 @@ def from_sql(
             moved_from=f"sql {refs.namespace}",
             default_branch=refs.default_branch,
         )
-        source = Source(refs, target.files_in(refs.namespace))
+        addresses = target.addresses(refs.namespace, lakefs_root)
+        source = Source(refs, target.files_in(addresses.namespace), addresses)
         try:
             target.move(
                 source, plan, last=last, uncommitted=uncommitted, verify=verify, dry_run=dry_run
@@ -239,12 +257,23 @@ class _Target:
     def __exit__(self, *error: object) -> None:
         self._stack.close()
 
-    def files_in(self, namespace: str) -> "StorageFiles":
-        """Return the metadata files of lakeFS below a namespace."""
-        from lakebed.block import Namespace  # noqa: PLC0415 - it is slow to import
-        from lakebed.migrate.sources import StorageFiles  # noqa: PLC0415 - as are its friends
+    def addresses(self, namespace: str, lakefs_root: Path | None) -> "Addresses":
+        """Return what turns addresses of a repository of lakeFS into those of the storage here."""
+        from lakebed.block import LocalSettings  # noqa: PLC0415 - it is slow to import
+        from lakebed.migrate.addresses import Addresses  # noqa: PLC0415 - as are its friends
 
-        return StorageFiles(self.block, Namespace.parse(namespace))
+        settings, roots = self._settings.blockstore.block, []
+        if isinstance(settings, LocalSettings):
+            roots = [settings.root.absolute(), settings.root.resolve()]
+        if lakefs_root is not None:
+            roots.append(lakefs_root)
+        return Addresses(self.block, namespace, dict.fromkeys(roots))
+
+    def files_in(self, namespace: "Namespace") -> "StorageFiles":
+        """Return the metadata files of lakeFS below a namespace."""
+        from lakebed.migrate.sources import StorageFiles  # noqa: PLC0415 - it is slow to import
+
+        return StorageFiles(self.block, namespace)
 
     def move(
         self,
@@ -277,25 +306,37 @@ class _Target:
         self._verify(source, plan, verify)
         damages = len(report.taken.missing_parents) + len(report.left_out)
         if damages:
-            raise Incomplete(f"lakeFS does not have all of the history: {damages} gaps, see above")
+            raise Incomplete(f"{damages} of lakeFS could not be moved, see above")
 
     def _verify(self, source: "Source", plan: "Plan", count: int) -> None:
         from lakebed.engine.model import RepositoryID  # noqa: PLC0415 - it is slow to import
-        from lakebed.migrate.verify import find_difference  # noqa: PLC0415 - as are its friends
+        from lakebed.migrate import verify  # noqa: PLC0415 - as are its friends
 
         commits = list(source.refs.commits())
         if 0 <= count < len(commits):
             commits = random.sample(commits, count)
         repository = self.engine.repositories.get(RepositoryID(plan.repository))
-        wrong = 0
+        reads = verify.ReadCheck(self.engine, self.block, self.runtime, repository)
+        sample = None if count < 0 else verify.SAMPLE
+        wrong = unread = 0
         for commit in commits:
-            key = find_difference(self.engine, repository, source, commit)
+            key = verify.find_difference(self.engine, repository, source, commit)
             if key is not None:
                 wrong += 1
                 typer.echo(printable(f"commit {commit.id} lists {quoted(key)} otherwise"))
+            for problem in reads.run(commit, sample=sample):
+                unread += 1
+                typer.echo(printable(f"commit {commit.id}: cannot read {problem}"))
         typer.echo(f"Compared {len(commits):,} commits with lakeFS: {wrong:,} differ.")
-        if wrong:
-            raise Incomplete(f"{wrong} commits list something else than in lakeFS, see above")
+        which = "all objects" if sample is None else f"up to {sample} objects of each, by chance"
+        typer.echo(
+            f"Read {reads.objects:,} objects ({which}) from the storage: {unread:,} cannot be read."
+        )
+        if wrong or unread:
+            raise Incomplete(
+                f"{wrong} commits list something else than in lakeFS, {unread} objects cannot be"
+                " read here, see above"
+            )
 
 
 def _print_what_is_there(source: "Source", plan: "Plan") -> None:
@@ -332,6 +373,12 @@ def _print_report(report: "RoundReport", plan: "Plan") -> None:
         typer.echo(printable(f"Left out {ref}."))
     if report.staged:
         typer.echo(f"Staged {report.staged:,} uncommitted changes.")
+    for pattern in report.freeze_rules:
+        typer.echo(
+            printable(f"Protection rule '{pattern}' was not moved: it protects every branch.")
+        )
+    if report.protected:
+        typer.echo(printable(f"Protected branches: {', '.join(report.protected)}."))
     if report.is_last:
         typer.echo(f"Repository {plan.repository} can be written to now.")
     else:

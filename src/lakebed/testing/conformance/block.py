@@ -428,6 +428,7 @@ def _calls(store: BlockStore, namespace: Namespace) -> list[Callable[[], object]
     address = namespace.address("x")
     upload_id = UploadId("0" * 32)
     return [
+        lambda: store.check_address(address),
         lambda: store.put(address, [b""]),
         lambda: store.get(address),
         lambda: store.read(address),

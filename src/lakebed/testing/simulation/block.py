@@ -60,6 +60,9 @@ class _Handle(BlockStore):
         self._actor = actor
         self._inner = inner
 
+    def check_address(self, address: Address) -> None:
+        self._inner.check_address(address)
+
     def put(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
         body = list(chunks)
         return self._call("put", address, lambda: self._inner.put(address, body))

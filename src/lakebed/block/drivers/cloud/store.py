@@ -95,6 +95,9 @@ class CloudBlockStore(BlockStore):
         """Return the options to read that content and no other."""
         return {"if_match": f'"{etag}"'}
 
+    def check_address(self, address: Address) -> None:
+        self._check(address)
+
     # Objects
 
     def put(self, address: Address, chunks: Iterable[bytes]) -> PutResult:

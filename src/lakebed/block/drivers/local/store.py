@@ -180,6 +180,9 @@ class LocalBlockStore(BlockStore):
         self._runtime = runtime
         self._closed = False
 
+    def check_address(self, address: Address) -> None:
+        self._place(address)
+
     # Objects
 
     def put(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
