@@ -16,10 +16,11 @@ from pyarrow import feather
 from lakebed.catalog.errors import NotComparable, PreviewTooLarge
 from lakebed.catalog.nouns import BranchID
 from lakebed.catalog.preview import previews, tables, texts
+from lakebed.catalog.preview.columns import Histogram, describe
 from lakebed.catalog.preview.decoders import Decoders
 from lakebed.catalog.preview.decoding import Decode, Preview, decode_here
 from lakebed.catalog.preview.previews import Previews
-from lakebed.catalog.preview.row_diff import diff_rows
+from lakebed.catalog.preview.row_diff import Side, diff_rows
 from tests.kit.lake import Lake, open_lake
 
 
@@ -64,7 +65,7 @@ def test_rows_of_parquet_come_page_by_page_from_their_row_groups(shelf: Shelf) -
     assert (found.row_count, found.has_more, found.layout["row groups"]) == (1000, True, "10")
     n = found.columns[0]
     assert (n.type, n.minimum, n.maximum, n.nulls) == ("int64", "0", "999", 0)
-    assert n.histogram == [10] * 12
+    assert n.histogram == Histogram(counts=[84] * 11 + [76], minimum="0", maximum="999", of="file")
     end = shelf.show("a.parquet", offset=990)
     assert (len(end.rows), end.has_more) == (10, False)
     assert shelf.show("a.parquet", offset=5000).rows == []
@@ -82,6 +83,91 @@ def test_only_the_row_groups_that_are_shown_are_read(
     refused = shelf.show("big.parquet", offset=100, limit=100)
     assert refused.kind == "none"
     assert "more than 3 MiB" in refused.reason
+
+
+def histogram_of(found: Preview) -> Histogram:
+    histogram = found.columns[0].histogram
+    assert histogram is not None
+    return histogram
+
+
+def test_a_histogram_is_of_the_file_on_each_page(shelf: Shelf) -> None:
+    trips = pa.table({"n": [float(at % 100) for at in range(1000)]})
+    shelf.put("a.parquet", parquet(trips, row_group_size=100))
+    shelf.put("a.csv", b"n\n" + b"".join(b"%d.0\n" % (at % 100) for at in range(1000)))
+    for path in ("a.parquet", "a.csv"):
+        first, second = shelf.show(path), shelf.show(path, offset=50)
+        assert histogram_of(first) == histogram_of(second)
+        assert sum(histogram_of(first).counts) == 1000
+        assert (histogram_of(first).minimum, histogram_of(first).maximum) == ("0.0", "99.0")
+        assert histogram_of(first).of == "file"
+
+
+@pytest.mark.parametrize("bound", ["NUMBERS_MAX", "NUMBERS_BYTES_MAX"])
+def test_a_histogram_of_a_page_says_so(
+    bound: str, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shelf.put("a.parquet", parquet(NUMBERS, row_group_size=100))
+    monkeypatch.setattr(tables, bound, 999)
+    found = shelf.show("a.parquet", offset=500)
+    assert (found.columns[0].minimum, found.columns[0].maximum) == ("0", "999")
+    histogram = histogram_of(found)
+    assert (histogram.of, histogram.minimum, histogram.maximum) == ("rows", "500", "549")
+    assert sum(histogram.counts) == 50
+
+
+def test_a_histogram_of_an_arrow_file_is_of_its_rows_unless_all_are_shown(shelf: Shelf) -> None:
+    sink = io.BytesIO()
+    feather.write_feather(NUMBERS, sink)
+    shelf.put("a.arrow", sink.getvalue())
+    assert histogram_of(shelf.show("a.arrow")).of == "rows"
+    sink = io.BytesIO()
+    feather.write_feather(NUMBERS.slice(0, 40), sink)
+    shelf.put("b.arrow", sink.getvalue())
+    assert histogram_of(shelf.show("b.arrow")).of == "file"
+
+
+@pytest.mark.parametrize(
+    ("values", "counts"),
+    [
+        (pa.array([1, 2, 2, 4, 6], pa.int8()), [1, 2, 0, 1, 0, 1]),
+        (pa.array(range(13), pa.int8()), [2, 2, 2, 2, 2, 2, 1]),
+        (pa.array([-128, 127], pa.int8()), [1, *[0] * 10, 1]),
+        (pa.array([0, 2**64 - 1], pa.uint64()), [1, *[0] * 10, 1]),
+        (pa.array([-(2**63), 2**63 - 1], pa.int64()), [1, *[0] * 10, 1]),
+        (pa.array([0.0, 1.0, 12.0, float("nan"), float("inf"), None]), [1, 1, *[0] * 9, 1]),
+        (pa.array([1.0, 2.0], pa.float16()), [1, *[0] * 10, 1]),
+        (pa.array([-1e308, 1e308]), None),
+        (pa.array([7, 7]), None),
+        (pa.array([None], pa.int64()), None),
+    ],
+)
+def test_ranges_of_a_histogram(values: pa.Array, counts: list[int] | None) -> None:
+    (column,) = describe(pa.table({"n": values}))
+    assert (None if column.histogram is None else column.histogram.counts) == counts
+
+
+def test_columns_of_one_name_have_their_own_histograms(shelf: Shelf) -> None:
+    shelf.put("a.csv", b"n,t,n\n1,a,10\n2,b,20\n")
+    found = [each.histogram for each in shelf.show("a.csv").columns]
+    assert [each and each.maximum for each in found] == ["2", None, "20"]
+
+
+def test_no_least_value_is_minus_zero(shelf: Shelf) -> None:
+    shelf.put("zero.parquet", parquet(pa.table({"n": [0.0, 1.5], "m": [-1.5, 0.0]})))
+    n, m = shelf.show("zero.parquet").columns
+    assert (n.minimum, m.maximum) == ("0.0", "0.0")
+    assert histogram_of(shelf.show("zero.parquet")).minimum == "0.0"
+    (minus,) = describe(pa.table({"n": [-0.0, 1.0]}))
+    assert minus.histogram is not None
+    assert minus.histogram.minimum == "0.0"
+
+
+def test_lines_that_are_left_out_are_not_counted_as_rows(shelf: Shelf) -> None:
+    shelf.put("a.csv", b"a,b\n1,2\n3\n4,5\n")
+    found = shelf.show("a.csv")
+    assert (len(found.rows), found.row_count) == (2, None)
+    assert "1 lines" in found.note
 
 
 def test_many_columns_and_long_values_are_cut(shelf: Shelf) -> None:
@@ -230,10 +316,14 @@ def test_long_markdown_is_shown_as_text(shelf: Shelf) -> None:
     assert [each["kind"] for each in found] == ["markdown", "code", "code"]
 
 
+def whole(table: pa.Table) -> Side:
+    return Side(table=table, schema=table.schema, row_count=table.num_rows)
+
+
 def test_rows_are_compared_by_key() -> None:
     left = pa.table({"id": [1, 2, 3], "v": ["a", "b", "c"]})
     right = pa.table({"id": [4, 3, 2], "v": ["d", "c", "B"]})
-    found = diff_rows(left, right)
+    found = diff_rows(whole(left), whole(right))
     assert found.keys == ["id"]
     assert (found.added, found.removed, found.changed) == (1, 1, 1)
     assert [(each.kind, each.left, each.right) for each in found.rows] == [
@@ -246,14 +336,14 @@ def test_rows_are_compared_by_key() -> None:
 def test_rows_without_a_key_are_equal_or_not() -> None:
     left = pa.table({"v": ["a", "a", "b"]})
     right = pa.table({"v": ["a", "b", "b"]})
-    found = diff_rows(left, right)
+    found = diff_rows(whole(left), whole(right))
     assert (found.keys, found.added, found.removed) == ([], 1, 1)
 
 
 def test_a_new_column_changes_no_row() -> None:
     left = pa.table({"id": [1, 2]})
     right = pa.table({"id": [1, 2], "new": [5, 6]})
-    found = diff_rows(left, right)
+    found = diff_rows(whole(left), whole(right))
     assert (found.added, found.removed, found.changed) == (0, 0, 0)
     assert found.schema == ["column added: new (int64)"]
 
@@ -261,9 +351,9 @@ def test_a_new_column_changes_no_row() -> None:
 def test_keys_that_do_not_tell_rows_apart_are_refused() -> None:
     table = pa.table({"id": [1, 1], "v": [1, 2]})
     with pytest.raises(NotComparable, match="do not tell all rows apart"):
-        diff_rows(table, table, ["id"])
+        diff_rows(whole(table), whole(table), ["id"])
     with pytest.raises(NotComparable, match="not a column of both"):
-        diff_rows(table, table, ["nope"])
+        diff_rows(whole(table), whole(table), ["nope"])
 
 
 @given(
@@ -278,7 +368,7 @@ def test_a_diff_by_key_is_that_of_two_dictionaries(
             {"k": pa.array(rows.keys(), pa.int64()), "v": pa.array(rows.values(), pa.int64())}
         )
 
-    found = diff_rows(table(left), table(right), ["k"])
+    found = diff_rows(whole(table(left)), whole(table(right)), ["k"])
     assert found.added == len(right.keys() - left.keys())
     assert found.removed == len(left.keys() - right.keys())
     assert found.changed == sum(left[key] != right[key] for key in left.keys() & right.keys())

@@ -15,6 +15,7 @@ from lakebed.hooks.events import CommitDetails, Event, EventType
 from lakebed.hooks.files import HookSpec, parse_action
 from lakebed.hooks.kinds import run_hook
 from lakebed.hooks.outputs import Output
+from lakebed.hooks.process_pool import ProcessPool
 from lakebed.hooks.settings import HooksSettings
 from lakebed.runtime import Runtime, ThreadRuntime
 
@@ -43,6 +44,7 @@ class ScriptedCaller:
     answers: Mapping[str, tuple[int, Any]] = field(default_factory=dict)
     during: Callable[[], None] = lambda: None
     calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    depth: int = 0
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> tuple[int, Any]:
         self.calls.append((name, dict(arguments)))
@@ -73,6 +75,8 @@ def run(
     caller: ScriptedCaller | None = None,
     runtime: Runtime | None = None,
     is_cancelled: Callable[[], bool] = lambda: False,
+    pool: ProcessPool | None = None,
+    event: Event = EVENT,
 ) -> Ran:
     """Run a hook of this kind to its end."""
     runtime = runtime or ThreadRuntime()
@@ -81,13 +85,14 @@ def run(
     try:
         run_hook(
             hook_spec(kind, properties),
-            EVENT,
+            event,
             caller=caller or ScriptedCaller(),
             output=output,
             settings=settings,
             runtime=runtime,
             until=runtime.monotonic() + 600,
             is_cancelled=is_cancelled,
+            pool=pool or ProcessPool(runtime),
         )
     except HookFailed as failed:
         error = str(failed)

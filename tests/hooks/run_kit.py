@@ -44,6 +44,8 @@ def action(name: str, *events: str, hooks: Iterable[str] = ("check",), more: str
 
 
 class _NoCalls:
+    depth = 0
+
     def call(self, name: str, arguments: Any) -> tuple[int, Any]:
         raise AssertionError(f"no hook of these tests calls {name}({arguments})")
 

@@ -65,6 +65,8 @@ hooks:
 class NoCalls:
     """The hooks here ask nothing of the server."""
 
+    depth = 0
+
     def call(self, name: str, arguments: Any) -> tuple[int, Any]:
         raise AssertionError(name, arguments)
 

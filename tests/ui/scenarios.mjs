@@ -223,9 +223,13 @@ export async function previews({ page, at }) {
   assert(sides.some(([isNumber]) => isNumber) && sides.some(([isNumber]) => !isNumber), String(sides));
   for (const [isNumber, side] of sides) assert.equal(side === "right", isNumber, String(sides));
   await show("stations.csv", "Station 12", "40 rows");
-  await show("events.jsonl", "drought", "120 rows");
+  await show("events.jsonl", "drought", "120 rows", "0 … 36");
+  const bars = page.getByLabel("How often values of the file occur, from 0 to 36").locator("rect");
+  const heights = () => bars.evaluateAll((all) => all.map((each) => each.getAttribute("height")));
+  const before = await heights();
   await button(page, "Next").click();
   await says(page, "51–100");
+  assert.deepEqual(await heights(), before);
   await show("levels.arrow", "370.7");
   await show("analysis.ipynb", "370.62");
   await show("notes.txt", "metres above the sea");
@@ -349,6 +353,19 @@ export async function branchesAndTags({ page, at }) {
   await page.getByRole("button", { name: "Delete" }).click();
   await dialog(page).getByRole("button", { name: "Delete" }).click();
   await page.getByRole("link", { name: "v2" }).waitFor({ state: "detached" });
+}
+
+/** Rows of tables that are too large are not called equal. */
+export async function largeTables({ page, at }) {
+  await page.goto(at("compare?ref=main&compare=shrunk"));
+  await button(page, "Compare rows").click();
+  await says(page, "The tables were not compared as a whole");
+  await says(page, "25,000 rows → 24,000 rows");
+  await says(page, "at least 1,000 rows removed");
+  await says(page, "Version before: 20,000 of 25,000 rows read.");
+  await says(page, "No single row can be shown");
+  assert.equal(await page.getByText("Key columns").count(), 0);
+  assert.equal(await page.getByText("Same rows").count(), 0);
 }
 
 export async function compareAndMerge({ page, at, lake }) {

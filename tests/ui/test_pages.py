@@ -132,6 +132,7 @@ def _more(api: httpx.Client) -> dict[str, str]:
         ("main", "broken.parquet", b"PAR1 but no more than that", "application/octet-stream"),
         ("main", "picture.png", _PIXEL, "image/png"),
         ("main", "proposed.csv", b"id,level\n1,370\n", "text/csv"),
+        ("main", "large.csv", _numbers(25_000), "text/csv"),
         ("draft", "new.txt", b"new", "text/plain"),
         ("watched", "_lakefs_actions/gate.yaml", _GATE, "text/yaml"),
     ):
@@ -149,10 +150,18 @@ def _more(api: httpx.Client) -> dict[str, str]:
     api.post(f"{base}/proposal/objects", params={"path": "proposed.csv"}, content=proposed)
     done = api.post(f"{base}/proposal/commits", json={"message": "One level more"})
     assert done.status_code == 201, done.text
+    assert api.post(base, json={"name": "shrunk", "source": "main"}).status_code == 201
+    api.post(f"{base}/shrunk/objects", params={"path": "large.csv"}, content=_numbers(24_000))
+    done = api.post(f"{base}/shrunk/commits", json={"message": "A thousand rows less"})
+    assert done.status_code == 201, done.text
     assert api.post("/auth/users", json={"id": "reader"}).status_code == 201
     assert api.put("/auth/users/reader/policies/FSReadAll").status_code == 201
     keys = api.post("/auth/users/reader/credentials").json()
     return {"key": keys["access_key_id"], "secret": keys["secret_access_key"]}
+
+
+def _numbers(count: int) -> bytes:
+    return "\n".join(["id", *map(str, range(count))]).encode()
 
 
 PATHS: Final = (
@@ -167,6 +176,7 @@ PATHS: Final = (
     "branchesAndTags",
     "pullRequests",
     "compareAndMerge",
+    "largeTables",
     "actions",
     "watching",
     "settings",

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from lakebed.block import BlockStore
@@ -21,6 +22,7 @@ from lakebed.hooks.keys import RunID
 from lakebed.hooks.kinds import run_hook as run_any_hook
 from lakebed.hooks.matching import select
 from lakebed.hooks.post import PostRunner
+from lakebed.hooks.process_pool import ProcessPool
 from lakebed.hooks.reading import ActionReader
 from lakebed.hooks.runner import NewCaller, RunHook, Runner, hook_run_id_of
 from lakebed.hooks.runs import HeldRun, NotOurs, Runs
@@ -71,7 +73,7 @@ class Actions:
         while_waiting: Callable[[], AbstractContextManager[None]],
         run_in_background: RunInBackground = run_inline,
         runs_post_hooks: bool = False,
-        run_hook: RunHook = run_any_hook,
+        run_hook: RunHook | None = None,
         stores_early: bool = True,
     ) -> None:
         """Put hooks on an engine, and attach its guard to them.
@@ -90,7 +92,7 @@ class Actions:
             run_in_background: Runs trials.
             runs_post_hooks: Whether what comes after operations runs in the background of this
                 process. If not, another process calls `post.run_waiting` now and then.
-            run_hook: Runs one hook.
+            run_hook: Runs one hook; None: as servers do.
             stores_early: Whether what hooks print is stored while they run, for who watches.
         """
         self._engine = engine
@@ -103,7 +105,7 @@ class Actions:
             settings,
             self.runs,
             new_caller=new_caller,
-            run_hook=run_hook,
+            run_hook=run_hook or partial(run_any_hook, pool=ProcessPool(runtime)),
             heartbeat_seconds=heartbeat_seconds,
             stores_early=stores_early,
         )

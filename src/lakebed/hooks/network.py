@@ -7,6 +7,7 @@ of the answer, ends at one deadline. An answer is read up to a limit.
 """
 
 import ipaddress
+import logging
 import socket
 import ssl
 import threading
@@ -22,6 +23,8 @@ import httpx
 from lakebed.hooks.deadline import Deadline
 from lakebed.hooks.errors import HookFailed
 from lakebed.hooks.settings import HooksSettings
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 RESPONSE_BYTES_MAX: Final = 1 << 20
 """How much of an answer is read."""
@@ -116,10 +119,11 @@ class Network:
         found = _look_up(host, port, deadline)
         allowed = [address for address in found if self.is_allowed(address)]
         if not allowed:
-            refused = ", ".join(sorted({str(address) for address in found}))
+            # Not told to the hook: its writer could map a network by the names in it.
+            _LOGGER.warning("a hook may not send requests to %s: %s", host, found)
             raise HookFailed(
-                f"{host} is {refused}: hooks may not send requests there. The server's operator"
-                " can allow it by hooks.allowed_networks or hooks.allow_private_networks"
+                f"{host}: hooks may not send requests there. The server's operator can allow it by"
+                " hooks.allowed_networks or hooks.allow_private_networks"
             )
         return allowed
 

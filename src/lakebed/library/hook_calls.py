@@ -28,6 +28,8 @@ class HookCalls:
 
 
 class _Caller:
+    depth = 0
+
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
 

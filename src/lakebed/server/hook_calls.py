@@ -76,7 +76,7 @@ class _Caller:
         self._services = services
         self._application = application
         self._event = event
-        self._depth = _depth.get() + 1
+        self.depth = _depth.get()
         # Conditions of policies count for a hook as for the request that it runs for. After the
         # operation there is none, and an address that is not known counts against the caller.
         record = current_record()
@@ -85,7 +85,7 @@ class _Caller:
     def call(self, name: str, arguments: Mapping[str, Any]) -> tuple[int, Any]:
         """See `Caller.call`."""
         try:
-            if name == "create_tag" and self._depth > DEPTH_MAX:
+            if name == "create_tag" and self.depth >= DEPTH_MAX:
                 raise ValueError(f"hooks call hooks, more than {DEPTH_MAX} deep")  # noqa: TRY301
             identity = self._identity()
             self._check_repository(str(arguments.get("repository", "")))
@@ -98,7 +98,7 @@ class _Caller:
             return 503, {"message": error.public_message or str(error)}
         # In a context of its own: the request that waits for the hook has notes in this one.
         context = copy_context()
-        context.run(_depth.set, self._depth)
+        context.run(_depth.set, self.depth + 1)
         status, body = context.run(_answer, self._application(), environ)
         if name == "get_object" and status < HTTPStatus.MULTIPLE_CHOICES:
             return status, body

@@ -38,6 +38,11 @@ class BoundedFile(io.RawIOBase):
         """Raises when there is no time left."""
         self._position = 0
 
+    @property
+    def bytes_read(self) -> int:
+        """Number of bytes that were read until now."""
+        return self._bytes_max - self._left
+
     def readable(self) -> bool:
         return True
 

@@ -5,16 +5,30 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime, time
+from itertools import pairwise
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-BINS: Final = 12
+BINS_MAX: Final = 12
 CELL_LENGTH_MAX: Final = 500
 _STATISTICS_MAX: Final = 20_000
 """How many statistics (one for each column of a row group) are looked at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Histogram:
+    """How often the values of a column occur."""
+
+    counts: list[int]
+    """Of ranges of equal width, from the least value to the greatest."""
+    minimum: str
+    maximum: str
+    """The least and the greatest of the values that are counted."""
+    of: str
+    """``file``, or ``rows`` if only the rows that are shown are counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,37 +41,74 @@ class Column:
     """Of the whole file, if the file says so."""
     minimum: str | None = None
     maximum: str | None = None
-    histogram: list[int] | None = None
-    """How often the values of the rows that are shown occur, from the least to the greatest."""
+    """Of the whole file, if the file says so."""
+    histogram: Histogram | None = None
 
 
-def describe(table: pa.Table, metadata: pq.FileMetaData | None = None) -> list[Column]:
-    """Return the columns of the rows that are shown; `metadata` is that of their Parquet file."""
+def describe(
+    table: pa.Table, metadata: pq.FileMetaData | None = None, numbers: pa.Table | None = None
+) -> list[Column]:
+    """Return the columns of the rows that are shown.
+
+    Args:
+        table: The rows that are shown.
+        metadata: That of their Parquet file.
+        numbers: The columns of numbers, in order, with all rows of the file, if they were read.
+    """
     known = {} if metadata is None else _file_statistics(metadata, table.schema)
+    whole = None if numbers is None else iter(numbers.columns)
     found = []
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        facts = known.get(name, {})
-        histogram = _histogram(column)
-        found.append(Column(name=name, type=str(column.type), histogram=histogram, **facts))
+    for field, column in zip(table.schema, table.columns, strict=True):
+        histogram = None
+        if is_number(field.type):
+            histogram = (
+                _histogram(column, "rows") if whole is None else _histogram(next(whole), "file")
+            )
+        facts = known.get(field.name, {})
+        found.append(Column(name=field.name, type=str(field.type), histogram=histogram, **facts))
     return found
 
 
-def _histogram(column: pa.ChunkedArray) -> list[int] | None:
-    kind = column.type
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+def is_number(kind: pa.DataType) -> bool:
+    """Return whether values of a type get a histogram."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _histogram(column: pa.ChunkedArray, of: str) -> Histogram | None:
+    values = pc.drop_null(column).combine_chunks()
+    if pa.types.is_floating(column.type):
+        values = values.filter(pc.is_finite(values)).cast(pa.float64())
+    if len(values) == 0:
         return None
-    values = pc.drop_null(column).cast(pa.float64(), safe=False).to_numpy()
-    values = values[[math.isfinite(each) for each in values]] if len(values) else values
-    if len(values) == 0 or values.min() == values.max():
+    low, high = pc.min_max(values).as_py().values()
+    if low == high:
         return None
-    low, high = float(values.min()), float(values.max())
-    width = (high - low) / BINS
-    if not (math.isfinite(width) and width > 0):
+    borders = _borders(low, high)
+    below = [pc.sum(pc.less(values, pa.scalar(each, values.type))).as_py() for each in borders]
+    if not below:
         return None
-    counts = [0] * BINS
-    for value in values:
-        counts[min(BINS - 1, int((value - low) / width))] += 1
-    return counts
+    counts = [more - less for less, more in pairwise([0, *below, len(values)])]
+    return Histogram(counts=counts, minimum=_limit(low), maximum=_limit(high), of=of)
+
+
+def _borders(low: float, high: float) -> list[Any]:
+    """Return where each range after the first begins; nothing if they cannot be told apart."""
+    if isinstance(low, int) and isinstance(high, int):
+        # Whole widths: else some ranges have no integer in them.
+        width = -(-(high - low + 1) // BINS_MAX)
+        return list(range(low + width, high + 1, width))
+    share = (high - low) / BINS_MAX
+    if not (math.isfinite(share) and low + share > low):
+        return []
+    return [low + share * at for at in range(1, BINS_MAX)]
+
+
+def _limit(value: Any) -> str:
+    """Return a least or greatest value as people read it.
+
+    Writers of Parquet put -0.0 for a least value of 0.0: it need not be a value of the column.
+    """
+    return cell(value + 0.0 if isinstance(value, float) else value)
 
 
 def _file_statistics(metadata: pq.FileMetaData, schema: pa.Schema) -> dict[str, dict[str, Any]]:
@@ -91,33 +142,37 @@ def _joined(statistics: list[Any]) -> dict[str, Any]:
     ranged = [each for each in statistics if each.has_min_max]
     if len(ranged) == len(statistics):
         try:
-            facts["minimum"] = cell(min(each.min for each in ranged))
-            facts["maximum"] = cell(max(each.max for each in ranged))
+            facts["minimum"] = _limit(min(each.min for each in ranged))
+            facts["maximum"] = _limit(max(each.max for each in ranged))
         except (TypeError, ValueError, OverflowError):
             facts.pop("minimum", None)  # values that Python cannot compare, or show
     return facts
 
 
-def cells(table: pa.Table) -> list[list[str | None]]:
-    """Return the rows of a table as texts; None is a null."""
-    columns = [_texts(column) for column in table.columns]
+def cells(table: pa.Table, *, is_cut: bool = True) -> list[list[str | None]]:
+    """Return the rows of a table as texts, which are cut unless told otherwise; None is a null."""
+    columns = [_texts(column, cell if is_cut else _text) for column in table.columns]
     if not columns:
         return []
     return [list(row) for row in zip(*columns, strict=True)]
 
 
-def _texts(column: pa.ChunkedArray) -> list[str | None]:
+def _texts(column: pa.ChunkedArray, write: Callable[[Any], str]) -> list[str | None]:
     try:
         values = column.to_pylist()
     except (ValueError, OverflowError, pa.ArrowException):
         # Moments before the year 1, for example, which Python does not have.
         values = column.cast(pa.string()).to_pylist()
-    return [None if value is None else cell(value) for value in values]
+    return [None if value is None else write(value) for value in values]
 
 
 def cell(value: Any) -> str:
     """Return a value as people read it; long ones are cut."""
-    text = _text(value)
+    return cut(_text(value[:CELL_LENGTH_MAX] if isinstance(value, bytes) else value))
+
+
+def cut(text: str) -> str:
+    """Return a text, cut if it is long."""
     return text if len(text) <= CELL_LENGTH_MAX else f"{text[:CELL_LENGTH_MAX]}…"
 
 
@@ -129,7 +184,7 @@ def _text(value: Any) -> str:
 
 
 _WRITERS: Final[tuple[tuple[Any, Callable[[Any], str]], ...]] = (
-    (bytes, lambda value: value[:CELL_LENGTH_MAX].hex()),
+    (bytes, bytes.hex),
     (bool, lambda value: "true" if value else "false"),
     (datetime, lambda value: value.isoformat(sep=" ")),
     ((date, time), lambda value: value.isoformat()),

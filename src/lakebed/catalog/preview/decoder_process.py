@@ -18,6 +18,7 @@ from lakebed.catalog.errors import NotComparable, PreviewTooLarge, UnreadableTab
 from lakebed.catalog.preview.bounded import BoundedFile
 from lakebed.catalog.preview.decoding import Task, decode_here
 from lakebed.catalog.preview.frames import receive, send
+from lakebed.without_pandas import do_without_pandas
 
 _CPU_SECONDS: Final = 15
 _ANY: Final = 1 << 62
@@ -34,8 +35,7 @@ class Order(msgspec.Struct):
 def main() -> None:
     """Do one task."""
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
-    # PyArrow would import it with its first array, if it is there: a second, for nothing.
-    sys.modules["pandas"] = None  # type: ignore[assignment]
+    do_without_pandas()
     order = msgspec.json.decode(receive(requests)[1], type=Order)
     _limit(order.memory_bytes)
     files = [

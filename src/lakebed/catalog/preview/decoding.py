@@ -13,7 +13,7 @@ from lakebed.catalog.errors import PreviewTooLarge, UnreadableTable
 from lakebed.catalog.preview import tables
 from lakebed.catalog.preview.bounded import BoundedFile
 from lakebed.catalog.preview.columns import Column, cells, describe
-from lakebed.catalog.preview.row_diff import RowDiff, diff_rows
+from lakebed.catalog.preview.row_diff import RowDiff, Side, diff_rows
 
 COMPARED_ROWS_MAX: Final = 20_000
 
@@ -77,7 +77,7 @@ def _show(task: Task, file: BoundedFile) -> Preview:
     return Preview(
         kind="table",
         format=found.format,
-        columns=describe(found.table, found.metadata),
+        columns=describe(found.table, found.metadata, found.read_numbers()),
         hidden_columns=found.hidden_columns,
         rows=cells(found.table),
         offset=task.offset,
@@ -89,15 +89,21 @@ def _show(task: Task, file: BoundedFile) -> Preview:
 
 
 def _compare(task: Task, files: Sequence[BoundedFile]) -> RowDiff:
-    sides, notes = [], []
-    for side, kind, file in zip(("before", "after"), task.formats, files, strict=True):
-        rows = FORMATS[kind](file, 0, COMPARED_ROWS_MAX)
-        sides.append(rows.table)
-        if rows.has_more or rows.note:
-            notes.append(f"Of the version {side}, {rows.table.num_rows} rows are compared.")
-    found = diff_rows(sides[0], sides[1], task.keys)
-    found.note = " ".join([*notes, found.note]).strip()
-    return found
+    left, right = (
+        _side(FORMATS[kind](file, 0, COMPARED_ROWS_MAX))
+        for kind, file in zip(task.formats, files, strict=True)
+    )
+    return diff_rows(left, right, task.keys)
+
+
+def _side(rows: tables.Rows) -> Side:
+    return Side(
+        table=rows.table,
+        schema=rows.schema,
+        row_count=rows.row_count,
+        has_all_rows=not (rows.has_more or rows.is_partial),
+        note=rows.note,
+    )
 
 
 Reader = Callable[[BoundedFile, int, int], tables.Rows]

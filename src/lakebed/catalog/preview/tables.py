@@ -11,13 +11,19 @@ import pyarrow.json as pajson
 import pyarrow.parquet as pq
 
 from lakebed.catalog.preview.bounded import BoundedFile
+from lakebed.catalog.preview.columns import is_number
 
 COLUMNS_MAX: Final = 100
 HEAD_BYTES: Final = 8 << 20
 """How much of a file that must be read from its beginning is looked at."""
 _BATCH_ROWS: Final = 1024
+_NUMBERS_BATCH_ROWS: Final = 64 << 10
 _BUFFER_BYTES: Final = 1 << 20
 _THRIFT_MAX: Final = 16 << 20
+NUMBERS_MAX: Final = 4_000_000
+"""How many numbers are read of a whole file."""
+NUMBERS_BYTES_MAX: Final = 16 << 20
+"""How many bytes of a file may have been read when they are."""
 
 CheckTime = Callable[[], None]
 
@@ -29,15 +35,27 @@ class Rows:
     format: str
     table: pa.Table
     """At most `COLUMNS_MAX` columns."""
+    schema: pa.Schema
+    """Schema of the file."""
     row_count: int | None
     """Of the whole file; None: unknown."""
     has_more: bool
-    hidden_columns: int = 0
+    is_partial: bool = False
+    """Whether the file has rows that no offset shows."""
+    read_numbers: Callable[[], pa.Table | None] = lambda: None
+    """Returns the columns of numbers, in order, with all rows of the file, or None if that takes
+    too much."""
     layout: dict[str, str] = field(default_factory=dict)
     """How the file is made."""
     metadata: pq.FileMetaData | None = None
     note: str = ""
     """What the reader should know about the rows."""
+
+    @property
+    def hidden_columns(self) -> int:
+        """How many columns of the file `table` leaves out."""
+        hidden: int = len(self.schema) - self.table.num_columns
+        return hidden
 
 
 def read_parquet(file: BoundedFile, offset: int, limit: int) -> Rows:
@@ -49,8 +67,7 @@ def read_parquet(file: BoundedFile, offset: int, limit: int) -> Rows:
         thrift_container_size_limit=_THRIFT_MAX,
     )
     found = opened.metadata
-    names = opened.schema_arrow.names
-    shown = names[:COLUMNS_MAX]
+    shown = opened.schema_arrow.names[:COLUMNS_MAX]
     groups, skipped = [], 0
     before = 0
     for group in range(found.num_row_groups):
@@ -73,12 +90,39 @@ def read_parquet(file: BoundedFile, offset: int, limit: int) -> Rows:
     return Rows(
         format="Parquet",
         table=table,
+        schema=opened.schema_arrow,
         row_count=found.num_rows,
         has_more=offset + table.num_rows < found.num_rows,
-        hidden_columns=len(names) - len(shown),
+        read_numbers=lambda: _numbers_of_parquet(opened, schema, file),
         layout={"row groups": str(found.num_row_groups), "compression": ", ".join(codecs).lower()},
         metadata=found,
     )
+
+
+def _numbers_of_parquet(
+    opened: pq.ParquetFile, schema: pa.Schema, file: BoundedFile
+) -> pa.Table | None:
+    """Return the columns of numbers with all rows, or None if that takes too much."""
+    numbers = pa.schema([each for each in schema if is_number(each.type)])
+    found = opened.metadata
+    if not numbers.names or found.num_rows * len(numbers) > NUMBERS_MAX:
+        return None
+    names = set(numbers.names)
+    places = [at for at in range(found.num_columns) if found.schema.column(at).path in names]
+    stored = sum(
+        found.row_group(group).column(at).total_compressed_size
+        for group in range(found.num_row_groups)
+        for at in places
+    )
+    if file.bytes_read + stored > NUMBERS_BYTES_MAX:
+        return None
+    batches = opened.iter_batches(batch_size=_NUMBERS_BATCH_ROWS, columns=numbers.names)
+    return _window(batches, numbers, 0, found.num_rows, file.check_time)
+
+
+def _numbers_in(table: pa.Table) -> pa.Table:
+    """Return the columns of numbers of a table."""
+    return table.select([at for at, each in enumerate(table.schema) if is_number(each.type)])
 
 
 def read_arrow(file: BoundedFile, offset: int, limit: int) -> Rows:
@@ -98,12 +142,15 @@ def read_arrow(file: BoundedFile, offset: int, limit: int) -> Rows:
     narrow = (batch.select(list(range(len(names)))) for batch in batches)
     shown = pa.schema([schema.field(at) for at in range(len(names))])
     table = _window(narrow, shown, offset, limit + 1, file.check_time)
+    has_more = table.num_rows > limit
+    is_end = not has_more and (table.num_rows > 0 or offset == 0)
     return Rows(
         format="Arrow",
         table=table.slice(0, limit),
-        row_count=None,
-        has_more=table.num_rows > limit,
-        hidden_columns=len(schema.names) - len(names),
+        schema=schema,
+        row_count=offset + table.num_rows if is_end else None,
+        has_more=has_more,
+        read_numbers=lambda: None if has_more or offset else _numbers_in(table),
         layout=layout,
     )
 
@@ -175,14 +222,18 @@ def _head(file: BoundedFile) -> tuple[bytes, bool]:
 def _of_head(
     name: str, table: pa.Table, offset: int, limit: int, *, is_whole: bool, note: str = ""
 ) -> Rows:
+    """Return some rows of the beginning of a file; `note` says which rows of it are left out."""
     shown = table.select(list(range(min(COLUMNS_MAX, table.num_columns))))
+    has_all = is_whole and not note
     if not is_whole:
         note = f"{note} Only the first {HEAD_BYTES >> 20} MiB of the file are shown.".strip()
     return Rows(
         format=name,
         table=shown.slice(offset, limit),
-        row_count=table.num_rows if is_whole else None,
+        schema=table.schema,
+        row_count=table.num_rows if has_all else None,
         has_more=offset + limit < table.num_rows,
-        hidden_columns=table.num_columns - shown.num_columns,
+        is_partial=not has_all,
+        read_numbers=lambda: _numbers_in(shown) if has_all else None,
         note=note,
     )

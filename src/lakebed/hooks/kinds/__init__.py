@@ -1,6 +1,7 @@
 """The kinds of hooks, and how one hook is run."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Final
 
 from lakebed.hooks.deadline import Deadline
@@ -10,6 +11,7 @@ from lakebed.hooks.files import HookSpec
 from lakebed.hooks.kinds import airflow, command, lua, webhook
 from lakebed.hooks.kinds.context import OBJECT_BYTES_MAX, Caller, HookContext
 from lakebed.hooks.outputs import Output
+from lakebed.hooks.process_pool import ProcessPool
 from lakebed.hooks.properties import HookType
 from lakebed.hooks.secrets import Environment
 from lakebed.hooks.settings import HooksSettings
@@ -26,6 +28,7 @@ _KINDS: Final[dict[HookType, Callable[[HookContext], None]]] = {
     "lua": lua.run,
     "command": command.run,
 }
+_WITH_PROCESS: Final = frozenset[HookType]({"lua", "command"})
 
 
 def run_hook(
@@ -38,6 +41,7 @@ def run_hook(
     runtime: Runtime,
     until: float,
     is_cancelled: Callable[[], bool],
+    pool: ProcessPool,
 ) -> None:
     """Run one hook, and return when it succeeded.
 
@@ -51,23 +55,37 @@ def run_hook(
         until: When it must have ended, by ``runtime.monotonic()``. The hook's own time limit
             may be earlier.
         is_cancelled: Asked often; the hook is ended once it says so.
+        pool: Bounds the processes of scripts and commands. The time that a hook waits for one
+            does not count for its own limit.
 
     Raises:
         HookFailed: The hook failed, could not run, or took too long. Nothing else is raised on
             purpose. The message holds no secret.
     """
-    context = HookContext(
-        spec=spec,
-        event=event,
-        caller=caller,
-        output=output,
-        settings=settings,
-        deadline=Deadline(runtime, until, is_cancelled).sooner(spec.timeout_seconds),
-        environment=Environment(settings.env, output.hide),
+    whole = Deadline(runtime, until, is_cancelled)
+    room = (
+        pool.one(
+            event.username,
+            depth=caller.depth,
+            deadline=whole,
+            is_awaited=not event.event_type.is_post,
+        )
+        if spec.type in _WITH_PROCESS
+        else nullcontext()
     )
     try:
-        context.deadline.check()
-        _KINDS[spec.type](context)
+        with room:
+            context = HookContext(
+                spec=spec,
+                event=event,
+                caller=caller,
+                output=output,
+                settings=settings,
+                deadline=whole.sooner(spec.timeout_seconds),
+                environment=Environment(settings.env, output.hide),
+            )
+            context.deadline.check()
+            _KINDS[spec.type](context)
     except HookFailed as error:
         message = output.masked(str(error))
         if len(message) > ERROR_CHARACTERS_MAX:  # a script may say anything

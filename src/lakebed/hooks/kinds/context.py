@@ -23,6 +23,10 @@ class Caller(Protocol):
     the event.
     """
 
+    @property
+    def depth(self) -> int:
+        """In how many hooks, each called by another, the event of these hooks happened."""
+
     def call(self, name: str, arguments: Mapping[str, Any]) -> tuple[int, Any]:
         """Do one call of Lua's ``lakefs`` package.
 

@@ -42,6 +42,9 @@ function Item({ name, item, left, right, tools }) {
     ${open && html`<div class="rows-of"><${RowDifferences} name=${name} place=${item.path} left=${left} right=${right} /></div>`}</li>`;
 }
 
+/** @param {number | null} value */
+const rowsOf = (value) => (value === null ? "rows not counted" : counted(value, "row"));
+
 /** @param {{name: string, place: string, left: string, right: string}} props */
 function RowDifferences({ name, place, left, right }) {
   const [keys, setKeys] = useState(/** @type {string[]} */ ([]));
@@ -50,12 +53,15 @@ function RowDifferences({ name, place, left, right }) {
     `${left} ${right} ${place} ${keys}`,
   );
   const sideOf = (/** @type {any} */ data, /** @type {number} */ at) => (data.rows.every((/** @type {any} */ row) => [row.left, row.right].every((side) => !side || side[at] === null || /^-?[\d.]+(e[-+]?\d+)?$/.test(side[at]))) ? "number" : "");
+  const some = (/** @type {any} */ data, /** @type {number} */ value) => `${data.complete ? "" : "at least "}${counted(value, "row")}`;
   return html`<${Shown} of=${found} rows=${4}>${(/** @type {any} */ data) => html`<div class="card">
-    <header><div class="row small"><span>${counted(data.added, "row")} added</span><span>${counted(data.removed, "row")} removed</span>${data.keys.length > 0 && html`<span>${counted(data.changed, "row")} changed</span>`}</div>
-      <fieldset class="row small"><legend class="unseen">Key columns</legend><span class="soft">Key columns</span>${data.shared_columns.slice(0, 12).map((/** @type {string} */ column) => html`<label key=${column} class="check"><input type="checkbox" checked=${data.keys.includes(column)}
-        onInput=${(/** @type {any} */ event) => setKeys(event.target.checked ? [...data.keys, column] : data.keys.filter((/** @type {string} */ each) => each !== column))} /> ${column}</label>`)}</fieldset></header>
+    <header><div class="row small"><strong>${rowsOf(data.left_rows)} → ${rowsOf(data.right_rows)}</strong><span>${some(data, data.added)} added</span><span>${some(data, data.removed)} removed</span>${data.keys.length > 0 && html`<span>${some(data, data.changed)} changed</span>`}</div>
+      ${(data.complete || data.keys.length > 0) && html`<fieldset class="row small"><legend class="unseen">Key columns</legend><span class="soft">Key columns</span>${data.shared_columns.slice(0, 12).map((/** @type {string} */ column) => html`<label key=${column} class="check"><input type="checkbox" checked=${data.keys.includes(column)}
+        onInput=${(/** @type {any} */ event) => setKeys(event.target.checked ? [...data.keys, column] : data.keys.filter((/** @type {string} */ each) => each !== column))} /> ${column}</label>`)}</fieldset>`}</header>
+    ${!data.complete && html`<div class="pad"><div class="notice warn"><${Icon} name="warning" /><div><strong>The tables were not compared as a whole</strong><p>${data.limit}</p></div></div></div>`}
     ${data.schema.length > 0 && html`<p class="pad small">${data.schema.map((/** @type {string} */ text) => html`<span key=${text} class="badge warn">${text}</span> `)}</p>`}
-    ${data.rows.length === 0 ? html`<${Empty} icon="check" title="The rows are equal"><p>${data.schema.length ? "Only the columns differ." : "Only how the file is written differs."}</p><//>`
+    ${data.rows.length === 0 ? data.complete ? html`<${Empty} icon="check" title="Same rows"><p>${data.schema.length ? "Only the columns differ." : "Only the order of rows or the file encoding differs."}</p><//>`
+        : html`<${Empty} icon="table" title="No single row can be shown"><p>Rows that were not read can be equal or different. Compare these versions with a program.</p><//>`
       : html`<div class="preview" tabindex="0" role="region" aria-label="Rows that differ"><table><thead><tr><th><span class="unseen">What happened</span></th>${data.columns.map((/** @type {string} */ column, /** @type {number} */ at) => html`<th key=${column} class=${sideOf(data, at)}><strong>${column}</strong></th>`)}</tr></thead>
         <tbody>${data.rows.map((/** @type {any} */ row, /** @type {number} */ at) => html`<tr key=${at} class=${row.kind}><td>${{ added: "+", removed: "−", changed: "±" }[/** @type {"added"} */ (row.kind)]}</td>${data.columns.map((/** @type {string} */ column, /** @type {number} */ each) => html`<${Cell} key=${column} row=${row} at=${each} side=${sideOf(data, each)} />`)}</tr>`)}</tbody></table></div>`}
     ${data.note && html`<p class="pad soft small">${data.note}</p>`}</div>`}<//>`;

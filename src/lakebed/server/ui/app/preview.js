@@ -47,18 +47,22 @@ function Rows({ of, onOffset }) {
 
 /** @param {{of: any}} props */
 function Statistics({ of }) {
+  const bars = of.histogram;
   const facts = [];
   if (of.minimum !== null && of.minimum !== undefined) facts.push(`${of.minimum} … ${of.maximum}`);
+  else if (bars?.of === "file") facts.push(`${bars.minimum} … ${bars.maximum}`);
   if (of.nulls) facts.push(`${counted(of.nulls, "null")}`);
-  return html`${of.histogram && html`<${Histogram} counts=${of.histogram} />`}${facts.length > 0 && html`<small title=${facts.join(", ")}>${facts.join(", ")}</small>`}`;
+  const range = bars?.of === "rows" ? `these rows: ${bars.minimum} … ${bars.maximum}` : "";
+  const shown = facts.length > 0 ? `${range ? "file: " : ""}${facts.join(", ")}` : "";
+  return html`${bars && html`<${Histogram} of=${bars} />`}${[range, shown].map((text) => text && html`<small key=${text} title=${text}>${text}</small>`)}`;
 }
 
-/** @param {{counts: number[]}} props */
-function Histogram({ counts }) {
-  const most = Math.max(...counts, 1);
-  const width = 100 / counts.length;
-  return html`<svg class="bars" viewBox="0 0 100 24" preserveAspectRatio="none" role="img" aria-label="How often values of this page occur, from the least to the greatest">${counts.map(
-    (value, at) => html`<rect key=${at} x=${at * width} width=${width - 1} y=${24 - (24 * value) / most} height=${(24 * value) / most} />`,
+/** @param {{of: any}} props */
+function Histogram({ of }) {
+  const most = Math.max(...of.counts, 1);
+  const width = 100 / of.counts.length;
+  return html`<svg class="bars" viewBox="0 0 100 24" preserveAspectRatio="none" role="img" aria-label=${`How often values of ${of.of === "file" ? "the file" : "these rows"} occur, from ${of.minimum} to ${of.maximum}`}>${of.counts.map(
+    (/** @type {number} */ value, /** @type {number} */ at) => html`<rect key=${at} x=${at * width} width=${width - 1} y=${24 - (24 * value) / most} height=${(24 * value) / most} />`,
   )}</svg>`;
 }
 
