@@ -17,6 +17,7 @@ from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.wrappers import fenced
 from lakebed.kv.wrappers.fenced import Cell, Cells, FencedStore
 from lakebed.runtime import ThreadRuntime
+from tests.kit.growth import MemoryCells
 
 
 class ScriptedCells(Cells):
@@ -176,3 +177,18 @@ def test_a_bulk_call_that_got_half_way_does_not_say_that_nothing_changed() -> No
     with pytest.raises(OutcomeUnknown) as caught:
         store.set_many(b"p", items)
     assert not isinstance(caught.value, StoreUnavailable)
+
+
+def test_only_tombstones_of_a_database_that_keeps_them_are_erased() -> None:
+    cells = MemoryCells(MemoryStore(ThreadRuntime()))
+    store = FencedStore(cells, ThreadRuntime())
+    store.set_many(b"p", [(b"%d" % number, b"value") for number in range(9)])
+    for number in range(8):
+        store.delete(b"p", b"%d" % number)
+    assert store.drop_tombstones(b"p", b"2", 1, b"2\x00") is None
+    assert cells.read(b"p", b"2") is None
+    assert store.drop_tombstones(b"p", b"", 4) == b"5"
+    cells.erases = False
+    assert store.drop_tombstones(b"p", b"5", 4) is None
+    left = [key for key, _ in cells.page(b"p", b"", 10)[0]]
+    assert left == [b"5", b"6", b"7", b"8"]

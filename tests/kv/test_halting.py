@@ -40,6 +40,7 @@ def test_a_process_that_has_the_store_open_stops_writing_soon() -> None:
         lambda: store.set_many(b"p", [(b"key", b"x")]),
         lambda: store.set_all([(b"p", b"key", b"x")]),
         lambda: store.drop_partition(b"p"),
+        lambda: store.drop_tombstones(b"p", b"", 1),
     ]
     for write in writes:
         with pytest.raises(StoreHalted, match="copied to postgresql://new since 1970-01-01"):

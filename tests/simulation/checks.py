@@ -170,20 +170,34 @@ def check_orphans(world: World) -> None:
     world.check(f"announced in vain: {announced - tokens}", holds=announced <= tokens)
     deleted = [entry.key for entry in store.scan(DELETED_PARTITION)]
     world.check(f"deleted for ever: {deleted}", holds=not deleted)
+    for (partition, key), seconds in world.monitor.erased.items():
+        check_late(world, partition, key, seconds, "erased")
+    for partition, key in world.monitor.revived:
+        check_late(world, partition, key, world.truth.written[partition, key], "written")
+    kept = partitions | tokens | {DROPPED_PARTITION, DELETED_PARTITION}
+    for (partition, key), seconds in world.monitor.store.tombstones.items():
+        if partition not in kept:
+            check_late(world, partition, key, seconds, "deleted")
     for orphan in set(store.partitions()) - partitions - tokens - {DROPPED_PARTITION}:
         check_strays(world, orphan)
 
 
 def check_strays(world: World, partition: bytes) -> None:
     """What nothing names was written by requests slower than any may be, too late to be cleaned."""
-    since = world.truth.disowned.get(partition, 0.0)
     for entry in world.monitor.store.scan(partition):
-        late = world.truth.written[partition, entry.key] - since
-        world.check(
-            f"nothing names {entry.key!r} in {partition!r}, written {late} s too late",
-            holds=late > LONGEST_REQUEST_SECONDS,
-        )
+        written = world.truth.written[partition, entry.key]
+        check_late(world, partition, entry.key, written, "written")
         world.strays += 1
+
+
+def check_late(world: World, partition: bytes, key: bytes, seconds: float, what: str) -> None:
+    """Check that no request that began when a key had an owner could be at work any more."""
+    owner = key if partition == DROPPED_PARTITION else partition
+    late = seconds - world.truth.disowned.get(owner, 0.0)
+    world.check(
+        f"{key!r} in {partition!r} was {what} {late} s after it lost its owner",
+        holds=late > LONGEST_REQUEST_SECONDS,
+    )
 
 
 def count_unpublished(world: World, span: Span) -> None:

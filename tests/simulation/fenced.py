@@ -42,6 +42,8 @@ LATE = Faults(
     until_step=4000,
 )
 KEYS = (b"one", b"two")
+GRACE_SECONDS = 15.0
+"""Longer than a simulated request can be late."""
 STEADY = [b"060", b"090", b"120"]
 
 Fence = Callable[..., Store]
@@ -200,9 +202,89 @@ def come_and_go(store: Store) -> None:
             continue
 
 
+def erased_keys_stay_erased(
+    seed: int, fence: Fence = FencedStore, *, grace_seconds: float = GRACE_SECONDS
+) -> None:
+    """A partition is dropped: a grace period after its last write it is emptied for good.
+
+    Requests that are late by less than that leave nothing there, and none is applied to a key whose
+    tombstone was erased.
+    """
+    simulation = Simulation(seed, LATE)
+    database = SimulatedDatabase(simulation)
+    writers = [simulation.actor(name) for name in ("ann", "bob")]
+    cleaner = simulation.actor("cleaner")
+    working = len(writers)
+
+    def write(actor: Actor, store: Store) -> None:
+        nonlocal working
+        told, known = Told(), list[tuple[bytes, Version]]()
+        try:
+            for _ in range(4):
+                write_somehow(simulation, store, actor.runtime, told, known)
+        finally:
+            working -= 1
+
+    def clean(store: Store) -> None:
+        while working:  # as long as a branch may name the token
+            cleaner.runtime.sleep(1)
+        cleaner.runtime.sleep(grace_seconds)
+        while not empty(store):
+            cleaner.runtime.sleep(1)
+
+    for actor in writers:
+        actor.start(partial(write, actor, open_fenced(database, actor, fence, 1e6)))
+    cleaner.start(partial(clean, open_fenced(database, cleaner, fence, 1e6)))
+    simulation.run()
+    for erased in database.erased:
+        later = [each for each in database.applied if each.key == erased.key]
+        assert all(each.step < erased.step for each in later), "a key was written after its erasure"
+    if cleaner.alive:
+        assert database.page(PARTITION, b"", 10) == ([], None), "a dropped partition is not empty"
+
+
+def empty(store: Store) -> bool:
+    """Delete all keys of a partition, and their tombstones; return whether nothing is left."""
+    try:
+        left = [store.delete(PARTITION, item.key) for item in store.scan(PARTITION)]
+        store.drop_tombstones(PARTITION, b"", 10)
+    except OutcomeUnknown:
+        return False
+    return not left
+
+
+def only_tombstones_go(seed: int, fence: Fence = FencedStore) -> None:
+    """While tombstones are erased, keys that live stay."""
+    simulation = Simulation(seed)
+    database = SimulatedDatabase(simulation)
+
+    def come_and_stay(key: bytes, store: Store) -> None:
+        for _ in range(4):
+            version = store.set(PARTITION, key, b"value")
+            there = read(store, key)
+            assert there is not None, "a key was erased that lived"
+            assert there.predicate == version
+            store.delete(PARTITION, key)
+        store.set(PARTITION, key, b"value")
+
+    def erase(store: Store) -> None:
+        for _ in range(12):
+            store.drop_tombstones(PARTITION, b"", 10)
+
+    tasks = [partial(come_and_stay, key) for key in KEYS] + [erase]
+    for number, task in enumerate(tasks):
+        actor = simulation.actor(f"actor{number}")
+        actor.start(partial(task, open_fenced(database, actor, fence, TOMBSTONE_SECONDS)))
+    simulation.run()
+    page, _ = database.page(PARTITION, b"", 10)
+    assert [key for key, cell in page if cell.value] == sorted(KEYS), "a key was erased that lived"
+
+
 SCENARIOS = {
     "fenced_outcomes": outcomes_hold,
     "fenced_and_retried": partial(outcomes_hold, retrying=True),
     "fenced_scans": scans_see_steady_keys,
+    "fenced_dropped": erased_keys_stay_erased,
+    "fenced_erased": only_tombstones_go,
 }
 SHARES = {"fenced_outcomes": 3}

@@ -58,11 +58,17 @@ class WatchedStore(MemoryStore):
     """Reports every write that is applied."""
 
     def __init__(
-        self, runtime: Runtime, tell: Callable[[bytes, bytes, bytes | None], None]
+        self,
+        runtime: Runtime,
+        tell: Callable[[bytes, bytes, bytes | None], None],
+        tell_erased: Callable[[bytes, bytes], None] = lambda _partition, _key: None,
     ) -> None:
         super().__init__(runtime)
         self._tell = tell
         """Gets partition, key and value; None: the key is deleted."""
+        self.tombstones: dict[tuple[bytes, bytes], float] = {}
+        """When the keys were deleted of which a database would still keep tombstones."""
+        self._tell_erased = tell_erased
 
     def set(
         self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
@@ -95,12 +101,24 @@ class WatchedStore(MemoryStore):
             self._tell(*record)
 
     def delete(self, partition: bytes, key: bytes) -> None:
+        lived = self._find(partition, key) is not None
         super().delete(partition, key)
-        self._tell(partition, key, None)
+        if lived:
+            self._tell(partition, key, None)
 
     def delete_if(self, partition: bytes, key: bytes, predicate: Version) -> None:
         super().delete_if(partition, key, predicate)
         self._tell(partition, key, None)
+
+    def drop_tombstones(
+        self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
+    ) -> bytes | None:
+        del limit
+        for of, key in list(self.tombstones):
+            if of == partition and key >= start and not (end and key >= end):
+                del self.tombstones[of, key]
+                self._tell_erased(of, key)
+        return None
 
     def drop_partition(self, partition: bytes) -> None:
         keys = list(self._partitions.get(partition, ()))
@@ -140,12 +158,16 @@ class Monitor:
     """Records which repositories existed when, and which rules were broken."""
 
     def __init__(self, simulation: Simulation, runtime: Runtime) -> None:
-        self.store = WatchedStore(runtime, self._applied)
+        self.store = WatchedStore(runtime, self._applied, self._erased)
         self.block = WatchedBlock(runtime, self.look)
         self.truth = Truth(simulation, self.violation, self.is_there)
         self.homes: dict[bytes, Home] = {}
         """By partition, for all repositories that ever existed."""
         self.violations: list[str] = []
+        self.erased: dict[tuple[bytes, bytes], float] = {}
+        """When tasks erased the tombstones of keys."""
+        self.revived: list[tuple[bytes, bytes]] = []
+        """Keys that were written after their tombstones had been erased."""
         self.spans: list[Span] = []
         self.deletes_under_way: Counter[str] = Counter()
         self._simulation = simulation
@@ -153,8 +175,18 @@ class Monitor:
 
     def _applied(self, partition: bytes, key: bytes, value: bytes | None) -> None:
         self.truth.applied(partition, key, value)
+        if value is None:
+            self.store.tombstones[partition, key] = self._simulation.seconds
+        else:
+            self.store.tombstones.pop((partition, key), None)
+            if (partition, key) in self.erased:
+                self.revived.append((partition, key))
         if partition == GRAVELER:
             self.look()
+
+    def _erased(self, partition: bytes, key: bytes) -> None:
+        if self._simulation.current_task is not None:
+            self.erased[partition, key] = self._simulation.seconds
 
     def look(self) -> None:
         """Compare the records with the previous ones, and with the rules."""

@@ -80,4 +80,5 @@ BROKEN = {
     "drop_branches_unannounced": (TOKENS, Parts(cleaner=mutants.DropsBranchesUnannounced)),
     "no_grace": (TOKENS, Parts(grace_seconds=0.0)),
     "no_second_scan": (TOKENS, Parts(cleaner=mutants.ScansOnce)),
+    "leave_tombstones": (TOKENS, Parts(break_rule=mutants.leave_tombstones)),
 }

@@ -123,7 +123,9 @@ class DropsBranchesUnannounced(Cleaner):
 class ScansOnce(Cleaner):
     """Removes an announcement after acting on it once."""
 
-    def _retire(self, records: Records[MessageT], record: Record[MessageT], found: int) -> bool:
+    def _retire(
+        self, records: Records[MessageT], record: Record[MessageT], partition: bytes, found: int
+    ) -> bool:
         records.delete(record.name)
         return True
 
@@ -131,7 +133,12 @@ class ScansOnce(Cleaner):
         self, record: Record[pb.DeletedRepository], counts: CleanerCounts
     ) -> None:
         self._empty_partition(_claimant(record), record.message, counts)
-        self._retire(self._deleted, record, 0)
+        self._retire(self._deleted, record, b"", 0)
+
+
+def leave_tombstones(_repositories: Repositories, cleaner: Cleaner) -> None:
+    """Let the Cleaner delete keys, and leave their tombstones to the database."""
+    cleaner._store.drop_tombstones = lambda *_: None  # type: ignore[method-assign]
 
 
 def _claimant(record: Record[pb.DeletedRepository]) -> Claimant:

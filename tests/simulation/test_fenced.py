@@ -10,7 +10,13 @@ from lakebed.kv import Version
 from lakebed.kv.wrappers.fenced import Cell, FencedStore, Seen, _Fate, _lives
 from lakebed.testing.simulation.explore import first_failure
 from tests.kit.rounds import fails_within, rounds
-from tests.simulation.fenced import SCENARIOS, outcomes_hold, scans_see_steady_keys
+from tests.simulation.fenced import (
+    SCENARIOS,
+    erased_keys_stay_erased,
+    only_tombstones_go,
+    outcomes_hold,
+    scans_see_steady_keys,
+)
 
 SEEDS = rounds(300, long=100_000, fast=60)
 
@@ -108,3 +114,38 @@ def test_tombstones_must_not_go_early() -> None:
 
 def test_a_short_page_loses_keys() -> None:
     assert fails_within(partial(scans_see_steady_keys, fence=ShortPages), seeds=20)
+
+
+def test_tombstones_of_a_dropped_partition_must_not_be_erased_before_the_grace_period() -> None:
+    assert fails_within(partial(erased_keys_stay_erased, grace_seconds=0.0), seeds=400)
+
+
+class ErasesAllCells(FencedStore):
+    """Erases what it lists, whether it is a tombstone or a key that lives."""
+
+    def drop_tombstones(
+        self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
+    ) -> bytes | None:
+        page, after = self._cells.page(partition, start, limit)
+        for key, cell in page:
+            self._cells.erase(partition, key, cell.stamp)
+        return after
+
+
+class ErasesByKey(FencedStore):
+    """Erases what is under the keys of tombstones that it has listed."""
+
+    def drop_tombstones(
+        self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
+    ) -> bytes | None:
+        page, after = self._cells.page(partition, start, limit)
+        for key, cell in page:
+            there = None if _lives(cell) else self._cells.read(partition, key)
+            if there is not None:
+                self._cells.erase(partition, key, there.stamp)
+        return after
+
+
+@pytest.mark.parametrize("mutant", [ErasesAllCells, ErasesByKey])
+def test_only_a_tombstone_that_was_seen_is_erased(mutant: type[FencedStore]) -> None:
+    assert fails_within(partial(only_tombstones_go, fence=mutant), seeds=100)

@@ -9,11 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from lakebed.kv import open_store
 from lakebed.testing.conformance.kv_concurrency import in_threads
 from lakebed.testing.servers.databases import (
     DatabaseServer,
@@ -48,6 +50,7 @@ from lakebed.testing.servers.more_databases import (
     spanner_url,
 )
 from tests.engine.test_engine_machine import EngineMachine
+from tests.kit.growth import check_growth
 from tests.kit.rounds import rounds
 from tests.kit.served import eventually
 from tests.system.api_kit import RawClient, create_repository, workers
@@ -120,6 +123,11 @@ def test_the_engine_agrees_with_plain_dicts(url: str, monkeypatch: pytest.Monkey
         suppress_health_check=list(HealthCheck),
     )
     run_state_machine_as_test(EngineMachine, settings=histories)
+
+
+def test_the_database_keeps_no_keys_of_what_was_staged(url: str) -> None:
+    with open_store(f"{url}{'&' if '?' in url else '?'}namespace={uuid4().hex}") as store:
+        check_growth(store, rounds=10, uploads=100)
 
 
 def test_what_was_acknowledged_is_committed_though_a_worker_is_killed(

@@ -10,17 +10,19 @@ order of their codes, so objects are listed in the order of the bytes.
 **Late application.** A request may be held up and land after its client gave up, so
 `lakebed.kv.wrappers.fenced` makes the contract of it. Tombstones stay for a week, far longer than
 any credentials of a request are taken; whoever lists a partition then removes those that it meets.
+Those of a partition that is never listed again are erased by `drop_tombstones`.
 """
 
 import struct
 from abc import abstractmethod
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from lakebed.kv.errors import StoreUnavailable
+from lakebed.kv.errors import OutcomeUnknown, StoreUnavailable
 from lakebed.kv.marked import MarkedCells
 from lakebed.kv.store import VERSION_BYTES, Limits, Version
 from lakebed.kv.wrappers.fenced import Cell
@@ -72,6 +74,7 @@ class ObjectCells(MarkedCells):
     limits = Limits(partition_bytes=255, key_bytes=510, value_bytes=16 << 20)
     shared_between_processes = True
     tombstone_seconds = TOMBSTONE_SECONDS
+    erases = True
 
     def __init__(self, runtime: Runtime) -> None:
         super().__init__(runtime)
@@ -110,8 +113,12 @@ class ObjectCells(MarkedCells):
         """Return a page of a listing from `first` on, and the token of the next. As `_head`."""
 
     @abstractmethod
-    def _remove(self, found: Found) -> None:
-        """Remove an object if it still has its mark; whatever fails, another page will do it."""
+    def _remove(self, name: str, mark: str) -> None:
+        """Remove an object if it still has this mark.
+
+        Raises:
+            OutcomeUnknown: It may have been removed, or may be later.
+        """
 
     def page(
         self, partition: bytes, start: bytes, limit: int
@@ -128,6 +135,15 @@ class ObjectCells(MarkedCells):
             if token is None:
                 return self._cells(partition, listed), None
         return self._cells(partition, listed), listed[-1][0] + b"\x00"
+
+    def erase(self, partition: bytes, key: bytes, stamp: bytes) -> None:
+        mark = self._marks.get(stamp)
+        if mark is None:
+            found = self._find(partition, key)
+            if found is None or found[0].stamp != stamp:
+                return
+            mark = found[1]
+        self._remove(object_name(partition, key), mark)
 
     def _write(self, partition: bytes, key: bytes, mark: str | None, new: Cell) -> str | None:
         return self._put(object_name(partition, key), mark, *stored(new))
@@ -150,6 +166,11 @@ class ObjectCells(MarkedCells):
         self, partition: bytes, listed: Iterable[tuple[bytes, Found]]
     ) -> list[tuple[bytes, Cell]]:
         """Return the cells of objects that were listed; remove old tombstones among them."""
+
+        def remove_old(found: Found) -> None:
+            with suppress(OutcomeUnknown):  # another page will remove it
+                self._remove(found.name, found.mark)
+
         cells: dict[bytes, Cell | None] = {}
         large: list[bytes] = []
         old: list[Found] = []
@@ -162,7 +183,7 @@ class ObjectCells(MarkedCells):
                 old.append(found)
         bodies = self._runtime.map_parallel(lambda key: self.read(partition, key), large)
         cells.update(zip(large, bodies, strict=True))
-        self._runtime.map_parallel(self._remove, old[:REMOVED_AT_ONCE])
+        self._runtime.map_parallel(remove_old, old[:REMOVED_AT_ONCE])
         return [(key, cell) for key, cell in cells.items() if cell is not None]
 
 

@@ -123,6 +123,14 @@ class FaultyStore(WrappedStore):
         call = StoreCall("drop_partition", partition, b"", writes=True)
         self._intercept(call, lambda: self._inner.drop_partition(partition))
 
+    def drop_tombstones(
+        self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
+    ) -> bytes | None:
+        call = StoreCall("drop_tombstones", partition, start, writes=True)
+        return self._intercept(
+            call, lambda: self._inner.drop_tombstones(partition, start, limit, end)
+        )
+
 
 def lost(call: StoreCall, *, known: bool) -> OutcomeUnknown:
     """The error that a caller sees when its request or the reply to it was lost.

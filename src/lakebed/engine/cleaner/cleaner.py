@@ -214,7 +214,8 @@ class Cleaner:
         found = 0
         if not self._removal.lives(claimant):
             found = self._empty_partition(claimant, record.message, counts)
-        if waited and self._retire(self._deleted, record, found):
+        partition = repository_partition(claimant.repository, claimant.unique_id)
+        if waited and self._retire(self._deleted, record, partition, found):
             counts.repositories_done += 1
         else:
             counts.repositories_waiting += 1
@@ -295,24 +296,32 @@ class Cleaner:
             counts.tokens_waiting += 1
             return
         found = self._delete_keys(record.name, counts)
-        if self._retire(self._dropped, record, found):
+        if self._retire(self._dropped, record, record.name, found):
             counts.tokens_done += 1
         else:
             counts.tokens_waiting += 1
 
     # Deleted repositories and dropped tokens
 
-    def _retire(self, records: Records[MessageT], record: Record[MessageT], found: int) -> bool:
-        """Remove an announcement if nothing is left of what it announced; return whether it went.
+    def _retire(
+        self, records: Records[MessageT], record: Record[MessageT], partition: bytes, found: int
+    ) -> bool:
+        """Remove an announcement if its partition is empty; return whether it was removed.
 
         `found` is how many keys a scan found that began after the grace period.
         """
         if self._first_seen.note_scan(record.predicate, found=found) < EMPTY_SCANS:
             return False
+        start = self._store.drop_tombstones(partition, b"", BATCH)
+        while start is not None:
+            self._pause()
+            start = self._store.drop_tombstones(partition, start, BATCH)
         try:
             records.delete_if(record.name, record.predicate)
         except PredicateFailed:
             return False  # announced again
+        announcements, key = records.place(record.name)
+        self._store.drop_tombstones(announcements, key, 1, key + b"\x00")
         return True
 
     def _delete_keys(

@@ -157,9 +157,12 @@ class AzureBlobCells(ObjectCells):
         blobs, after = _read(lambda: _next_page(pages))
         return [_found(blob) for blob in blobs], after
 
-    def _remove(self, found: Found) -> None:
-        with suppress(AzureError):
-            self._container.delete_blob(found.name, etag=found.mark, match_condition=_IF_SAME)
+    def _remove(self, name: str, mark: str) -> None:
+        try:
+            with suppress(ResourceNotFoundError, ResourceModifiedError):
+                self._container.delete_blob(name, etag=mark, match_condition=_IF_SAME)
+        except AzureError as error:
+            raise _failure_of_a_write(error) from error
 
 
 def _parse_url(url: str) -> tuple[str, str, str]:

@@ -153,9 +153,12 @@ class GCSCells(ObjectCells):
 
         return _read(ask)
 
-    def _remove(self, found: Found) -> None:
-        with suppress(*_ERRORS):
-            self._bucket.blob(found.name).delete(if_generation_match=int(found.mark), **self._once)
+    def _remove(self, name: str, mark: str) -> None:
+        try:
+            with suppress(NotFound, PreconditionFailed):
+                self._bucket.blob(name).delete(if_generation_match=int(mark), **self._once)
+        except _ERRORS as error:
+            raise _failure_of_a_write(error) from error
 
     def _pages(self, *, page_size: int = PARTITIONS_PAGE, **which: Any) -> Any:
         return self._client.list_blobs(

@@ -11,8 +11,8 @@ standalone server has only its own journal. A primary without a disk, which the 
 
 **Late application.** A request may be held up and land after its client gave up. MongoDB replaces
 single documents on a condition, so `lakebed.kv.wrappers.fenced` makes the contract of it. There is
-no time after which MongoDB would refuse a request that was held up, so tombstones stay: what is
-deleted leaves a small document.
+no time after which MongoDB would refuse a request that was held up, so tombstones stay: a deleted
+record leaves a small document, unless nothing reads or writes its key any more (`drop_tombstones`).
 
 **Limits.** A document holds 16 MB.
 """
@@ -83,6 +83,7 @@ class MongoDBCells(Cells):
     limits = Limits(partition_bytes=1024, key_bytes=4096, value_bytes=8 << 20)
     shared_between_processes = True
     tombstone_seconds = None
+    erases = True
 
     def __init__(self, url: str, *, reply_seconds: float = REPLY_SECONDS) -> None:
         self._client = _connect(url, reply_seconds)
@@ -114,6 +115,12 @@ class MongoDBCells(Cells):
         except PyMongoError as error:
             raise _failure_of_a_write(error) from error
         return self.read(partition, key)
+
+    def erase(self, partition: bytes, key: bytes, stamp: bytes) -> None:
+        try:
+            self._writing.delete_one({_ID: row_name(partition, key).hex(), _STAMP: stamp})
+        except PyMongoError as error:
+            raise _failure_of_a_write(error) from error
 
     def page(
         self, partition: bytes, start: bytes, limit: int

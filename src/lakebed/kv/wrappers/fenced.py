@@ -19,6 +19,10 @@ a `Store` of it, *no late application* included, by **touch and tombstone**:
 - Tombstones go some time later (`Cells.tombstone_seconds`), when no request can be that late. A
   create that was lost, and finds a tombstone that was there before, renews it first: that one might
   go before the lost request has landed.
+- Tombstones under keys that are never read or written again go earlier, if the caller says so
+  (`drop_tombstones`). An erasure compares the stamp of the tombstone, so one that is late removes
+  that tombstone or nothing, and needs no fence. A create that is later still leaves a cell that
+  nobody reads.
 
 A fence that cannot be finished within `FENCE_SECONDS` **ends the process**: it must not raise while
 its write may still land. (A process that dies may leave a write that lands late. The protocols
@@ -122,6 +126,9 @@ class Cells(ABC):
     time after which the database surely refuses a request that was held up, with room for clocks
     that are wrong. The database removes them, by `Cell.expires`."""
 
+    erases: bool = False
+    """Whether `erase` removes tombstones; False: the database removes all of them by itself."""
+
     @abstractmethod
     def read(self, partition: bytes, key: bytes) -> Cell | None:
         """Return what a key holds; it sees every swap that was answered before.
@@ -142,6 +149,14 @@ class Cells(ABC):
             StoreUnavailable: The database refused, or was never asked: it will not be applied.
             OutcomeUnknown: No reply; it may have been applied, or may be later.
         """
+
+    def erase(self, partition: bytes, key: bytes, stamp: bytes) -> None:
+        """Remove a cell, leaving no tombstone, if it has this stamp; called if `erases`.
+
+        Raises:
+            OutcomeUnknown: It may have been removed, or may be later.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def page(
@@ -306,6 +321,24 @@ class FencedStore(Store):
             self._in_parallel(delete, page, deleted, applied=applied)
             applied = applied or bool(page)
             start = page[-1][0] + b"\x00" if len(page) == LARGEST_PAGE else None
+
+    def drop_tombstones(
+        self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
+    ) -> bytes | None:
+        if not self._cells.erases:
+            return None
+
+        def erase(tombstone: tuple[bytes, Cell]) -> None:
+            key, cell = tombstone
+            self._cells.erase(partition, key, cell.stamp)
+
+        with self._lifetime.call(partition):
+            page, after = self._cells.page(partition, start, limit)
+            tombstones = [
+                (key, cell) for key, cell in page if not _lives(cell) and not (end and key >= end)
+            ]
+            self._runtime.map_parallel(erase, tombstones, limit=BULK_PARALLEL)
+        return None if after is None or (end and after >= end) else after
 
     def close(self) -> None:
         self._lifetime.close()

@@ -111,6 +111,12 @@ class HaltingStore(WrappedStore):
         self._check(partition)
         self._inner.drop_partition(partition)
 
+    def drop_tombstones(
+        self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
+    ) -> bytes | None:
+        self._check(partition)
+        return self._inner.drop_tombstones(partition, start, limit, end)
+
     def _check(self, partition: bytes, key: bytes = b"") -> None:
         """Make sure that this process may write.
 

@@ -38,7 +38,14 @@ class MeteredStore(WrappedStore):
         super().__init__(inner)
         self._clock = runtime.monotonic
         single = ("get", "set", "set_if", "delete", "delete_if", "scan_page", "partition_page")
-        bulk = ("set_if_then_get", "get_many", "set_many", "set_all", "drop_partition")
+        bulk = (
+            "set_if_then_get",
+            "get_many",
+            "set_many",
+            "set_all",
+            "drop_partition",
+            "drop_tombstones",
+        )
         self._observe = {
             operation: _SECONDS.labels(operation, inner.name).observe for operation in single + bulk
         }
@@ -130,6 +137,13 @@ class MeteredStore(WrappedStore):
     @traced("kv.drop_partition")
     def drop_partition(self, partition: bytes) -> None:
         self._timed("drop_partition", self._inner.drop_partition, partition)
+
+    @traced("kv.drop_tombstones")
+    def drop_tombstones(
+        self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
+    ) -> bytes | None:
+        drop = self._inner.drop_tombstones
+        return self._timed("drop_tombstones", drop, partition, start, limit, end)
 
     def _timed(
         self,

@@ -112,6 +112,11 @@ class NamespacedStore(WrappedStore):
     def drop_partition(self, partition: bytes) -> None:
         self._inner.drop_partition(self._inside(partition))
 
+    def drop_tombstones(
+        self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
+    ) -> bytes | None:
+        return self._inner.drop_tombstones(self._inside(partition), start, limit, end)
+
     def _inside(self, partition: bytes) -> bytes:
         self.limits.check_partition(partition)
         return self._front + partition

@@ -281,6 +281,12 @@ class RetryingStore(WrappedStore):
     def drop_partition(self, partition: bytes) -> None:
         self._repeat("drop_partition", self._inner.drop_partition, partition)
 
+    def drop_tombstones(
+        self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
+    ) -> bytes | None:
+        drop = self._inner.drop_tombstones
+        return self._repeat("drop_tombstones", drop, partition, start, limit, end)
+
     def _repeat(
         self,
         operation: str,

@@ -320,6 +320,19 @@ class SequentialConformance(ScansConformance, ArgumentsConformance):
         assert list(store.scan(partition)) == []
         assert store.get(other, b"key").value == b"value"
 
+    def test_drop_tombstones(self, store: Store, partition: bytes) -> None:
+        keys = [b"%03d" % number for number in range(100)]
+        store.set_many(partition, [(key, b"value") for key in keys])
+        for key in keys[::2]:
+            store.delete(partition, key)
+        store.drop_tombstones(partition, keys[1], 1, keys[3])
+        start: bytes | None = b""
+        while start is not None:
+            start = store.drop_tombstones(partition, start, 30)
+        assert [item.key for item in store.scan(partition)] == keys[1::2]
+        store.set_if(partition, keys[0], b"new", ABSENT)
+        assert store.get(partition, keys[0]).value == b"new"
+
     # Opening and closing
 
     def test_a_closed_store_refuses_calls(self, url: str, partition: bytes) -> None:

@@ -30,6 +30,8 @@ class SimulatedDatabase:
         self.simulation = simulation
         self.applied: list[Applied] = []
         """Every write and delete that took effect, in order. A touch is neither."""
+        self.erased: list[Applied] = []
+        """Every erasure that took effect, in order."""
         self._cells: SortedDict[tuple[bytes, bytes], Cell] = SortedDict()
 
     def handle(self, actor: Actor, *, tombstone_seconds: float = TOMBSTONE_SECONDS) -> Cells:
@@ -67,6 +69,14 @@ class SimulatedDatabase:
         after = keys[limit] if len(keys) > limit else None
         return [(key, cell) for key, cell in cells if cell is not None], after
 
+    def erase(self, partition: bytes, key: bytes, stamp: bytes) -> None:
+        """Remove a cell that has this stamp."""
+        there = self.find(partition, key)
+        if there is not None and there.stamp == stamp:
+            del self._cells[partition, key]
+            step = self.simulation.step
+            self.erased.append(Applied(step, "erase", partition, key, there.version))
+
     def partition_page(self) -> tuple[list[bytes], bytes | None]:
         """List all partitions at once."""
         return sorted({partition for partition, _ in self._cells}), None
@@ -83,6 +93,7 @@ class _SimulatedCells(Cells):
     """One actor's way to the database; it dies with the actor."""
 
     name = "simulated"
+    erases = True
     limits = MemoryStore.limits
     shared_between_processes = False
 
@@ -98,6 +109,9 @@ class _SimulatedCells(Cells):
         return self._call(
             "swap", partition, key, lambda: self._database.swap(partition, key, stamp, new)
         )
+
+    def erase(self, partition: bytes, key: bytes, stamp: bytes) -> None:
+        self._call("erase", partition, key, lambda: self._database.erase(partition, key, stamp))
 
     def page(
         self, partition: bytes, start: bytes, limit: int
@@ -116,7 +130,7 @@ class _SimulatedCells(Cells):
         self, operation: str, partition: bytes, key: bytes, apply: Callable[[], ResultT]
     ) -> ResultT:
         def lost(known: bool) -> Exception:
-            if known or operation != "swap":
+            if known or operation not in {"swap", "erase"}:
                 return StoreUnavailable(f"injected: {operation} did not reach the database")
             return OutcomeUnknown(f"injected: no reply to {operation}")
 

@@ -33,6 +33,7 @@ from cassandra.query import tuple_factory
 
 from lakebed.kv.drivers.cassandra.statements import (
     CREATE,
+    ERASE,
     PAGE,
     PARTITIONS,
     READ,
@@ -136,7 +137,7 @@ class Client:
         Raises:
             StoreUnavailable: It does not answer.
         """
-        for text in (READ, CREATE, REPLACE, PAGE, PARTITIONS):
+        for text in (READ, CREATE, REPLACE, ERASE, PAGE, PARTITIONS):
             self._known[text] = read(partial(self._session.prepare, text.format(table=self._table)))
         self._known[PARTITIONS].fetch_size = PARTITIONS_PAGE
         self._known[PAGE].fetch_size = None  # rows of several lanes are in order only all at once

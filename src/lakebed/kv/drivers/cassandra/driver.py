@@ -19,6 +19,7 @@ from lakebed.kv.drivers.cassandra.client import (
 from lakebed.kv.drivers.cassandra.opening import prepare
 from lakebed.kv.drivers.cassandra.statements import (
     CREATE,
+    ERASE,
     PAGE,
     PARTITIONS,
     READ,
@@ -55,6 +56,7 @@ class CassandraCells(Cells):
     limits = Limits(partition_bytes=1024, key_bytes=4096, value_bytes=4 << 20)
     shared_between_processes = True
     tombstone_seconds = None
+    erases = True
 
     def __init__(self, url: str, runtime: Runtime, *, reply_seconds: float = REPLY_SECONDS) -> None:
         self._address = parse_url(url)
@@ -89,6 +91,14 @@ class CassandraCells(Cells):
         except ERRORS as error:
             raise failure_of_a_write(error) from error
         return self.read(partition, key)
+
+    def erase(self, partition: bytes, key: bytes, stamp: bytes) -> None:
+        row = row_of(partition, key)
+        try:
+            with self._turns[hash(row[:2]) % TURNS]:
+                self._ask(ERASE, (*row, stamp))
+        except ERRORS as error:
+            raise failure_of_a_write(error) from error
 
     def page(
         self, partition: bytes, start: bytes, limit: int

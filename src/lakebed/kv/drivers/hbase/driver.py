@@ -61,6 +61,7 @@ class HBaseCells(Cells):
     limits = Limits(partition_bytes=1024, key_bytes=4096, value_bytes=8 << 20)
     shared_between_processes = True
     tombstone_seconds = None
+    erases = True
 
     def __init__(self, url: str, *, reply_seconds: float = REPLY_SECONDS) -> None:
         address = parse_url(url)
@@ -107,6 +108,17 @@ class HBaseCells(Cells):
         except ERRORS as error:
             raise _failure_of_a_write(error) from error
         return new if swapped else self.read(partition, key)
+
+    def erase(self, partition: bytes, key: bytes, stamp: bytes) -> None:
+        name = row_name(partition, key)
+        delete = SERVICE.TDelete(row=name, durability=SERVICE.TDurability.FSYNC_WAL)
+        try:
+            _ask(
+                self._pool,
+                lambda call: call.checkAndDelete(self._table, name, FAMILY, STAMP, stamp, delete),
+            )
+        except ERRORS as error:
+            raise _failure_of_a_write(error) from error
 
     def page(
         self, partition: bytes, start: bytes, limit: int

@@ -17,6 +17,8 @@ struct TPut {
   6: optional TDurability durability
 }
 
+struct TDelete { 1: required binary row, 6: optional TDurability durability }
+
 struct TScan {
   1: optional binary startRow,
   2: optional binary stopRow,
@@ -46,6 +48,14 @@ service THBaseService {
     4: required binary qualifier,
     5: binary value,
     6: required TPut tput
+  ) throws (1: TIOError io),
+  bool checkAndDelete(
+    1: required binary table,
+    2: required binary row,
+    3: required binary family,
+    4: required binary qualifier,
+    5: binary value,
+    6: required TDelete tdelete
   ) throws (1: TIOError io),
   list<TResult> getScannerResults(
     1: required binary table, 2: required TScan tscan, 3: i32 numRows

@@ -1,0 +1,23 @@
+"""A database holds no more keys after many uploads and commits than after a few."""
+
+from pathlib import Path
+
+import pytest
+
+from lakebed.kv import Store, open_store
+from lakebed.kv.drivers.memory import MemoryStore
+from lakebed.kv.registry import compose
+from lakebed.kv.wrappers.fenced import FencedStore
+from lakebed.runtime import ThreadRuntime
+from tests.kit.growth import MemoryCells, check_growth
+
+
+def open_cells(runtime: ThreadRuntime) -> Store:
+    return compose(FencedStore(MemoryCells(MemoryStore(runtime)), runtime), runtime)
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "cells"])
+def test_a_database_keeps_no_keys_of_what_was_staged(kind: str, tmp_path: Path) -> None:
+    url = "memory://" if kind == "memory" else f"sqlite:///{tmp_path}/kv.db"
+    with open_cells(ThreadRuntime()) if kind == "cells" else open_store(url) as store:
+        check_growth(store, rounds=20, uploads=50)
