@@ -1,7 +1,9 @@
 """Imports: what exists becomes entries of a branch, once, and stays what it was."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -33,7 +35,7 @@ from lakebed.engine.model import RepositoryID
 from lakebed.formats import AddressType, boundaries, imported
 from lakebed.formats.imported import ImportedPage, imported_page
 from lakebed.runtime import ThreadRuntime
-from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake
+from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, open_lake
 from tests.kit.receiver import PATIENCE_SECONDS
 
 
@@ -208,6 +210,82 @@ def test_strange_paths_are_skipped_and_counted_or_refused(lake: Lake) -> None:
     assert status.error is not None
     assert "cannot be imported" in status.error
     assert paths(lake) == [b"a", b"z"]
+
+
+@pytest.fixture
+def strays(tmp_path: Path) -> Iterator[Lake]:
+    """A lake on the disk, with files that are no objects in the folder to be imported."""
+    with open_lake("disk", tmp_path) as lake:
+        fill(lake, "ok.txt")
+        fill(lake, "target", folder="elsewhere")
+        folder = tmp_path / "objects/data/outside"
+        (folder / "link").symlink_to(tmp_path / "objects/data/elsewhere/target")
+        (folder / "sub").mkdir()
+        (folder / "sub/folder-link").symlink_to(tmp_path / "objects/data/elsewhere")
+        os.mkfifo(folder / "pipe")
+        (tmp_path / os.fsdecode(b"objects/data/outside/bad\xff.txt")).write_text("x")
+        only_links = tmp_path / "objects/data/links"
+        only_links.mkdir()
+        (only_links / "a").symlink_to(folder / "ok.txt")
+        yield lake
+
+
+def test_files_that_are_no_objects_are_skipped_and_counted_by_kind(strays: Lake) -> None:
+    status = import_all(strays, prefix(strays))
+    assert paths(strays) == [b"ok.txt"]
+    assert (status.objects, status.skipped) == (1, 4)
+    kinds = {each.kind: (each.count, each.example) for each in status.skipped_kinds}
+    links, example = kinds.pop("symbolic links")
+    assert links == 2
+    assert example in {"local://data/outside/link", "local://data/outside/sub/folder-link"}
+    assert kinds == {
+        "special files": (1, "local://data/outside/pipe"),
+        "files whose names are not UTF-8": (1, "local://data/outside/bad\\xff.txt"),
+    }
+    assert set(status.skipped_addresses) == {example, *(each for _, each in kinds.values())}
+
+
+def test_a_strict_import_refuses_files_that_are_no_objects(strays: Lake) -> None:
+    status = done(strays, start(strays, prefix(strays), strict=True))
+    assert not status.completed
+    assert "symbolic links (2, such as local://" in (status.error or "")
+    assert "outside/pipe" in (status.error or "")
+    assert paths(strays) == []
+
+
+def test_a_folder_of_links_alone_says_so(strays: Lake) -> None:
+    status = done(strays, start(strays, prefix(strays, folder="links")))
+    assert not status.completed
+    assert "there are only symbolic links (1, such as local://data/links/a)" in (status.error or "")
+
+
+def test_importing_again_without_changes_makes_no_commit(lake: Lake) -> None:
+    namespace = fill(lake, "a", "b/1")
+    first = import_all(lake, prefix(lake, b"in"), ImportSource(namespace.address("a"), b"one"))
+    assert not first.unchanged
+    lake.upload(b"other", "x")
+    commit(lake, "beside")
+    head = lake.engine.branches.get(lake.repository, MAIN).commit_id
+    again = import_all(lake, prefix(lake, b"in"), ImportSource(namespace.address("a"), b"one"))
+    assert again.unchanged
+    assert again.objects == 3
+    assert again.commit is not None
+    assert again.commit.id == head == lake.engine.branches.get(lake.repository, MAIN).commit_id
+    lake.block.put(namespace.address("b/1"), [b"other"])
+    changed = import_all(lake, prefix(lake, b"in"))
+    assert not changed.unchanged
+    assert changed.commit is not None
+    assert changed.commit.parents == (head,)
+
+
+def test_an_import_without_a_message_has_one_all_the_same(lake: Lake) -> None:
+    fill(lake, "a")
+    started = lake.catalog.imports.start(
+        REPOSITORY, MAIN, [prefix(lake)], committer="ann", message=""
+    )
+    made = done(lake, started).commit
+    assert made is not None
+    assert made.message == "Import objects"
 
 
 def test_nothing_there_changes_nothing(lake: Lake) -> None:

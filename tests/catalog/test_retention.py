@@ -8,11 +8,12 @@ import pytest
 from lakebed.block import Address
 from lakebed.catalog.errors import MissingBytes
 from lakebed.catalog.gc.files import RunFiles
+from lakebed.catalog.tasks import RESTORE_REFS
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.commits.merges import MergeRequest
 from lakebed.engine.committed import Query
-from lakebed.engine.errors import CommitExpired, RepositoryNotFound, TooManyExpire
+from lakebed.engine.errors import CommitExpired, RefsLeftOut, RepositoryNotFound, TooManyExpire
 from lakebed.engine.keys import COMMITS, RESTORED, RESTORED_NAME
 from lakebed.engine.model import BranchID, CommitID, TagID
 from lakebed.engine.retention import expirer
@@ -355,7 +356,12 @@ def test_a_restore_marks_what_has_expired_and_leaves_out_refs_to_it(
     namespace = lake.repository.namespace
     lake.catalog.repositories.delete(REPOSITORY)
     lake.engine.repositories.create_bare(REPOSITORY, namespace)
-    lake.catalog.refs.restore(REPOSITORY, dump_id)
+    for _ in range(2):  # also when it is asked for again
+        with pytest.raises(RefsLeftOut, match=f"tag old: its commit {old} has expired"):
+            lake.catalog.refs.restore(REPOSITORY, dump_id)
+    tasks = lake.catalog.tasks
+    task = tasks.status(REPOSITORY, tasks.start_restore(REPOSITORY, dump_id), RESTORE_REFS)
+    assert (task.done, task.error_kind) == (True, "refs_left_out")
     assert lake.engine.marks.is_expired(lake.repository, old)
     assert in_use(lake) == known
     # What expired after the dump has a mark, and no record: nothing stumbles over that.
@@ -363,6 +369,7 @@ def test_a_restore_marks_what_has_expired_and_leaves_out_refs_to_it(
     lake.catalog.gc.write_old_commits(REPOSITORY, run_id=prepared.run_id, since_us=0, dry_run=False)
     assert not list(lake.engine.tags.list(lake.repository))
     assert (
-        f"old is left out of repository {REPOSITORY}: its commit {old} has expired" in caplog.text
+        f"tag old is left out of repository {REPOSITORY}: its commit {old} has expired"
+        in caplog.text
     )
     assert lake.text("main", b"d") == "d"

@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 
 from lakebed.block import Address
 from lakebed.engine import records_pb2 as pb
-from lakebed.engine.errors import CommitNotFound, Invalid, MissingFile, RepositoryNotFound
+from lakebed.engine.errors import (
+    CommitNotFound,
+    Invalid,
+    MissingFile,
+    RefsLeftOut,
+    RepositoryNotFound,
+)
 from lakebed.engine.keys import COMMITS, GRAVELER, REPOSITORIES, TAGS
 from lakebed.engine.model import BranchID, Commit, CommitID, Repository, StagingToken, TagID
 from lakebed.engine.refs import dump
@@ -454,7 +460,8 @@ def test_work_that_began_before_the_restore_went_on_stays() -> None:
         bare, committer="", message="", metarange_id=NO_METARANGE, parents=[head], metadata={}
     )
     changed = world.branches.change(bare, branch, commit_id=later.id)
-    world.restore(manifest, bare)
+    with pytest.raises(RefsLeftOut, match=f"branch {branch.id}: its name has been taken"):
+        world.restore(manifest, bare)
     assert world.branches.get(bare, branch.id) == changed
     assert len(list(world.branches.list(bare))) == 2
 
@@ -466,7 +473,9 @@ def test_a_tag_that_was_made_before_the_restore_went_on_keeps_its_name() -> None
         world.restore(manifest, bare, FaultyStore(world.store, FailAt(5, applied=False)))
     (restored,) = world.tags.list(bare)
     made = world.tags.create(bare, TagID("secret"), restored.commit_id)
-    world.restore(manifest, bare)
+    for _ in range(2):  # also when it is asked for again
+        with pytest.raises(RefsLeftOut, match="branch secret: its name has been taken"):
+            world.restore(manifest, bare)
     assert set(world.tags.list(bare)) == {restored, made}
     assert [branch.id for branch in world.branches.list(bare)] == ["main"]
 

@@ -27,6 +27,7 @@ from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.commits.merges import MergeRequest
 from lakebed.engine.committed import Query, Strategy
 from lakebed.engine.engine import Engine
+from lakebed.engine.errors import RefsLeftOut
 from lakebed.engine.hooks import Hooks, Offer
 from lakebed.engine.model import BranchID, CommitID, TagID
 from lakebed.engine.retention.audit import read_expired
@@ -430,7 +431,8 @@ def restore(lake: Lake) -> None:
     catalog.repositories.delete(REPOSITORY)
     engine.repositories.create_bare(REPOSITORY, world.repository.namespace)
     world.repository = engine.repositories.get(REPOSITORY)
-    catalog.refs.restore(REPOSITORY, dump_id)
+    with suppress(RefsLeftOut):
+        catalog.refs.restore(REPOSITORY, dump_id)
     lake.check()
     lake.told["restored"] += len([*engine.branches.list(world.repository)])
     engine.retention.set(world.repository, RULES)

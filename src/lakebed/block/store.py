@@ -22,7 +22,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final, NewType, Self
+from typing import Final, NamedTuple, NewType, Self
 
 import pyarrow as pa
 
@@ -79,6 +79,15 @@ class ObjectInfo:
         """Return this as a listing would have it: one row with the columns of `LIST_SCHEMA`."""
         row = [str(self.address)], [self.size], [self.mtime], [self.etag]
         return pa.record_batch(list(row), schema=LIST_SCHEMA)
+
+
+class Stray(NamedTuple):
+    """A file in a storage that is no object: no listing has it, and no address reads it."""
+
+    place: str
+    """Like an address; bytes that are not UTF-8 are escaped."""
+    kind: str
+    """In the plural, as in "symbolic links"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,6 +404,13 @@ class BlockStore(ABC):
             if slash:
                 yield name
             after = namespace.address(f"{name}/{_LAST}" if slash else name)
+
+    def list_strays(self, namespace: Namespace) -> Iterator[Stray]:  # noqa: ARG002 - see below
+        """Iterate over the files in a namespace that are no objects, in any order.
+
+        Clouds have none. Errors come from the call or from iterating.
+        """
+        return iter(())
 
     @staticmethod
     def _start(namespace: Namespace, start_after: Address | None) -> str:

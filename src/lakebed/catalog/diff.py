@@ -7,7 +7,8 @@ from datetime import datetime
 import pyarrow as pa
 
 from lakebed.catalog.entry_metadata import split
-from lakebed.catalog.object_pages import user_metadata
+from lakebed.catalog.model import etag_of
+from lakebed.catalog.object_pages import etags, user_metadata
 from lakebed.engine.committed import ChangeType, DiffEntry, Page, Query
 from lakebed.engine.committed.listing import differences_of
 from lakebed.engine.engine import Engine
@@ -44,6 +45,10 @@ class DifferencePage(Page[Difference]):
         """Take a page of the engine."""
         super().__init__(page.rows, page.folded, has_more=page.has_more, values_of=_differences)
 
+    def etags(self) -> pa.Array:
+        """Return the ETag of each row."""
+        return etags(self.rows)
+
     def user_metadata(self) -> pa.MapArray | None:
         """Return the user's own metadata of each row; None: no row has any."""
         return user_metadata(self.rows)
@@ -60,7 +65,7 @@ def _difference(item: DiffEntry) -> Difference:
         conflict=item.conflict,
         path=entry.key,
         size=entry.size,
-        checksum=entry.checksum,
+        checksum=etag_of(entry),
         mtime=entry.mtime,
         content_type=entry.content_type,
         metadata=split(entry.metadata).user,

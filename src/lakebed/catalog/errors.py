@@ -326,10 +326,15 @@ class NothingToImport(InvalidImport):
 
     kind = "nothing_to_import"
 
-    def __init__(self, place: object) -> None:
+    def __init__(self, place: object, strays: str = "") -> None:
+        """`strays` describes the files there that are no objects, if there are any."""
+        why = (
+            f"there are only {strays}, which are not imported"
+            if strays
+            else "check the path, and that the server can list it"
+        )
         super().__init__(
-            f"there is nothing to import at {place}: the branch was left as it is. Look whether the"
-            " place is spelled right, and whether the server may list it"
+            f"there is nothing to import at {place}: the branch was left as it is; {why}"
         )
 
 

@@ -24,6 +24,7 @@ METADATA_NAMES_MAX: Final = 64
 """Of an object. S3 answers its metadata in headers. Many clients and proxies take 16 KiB of them
 and no more, some a hundred; text that is not ASCII grows by half on the way."""
 _HEADER_CHARACTERS_MAX: Final = 1024
+_DERIVED_DIGITS: Final = 40
 
 
 class PinKey(NamedTuple):
@@ -52,7 +53,8 @@ class ObjectStats:
     size: int
     """In bytes."""
     checksum: str
-    """Of an object that was uploaded here, the MD5 of its bytes in hexadecimal."""
+    """The ETag that clients see: of an object that was uploaded here, the MD5 of its bytes in
+    hexadecimal; see `etag_of`."""
     mtime: datetime
     content_type: str
     metadata: Mapping[str, str] = field(hash=False)
@@ -73,6 +75,25 @@ class PresignedURL:
     expires: datetime
 
 
+def etag_of(entry: Entry) -> str:
+    """Return the ETag of an entry: its checksum, or else one derived from identity and address.
+
+    An imported object has no checksum unless its storage names the MD5 of the bytes. Its identity
+    holds the ETag of the storage, so that the derived one changes when the object does.
+    """
+    return entry.checksum or derived_etag(entry.identity, entry.address)
+
+
+def derived_etag(identity: bytes, address: str) -> str:
+    """Return the ETag of an entry without a checksum.
+
+    Clients that verify downloads take 32 hexadecimal digits for an MD5, and older SDKs for Java
+    take anything without a hyphen for one: this has 40 digits and a hyphen.
+    """
+    digest = hashlib.sha256(len(identity).to_bytes(8, "big") + identity + address.encode())
+    return f"{digest.hexdigest()[:_DERIVED_DIGITS]}-1"
+
+
 def stats_of(namespace: Namespace, entry: Entry, seen_at: SeenAt | None = None) -> ObjectStats:
     """Return what is known of an entry in a repository's namespace."""
     user, reserved = split(entry.metadata)
@@ -80,7 +101,7 @@ def stats_of(namespace: Namespace, entry: Entry, seen_at: SeenAt | None = None) 
         path=entry.key,
         address=physical_address(namespace, entry),
         size=entry.size,
-        checksum=entry.checksum,
+        checksum=etag_of(entry),
         mtime=entry.mtime,
         content_type=entry.content_type,
         metadata=user,

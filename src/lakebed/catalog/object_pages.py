@@ -6,7 +6,7 @@ import pyarrow.compute as pc
 
 from lakebed.block import Address
 from lakebed.catalog.entry_metadata import RESERVED
-from lakebed.catalog.model import ObjectStats, address_in
+from lakebed.catalog.model import ObjectStats, address_in, derived_etag
 from lakebed.catalog.pins import with_pin
 from lakebed.engine.committed import Page
 from lakebed.engine.model import Repository
@@ -54,9 +54,27 @@ class ObjectPage(Page[ObjectStats]):
         found = [str(address_in(namespace, text, AddressType(kind))) for text, kind in pairs]
         return "", pa.array(found, pa.string())
 
+    def etags(self) -> pa.Array:
+        """Return the ETag of each row."""
+        return etags(self.rows)
+
     def user_metadata(self) -> pa.MapArray | None:
         """Return the user's own metadata of each row; None: no row has any."""
         return user_metadata(self.rows)
+
+
+def etags(rows: pa.Table) -> pa.Array:
+    """Return the ETags of entries, as `etag_of` does of one."""
+    checksums = one_array(rows, "checksum")
+    lacks = pc.equal(checksums, "")
+    if not lacks.true_count:
+        return checksums
+    without = rows.filter(lacks)
+    pairs = zip(
+        *(without.column(name).to_pylist() for name in ("identity", "address")), strict=True
+    )
+    derived = pa.array([derived_etag(*pair) for pair in pairs], pa.string())
+    return pc.replace_with_mask(checksums, lacks, derived)
 
 
 def user_metadata(rows: pa.Table) -> pa.MapArray | None:

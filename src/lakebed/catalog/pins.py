@@ -148,6 +148,12 @@ def with_pin(repository: Repository, entry: Entry, ref: str | None = None) -> Ob
     return stats if issued is None else replace(stats, pin=PinKey(repository.partition, issued))
 
 
+def is_compared(stats: ObjectStats) -> bool:
+    """Whether each read compares the object in the storage with the one that was recorded."""
+    kept = entry_metadata.content_of(stats.reserved, stats.address)
+    return kept is not None or stats.pin is not None
+
+
 def _held_to(pin: pb.Pin, stats: ObjectStats) -> ETag:
     if pin.size != stats.size:
         raise resized(stats, pin.size)

@@ -171,7 +171,7 @@ class ImportSource(_message.Message):
     def __init__(self, place: _Optional[str] = ..., is_prefix: bool = ..., destination: _Optional[bytes] = ...) -> None: ...
 
 class Import(_message.Message):
-    __slots__ = ("branch", "branch_unique_id", "sources", "committer", "message", "metadata", "strict", "force", "state", "started_us", "updated_us", "owner", "attempts", "objects", "skipped", "skipped_addresses", "saved_metarange_id", "saved_skipped", "metarange_id", "offered_commit_ids", "commit_id", "error_kind", "error", "outside", "handed_metarange_id", "current", "username")
+    __slots__ = ("branch", "branch_unique_id", "sources", "committer", "message", "metadata", "strict", "force", "state", "started_us", "updated_us", "owner", "attempts", "objects", "skipped", "skipped_addresses", "saved_metarange_id", "saved_skipped", "metarange_id", "offered_commit_ids", "commit_id", "error_kind", "error", "outside", "handed_metarange_id", "current", "username", "strays", "unchanged")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -206,6 +206,8 @@ class Import(_message.Message):
     HANDED_METARANGE_ID_FIELD_NUMBER: _ClassVar[int]
     CURRENT_FIELD_NUMBER: _ClassVar[int]
     USERNAME_FIELD_NUMBER: _ClassVar[int]
+    STRAYS_FIELD_NUMBER: _ClassVar[int]
+    UNCHANGED_FIELD_NUMBER: _ClassVar[int]
     branch: str
     branch_unique_id: str
     sources: _containers.RepeatedCompositeFieldContainer[ImportSource]
@@ -233,7 +235,19 @@ class Import(_message.Message):
     handed_metarange_id: str
     current: str
     username: str
-    def __init__(self, branch: _Optional[str] = ..., branch_unique_id: _Optional[str] = ..., sources: _Optional[_Iterable[_Union[ImportSource, _Mapping]]] = ..., committer: _Optional[str] = ..., message: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., strict: bool = ..., force: bool = ..., state: _Optional[_Union[ImportState, str]] = ..., started_us: _Optional[int] = ..., updated_us: _Optional[int] = ..., owner: _Optional[bytes] = ..., attempts: _Optional[int] = ..., objects: _Optional[int] = ..., skipped: _Optional[int] = ..., skipped_addresses: _Optional[_Iterable[str]] = ..., saved_metarange_id: _Optional[str] = ..., saved_skipped: _Optional[int] = ..., metarange_id: _Optional[str] = ..., offered_commit_ids: _Optional[_Iterable[str]] = ..., commit_id: _Optional[str] = ..., error_kind: _Optional[str] = ..., error: _Optional[str] = ..., outside: bool = ..., handed_metarange_id: _Optional[str] = ..., current: _Optional[str] = ..., username: _Optional[str] = ...) -> None: ...
+    strays: _containers.RepeatedCompositeFieldContainer[Strays]
+    unchanged: bool
+    def __init__(self, branch: _Optional[str] = ..., branch_unique_id: _Optional[str] = ..., sources: _Optional[_Iterable[_Union[ImportSource, _Mapping]]] = ..., committer: _Optional[str] = ..., message: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., strict: bool = ..., force: bool = ..., state: _Optional[_Union[ImportState, str]] = ..., started_us: _Optional[int] = ..., updated_us: _Optional[int] = ..., owner: _Optional[bytes] = ..., attempts: _Optional[int] = ..., objects: _Optional[int] = ..., skipped: _Optional[int] = ..., skipped_addresses: _Optional[_Iterable[str]] = ..., saved_metarange_id: _Optional[str] = ..., saved_skipped: _Optional[int] = ..., metarange_id: _Optional[str] = ..., offered_commit_ids: _Optional[_Iterable[str]] = ..., commit_id: _Optional[str] = ..., error_kind: _Optional[str] = ..., error: _Optional[str] = ..., outside: bool = ..., handed_metarange_id: _Optional[str] = ..., current: _Optional[str] = ..., username: _Optional[str] = ..., strays: _Optional[_Iterable[_Union[Strays, _Mapping]]] = ..., unchanged: bool = ...) -> None: ...
+
+class Strays(_message.Message):
+    __slots__ = ("kind", "count", "example")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    EXAMPLE_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    count: int
+    example: str
+    def __init__(self, kind: _Optional[str] = ..., count: _Optional[int] = ..., example: _Optional[str] = ...) -> None: ...
 
 class WaitingImport(_message.Message):
     __slots__ = ("repository", "unique_id")

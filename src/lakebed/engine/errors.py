@@ -24,11 +24,13 @@ LakebedError
     ├── Refused                 a hook refused
     ├── TooManyTries            others always came first; try again
     ├── GivenUp                 it took so long that others ended it; try again
+    ├── RefsLeftOut             a dump was restored, except for some refs
     ├── CommitExpired           the data of a commit is not kept any more
     ├── TooManyExpire           more commits would expire at once than may
     └── MissingFile             a file that something names is not in the storage
 """
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import pyarrow as pa
@@ -301,6 +303,21 @@ class CommitExpired(EngineError):
         super().__init__(
             f"commit {commit} expired on {to_datetime(expired_us):%Y-%m-%d} by the garbage"
             " collection rules of its repository: its data is not kept any more. Use a newer commit"
+        )
+
+
+class RefsLeftOut(EngineError):
+    """A dump was restored, except for some of its refs; running it again restores no more."""
+
+    kind = "refs_left_out"
+
+    def __init__(self, dump_id: str, left_out: Sequence[str], count: int) -> None:
+        """`left_out` are the first of `count` refs, each with the reason."""
+        more = count - len(left_out)
+        others = f", and {more} others: the log of the server names them" if more else ""
+        super().__init__(
+            f"dump {dump_id} was restored without {count} of its refs: {'; '.join(left_out)}"
+            f"{others}. Everything else was restored; create these refs at commits that are kept"
         )
 
 

@@ -218,12 +218,16 @@ class BranchProtectionRule(_message.Message):
     def __init__(self, pattern: _Optional[str] = ..., strict: bool = ...) -> None: ...
 
 class RestoredRefs(_message.Message):
-    __slots__ = ("dump_id", "finished")
+    __slots__ = ("dump_id", "finished", "left_out", "left_out_count")
     DUMP_ID_FIELD_NUMBER: _ClassVar[int]
     FINISHED_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_COUNT_FIELD_NUMBER: _ClassVar[int]
     dump_id: str
     finished: bool
-    def __init__(self, dump_id: _Optional[str] = ..., finished: bool = ...) -> None: ...
+    left_out: _containers.RepeatedScalarFieldContainer[str]
+    left_out_count: int
+    def __init__(self, dump_id: _Optional[str] = ..., finished: bool = ..., left_out: _Optional[_Iterable[str]] = ..., left_out_count: _Optional[int] = ...) -> None: ...
 
 class Entry(_message.Message):
     __slots__ = ("address", "address_type", "size", "checksum", "modified_us", "content_type", "metadata")

@@ -238,6 +238,9 @@ class Branch(Reference):
             objects: From places of single objects to their paths.
             metadata: Of the commit.
 
+        Returns:
+            The new commit, or the head of the branch if it has all of this already.
+
         Raises:
             Invalid: A place cannot be imported, or the branch has uncommitted changes.
         """

@@ -27,6 +27,7 @@ from lakebed.block.store import (
     Part,
     PartInfo,
     PutResult,
+    Stray,
     Upload,
     UploadId,
     WrittenPart,
@@ -58,9 +59,9 @@ _BYTES: Final = Counter(
 _OPERATIONS: Final = (
     "put", "put_new", "get", "read", "head", "delete", "delete_many",
     "delete_versions", "copy", "list_objects",
-    "list_folders", "create", "create_by_content", "replace", "create_upload", "put_part",
-    "complete_upload", "abort_upload", "list_parts", "list_uploads", "presign_get", "presign_put",
-    "presign_part",
+    "list_folders", "list_strays", "create", "create_by_content", "replace", "create_upload",
+    "put_part", "complete_upload", "abort_upload", "list_parts", "list_uploads", "presign_get",
+    "presign_put", "presign_part",
 )  # fmt: skip
 
 
@@ -163,6 +164,10 @@ class MeteredBlockStore(BlockStore):
     @traced("block.list_folders")
     def list_folders(self, namespace: Namespace) -> Iterator[str]:
         return self._iterate("list_folders", lambda: self._inner.list_folders(namespace))
+
+    @traced("block.list_strays")
+    def list_strays(self, namespace: Namespace) -> Iterator[Stray]:
+        return self._iterate("list_strays", lambda: self._inner.list_strays(namespace))
 
     # Small metadata files
 

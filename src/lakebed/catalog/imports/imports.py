@@ -36,7 +36,22 @@ ImportID = NewType("ImportID", str)
 CANCELED: Final = "Canceled"
 """What the status of a canceled import says; clients look for this word."""
 
+DEFAULT_MESSAGE: Final = "Import objects"
+"""The message of a commit that is asked for without one."""
+
+_STRANGE_PATHS: Final = "objects whose paths cannot be imported"
 _TRIES: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """What was not imported, of one kind."""
+
+    kind: str
+    """In the plural, as in "symbolic links"."""
+    count: int
+    example: str
+    """Where one of them is, or empty if a Spark job did not report any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,11 +68,15 @@ class ImportStatus:
     """How many of the others cannot be imported."""
     skipped_addresses: Sequence[str]
     """Where the first of these are."""
+    skipped_kinds: Sequence[Skipped]
+    """The same by kind."""
     current: str | None
     """What it is at just now: where the last objects were that were found."""
     metarange_id: str | None
     commit: Commit | None
-    """What it made, if it ended well."""
+    """What it made, if it ended well; if `unchanged`, the head of the branch."""
+    unchanged: bool
+    """Whether the branch had all of it already: then no commit was made."""
     error: str | None
     """Why it ended otherwise, if it did."""
 
@@ -102,7 +121,7 @@ class Imports:
             branch: Into which branch; it must stay without uncommitted changes until the end.
             sources: What to import. All that a branch has at their destinations is replaced.
             committer: Of the commit that the import makes.
-            message: Of that commit.
+            message: Of that commit; if empty, `DEFAULT_MESSAGE`.
             metadata: Of that commit.
             strict: Whether an object that cannot be imported ends the import.
             outside: Whether a program outside of the server makes the metarange; see
@@ -132,7 +151,7 @@ class Imports:
             branch_unique_id=self._engine.branches.get(repository, branch).unique_id,
             sources=source_messages(ordered),
             committer=committer,
-            message=message,
+            message=message or DEFAULT_MESSAGE,
             metadata=metadata or {},
             strict=strict,
             outside=outside,
@@ -163,17 +182,24 @@ class Imports:
         found = self.find(repository_id, branch, import_id)[1].message
         done = found.state == pb.IMPORT_STATE_DONE
         commit = self._engine.commits.get(repository, CommitID(found.commit_id)) if done else None
+        kinds = [Skipped(each.kind, each.count, each.example) for each in found.strays]
+        if found.skipped:
+            example = next(iter(found.skipped_addresses), "")
+            kinds.append(Skipped(_STRANGE_PATHS, found.skipped, example))
+        strays = [each.example for each in found.strays]
         error = CANCELED if found.state == pb.IMPORT_STATE_CANCELED else found.error
         return ImportStatus(
             id=import_id,
             completed=done,
             updated=to_datetime(found.updated_us),
             objects=found.objects,
-            skipped=found.skipped,
-            skipped_addresses=tuple(found.skipped_addresses),
+            skipped=sum(each.count for each in kinds),
+            skipped_addresses=(*strays, *found.skipped_addresses),
+            skipped_kinds=kinds,
             current=found.current or None,
             metarange_id=found.metarange_id or None,
             commit=commit,
+            unchanged=found.unchanged,
             error=error or None,
         )
 

@@ -9,7 +9,7 @@ takes the import up after a death goes on behind the last key in it.
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -89,11 +89,15 @@ class ImportRun:
             check_places(self._engine, self._sources)
             published = self._publish(metarange_id)
         commit_id = published
-        self._note_time(commit_id)
+        # Each commit is offered before it is published: any other one was there before.
+        is_unchanged = commit_id not in self._held.message.offered_commit_ids
+        if not is_unchanged:
+            self._note_time(commit_id)
 
         def end(message: pb.Import) -> None:
             message.state = pb.IMPORT_STATE_DONE
             message.commit_id = commit_id
+            message.unchanged = is_unchanged
 
         self._held.change(end)
 
@@ -113,6 +117,7 @@ class ImportRun:
 
     def _make_metarange(self) -> MetaRangeID:
         """Return the metarange of all that is imported, once it is noted."""
+        self._note_strays()
         record = self._held.message
         if record.outside:
             metarange_id = MetaRangeID(record.handed_metarange_id)
@@ -128,6 +133,30 @@ class ImportRun:
 
         self._held.change(complete)
         return metarange_id
+
+    def _note_strays(self) -> None:
+        """Count the files of all places that are no objects.
+
+        Raises:
+            InvalidImport: The import is strict, and there are such files.
+        """
+        found: dict[str, pb.Strays] = {}
+        for source in self._sources:
+            if isinstance(source.place, Namespace):
+                for place, kind in self._block.list_strays(source.place):
+                    found.setdefault(kind, pb.Strays(kind=kind, example=place)).count += 1
+        if found and self._held.message.strict:
+            raise InvalidImport(
+                f"{describe_strays(found.values())} cannot be imported. Nothing was imported;"
+                " without --strict such files are skipped"
+            )
+
+        def note(message: pb.Import) -> None:
+            del message.strays[:]
+            message.strays.extend(found.values())
+
+        if found or self._held.message.strays:
+            self._held.change(note)
 
     def _ingest(self) -> tuple[MetaRangeID, int]:
         """Write the ranges of all that is imported; return their metarange and the number."""
@@ -190,7 +219,8 @@ class ImportRun:
                 found = found or page.entries.num_rows > 0
                 yield page
             if not found:
-                raise NothingToImport(source.place)
+                strays = describe_strays(self._held.message.strays)
+                raise NothingToImport(source.place, strays)
 
     def _pages_of(self, source: ImportSource, after: bytes) -> Iterator[ImportedPage]:
         """Yield what a source holds behind a key."""
@@ -225,6 +255,7 @@ class ImportRun:
             yield pa.Table.from_batches(waiting)
 
     def _publish(self, metarange_id: MetaRangeID) -> CommitID:
+        """Return the commit that has all of the import: a new one, or the head of the branch."""
         record = self._held.message
         replacement = Replacement(metarange_id, [source.interval for source in self._sources])
         request = CommitRequest(
@@ -255,6 +286,11 @@ class ImportRun:
             commit.id,
         )
         return commit.id
+
+
+def describe_strays(strays: Iterable[pb.Strays]) -> str:
+    """Return how many files of each kind are no objects, each kind with an example."""
+    return ", ".join(f"{each.kind} ({each.count}, such as {each.example})" for each in strays)
 
 
 def use_ahead(

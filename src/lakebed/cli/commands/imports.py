@@ -90,7 +90,7 @@ def import_(
     ] = False,
     strict: Annotated[
         bool,
-        typer.Option("--strict", help="Fail where objects would be skipped for their paths."),
+        typer.Option("--strict", help="Fail where objects or files would be skipped."),
     ] = False,
     spark: Annotated[
         bool, typer.Option("--spark", help="List and write on Spark: for very large lakes.")
@@ -180,16 +180,25 @@ def _finish(session: Session, running: _Import, source: str, *, no_progress: boo
         raise CommandError(f"import {running.id} failed: {status['error']['message']}")
     skipped = status.get("skipped_objects", 0)
     if skipped:
-        warn(f"{skipped} object(s) were skipped: their paths cannot be used")
+        warn(f"{skipped} object(s) were skipped")
+        for each in status.get("skipped_kinds", []):
+            warn(f"{each['kind']}: {each['count']}, such as {each['example']}")
         for address in status["skipped"][:_SKIPPED_SHOWN]:
             warn(f"skipped: {address!r}")
     commit = status["commit"]
+    count, unchanged = status["ingested_objects"], status.get("unchanged", False)
+    done = (
+        f"Nothing changed: commit {commit['id']} has the {count} object(s) from {source} already"
+        if unchanged
+        else f"Imported {count} object(s) from {source} by commit {commit['id']}"
+    )
     session.output.done(
-        f"Imported {status['ingested_objects']} object(s) from {source} by commit {commit['id']}",
+        done,
         {
             "id": running.id,
-            "objects": status["ingested_objects"],
+            "objects": count,
             "skipped": skipped,
+            "unchanged": unchanged,
             "commit": commit,
         },
     )

@@ -260,8 +260,9 @@ class Merger:
     ) -> Commit:
         """Replace intervals of keys of a branch by what a metarange holds there.
 
-        The commit is made also if that changes nothing. `note` is called with every commit that is
-        about to be published, of which at most one will be; if it raises, that one will not be.
+        Return the new commit, or the head if that changes nothing: then no commit is made.
+        `note` is called with every commit that is about to be published, of which at most one will
+        be; if it raises, that one will not be.
         Otherwise raises as `merge` does. Another branch of that name, made meanwhile, is not meant.
         """
         current = self._branches.get(repository, branch)
@@ -269,10 +270,12 @@ class Merger:
             raise BranchNotFound(branch)
         committed = self._committed_in(repository.home)
 
-        def plan(head: Commit) -> Draft:
+        def plan(head: Commit) -> Draft | None:
             replaced = committed.replace(
                 head.metarange_id, replacement.metarange_id, replacement.intervals
             )
+            if not committed.differ(head.metarange_id, replaced, start=b"", end=None):
+                return None
             return Draft(metarange_id=replaced, parents=[head], judge=head)
 
         with measure_outcome(MERGE_SECONDS, self._runtime, "import"):
@@ -294,11 +297,12 @@ class Merger:
         repository: Repository,
         first: Branch,
         wish: Wish,
-        make_draft: Callable[[Commit], Draft],
+        make_draft: Callable[[Commit], Draft | None],
         note: Callable[[Commit], None] | None = None,
         *,
         keep_staged: bool = False,
     ) -> Commit:
+        """Return the commit made of a draft, or the head if there is no draft for it."""
         offers = self._desk.begin(repository, wish)
         prepare = self._dirty.seal if keep_staged else self._dirty.require_clean
         current: Branch | None = first
@@ -307,6 +311,8 @@ class Merger:
             judged = prepare(repository, current)
             head = self._commits.get(repository, judged.commit_id)
             draft = make_draft(head)
+            if draft is None:
+                return head
             if keep_staged:
                 before, after = head.metarange_id, draft.metarange_id
                 self._dirty.require_apart(repository, judged, before, after)

@@ -14,24 +14,24 @@ Commits whose data may be gone get their marks before anything else: those that 
 collection was told have expired (`lakebed.engine.retention.audit`). Refs to them are left out. The
 commits count as stored now, and while a restore is not finished, no commit expires.
 
+If refs are left out, the rest is restored, and the call ends with an error that names them and says
+why. The note keeps this, so that a restore that is repeated ends in the same way.
+
 Branches get new unique ids and staging tokens, with nothing staged. They and tags are created as
-others are (`creation`): one whose name the other kind has got meanwhile is left out, like one that
-is there already. Dumps of older versions may hold a branch and a tag of one name; these are both
-restored.
+others are (`creation`): one whose name has been taken meanwhile, for another commit, is left out.
+Dumps of older versions may hold a branch and a tag of one name; these are both restored.
 """
 
 import logging
 import re
 from collections.abc import Iterator
-from contextlib import suppress
-from typing import Final, TypeVar
+from typing import Final
 
 import pyarrow as pa
-from google.protobuf.message import Message
 
 from lakebed.block import BlockStore, ObjectNotFound
 from lakebed.engine import records_pb2 as pb
-from lakebed.engine.errors import Invalid, InvalidName, MissingFile, NotUnique
+from lakebed.engine.errors import Invalid, InvalidName, MissingFile, NotUnique, RefsLeftOut
 from lakebed.engine.keys import (
     BRANCHES,
     COMMITS,
@@ -46,7 +46,7 @@ from lakebed.engine.model import BranchID, Repository, new_staging_token
 from lakebed.engine.names import check_branch_name, check_tag_name
 from lakebed.engine.refs.commits import FIRST_GENERATION, compute_id
 from lakebed.engine.refs.creation import create_branch, create_tag
-from lakebed.engine.refs.dump import Row, active_record
+from lakebed.engine.refs.dump import RefT, Row, active_record
 from lakebed.engine.retention.audit import read_all_expired
 from lakebed.engine.retention.marks import EXPIRED
 from lakebed.formats import (
@@ -70,8 +70,8 @@ from lakebed.runtime import Runtime
 from lakebed.times import now_us
 
 _LOGGER: Final = logging.getLogger(__name__)
+_LEFT_OUT_SHOWN: Final = 20
 _DUMP_ID: Final = re.compile(r"[0-9A-Za-z-]{1,64}")
-MessageT = TypeVar("MessageT", bound=Message)
 _CHECKS: Final = {RefKind.BRANCHES: check_branch_name, RefKind.TAGS: check_tag_name}
 
 
@@ -90,6 +90,7 @@ def restore_refs(
             Without its manifest, there is no dump.
         DamagedFile: A file of the dump is not what was written, or does not match the others.
         ForeignFile: A file is not one of ours, or (`FormatTooNew`) is one of a newer Lakebed.
+        RefsLeftOut: All was restored but some refs, which it names.
         OutcomeUnknown: A write may not have been applied: run it again.
     """
     active_record(store, repository)
@@ -106,7 +107,17 @@ def restore_refs(
         restorer.mark_expired()
         restorer.write(files)
         restorer.adopt(files.manifest.unique_ids)
-        notes.set(RESTORED_NAME, pb.RestoredRefs(dump_id=dump_id, finished=True))
+        left_out = sorted(restorer.left_out)
+        finished = pb.RestoredRefs(
+            dump_id=dump_id,
+            finished=True,
+            left_out=left_out[:_LEFT_OUT_SHOWN],
+            left_out_count=len(left_out),
+        )
+        notes.set(RESTORED_NAME, finished)
+    note = notes.get(RESTORED_NAME).message
+    if note.left_out_count:
+        raise RefsLeftOut(dump_id, list(note.left_out), note.left_out_count)
     return files.manifest
 
 
@@ -265,6 +276,8 @@ class _Restorer:
         self._runtime = runtime
         self._repository = repository
         self._expired = expired
+        self.left_out: list[str] = []
+        """Refs that were not restored, each with the reason."""
         self._shared: set[str] = set()
         """The names that both a branch and a tag of the dump have."""
 
@@ -287,10 +300,20 @@ class _Restorer:
             values = [(key, message.SerializeToString()) for key, message in items]
             self._store.set_many(self._repository.partition, values)
         self._shared = _names(files, RefKind.BRANCHES) & _names(files, RefKind.TAGS)
-        for kind, create in ((RefKind.TAGS, self._tag), (RefKind.BRANCHES, self._branch)):
+        for noun, kind, create in (
+            ("tag", RefKind.TAGS, self._tag),
+            ("branch", RefKind.BRANCHES, self._branch),
+        ):
             for _, rows in files.rows(kind):
                 active_record(self._store, self._repository)
-                self._runtime.map_parallel(create, [row for row in rows if self._is_kept(row)])
+                kept = [row for row in rows if row["commit_id"] not in self._expired]
+                created = self._runtime.map_parallel(create, kept)
+                for row in rows:
+                    if row["commit_id"] in self._expired:
+                        self._leave_out(noun, row, f"its commit {row['commit_id']} has expired")
+                for row, is_there in zip(kept, created, strict=True):
+                    if not is_there:
+                        self._leave_out(noun, row, "its name has been taken for another commit")
 
     def adopt(self, unique_ids: tuple[str, ...]) -> None:
         """Note whose object paths the commits name, for garbage collection.
@@ -311,32 +334,30 @@ class _Restorer:
             except PredicateFailed:
                 continue  # someone changed something else in the record
 
-    def _is_kept(self, row: Row) -> bool:
-        """Whether the commit of a ref has not expired."""
-        if row["commit_id"] not in self._expired:
-            return True
+    def _leave_out(self, noun: str, row: Row, why: str) -> None:
+        self.left_out.append(f"{noun} {row['name']}: {why}")
         _LOGGER.warning(
-            "%s is left out of repository %s: its commit %s has expired",
-            row["name"],
-            self._repository.id,
-            row["commit_id"],
+            "%s %s is left out of repository %s: %s", noun, row["name"], self._repository.id, why
         )
-        return False
 
-    def _tag(self, row: Row) -> None:
+    def _tag(self, row: Row) -> bool:
         name, partition = row["name"], self._repository.partition
         message = pb.Tag(
             commit_id=row["commit_id"],
             created_us=row["created"],
             unique_id=new_unique_id(self._runtime),
         )
-        if name in self._shared:
-            _create(Records(self._store, TAGS, partition), name, message)
-            return
-        with suppress(NotUnique):
-            create_tag(self._store, self._runtime, partition, name, message)
+        records = Records(self._store, TAGS, partition)
+        try:
+            if name in self._shared:
+                records.set_if(name.encode(), message, ABSENT)
+            else:
+                create_tag(self._store, self._runtime, partition, name, message)
+        except (NotUnique, PredicateFailed):
+            return _is_at(records, name, row)
+        return True
 
-    def _branch(self, row: Row) -> None:
+    def _branch(self, row: Row) -> bool:
         repository, partition = self._repository.id, self._repository.partition
         name = BranchID(row["name"])
         message = pb.Branch(
@@ -346,20 +367,27 @@ class _Restorer:
             hidden=row["hidden"],
             created_us=row["created"],
         )
-        if name in self._shared:
-            _create(Records(self._store, BRANCHES, partition), name, message)
-            return
-        with suppress(NotUnique):
-            create_branch(self._store, self._runtime, partition, name, message)
+        records = Records(self._store, BRANCHES, partition)
+        try:
+            if name in self._shared:
+                records.set_if(name.encode(), message, ABSENT)
+            else:
+                create_branch(self._store, self._runtime, partition, name, message)
+        except (NotUnique, PredicateFailed):
+            return _is_at(records, name, row)
+        return True
 
 
 def _names(files: _Files, kind: RefKind) -> set[str]:
     return {name for _, table in files.tables(kind) for name in table.column("name").to_pylist()}
 
 
-def _create(records: Records[MessageT], name: str, message: MessageT) -> None:
-    with suppress(PredicateFailed):
-        records.set_if(name.encode(), message, ABSENT)
+def _is_at(records: Records[RefT], name: str, row: Row) -> bool:
+    """Whether a ref is at the commit of the dump: a restore that was interrupted has made it."""
+    found = records.find(name.encode())
+    if found is None or found.message.pending:
+        return False
+    return bool(found.message.commit_id == row["commit_id"])
 
 
 def _commit(row: Row, stored_us: int = 0) -> pb.Commit:

@@ -466,15 +466,25 @@ class ImportReport(ImportPaths):
     error: str = ""
 
 
+class SkippedObjects(Struct, kw_only=True):
+    """Files or objects that an import skips for one reason."""
+
+    kind: str
+    count: int
+    example: str
+
+
 class ImportStatus(Struct, kw_only=True, omit_defaults=True):
     completed: bool
     update_time: datetime
     ingested_objects: int
     skipped_objects: int
     skipped: list[str]
+    skipped_kinds: list[SkippedObjects] = field(default_factory=list)
     current_prefix: str | None = None
     metarange_id: str | None = None
     commit: Commit | None = None
+    unchanged: bool = False
     error: dict[str, str] | None = None
 
 

@@ -70,7 +70,7 @@ def _objects(page: ObjectPage, *, user_metadata: bool) -> bytes:
         f'","path_type":"object","physical_address":"{_escaped(begin)}',
         _json(addresses),
         '","checksum":"',
-        _json(page.column("checksum")),
+        _json(page.etags()),
         '","mtime":',
         seconds_of(page.column("mtime")),
         ',"size_bytes":',
@@ -121,7 +121,7 @@ def _right(page: DifferencePage) -> pa.Array:
     ]
     return rows_of(
         ',"right":{"checksum":"',
-        _json(page.column("checksum")),
+        _json(page.etags()),
         '","mtime":',
         seconds_of(page.column("mtime")),
         ',"content_type":"',

@@ -7,6 +7,7 @@ from functools import lru_cache
 from http import HTTPStatus
 from typing import Final, NamedTuple
 
+from lakebed.catalog.model import etag_of
 from lakebed.catalog.nouns import (
     Between,
     ByteRange,
@@ -64,9 +65,9 @@ def write_condition(if_match: str | None, if_none_match: str | None) -> Conditio
         return None
 
     def holds(found: Entry | None) -> bool:
-        if if_match is not None and (found is None or not matches(if_match, found.checksum)):
+        if if_match is not None and (found is None or not matches(if_match, etag_of(found))):
             return False
-        return if_none_match is None or found is None or not matches(if_none_match, found.checksum)
+        return if_none_match is None or found is None or not matches(if_none_match, etag_of(found))
 
     return holds
 

@@ -1,9 +1,10 @@
 """The object that a copy is made from: the header ``x-amz-copy-source`` and its conditions."""
 
+from dataclasses import replace
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from lakebed.catalog.model import ObjectStats
+from lakebed.catalog.model import ObjectStats, etag_of
 from lakebed.catalog.nouns import Condition, Entry, RepositoryID
 from lakebed.server.s3.errors import NO_VERSION_IDS, ErrorCode, S3Error
 from lakebed.server.s3.read_conditions import Verdict, judge
@@ -45,7 +46,9 @@ def source_condition(request: S3Request) -> Condition:
     """Return the condition that a request sets on the object to copy."""
 
     def holds(found: Entry | None) -> bool:
-        return found is not None and _holds(request, found)
+        if found is None:
+            return False
+        return _holds(request, replace(found, checksum=etag_of(found)))
 
     return holds
 

@@ -64,7 +64,7 @@ def contents(asked: ListingQuery, folder: str, page: ObjectPage, owned: Markup) 
         "</Key><LastModified>",
         timestamp_column(page.column("mtime")),
         '</LastModified><ETag>"',
-        escaped_column(page.column("checksum")),
+        escaped_column(page.etags()),
         '"</ETag><Size>',
         page.column("size").cast(pa.string()),
         f"</Size><StorageClass>STANDARD</StorageClass>{owned}</Contents>",

@@ -61,7 +61,7 @@ from lakebed.block.drivers.local.places import (
 )
 from lakebed.block.drivers.local.tree import Folder, Tree, refuse_link
 from lakebed.block.drivers.local.uploads import Uploads
-from lakebed.block.drivers.local.walk import scan, walk
+from lakebed.block.drivers.local.walk import scan, strays, walk
 from lakebed.block.errors import (
     AlreadyExists,
     InvalidAddress,
@@ -83,6 +83,7 @@ from lakebed.block.store import (
     Part,
     PartInfo,
     PutResult,
+    Stray,
     Upload,
     UploadId,
     WrittenPart,
@@ -344,6 +345,19 @@ class LocalBlockStore(BlockStore):
                 yield name.decode().removesuffix("/")
             except UnicodeDecodeError:
                 continue  # no address spells it; it was not written here
+
+    def list_strays(self, namespace: Namespace) -> Iterator[Stray]:
+        self._check_open()
+        names = folder_of(self._root, namespace)
+        with explained(namespace):
+            try:
+                self._tree.enter(names)
+            except (FileNotFoundError, NotADirectoryError):
+                return
+            base = self._tree.path((namespace.parts.bucket.encode(),))
+            for path, kind in strays(base, namespace.prefix.encode()):
+                text = path.decode(errors="backslashreplace")
+                yield Stray(f"{namespace.store}/{text}", kind)
 
     # Small metadata files
 

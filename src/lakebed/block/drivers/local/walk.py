@@ -98,5 +98,38 @@ def scan(folder: bytes) -> set[bytes]:
     return names
 
 
+def strays(base: bytes, prefix: bytes) -> Iterator[tuple[bytes, str]]:
+    """Iterate over the files below `base` that are no objects, in any order; say of which kind.
+
+    Arguments and errors are as of `walk`.
+    """
+    folders = [prefix]
+    while folders:
+        prefix = folders.pop()
+        try:
+            entries = os.scandir(base + b"/" + prefix)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        with entries:
+            for entry in entries:
+                path = prefix + entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(path + b"/")
+                elif entry.is_symlink():
+                    yield path, "symbolic links"
+                elif not entry.is_file(follow_symlinks=False):
+                    yield path, "special files"
+                elif not _is_text(path):
+                    yield path, "files whose names are not UTF-8"
+
+
+def _is_text(path: bytes) -> bool:
+    try:
+        path.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def _is_due(path: bytes, after: bytes) -> bool:
     return path > after or (path.endswith(b"/") and after.startswith(path))

@@ -14,6 +14,7 @@ from lakebed.server.api.models import (
     ImportCreation,
     ImportReport,
     ImportStatus,
+    SkippedObjects,
     Wire,
 )
 from lakebed.server.api.operations.commits import wire_commit
@@ -146,9 +147,14 @@ def _wire_status(status: imports.ImportStatus) -> ImportStatus:
         ingested_objects=status.objects,
         metarange_id=status.metarange_id,
         commit=None if status.commit is None else wire_commit(status.commit),
+        unchanged=status.unchanged,
         error=None if status.error is None else {"message": status.error},
         skipped_objects=status.skipped,
         skipped=list(status.skipped_addresses),
+        skipped_kinds=[
+            SkippedObjects(kind=each.kind, count=each.count, example=each.example)
+            for each in status.skipped_kinds
+        ],
         current_prefix=status.current,
     )
 

@@ -12,6 +12,7 @@ from lakebed.catalog.errors import RangeNotSatisfiable
 from lakebed.catalog.model import DEFAULT_CONTENT_TYPE
 from lakebed.catalog.model import ObjectStats as Found
 from lakebed.catalog.nouns import BranchID, CommonPrefix, Query, RepositoryID, is_commit_id
+from lakebed.catalog.pins import is_compared
 from lakebed.server.api.models import (
     Force,
     ForceQuery,
@@ -160,6 +161,7 @@ def get_object(request: ApiRequest, repository: RepositoryID, ref: str, query: R
     headers = _headers(found, ref)
     known = request.header("If-None-Match")
     if known is not None and matches(known, found.checksum):
+        objects.check_bytes(found)
         return Reply(status=304, headers=headers)
     try:
         selection = select_bytes(requested_range(request.header("Range")), found.size)
@@ -230,7 +232,11 @@ def get_underlying(
 def list_objects(
     request: ApiRequest, repository: RepositoryID, ref: str, query: ListQuery
 ) -> Page[ObjectStats]:
-    """List the objects of a ref; paths that are alike up to a delimiter can be shown as one."""
+    """List the objects of a ref; paths that are alike up to a delimiter can be shown as one.
+
+    With `presign`, imported and linked objects have no URL: each must be compared with the storage
+    first, which `statObject` does.
+    """
     page = request.catalog.objects.list_objects(repository, ref, query.listing())
     if not query.presign:
         return objects_page(page, user_metadata=query.user_metadata)
@@ -242,8 +248,7 @@ def list_objects(
             request,
             item,
             user_metadata=query.user_metadata,
-            # Nobody looks at the objects of a listing, and an unverified one must be looked at.
-            presign=item.pin is None and may_read(item),
+            presign=not is_compared(item) and may_read(item),
         )
         for item in page.items
     ]

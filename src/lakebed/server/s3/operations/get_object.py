@@ -1,5 +1,6 @@
 """GetObject and HeadObject."""
 
+import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final
@@ -38,6 +39,9 @@ _OVERRIDES: Final = {
     "response-expires": "Expires",
 }
 """Parameters that set headers of the answer, as a link in a page needs."""
+
+_MD5_OF_PARTS: Final = re.compile("[0-9a-f]{32}-[0-9]{1,5}")
+"""The ETag of an object that was uploaded in parts."""
 
 _REDIRECTION: Final = "s3RedirectionSupport"
 """Clients with this in their User-Agent can follow a redirection to the storage."""
@@ -124,6 +128,7 @@ def _head(request: S3Request, stats: ObjectStats) -> tuple[S3Reply, Selection | 
         raise S3Error(ErrorCode.PRECONDITION_FAILED)
     headers = _headers(request, stats)
     if verdict is Verdict.NOT_MODIFIED:
+        request.services.catalog.objects.check_bytes(stats)
         return S3Reply(HTTPStatus.NOT_MODIFIED, headers), None
     if "partNumber" in request.route.query:
         wanted = _part(request, stats, headers)
@@ -160,7 +165,7 @@ def _part(request: S3Request, stats: ObjectStats, headers: dict[str, str]) -> By
     parts = parts_of(stats.reserved, stats.size)
     if parts is not None:
         headers["x-amz-mp-parts-count"] = str(len(parts))
-    elif "-" in stats.checksum:  # an ETag like <md5>-<number of parts>
+    elif _MD5_OF_PARTS.fullmatch(stats.checksum):
         raise S3Error(
             ErrorCode.NOT_IMPLEMENTED,
             "the sizes of the parts of this object are not known; ask for a Range",

@@ -65,7 +65,7 @@ function Progress({ name, branch, id }) {
   return html`<section class="card pad stack"><div class="row"><${Badge} tone=${found.error ? "bad" : found.completed ? "good" : "warn"}>${found.error ? "failed" : found.completed ? "done" : "running"}<//><strong>${counted(found.ingested_objects, "object")}</strong></div>
     ${found.error && html`<p class="wrong">${found.error.message}</p>`}
     ${!isOver && html`<progress aria-label="Import" />`}
-    <${Facts} of=${{ Branch: branch, Skipped: found.skipped_objects ? `${count(found.skipped_objects)}: ${found.skipped.slice(0, 3).join(", ")}` : "", Commit: found.commit && html`<${Link} href=${inRepository(name, `commits/${found.commit.id}`)}>${found.commit.message}<//>` }} />
+    <${Facts} of=${{ Branch: branch, Skipped: found.skipped_objects ? `${count(found.skipped_objects)}: ${found.skipped.slice(0, 3).join(", ")}` : "", [found.unchanged ? "Nothing changed since commit" : "Commit"]: found.commit && html`<${Link} href=${inRepository(name, `commits/${found.commit.id}`)}>${found.commit.message}<//>` }} />
     <${ErrorBox} error=${action.error} />
     <div class="row">${isOver ? html`<${Link} class="button" href=${inRepository(name, "objects", { ref: branch })}>Objects on ${branch}<//><${Link} class="button" href=${inRepository(name, "import", { ref: branch })}>Another import<//>`
       : html`<${Button} kind="danger" disabled=${action.busy} onClick=${() => action.run(() => remove(where, { id })).then(status.reload)}>Cancel<//>`}</div></section>`;
