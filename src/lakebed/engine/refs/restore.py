@@ -106,7 +106,11 @@ def restore_refs(
         restorer.mark_expired()
         restorer.write(files)
         restorer.adopt(files.manifest.unique_ids)
-        notes.set(RESTORED_NAME, pb.RestoredRefs(dump_id=dump_id, finished=True))
+
+        def finish(note: pb.RestoredRefs) -> None:
+            note.dump_id, note.finished = dump_id, True
+
+        notes.change(RESTORED_NAME, finish)
     return files.manifest
 
 

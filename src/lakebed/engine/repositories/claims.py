@@ -129,10 +129,12 @@ class Claims:
         Raises:
             OutcomeUnknown: It may have been noted, which does no harm.
         """
-        message = pb.NamespaceClaim(
-            repository=claimant.repository, unique_id=claimant.unique_id, closed_us=closed_us
-        )
-        self._closed.set(_name(namespace), message)
+
+        def note(message: pb.NamespaceClaim) -> None:
+            message.repository, message.unique_id = claimant.repository, claimant.unique_id
+            message.closed_us = closed_us
+
+        self._closed.change(_name(namespace), note)
 
     def _claim(self, namespace: Namespace, claimant: Claimant, lives: Lives) -> None:
         message = pb.NamespaceClaim(repository=claimant.repository, unique_id=claimant.unique_id)
