@@ -3,7 +3,8 @@
 A claim is a record under the canonical text of a namespace. It names a repository by its unique id.
 Nested namespaces exclude each other too, which no single write can ensure. Hence the rule: *first
 claim, then look*. Of two creators with nested namespaces, at least one looks after both have
-claimed, sees the other, and gives way. If both see each other, both give way.
+claimed, sees the other, and gives way. If both see each other, the one with the smaller unique id
+waits for the other to do so (`Repositories._keeps`).
 
 **Dead claims.** The record of a repository is written before its claim and, once gone, never comes
 back: each unique id is drawn once. So if the record of a repository does not hold the unique id of
