@@ -22,13 +22,14 @@ from lakebed.auth.entities.keys import (
     USER_CREDENTIALS,
     USER_GROUPS,
     pair,
+    pairs_of,
 )
 from lakebed.kv import Store
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.records import Record, Records
 from lakebed.runtime import ThreadRuntime
 from lakebed.testing.faults import FaultyStore, StoreCall
-from tests.auth.kit import QUICKSTART, READ, allow, deny, may
+from tests.auth.kit import QUICKSTART, READ, allow, deny, equip, may
 from tests.auth.scenarios import Memberships, Open, open_right, with_memberships
 
 ResultT = TypeVar("ResultT")
@@ -257,4 +258,25 @@ def test_a_denial_that_is_moved_from_group_to_group_is_never_missed() -> None:
     # The policies of g were read, those of h are not yet.
     meanwhile.before("scan_page", GROUP_POLICIES.prefix + b"h", move)
     assert not may(slow, identity, READ)
+    assert meanwhile.happened
+
+
+def test_a_policy_that_moves_between_groups_is_not_missed() -> None:
+    """It denies, and is moved to a group whose policies were read from one that comes next."""
+    slow, other, meanwhile = world()
+    _, ann = equip(other, "ann")
+    other.policies.create("all", [allow("fs:*")])
+    other.policies.create("none", [deny("fs:*")])
+    other.user_policies.add("ann", "all")
+    for group in ("first", "second"):
+        other.groups.create(group)
+        other.memberships.add("ann", group)
+    other.group_policies.add("second", "none")
+
+    def move() -> None:
+        other.group_policies.add("first", "none")
+        other.group_policies.remove("second", "none")
+
+    meanwhile.before("scan", GROUP_POLICIES.prefix + pairs_of("second"), move)
+    assert not may(slow, ann, READ)
     assert meanwhile.happened

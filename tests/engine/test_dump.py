@@ -23,6 +23,7 @@ from lakebed.engine.refs.commits import compute_id
 from lakebed.engine.refs.dump import FILE_ROWS, dump_refs
 from lakebed.engine.refs.log import History, LogQuery
 from lakebed.engine.refs.restore import restore_refs
+from lakebed.engine.retention.rules import RuleBook
 from lakebed.errors import LakebedError
 from lakebed.formats import (
     MANIFEST_NAME,
@@ -43,6 +44,7 @@ from lakebed.kv import CorruptRecord, KVError, Store, open_store
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.records import Records
 from lakebed.testing.faults import FaultyStore, StoreCall, lost
+from lakebed.times import now_us
 from tests.engine.histories import NO_METARANGE, RUNTIME, HistoryKit, Shape, shapes
 from tests.kit.rounds import rounds
 
@@ -167,6 +169,19 @@ def test_any_history_is_restored(history: list[Shape], data: st.DataObject) -> N
     manifest = world.restore(world.dump(), bare)
     assert world.contents(bare) == world.contents(world.repository)
     assert manifest.rows(RefKind.COMMITS) == len(commits)
+
+
+def test_restored_commits_count_as_stored_by_the_restore() -> None:
+    """Retention counts their days from then on, whenever rules were first set."""
+    world = small()
+    manifest, bare = world.dump(), world.make_repository("bare")
+    RuleBook(world.store, RUNTIME).counting_since_us(bare)
+    began_us = now_us(RUNTIME)
+    world.restore(manifest, bare)
+    records = Records(world.store, COMMITS, bare.partition).scan()
+    stored = [record.message.stored_us for record in records]
+    assert len(stored) == 5
+    assert all(began_us <= each <= now_us(RUNTIME) for each in stored)
 
 
 def test_an_empty_repository_is_restored() -> None:

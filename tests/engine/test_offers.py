@@ -14,6 +14,7 @@ from lakebed.engine.commits.offers import Draft, OfferDesk, Offers
 from lakebed.engine.commits.publish import Publisher
 from lakebed.engine.errors import NoChanges, Refused
 from lakebed.engine.hooks import Hooks, Offer, Preparation
+from lakebed.engine.keys import DROPPED_PARTITION
 from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository, StagingToken
 from lakebed.engine.parts import EngineParts
 from lakebed.engine.retention.marks import EXPIRED, Marks
@@ -100,6 +101,23 @@ def test_what_hooks_approved_is_what_is_published(
     assert {offer.commit.id for _, offer in hooks.heard} == {made.id} == {head(lake.engine()).id}
     assert made.branch == MAIN
     assert made.stored_us > 0
+
+
+def test_a_token_that_only_the_repeated_offer_drops_is_announced(lake: CommitKit) -> None:
+    """Else its keys would stay in the store for ever."""
+    before = lake.engine().branches.get(REPOSITORY, MAIN)
+
+    def seal() -> None:
+        other = lake.engine()
+        other.publisher.seal(REPOSITORY, other.branches.get(REPOSITORY, MAIN))
+
+    hooks = Listening(lake.engine, seal)
+    merge(lake, hooks)
+    assert len(hooks.offers("before")) == 1
+    assert len(hooks.offers("publish")) == 2
+    dropped = set(before.tokens) - set(lake.engine().branches.get(REPOSITORY, MAIN).tokens)
+    announced = {item.key.decode() for item in lake.store.scan(DROPPED_PARTITION)}
+    assert dropped == set(before.tokens) <= announced
 
 
 @pytest.mark.parametrize("do", DOINGS)

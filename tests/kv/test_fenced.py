@@ -18,6 +18,7 @@ from lakebed.kv.wrappers import fenced
 from lakebed.kv.wrappers.fenced import Cell, Cells, FencedStore
 from lakebed.runtime import ThreadRuntime
 from tests.kit.growth import MemoryCells
+from tests.kit.hand_clock import HandClock
 
 
 class ScriptedCells(Cells):
@@ -26,7 +27,7 @@ class ScriptedCells(Cells):
     name = "scripted"
     limits = MemoryStore.limits
     shared_between_processes = False
-    tombstone_seconds = 1000.0
+    tombstone_seconds: float | None = 1000.0
 
     def __init__(self) -> None:
         self.cells: dict[bytes, Cell] = {}
@@ -192,3 +193,33 @@ def test_only_tombstones_of_a_database_that_keeps_them_are_erased() -> None:
     assert store.drop_tombstones(b"p", b"5", 4) is None
     left = [key for key, _ in cells.page(b"p", b"", 10)[0]]
     assert left == [b"5", b"6", b"7", b"8"]
+
+
+@pytest.mark.parametrize(
+    ("tombstone_seconds", "erases", "slept", "expected"),
+    [
+        (1000.0, False, 400.0, StoreUnavailable),
+        (1000.0, False, 600.0, OutcomeUnknown),
+        (None, False, 1e6, StoreUnavailable),
+        (None, True, fenced.ERASED_SECONDS * 0.4, StoreUnavailable),
+        (None, True, fenced.ERASED_SECONDS * 0.6, OutcomeUnknown),
+        (1e6, True, fenced.ERASED_SECONDS * 0.6, OutcomeUnknown),
+    ],
+)
+def test_an_absent_key_proves_nothing_after_a_long_sleep(
+    tombstone_seconds: float | None, erases: bool, slept: float, expected: type[Exception]
+) -> None:
+    """The lost create may have been applied, deleted, and its tombstone removed meanwhile."""
+    clock = HandClock()
+    cells = ScriptedCells()
+    cells.tombstone_seconds, cells.erases = tombstone_seconds, erases
+    store = FencedStore(cells, clock)
+
+    def sleep_and_lose() -> None:
+        clock.sleep(slept)
+        lose()
+
+    cells.on_swap = [sleep_and_lose]
+    with pytest.raises(OutcomeUnknown) as caught:
+        store.set_if(b"p", b"key", b"value", ABSENT)
+    assert type(caught.value) is expected

@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from lakebed.engine.records_pb2 import Branch, Tag
-from lakebed.kv import ABSENT, CorruptRecord, KeyNotFound, PredicateFailed, open_store
+from lakebed.kv import (
+    ABSENT,
+    CorruptRecord,
+    KeyNotFound,
+    PredicateFailed,
+    StoreUnavailable,
+    open_store,
+)
 from lakebed.kv.records import Kind, Records
 
 BRANCHES = Kind(b"branches/", Branch)
@@ -85,3 +92,35 @@ def _described(generated: Path) -> str:
     """Return the line that holds all messages; the lines around it change with the compiler."""
     (line,) = re.findall(r"^DESCRIPTOR = .*$", generated.read_text(), re.MULTILINE)
     return str(line)
+
+
+def test_a_change_edits_what_is_stored(branches: Records[Branch]) -> None:
+    def seal(branch: Branch) -> None:
+        branch.sealed_tokens.append("t")
+
+    assert branches.change(b"main", seal).message == Branch(sealed_tokens=["t"])
+    first = branches.change(b"main", seal)
+    assert branches.get(b"main") == first
+    assert list(first.message.sealed_tokens) == ["t", "t"]
+    branches.change(b"main", seal, predicate=first.predicate)
+    for old in (first.predicate, ABSENT):
+        with pytest.raises(PredicateFailed):
+            branches.change(b"main", seal, predicate=old)
+    assert branches.change(b"new", seal, predicate=ABSENT).message == Branch(sealed_tokens=["t"])
+
+
+def test_a_change_meets_others(branches: Records[Branch]) -> None:
+    left = 3
+
+    def seal_late(branch: Branch) -> None:
+        nonlocal left
+        if left:
+            left -= 1
+            branches.set(b"main", Branch(sealed_tokens=["other"] * (3 - left)))
+        branch.sealed_tokens.append("ours")
+
+    changed = branches.change(b"main", seal_late)
+    assert list(changed.message.sealed_tokens) == ["other", "other", "other", "ours"]
+    left = 1000
+    with pytest.raises(StoreUnavailable, match="others always came first at key 'branches/main'"):
+        branches.change(b"main", seal_late)

@@ -109,6 +109,21 @@ def test_a_new_connection_with_the_handle_of_a_closed_one_is_not_lost(
         assert len(server._waiting) == len(server._connections) == 1
 
 
+@pytest.mark.parametrize("together", [False, True], ids=["apart", "together"])
+@pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
+def test_a_body_that_the_application_did_not_read_is_no_request(
+    server: ConnectionServer, *, together: bool, chunked: bool
+) -> None:
+    length = b"Transfer-Encoding: chunked" if chunked else b"Content-Length: %d" % len(GET)
+    head = b"PUT / HTTP/1.1\r\nHost: x\r\n" + length + b"\r\n\r\n"
+    _, client = take_in(server)
+    with closing(client):
+        answer = answer_to(server, client, head + GET if together else head)
+        assert b"\r\nConnection: close\r\n" in answer
+        assert answer.endswith(b"ok")
+        assert answer_to(server, client) == b"", "what follows is not answered"
+
+
 def test_a_connection_that_was_served_meanwhile_has_not_waited_for_too_long(
     server: ConnectionServer,
 ) -> None:

@@ -101,6 +101,24 @@ def test_an_object_by_presigned_url(world: Server) -> None:
         assert (gone.status_code, gone.json["kind"]) == (410, "changed_bytes")
 
 
+def test_an_upload_by_presigned_url_does_not_replace_what_came_meanwhile(
+    world: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    block = world.services.foundation.block
+    given_out = world.call("GET", BACKING, params={"path": "m", "presign": "true"}).json
+    exists = block.exists
+
+    def look_too_early(address: Address) -> bool:
+        found = exists(address)
+        block.put(address, [b"first"])
+        return found
+
+    monkeypatch.setattr(block, "exists", look_too_early)
+    late = world.request("PUT", urlsplit(given_out["presigned_url"]).path, body=b"late")
+    assert (late.status_code, late.json["kind"]) == (412, "already_exists")
+    assert block.read(Address.parse(given_out["physical_address"])) == b"first"
+
+
 def test_what_was_replaced_after_it_was_linked_is_gone_at_every_door(world: Server) -> None:
     block = world.services.foundation.block
     block.presigned_put_creates_only = False  # as with S3

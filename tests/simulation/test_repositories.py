@@ -1,10 +1,13 @@
 """Repositories and the Cleaner under the simulator: every seed holds, every mutant is caught."""
 
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
+from lakebed.engine.errors import NamespaceTaken
 from lakebed.testing.simulation.explore import first_failure
 from lakebed.testing.simulation.scheduler import TaskFailedError
 from lakebed.testing.simulation.simulator import Simulation
@@ -53,6 +56,23 @@ def test_the_scenarios_reach_what_they_are_about(mix: Mix) -> None:
     for seed in range(20):
         told += play(seed, mix).told
     assert told.keys() >= {"created", "deleted", "not found", "NotUnique", "StoreUnavailable"}
+
+
+def test_of_nested_namespaces_that_are_asked_for_at_once_one_is_had() -> None:
+    """All see the claims of the others, and not all of them give way."""
+    for seed in range(SEEDS):
+        world = begin(Simulation(seed), replace(PLACES, begin_with=0), Parts())
+        made: list[str] = []
+
+        def create(number: int, world: World, process: Process, made: list[str] = made) -> None:
+            place = world.namespaces[number]
+            with suppress(NamespaceTaken):
+                process.lake.repositories.create(world.names[number], place, committer="ann")
+                made.append(str(place))
+
+        world.run({f"actor{number}": [partial(create, number)] for number in range(3)})
+        assert len(made) == 1, f"seed {seed}: {made}"
+        check_quiet(world)
 
 
 # One death at every step: of a creation, of a deletion, of a pass of the Cleaner

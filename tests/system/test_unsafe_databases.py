@@ -63,6 +63,14 @@ def test_valkey_with_replicas_is_refused(server: DatabaseServer) -> None:
             open_store(valkey_url(replica.port))
 
 
+def test_valkey_in_cluster_mode_is_refused() -> None:
+    settings = (*VALKEY_DURABLE, "--cluster-enabled", "yes")
+    with valkey_server(settings=settings) as server:
+        for url in (valkey_url(server.port), f"{valkey_url(server.port)}?durable=true"):
+            with pytest.raises(UnsafeStore, match="the server runs in cluster mode"):
+                open_store(url)
+
+
 def test_a_valkey_that_does_not_tell_its_settings_is_refused(server: DatabaseServer) -> None:
     with valkey.Valkey(port=server.port) as client:
         rights = ["+@all", "-config"]
@@ -70,6 +78,9 @@ def test_a_valkey_that_does_not_tell_its_settings_is_refused(server: DatabaseSer
     url = f"valkey://shy:secret@127.0.0.1:{server.port}/0"
     with pytest.raises(UnsafeStore, match=r"does not tell its settings .* by \?durable=true"):
         open_store(url)
+    open_store(f"{url}?durable=true").close()
+    with valkey.Valkey(port=server.port) as client:
+        client.acl_setuser("shy", enabled=True, commands=["-info"])
     open_store(f"{url}?durable=true").close()
 
 

@@ -166,13 +166,14 @@ class Setup:
         credential: NewCredential,
     ) -> _Attempt | None:
         """Step 1; returns None if another attempt was faster."""
-        message = pb.Setup(
-            attempt_id=new_unique_id(self._runtime),
-            user=pb.FirstUser(user=user, unique_id=new_unique_id(self._runtime)),
-        )
+        message = pb.Setup()
         if found is not None:
             _LOGGER.warning("a setup did not finish in %g seconds: starting over", PATIENCE_SECONDS)
-            message.replaced.extend([*found.message.replaced, found.message.user])
+            message.CopyFrom(found.message)
+            message.replaced.append(found.message.user)
+        message.attempt_id = new_unique_id(self._runtime)
+        first = pb.FirstUser(user=user, unique_id=new_unique_id(self._runtime))
+        message.user.CopyFrom(first)
         predicate: Predicate = ABSENT if found is None else found.predicate
         try:
             version = self._record.set_if(SETUP_NAME, message, predicate)

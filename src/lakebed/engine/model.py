@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import NewType
 
 from lakebed.block import Namespace
+from lakebed.engine import records_pb2 as pb
 from lakebed.formats import EMPTY_METARANGE, MetaRangeID
 from lakebed.ids import UniqueID
 from lakebed.kv import Version
@@ -86,6 +87,9 @@ class Branch:
     """The version of the record: two reads with equal versions saw the same record."""
     read_at: float = field(compare=False)
     """A moment before it was read, on the monotonic clock of the process."""
+    stored: pb.Branch = field(compare=False, repr=False)
+    """The record, not to be changed: a change of the branch keeps the fields that a later version
+    wrote."""
 
     @property
     def tokens(self) -> tuple[StagingToken, ...]:
@@ -105,6 +109,7 @@ class Branch:
             created_us=self.created_us,
             version=self.version,
             read_at=read_at,
+            stored=self.stored,
         )
 
 

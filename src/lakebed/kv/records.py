@@ -17,11 +17,14 @@ from typing import Final, Generic, TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from lakebed.errors import quoted
-from lakebed.kv.errors import CorruptRecord, KeyNotFound
-from lakebed.kv.store import Guard, Item, Predicate, Store, Version
+from lakebed.kv.errors import CorruptRecord, KeyNotFound, PredicateFailed, StoreUnavailable
+from lakebed.kv.store import ABSENT, Guard, Item, Predicate, Store, Version
 from lakebed.prometheus import Counter
 
 MessageT = TypeVar("MessageT", bound=Message)
+
+_RACES: Final = 100
+"""How often `Records.change` may find that another writer came first; each time that one got on."""
 
 _LOGGER: Final = logging.getLogger(__name__)
 _UNREADABLE: Final = Counter(
@@ -126,6 +129,38 @@ class Records(Generic[MessageT]):
             keys,
             guards=guards,
             version=version,
+        )
+
+    def change(
+        self, name: bytes, edit: Callable[[MessageT], None], *, predicate: Predicate | None = None
+    ) -> Record[MessageT]:
+        """Edit a record, or an empty message if there is none, and write it; return it.
+
+        The stored message is what is edited, so that fields which a later version wrote stay. The
+        edit may be made several times: each time to what others wrote meanwhile.
+
+        Args:
+            name: Which record.
+            edit: Changes the message.
+            predicate: The version that must be there, or `ABSENT`; None: whatever is there.
+
+        Raises:
+            PredicateFailed: The predicate does not hold.
+            StoreUnavailable: Other writers always came first.
+        """
+        for _ in range(_RACES):
+            found = self.find(name)
+            message = self._kind.message() if found is None else found.message
+            edit(message)
+            there: Predicate = ABSENT if found is None else found.predicate
+            if predicate is not None and predicate != there:
+                raise PredicateFailed(*self.place(name))
+            try:
+                return Record(name, message, self.set_if(name, message, there))
+            except PredicateFailed:
+                continue
+        raise StoreUnavailable(
+            f"others always came first at key {quoted(self._key(name))}, {_RACES} times"
         )
 
     def delete(self, name: bytes) -> None:

@@ -66,7 +66,7 @@ class Relations(Generic[MessageT, SourceT, TargetMessageT, TargetT]):
                     source_unique_id=self._source.live(source).message.unique_id,
                     target_unique_id=self._target.live(target).message.unique_id,
                 )
-                if found is not None and found.message == wanted:
+                if found is not None and _ends(found.message) == _ends(wanted):
                     return
                 predicate: Predicate = ABSENT if found is None else found.predicate
                 with suppress(PredicateFailed):
@@ -195,3 +195,7 @@ class Relations(Generic[MessageT, SourceT, TargetMessageT, TargetT]):
     def _remove(self, record: Record[pb.Relation]) -> None:
         with suppress(PredicateFailed):  # it was written again, or is gone
             self._records.delete_if(record.name, record.predicate)
+
+
+def _ends(message: pb.Relation) -> tuple[str, str]:
+    return message.source_unique_id, message.target_unique_id

@@ -38,6 +38,8 @@ class Lease:
         self._seconds = seconds
         self._records = Records(store, LEASES, METADATA_PARTITION)
         self._holder = runtime.random_bytes(_HOLDER_BYTES).hex()
+        self._message = pb.Lease()
+        """The record as it was read before this process wrote it."""
         self._held: Version | None = None
         self._renewed_at = 0.0
         self._seen: tuple[Version, float] | None = None
@@ -49,8 +51,10 @@ class Lease:
             return self._write(ABSENT)
         if not self._may_take(record):
             return False
+        self._message = record.message
+        previous = record.message.holder
         taken = self._write(record.predicate)
-        if taken and record.message.holder != self._holder:
+        if taken and previous != self._holder:
             _LOGGER.warning("took over the lease %s, which was not renewed", self._name.decode())
         return taken
 
@@ -71,7 +75,8 @@ class Lease:
     def _write(self, predicate: Predicate) -> bool:
         self._held = None
         self._renewed_at = self._runtime.monotonic()
-        message = pb.Lease(holder=self._holder, renewed_us=now_us(self._runtime))
+        message = self._message
+        message.holder, message.renewed_us = self._holder, now_us(self._runtime)
         # If the outcome is unknown and it was applied, the next `acquire` finds it.
         with suppress(PredicateFailed, OutcomeUnknown):
             self._held = self._records.set_if(self._name, message, predicate)

@@ -292,16 +292,15 @@ class Branches:
             PredicateFailed: It was changed or deleted meanwhile.
             OutcomeUnknown: It may have been changed; the caller reads it again to find out.
         """
-        sealed = branch.sealed_tokens if sealed_tokens is None else sealed_tokens
-        message = pb.Branch(
-            unique_id=branch.unique_id,
-            commit_id=branch.commit_id if commit_id is None else commit_id,
-            staging_token=branch.staging_token if staging_token is None else staging_token,
-            sealed_tokens=sealed,
-            hidden=branch.hidden,
-            created_us=branch.created_us,
-            next_commit_id=next_commit_id,
-        )
+        message = pb.Branch()
+        message.CopyFrom(branch.stored)
+        message.next_commit_id = next_commit_id or ""
+        if commit_id is not None:
+            message.commit_id = commit_id
+        if staging_token is not None:
+            message.staging_token = staging_token
+        if sealed_tokens is not None:
+            message.sealed_tokens[:] = sealed_tokens
         name = branch.id.encode()
         records = self._records(repository.partition)
         read_at = self._runtime.monotonic()
@@ -434,4 +433,5 @@ def _branch(record: Record[pb.Branch], read_at: float) -> Branch:
         created_us=message.created_us,
         version=record.predicate,
         read_at=read_at,
+        stored=message,
     )

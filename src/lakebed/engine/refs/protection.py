@@ -96,15 +96,18 @@ class BranchProtection:
         for pattern in patterns:
             check_pattern(pattern)
         unique = tuple(dict.fromkeys(patterns))
-        rules = [
-            pb.BranchProtectionRule(pattern=pattern, strict=pattern in strict) for pattern in unique
-        ]
-        message = pb.BranchProtection(rules=rules)
+
+        def replace(message: pb.BranchProtection) -> None:
+            known = {rule.pattern: rule.SerializeToString() for rule in message.rules}
+            del message.rules[:]
+            for pattern in unique:
+                rule = message.rules.add()
+                rule.ParseFromString(known.get(pattern, b""))
+                rule.pattern, rule.strict = pattern, pattern in strict
+
         records = self._records(repository.partition)
-        if predicate is None:
-            return _protection(message, records.set(PROTECTION_NAME, message))
         try:
-            return _protection(message, records.set_if(PROTECTION_NAME, message, predicate))
+            return _recorded(records.change(PROTECTION_NAME, replace, predicate=predicate))
         except PredicateFailed as error:
             raise PreconditionFailed(error.key, "the rules have been changed") from None
 

@@ -108,13 +108,13 @@ def restore_refs(
         restorer.write(files)
         restorer.adopt(files.manifest.unique_ids)
         left_out = sorted(restorer.left_out)
-        finished = pb.RestoredRefs(
-            dump_id=dump_id,
-            finished=True,
-            left_out=left_out[:_LEFT_OUT_SHOWN],
-            left_out_count=len(left_out),
-        )
-        notes.set(RESTORED_NAME, finished)
+
+        def finish(note: pb.RestoredRefs) -> None:
+            note.dump_id, note.finished = dump_id, True
+            note.left_out[:] = left_out[:_LEFT_OUT_SHOWN]
+            note.left_out_count = len(left_out)
+
+        notes.change(RESTORED_NAME, finish)
     note = notes.get(RESTORED_NAME).message
     if note.left_out_count:
         raise RefsLeftOut(dump_id, list(note.left_out), note.left_out_count)

@@ -3,7 +3,8 @@
 A claim is a record under the canonical text of a namespace. It names a repository by its unique id.
 Nested namespaces exclude each other too, which no single write can ensure. Hence the rule: *first
 claim, then look*. Of two creators with nested namespaces, at least one looks after both have
-claimed, sees the other, and gives way. If both see each other, both give way.
+claimed, sees the other, and gives way. If both see each other, the one with the smaller unique id
+waits for the other to do so (`Repositories._keeps`).
 
 **Dead claims.** The record of a repository is written before its claim and, once gone, never comes
 back: each unique id is drawn once. So if the record of a repository does not hold the unique id of
@@ -129,10 +130,12 @@ class Claims:
         Raises:
             OutcomeUnknown: It may have been noted, which does no harm.
         """
-        message = pb.NamespaceClaim(
-            repository=claimant.repository, unique_id=claimant.unique_id, closed_us=closed_us
-        )
-        self._closed.set(_name(namespace), message)
+
+        def note(message: pb.NamespaceClaim) -> None:
+            message.repository, message.unique_id = claimant.repository, claimant.unique_id
+            message.closed_us = closed_us
+
+        self._closed.change(_name(namespace), note)
 
     def _claim(self, namespace: Namespace, claimant: Claimant, lives: Lives) -> None:
         message = pb.NamespaceClaim(repository=claimant.repository, unique_id=claimant.unique_id)

@@ -37,6 +37,7 @@ raises `OutcomeUnknown`.
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from lakebed.block import Address, BlockStore, Namespace
@@ -58,7 +59,7 @@ from lakebed.engine.read_only import is_read_only_lifted
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
 from lakebed.engine.refs.shared_reads import SharedReads
-from lakebed.engine.repositories.claims import Claims
+from lakebed.engine.repositories.claims import Claimant, Claims
 from lakebed.engine.repositories.owner import Owners
 from lakebed.engine.repositories.removal import ACTIVE, DELETING, INITIAL, Removal, claimant_of
 from lakebed.errors import LakebedError
@@ -83,6 +84,11 @@ _LOGGER: Final = logging.getLogger(__name__)
 FIRST_COMMIT_MESSAGE: Final = "Repository created"
 _TRIES: Final = 10
 _KNOWN_MAX: Final = 1024
+
+COURTESY_SECONDS: Final = 2.0
+"""How long a creation waits for another one that has to give way, and may be dead."""
+
+_COURTESY_PAUSE_SECONDS: Final = 0.02
 
 LATELY_SECONDS: Final = 60.0
 """A part of the time that a request may last; see `EngineSettings.grace_seconds`."""
@@ -306,7 +312,9 @@ class Repositories:
         record = self._begin(repository, message)
         created = _repository(record)
         try:
-            self._claims.take(created.namespace, claimant_of(record), self._removal.lives)
+            self._claims.take(
+                created.namespace, claimant_of(record), partial(self._keeps, claimant_of(record))
+            )
             self._owners.take(created.namespace, claimant_of(record), self._removal.lives)
             populate(created)
             return self._activate(record)
@@ -315,6 +323,22 @@ class Repositories:
         except LakebedError:
             self._undo(record)
             raise
+
+    def _keeps(self, ours: Claimant, other: Claimant) -> bool:
+        """Return whether a claimant keeps its namespace from us.
+
+        Two creations that see each other would both give way. So the one with the smaller unique id
+        waits for the other, which gives way, or had looked before our claim was there.
+        """
+        give_up_at = self._runtime.monotonic() + COURTESY_SECONDS
+        while True:
+            found = self._removal.settle(other.repository)
+            if found is None or found.message.unique_id != other.unique_id:
+                return False
+            gives_way = found.message.state == INITIAL and other.unique_id > ours.unique_id
+            if not gives_way or self._runtime.monotonic() >= give_up_at:
+                return True
+            self._runtime.sleep(_COURTESY_PAUSE_SECONDS)
 
     def _begin(self, repository: RepositoryID, message: pb.Repository) -> RepositoryRecord:
         """Step 1."""

@@ -183,11 +183,9 @@ class Expirer:
                 records.delete_if(found.name, found.predicate)
 
         def expire(found: Mark) -> None:
-            message = pb.Expiry(
-                state=EXPIRED,
-                marked_us=found.message.marked_us,
-                expired_us=now_us(self._runtime),
-            )
+            message = pb.Expiry()
+            message.CopyFrom(found.message)
+            message.state, message.expired_us = EXPIRED, now_us(self._runtime)
             with suppress(PredicateFailed):  # someone uses it, or another pass was faster
                 records.set_if(found.name, message, found.predicate)
 

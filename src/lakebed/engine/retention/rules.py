@@ -80,9 +80,17 @@ class RuleBook:
     def set(self, repository: Repository, rules: RetentionRules) -> None:
         """Replace the rules of a repository."""
         self.counting_since_us(repository)
-        branches = [pb.BranchRetention(pattern=r.pattern, days=r.days) for r in rules.branches]
-        message = pb.Retention(default_days=rules.default_days, branches=branches)
-        self._records(repository).set(RETENTION_NAME, message)
+
+        def replace(message: pb.Retention) -> None:
+            message.default_days = rules.default_days
+            known = {each.pattern: each.SerializeToString() for each in message.branches}
+            del message.branches[:]
+            for rule in rules.branches:
+                branch = message.branches.add()
+                branch.ParseFromString(known.get(rule.pattern, b""))
+                branch.pattern, branch.days = rule.pattern, rule.days
+
+        self._records(repository).change(RETENTION_NAME, replace)
 
     def delete(self, repository: Repository) -> None:
         """Remove the rules of a repository, if it has any: all commits are kept from then on."""

@@ -185,6 +185,8 @@ def fill(store: Store, token: StagingToken, keys: Iterable[bytes], found: Item |
 def _without(note: pb.Emptied, keys: list[bytes]) -> pb.Emptied:
     """Return a note whose stretches end before the first of some keys.
 
+    Fields of a later version are dropped, unlike in other records: this version could not cut them.
+
     Stretches are not cut in two. So writers soon find none of their keys in a note, unless they
     write them in descending order.
     """

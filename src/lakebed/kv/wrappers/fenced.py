@@ -72,6 +72,10 @@ ItemT = TypeVar("ItemT")
 FENCE_SECONDS: Final = 60.0
 """How long a fence is tried before the process ends; far below any `Cells.tombstone_seconds`."""
 
+ERASED_SECONDS: Final = 600.0
+"""No tombstone is erased that is younger than this: the shortest time for which callers of
+`drop_tombstones` wait after the last call that may have written there began."""
+
 FIRST_PAUSE_SECONDS: Final = 0.05
 LONGEST_PAUSE_SECONDS: Final = 2.0
 RACES: Final = 100
@@ -499,6 +503,8 @@ class FencedStore(Store):
         Then an absent key does not say that it was absent all the time.
         """
         keep = self._cells.tombstone_seconds
+        if self._cells.erases:
+            keep = ERASED_SECONDS if keep is None else min(keep, ERASED_SECONDS)
         return keep is not None and self._runtime.monotonic() - begun > keep / 2
 
     def _touched(self, there: Cell | None) -> Cell:

@@ -9,7 +9,8 @@ runs alone and whole.
 **Durability.** An acknowledged write must be on disk, and stay. So a server is refused unless it
 has ``appendonly yes``, ``appendfsync always`` and ``maxmemory-policy noeviction``, and no replicas:
 replication does not wait, and a failover would lose what was acknowledged. ``?durable=true`` says
-that the service keeps its writes by other means (Amazon MemoryDB does), and skips these checks.
+that the service keeps its writes by other means, and skips these checks. A server in cluster mode
+(as Amazon MemoryDB always is) is refused.
 
 **Late application.** A script may be held up and land after its client gave up. So it carries a
 deadline, which the server compares with its own clock before it changes anything. After a lost

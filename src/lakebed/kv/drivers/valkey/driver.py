@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import valkey
@@ -77,6 +78,7 @@ class ValkeyStore(Store):
         self._pool = Pool(address, self._patience, runtime)
         self._lifetime = Lifetime(runtime, self._pool.close, limits=self.limits, shared=True)
         try:
+            self._check_cluster()
             if not address.trusted:
                 self._check_durability()
         except BaseException:
@@ -181,6 +183,17 @@ class ValkeyStore(Store):
 
     def close(self) -> None:
         self._lifetime.close()
+
+    def _check_cluster(self) -> None:
+        """Refuse a server in cluster mode: it takes no script over the two keys of a partition."""
+        answer = b""
+        with self._pool.reading() as link, suppress(valkey.ResponseError):  # not all users may ask
+            answer = ask(link, "INFO", "cluster")
+        if b"cluster_enabled:1" in answer:
+            raise UnsafeStore(
+                "the server runs in cluster mode, which Lakebed does not use: name a server"
+                " without it (cluster-enabled no)"
+            )
 
     def _check_durability(self) -> None:
         """Refuse a server that may lose what it acknowledged."""

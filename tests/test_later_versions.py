@@ -1,0 +1,323 @@
+"""What a later version wrote into a record stays when this version changes the record.
+
+Between two steps every record gets a field that no message has. A step that changes a record must
+leave it there.
+"""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+from google.protobuf.message import Message
+
+from lakebed.auth import AuthService
+from lakebed.auth import records_pb2 as auth_pb
+from lakebed.auth.entities import keys as auth_keys
+from lakebed.block import MemorySettings, Namespace, open_block
+from lakebed.catalog import keys as catalog_keys
+from lakebed.catalog.imports.imports import Imports
+from lakebed.catalog.imports.sources import ImportSource
+from lakebed.catalog.multipart.records import MultipartID, NamedPart, Target
+from lakebed.catalog.purge.marks import PurgeMarks
+from lakebed.catalog.records_pb2 import Purge
+from lakebed.engine import keys as engine_keys
+from lakebed.engine import records_pb2 as pb
+from lakebed.engine.cleaner.lease import Lease
+from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.commits.merges import MergeRequest
+from lakebed.engine.retention.rules import BranchRule, RetentionRules
+from lakebed.hooks import keys as hook_keys
+from lakebed.hooks import records_pb2 as hook_pb
+from lakebed.hooks.runs import Runs
+from lakebed.kv import Guard, Item, Predicate, Version
+from lakebed.kv.drivers.memory import MemoryStore
+from lakebed.kv.records import Kind, Records
+from lakebed.kv.store import Placed
+from lakebed.runtime import ThreadRuntime
+from tests.auth.kit import KEYS, Clockwork, allow
+from tests.kit.growth import SleeplessClock
+from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, TurnableClock, make_lake
+
+COMMIT = CommitRequest(committer="ann", message="m")
+MERGE = MergeRequest(committer="ann", message="m")
+DAY = 86_400.0
+LATER_FIELD = b"\x80\x7d\x2a"
+"""Field 2000, an integer, as it is encoded."""
+
+PREFIXES = {
+    kind.prefix
+    for module in (engine_keys, catalog_keys, hook_keys, auth_keys)
+    for kind in vars(module).values()
+    if isinstance(kind, Kind) and kind.prefix
+}
+
+CHANGED = {
+    "branches/", "closed_namespaces/", "expired/", "gc/", "groups/", "imports/", "leases/",
+    "links/", "multiparts/", "policies/", "pulls/", "purges/", "repos/", "runs/",
+    "settings/branch_protection", "settings/restored_refs", "settings/retention", "setup",
+    "users/",
+}  # fmt: skip
+"""The records that this version changes. All others are written once, or anew as a whole: commits,
+announcements, staged entries, parts of an upload, claims, relations, credentials, the heartbeats
+of a task by the process that made it."""
+
+
+class LaterStore(MemoryStore):
+    """A store into which a later version writes as well."""
+
+    def __init__(self) -> None:
+        super().__init__(ThreadRuntime())
+        self.kept: set[str] = set()
+        self.lost: set[str] = set()
+
+    def write_later_fields(self) -> None:
+        """Add a field to every record."""
+        for partition in list(self.partitions()):
+            for key, value, _ in list(self.scan(partition)):
+                if kind_of(key) and LATER_FIELD not in value:
+                    super().set(partition, key, value + LATER_FIELD)
+
+    def set(
+        self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
+    ) -> Version:
+        self._check_field(partition, key, value)
+        return super().set(partition, key, value, version=version)
+
+    def set_if_then_get(
+        self,
+        partition: bytes,
+        key: bytes,
+        value: bytes,
+        predicate: Predicate,
+        keys: Sequence[tuple[bytes, bytes]],
+        *,
+        guards: Sequence[Guard] = (),
+        version: Version | None = None,
+    ) -> list[Item | None]:
+        before = self._find(partition, key)
+        found = super().set_if_then_get(
+            partition, key, value, predicate, keys, guards=guards, version=version
+        )
+        self._note(key, before, value)
+        return found
+
+    def set_all(self, records: Sequence[Placed]) -> None:
+        for record in records:
+            self._check_field(*record)
+        super().set_all(records)
+
+    def _check_field(self, partition: bytes, key: bytes, value: bytes) -> None:
+        self._note(key, self._find(partition, key), value)
+
+    def _note(self, key: bytes, before: Item | None, value: bytes) -> None:
+        if before is not None and LATER_FIELD in before.value:
+            (self.kept if LATER_FIELD in value else self.lost).add(kind_of(key))
+
+
+def write_later_fields(lake: Lake) -> None:
+    assert isinstance(lake.store, LaterStore)
+    lake.store.write_later_fields()
+
+
+def kind_of(key: bytes) -> str:
+    """Return what kind of record has a key; empty if none has."""
+    if key.startswith(b"settings/") or key == auth_keys.SETUP_NAME:
+        return key.decode()
+    return next((each.decode() for each in PREFIXES if key.startswith(each)), "")
+
+
+def change_branch(lake: Lake) -> None:
+    lake.upload(b"branch", "text")
+    lake.engine.commit(REPOSITORY, MAIN, COMMIT)
+
+
+def merge(lake: Lake) -> None:
+    lake.engine.merge(REPOSITORY, MAIN, DEV, MERGE)
+
+
+def change_settings(lake: Lake) -> None:
+    lake.engine.protection.set(lake.repository, ["release-*"], strict=["release-*"])
+    lake.catalog.retention.set_rules(REPOSITORY, RetentionRules(2, (BranchRule("dev*", 3),)))
+
+
+def change_repository(lake: Lake) -> None:
+    lake.engine.repositories.set_metadata(REPOSITORY, put={"key": "value"})
+
+
+def give_out_link(lake: Lake) -> None:
+    lake.catalog.links.get_physical_address(REPOSITORY, MAIN, b"linked")
+
+
+def link(lake: Lake) -> None:
+    (record,) = Records(lake.store, catalog_keys.LINKS, lake.repository.partition).scan()
+    address = lake.repository.namespace.address(record.message.address)
+    lake.block.put(address, [b"text"])
+    lake.catalog.links.link(REPOSITORY, MAIN, b"linked", address, checksum="abc", size=4)
+
+
+def begin_multipart(lake: Lake) -> None:
+    lake.catalog.multiparts.create(REPOSITORY, MAIN, b"parts", content_type="t/t")
+
+
+def complete_multipart(lake: Lake) -> None:
+    (record,) = Records(lake.store, catalog_keys.MULTIPARTS, lake.repository.partition).scan()
+    target = Target(REPOSITORY, MAIN, b"parts", MultipartID(record.name.decode()))
+    part = lake.catalog.multiparts.put_part(target, 1, [b"text"], size=4)
+    write_later_fields(lake)
+    lake.catalog.completions.complete(target, [NamedPart(1, part.md5)])
+
+
+def ask_for_import(lake: Lake) -> None:
+    folder = Namespace.parse(f"{lake.block.scheme}://data/outside")
+    lake.block.put(folder.address("object"), [b"text"])
+    lake.engine.commit(REPOSITORY, MAIN, COMMIT)
+    source = ImportSource.of_prefix(folder, b"imported/")
+    parts = lake.engine, lake.store, lake.block, lake.clock, lake.settings
+    imports = Imports(*parts, on_start=lambda: None)
+    imports.start(REPOSITORY, MAIN, [source], committer="ann", message="m")
+
+
+def run_import(lake: Lake) -> None:
+    lake.catalog.import_runner.run_waiting()
+
+
+def make_pull(lake: Lake) -> None:
+    lake.catalog.pulls.create(REPOSITORY, source=MAIN, destination=DEV, title="a", author="ann")
+
+
+def change_pull(lake: Lake) -> None:
+    (pull,) = lake.catalog.pulls.list(REPOSITORY)
+    lake.catalog.pulls.update(REPOSITORY, pull.id, title="b")
+    write_later_fields(lake)
+    lake.catalog.pulls.merge(REPOSITORY, pull.id, MERGE)
+
+
+def take_gc_lease(lake: Lake) -> None:
+    lake.catalog.gc_leases.take(REPOSITORY, "ann")
+
+
+def give_gc_lease_back(lake: Lake) -> None:
+    lake.catalog.gc_leases.give_back(REPOSITORY, "ann", is_good=True, next_us=1)
+
+
+def prepare_run(lake: Lake) -> None:
+    runs(lake).prepare(lake.repository, hook_pb.Run(branch="main"))
+
+
+def confirm_run(lake: Lake) -> None:
+    ((run_id, _),) = runs(lake).prepared(lake.repository)
+    runs(lake).confirm(lake.repository, run_id)
+
+
+def runs(lake: Lake) -> Runs:
+    return Runs(lake.engine, lake.store, lake.block, lake.clock, heartbeat_seconds=60)
+
+
+def expire(lake: Lake) -> None:
+    lake.clock.ahead_seconds += 5 * DAY
+    lake.catalog.retention.expire(REPOSITORY, max_share=1.0)
+
+
+def mark_purged(lake: Lake) -> None:
+    PurgeMarks(lake.store).add(lake.repository.namespace.address("data/a"), Purge(purge_id="p"))
+
+
+def note_purged(lake: Lake) -> None:
+    PurgeMarks(lake.store).note_purged(lake.repository.namespace.address("data/a"), 1)
+
+
+def take_lease(lake: Lake) -> None:
+    assert Lease(lake.store, lake.clock, b"work", seconds=60).acquire()
+
+
+def take_lease_over(lake: Lake) -> None:
+    lake.clock.ahead_seconds += DAY
+    assert Lease(lake.store, lake.clock, b"work", seconds=60).acquire()
+
+
+STEPS: list[Callable[[Lake], None]] = [
+    change_branch, merge, change_settings, change_settings, change_repository, give_out_link, link,
+    begin_multipart, complete_multipart, ask_for_import, run_import, make_pull, change_pull,
+    take_gc_lease, give_gc_lease_back, prepare_run, confirm_run, mark_purged, note_purged,
+    expire, expire, take_lease, take_lease_over,
+]  # fmt: skip
+
+
+def restore(lake: Lake) -> None:
+    """Restore refs into the namespace of a deleted repository, and delete the new one."""
+    place, dump = lake.repository.namespace, lake.engine.dump_refs(REPOSITORY)
+    lake.engine.repositories.delete(REPOSITORY)
+    bare = lake.engine.repositories.create_bare(REPOSITORY, place)
+    notes = Records(lake.store, engine_keys.RESTORED, bare.partition)
+    notes.set(engine_keys.RESTORED_NAME, pb.RestoredRefs(dump_id=dump.dump_id))
+    write_later_fields(lake)
+    lake.engine.restore_refs(REPOSITORY, dump.dump_id)
+    write_later_fields(lake)
+    lake.engine.repositories.delete(REPOSITORY)
+
+
+def change_users(store: LaterStore) -> None:
+    """Set up twice, since the first attempt died; change a policy, and delete all there is."""
+    clock = Clockwork()
+    auth = AuthService(store, clock, keys=KEYS)
+    setup = Records(store, auth_keys.SETUP, auth_keys.AUTH)
+    died = auth_pb.Setup(attempt_id="a", user=auth_pb.FirstUser(user="ann", unique_id="u"))
+    setup.set(auth_keys.SETUP_NAME, died)
+    store.write_later_fields()
+    auth.setup("ann")
+    auth.policies.create("policy", [allow("fs:*")])
+    auth.groups.create("group")
+    auth.users.create("bob")
+    store.write_later_fields()
+    auth.policies.update("policy", [allow("fs:ReadObject")])
+    auth.policies.delete("policy")
+    auth.groups.delete("group")
+    auth.users.delete("bob")
+
+
+def test_fields_of_a_later_version_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TurnableClock, "sleep", SleeplessClock.sleep)
+    store = LaterStore()
+    with open_block(MemorySettings()) as block:
+        lake = make_lake(store, block)
+        for step in STEPS:
+            store.write_later_fields()
+            step(lake)
+        restore(lake)
+    change_users(store)
+    assert not store.lost
+    assert store.kept == CHANGED
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "message", "change"),
+    [
+        (
+            engine_keys.PROTECTION,
+            engine_keys.PROTECTION_NAME,
+            pb.BranchProtection(rules=[pb.BranchProtectionRule(pattern="release-*")]),
+            lambda lake: lake.engine.protection.set(lake.repository, ["a*", "release-*"]),
+        ),
+        (
+            engine_keys.RETENTION,
+            engine_keys.RETENTION_NAME,
+            pb.Retention(branches=[pb.BranchRetention(pattern="dev*", days=1)]),
+            lambda lake: lake.catalog.retention.set_rules(
+                REPOSITORY, RetentionRules(2, (BranchRule("a*", 2), BranchRule("dev*", 3)))
+            ),
+        ),
+    ],
+)
+def test_fields_of_a_rule_stay(
+    kind: Kind[Message], name: bytes, message: Message, change: Callable[[Lake], None]
+) -> None:
+    (field,) = message.ListFields()
+    (rule,) = field[1]
+    rule.MergeFromString(LATER_FIELD)
+    with open_block(MemorySettings()) as block:
+        lake = make_lake(MemoryStore(ThreadRuntime()), block)
+        records = Records(lake.store, kind, lake.repository.partition)
+        records.set(name, message)
+        change(lake)
+        stored = records.get(name).message
+    rules = getattr(stored, field[0].name)
+    assert [LATER_FIELD in each.SerializeToString() for each in rules] == [False, True]
