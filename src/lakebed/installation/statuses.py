@@ -47,6 +47,7 @@ STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (engine.Deleting, 410),
     (engine.MissingFile, 410),
     (engine.CommitExpired, 410),
+    (catalog.ClocksDiffer, 409),
     (engine.TooManyExpire, 409),
     (engine.Stale, 408),
     (engine.TooManyTries, 429),
