@@ -13,9 +13,9 @@ from lakebed.catalog import records_pb2 as pb
 from lakebed.catalog.gc.findings import GCFindings
 from lakebed.catalog.gc.names import Names
 from lakebed.catalog.gc.runs import GCRuns
-from lakebed.catalog.links import is_unfinished as is_unfinished_link
+from lakebed.catalog.links import may_finish as may_finish_link
 from lakebed.catalog.model import physical_address
-from lakebed.catalog.multipart.records import is_unfinished as is_unfinished_multipart
+from lakebed.catalog.multipart.records import may_finish as may_finish_multipart
 from lakebed.catalog.purge.marks import PurgeMarks
 from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.engine import Engine
@@ -153,13 +153,13 @@ class Explanations:
             )
 
     def _of_uploads(self, names: Names) -> Iterator[str]:
-        upload = names.upload()
-        if isinstance(upload, pb.Link) and is_unfinished_link(upload):
+        upload, settings, now = names.upload(), self._settings, self._runtime.now()
+        if isinstance(upload, pb.Link) and may_finish_link(upload, settings, now):
             yield (
                 f"Its address was given out for {quoted(upload.path)} on branch {upload.branch} and"
                 f" is not linked yet: held until the link ends, after {_day(upload.expires_us)}."
             )
-        elif isinstance(upload, pb.MultipartUpload) and is_unfinished_multipart(upload):
+        elif isinstance(upload, pb.MultipartUpload) and may_finish_multipart(upload, settings, now):
             yield (
                 f"An upload in parts to {quoted(upload.path)} on branch {upload.branch} is not"
                 " finished: held until it is, or is ended (`lakebed gc uploads`)."
