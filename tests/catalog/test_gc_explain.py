@@ -8,10 +8,11 @@ import pytest
 from lakebed.block import Address, LocalSettings, open_block
 from lakebed.catalog.gc.explain import Explanation
 from lakebed.catalog.purge.search import PurgeQuery
+from lakebed.engine.errors import CommitExpired
 from lakebed.engine.model import BranchID
 from lakebed.engine.retention.rules import BranchRule, RetentionRules
 from lakebed.kv import open_store
-from tests.kit.lake import MAIN, REPOSITORY
+from tests.kit.lake import DEV, MAIN, REPOSITORY
 from tests.spark.lakes import GCLake, gc_lake
 
 DAY = 24.0
@@ -103,6 +104,51 @@ def test_an_object_from_its_upload_to_its_end(lake: GCLake) -> None:
     lake.run()
     gone = of_object(lake, first, "a")
     says(gone, "gone", "no such object", "Run ", "deleted it", f"Commit {first}", "It expired on")
+
+
+def test_the_record_of_a_refused_commit_keeps_nothing(lake: GCLake) -> None:
+    catalog = lake.lake.catalog
+    catalog.retention.set_rules(REPOSITORY, RetentionRules(2))
+    address = lake.upload("a", "1")
+    old = lake.commit()
+    lake.delete("a")
+    lake.commit()
+    lake.later(7 * DAY)
+    lake.upload("b")
+    lake.commit()
+    lake.later(7 * DAY)
+    for _ in range(5):
+        lake.later(1.1 * DAY)
+        lake.run()
+    assert address not in lake.stored()
+    with pytest.raises(CommitExpired):
+        catalog.commits.cherry_pick(REPOSITORY, DEV, old, committer="ann")
+    found = of_address(lake, address)
+    says(found, "gone", f"Commit {old} names it as 'a'", "deleted it", "expired on")
+    assert "it stays" not in "\n".join(found.reasons)
+
+
+def test_the_record_of_a_refused_commit_keeps_what_is_there(lake: GCLake) -> None:
+    catalog = lake.lake.catalog
+    catalog.retention.set_rules(REPOSITORY, RetentionRules(2))
+    address = lake.upload("a", "1")
+    old = lake.commit()
+    lake.delete("a")
+    lake.commit()
+    for days in (7, 1.1):
+        lake.upload("b", str(days))
+        lake.commit()
+        lake.later(days * DAY)
+        catalog.retention.expire(REPOSITORY, max_share=1.0)
+    lake.later(1.1 * DAY)
+    catalog.retention.expire(REPOSITORY, max_share=1.0)
+    with pytest.raises(CommitExpired):
+        catalog.commits.cherry_pick(REPOSITORY, DEV, old, committer="ann")
+    says(
+        of_address(lake, address),
+        "kept",
+        f"That commit was refused when it was made: commit {old}, whose content it takes, had",
+    )
 
 
 def test_what_nothing_names(lake: GCLake) -> None:

@@ -37,6 +37,7 @@ from lakebed.formats.gc_files import (
 )
 from lakebed.ids import UniqueID
 from lakebed.kv.records import Records
+from lakebed.times import now_us
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, open_lake
 
 REQUEST = CommitRequest(committer="ann", message="m")
@@ -175,12 +176,13 @@ def test_open_uploads_are_written_down(lake: Lake) -> None:
     # Somebody is completing it just now.
     decided = engine_pb.StagedEntry(identity=b"i")
     upload = pb.MultipartUpload(branch=MAIN, path=b"m", address="repos/x", entry=decided)
+    upload.created_us = now_us(lake.clock)
     records = Records(lake.store, MULTIPARTS, lake.repository.partition)
-    records.set(b"u", upload)
+    records.set(b"a" * 36, upload)
     # Completed: the record stays for a while, and nothing comes of it any more.
     upload = pb.MultipartUpload(branch=MAIN, path=b"n", address="repos/y", entry=decided)
     upload.staged = True
-    records.set(b"v", upload)
+    records.set(b"b" * 36, upload)
     prepared, _ = prepare_pages(lake)
     found = table(lake, end(lake, prepared), GCFileKind.UPLOADS).to_pylist()
     expected = [

@@ -43,6 +43,13 @@ def test_what_became_of_each_run_is_told(lake: Lake) -> None:
     assert states(lake)[-1] == ("died", "")
 
 
+def test_what_writes_down_commits_alone_is_no_run(lake: Lake) -> None:
+    """As clients of lakeFS ask for it."""
+    begin(lake)
+    lake.catalog.gc.prepare_commits(REPOSITORY)
+    assert states(lake) == [("running", "")]
+
+
 def test_a_repository_without_runs_and_none(lake: Lake) -> None:
     assert states(lake) == []
     with pytest.raises(RepositoryNotFound):

@@ -166,6 +166,34 @@ def test_what_is_uploaded_meanwhile_to_the_path_stays(
         lake.text("main", b"b")
 
 
+def test_what_a_server_with_a_fast_clock_uploaded_goes(lake: Lake) -> None:
+    lake.clock.ahead_seconds += lake.settings.skew_seconds - 10
+    lake.upload(b"a", "text")
+    commit(lake)
+    lake.clock.ahead_seconds -= lake.settings.skew_seconds - 10
+    assert purge(lake, by_path("a")).deleted == 1
+    with pytest.raises(Purged):
+        lake.text("main", b"a")
+
+
+def test_what_the_storage_brings_back_meanwhile_goes_again(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the recovery of a local storage may do after its process died."""
+    lake.upload(b"a", "text")
+    commit(lake)
+    address = lake.catalog.objects.stat(REPOSITORY, "main", b"a").address
+
+    def sleep(_self: object, _seconds: float) -> None:
+        assert not lake.block.exists(address)
+        lake.block.put(address, [b"text"])
+
+    monkeypatch.setattr(type(lake.clock), "sleep", sleep)
+    report = purge(lake, by_path("a"))
+    assert (report.deleted, report.versions) == (1, 2)
+    assert not lake.block.exists(address)
+
+
 def test_a_restored_repository_knows_what_was_purged(lake: Lake) -> None:
     lake.upload(b"a", "text")
     commit(lake)

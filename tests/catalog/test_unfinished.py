@@ -77,6 +77,24 @@ def blocking(lake: Lake) -> list[str]:
     return sorted(row["address"] for row in rows if row["open"])
 
 
+@pytest.mark.parametrize("make", KINDS)
+def test_an_upload_whose_life_is_over_does_not_block_a_quiet_run(
+    lake: Lake, make: Callable[[Lake], None]
+) -> None:
+    """Also where no Cleaner removes its record."""
+    lake.upload(b"there", "staged")
+    make(lake)
+    settings = lake.settings
+    lives = [settings.link_life_seconds, settings.longest_hold_seconds]
+    life = [*lives, *[settings.multipart_life_seconds] * 2][KINDS.index(make)]
+    lake.clock.ahead_seconds += life
+    assert len(blocking(lake)) == 1
+    assert len(list(lake.catalog.unfinished.list(REPOSITORY))) == 1
+    lake.clock.ahead_seconds += settings.longest_request_seconds + settings.skew_seconds + 1
+    assert blocking(lake) == []
+    assert list(lake.catalog.unfinished.list(REPOSITORY)) == []
+
+
 def test_what_blocks_a_quiet_run_is_listed_and_can_be_ended(lake: Lake) -> None:
     lake.upload(b"there", "before")
     finish_one_of_each(lake)

@@ -58,16 +58,21 @@ PLACES: list[tuple[bytes, Kind]] = [  # type: ignore[type-arg]
 ]
 
 
+@pytest.mark.parametrize("name", [b"!", b"!\xff", b"!/a0"])
+@pytest.mark.parametrize("value", [DAMAGED, b""])
 @pytest.mark.parametrize(("partition", "kind"), PLACES, ids=lambda each: str(each)[:20])
 def test_a_damaged_record_does_not_stop_the_rest(
     store: Store,
     engine: Engine,
     partition: bytes,
     kind: Kind,  # type: ignore[type-arg]
+    value: bytes,
+    name: bytes,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """Whether it cannot be decoded, or decodes and names nothing."""
     # It comes before all others of its kind.
-    store.set(partition, kind.prefix + b"!", DAMAGED)
+    store.set(partition, kind.prefix + name, value)
     engine.put(LAKE, MAIN, entry(b"a", "a"))
     engine.reset(LAKE, MAIN)
     engine.repositories.delete(RepositoryID("other"))
@@ -77,15 +82,50 @@ def test_a_damaged_record_does_not_stop_the_rest(
     assert sum(each.repositories_done for each in counts) == 1
     assert all(each.unreadable for each in counts)
     assert "does not hold a" in caplog.text
-    assert store.get(partition, kind.prefix + b"!").value == DAMAGED
+    assert repr(kind.prefix + name)[2:-1] in caplog.text
+    assert store.get(partition, kind.prefix + name).value == value
 
 
-def test_the_tokens_of_a_branch_that_cannot_be_read_are_kept(store: Store, engine: Engine) -> None:
+@pytest.mark.parametrize("value", [DAMAGED, b""])
+def test_the_claim_of_a_repository_that_cannot_be_read_is_kept(
+    store: Store, engine: Engine, value: bytes
+) -> None:
+    store.set(GRAVELER, REPOSITORIES.prefix + b"lake", value)
+    cleaner = new_cleaner(store)
+    counts = [cleaner.run_once() for _ in range(3)]
+    assert sum(each.claims_removed for each in counts) == 0
+    assert all(each.unreadable for each in counts)
+
+
+def test_the_claim_that_names_no_repository_is_kept(store: Store, engine: Engine) -> None:
+    key = CLAIMS.prefix + b"mem://bucket/lake/"
+    assert store.get(GRAVELER, key)
+    store.set(GRAVELER, key, b"")
+    cleaner = new_cleaner(store)
+    assert [cleaner.run_once().unreadable for _ in range(3)] == [1, 1, 1]
+    assert store.get(GRAVELER, key).value == b""
+
+
+def test_a_token_whose_announcement_names_no_branch_is_kept(store: Store, engine: Engine) -> None:
+    """It may be one that a branch names."""
+    engine.put(LAKE, MAIN, entry(b"kept", "k"))
+    (token, *_) = engine.branches.get(engine.repositories.get(LAKE), MAIN).tokens
+    store.set(DROPPED_PARTITION, token.encode(), b"")
+    cleaner = new_cleaner(store)
+    for _ in range(4):
+        cleaner.run_once()
+    assert list(store.scan(token.encode()))
+
+
+@pytest.mark.parametrize("value", [DAMAGED, b""])
+def test_the_tokens_of_a_branch_that_cannot_be_read_are_kept(
+    store: Store, engine: Engine, value: bytes
+) -> None:
     """Nobody knows whether it names them."""
     engine.put(LAKE, MAIN, entry(b"kept", "k"))
     engine.reset(LAKE, MAIN)
     repository = engine.repositories.get(LAKE)
-    store.set(repository.partition, BRANCHES.prefix + b"main", DAMAGED)
+    store.set(repository.partition, BRANCHES.prefix + b"main", value)
     (dropped,) = [item.key for item in store.scan(DROPPED_PARTITION, DROPPED.prefix)]
     cleaner = new_cleaner(store)
     for _ in range(4):
@@ -94,12 +134,13 @@ def test_the_tokens_of_a_branch_that_cannot_be_read_are_kept(store: Store, engin
     assert list(store.scan(dropped.removeprefix(DROPPED.prefix)))
 
 
+@pytest.mark.parametrize("value", [DAMAGED, b""])
 def test_a_deleted_repository_with_a_damaged_branch_stays_announced(
-    store: Store, engine: Engine, caplog: pytest.LogCaptureFixture
+    store: Store, engine: Engine, value: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     repository = engine.repositories.get(LAKE)
     engine.refs.create_branch(LAKE, BranchID("second"), MAIN)
-    store.set(repository.partition, BRANCHES.prefix + b"main", DAMAGED)
+    store.set(repository.partition, BRANCHES.prefix + b"main", value)
     engine.repositories.delete(LAKE)
     cleaner = new_cleaner(store)
     with caplog.at_level(logging.WARNING):

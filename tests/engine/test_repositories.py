@@ -218,14 +218,18 @@ def test_a_strange_file_in_the_place_of_the_owner_is_not_overwritten(parts: Part
 # Looking
 
 
+def repository_record(state: pb.RepositoryState, namespace: str) -> pb.Repository:
+    return pb.Repository(unique_id="u", state=state, storage_namespace=namespace)
+
+
 def test_what_is_not_active_is_not_found(parts: Parts) -> None:
     with pytest.raises(RepositoryNotFound, match="repository not found: lake"):
         parts.repositories.get(LAKE)
     records = Records(parts.store, RECORDS, GRAVELER)
-    records.set(b"lake", pb.Repository(state=INITIAL, storage_namespace="mem://bucket/lake/"))
+    records.set(b"lake", repository_record(INITIAL, "mem://bucket/lake/"))
     with pytest.raises(RepositoryNotFound):
         parts.repositories.get(LAKE)
-    records.set(b"lake", pb.Repository(state=DELETING, storage_namespace="mem://bucket/lake/"))
+    records.set(b"lake", repository_record(DELETING, "mem://bucket/lake/"))
     with pytest.raises(Deleting, match="repository lake is being deleted"):
         parts.repositories.get(LAKE)
     assert list(parts.repositories.list()) == []
@@ -236,14 +240,11 @@ def test_pages_are_full_whatever_lies_between(parts: Parts) -> None:
     for number in range(3000):
         records.set(
             f"lake-{number:04}".encode(),
-            pb.Repository(
-                state=INITIAL if number % 3 else pb.REPOSITORY_STATE_ACTIVE,
-                storage_namespace=f"mem://bucket/{number}/",
+            repository_record(
+                INITIAL if number % 3 else pb.REPOSITORY_STATE_ACTIVE, f"mem://bucket/{number}/"
             ),
         )
-    records.set(
-        b"sea", pb.Repository(state=pb.REPOSITORY_STATE_ACTIVE, storage_namespace="mem://b/")
-    )
+    records.set(b"sea", repository_record(pb.REPOSITORY_STATE_ACTIVE, "mem://b/"))
     found: list[str] = []
     while page := list(
         islice(parts.repositories.list(prefix="lake-", after=found[-1] if found else ""), 100)

@@ -87,7 +87,7 @@ def test_an_ambiguous_beginning_lists_some(refs: Refs, count: int, others: bool)
     records = Records(refs.store, COMMITS, refs.repository.partition)
     ids = [f"{number:064x}" for number in range(count)]
     for each in ids:
-        records.set(each.encode(), pb.Commit(generation=1))
+        records.set(each.encode(), pb.Commit(version=1, generation=1))
     with pytest.raises(InvalidRef, match="ambiguous") as caught:
         refs.commit_id("00000000")
     for each in ids[:3]:

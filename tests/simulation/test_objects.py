@@ -163,10 +163,10 @@ def test_a_link_that_looks_whether_it_was_ended_before_it_is_staged(
 def test_a_link_that_protects_nothing_once_it_is_consumed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A quiet collection would not even see that somebody is linking."""
 
-    def is_open(link: pb.Link) -> bool:
+    def is_open(link: pb.Link, *_settings: object) -> bool:
         return link.state == pb.LINK_STATE_OPEN
 
-    monkeypatch.setattr(prepare, "is_unfinished_link", is_open)
+    monkeypatch.setattr(prepare, "may_finish_link", is_open)
     assert fails("ended")
 
 

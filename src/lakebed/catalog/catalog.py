@@ -11,6 +11,7 @@ from lakebed.catalog.copies import Copies
 from lakebed.catalog.diff import Differences
 from lakebed.catalog.external import ExternalObjects
 from lakebed.catalog.freshness import Freshness
+from lakebed.catalog.gc.clocks import Clocks
 from lakebed.catalog.gc.explain import Explanations
 from lakebed.catalog.gc.leases import GCLeases
 from lakebed.catalog.gc.marks import GCMarks
@@ -134,7 +135,8 @@ class Catalog:
         )
         self.gc_marks = GCMarks(engine, block, runtime, settings)
         self.gc_leases = GCLeases(engine, store, runtime, seconds=settings.task_heartbeat_seconds)
-        self.retention = Retention(engine, self.gc_leases)
+        self.clocks = Clocks(block, runtime, settings)
+        self.retention = Retention(engine, self.gc_leases, self.clocks)
         self.usage = Usage(store, runtime)
 
     def _run_imports(self) -> None:

@@ -33,6 +33,7 @@ LakebedError
     ├── JobSilent           the Spark job of an import has died
     ├── InvalidRun          a run of garbage collection that is not there, or not so far
     │                                                                   (also a ValueError)
+    ├── ClocksDiffer        the clocks of a server and of the storage differ by too much
     └── InvalidSettings     settings that contradict each other         (also a ValueError)
 
 The errors of the layers below that the doors raise or catch by name are here as well.
@@ -62,6 +63,7 @@ __all__ = [
     "CatalogError",
     "ChangedBytes",
     "ChecksumUnknown",
+    "ClocksDiffer",
     "Deleting",
     "EntryNotFound",
     "ImportOver",
@@ -393,6 +395,18 @@ class InvalidRun(CatalogError, ValueError):
     """A run of garbage collection that does not exist, or is not prepared so far."""
 
     kind = "invalid_run"
+
+
+class ClocksDiffer(CatalogError):
+    """The clocks of a server and of the storage differ by more than the settings allow."""
+
+    kind = "clocks_differ"
+
+    def __init__(self, seconds: float, how: str, skew_seconds: float) -> None:
+        super().__init__(
+            f"the clock of this server is {seconds:.0f} seconds {how} that of the storage, and"
+            f" gc.skew_seconds is {skew_seconds:g}: nothing expires or is deleted until they agree"
+        )
 
 
 class InvalidSettings(CatalogError, ValueError):

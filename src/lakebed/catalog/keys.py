@@ -26,14 +26,20 @@ from typing import Final, TypeVar
 from google.protobuf.message import Message
 
 from lakebed.catalog import records_pb2 as pb
+from lakebed.formats.object_paths import ObjectUID, issued_us
 from lakebed.kv import PredicateFailed
 from lakebed.kv.records import Kind, Records
 
 MessageT = TypeVar("MessageT", bound=Message)
 
-LINKS: Final = Kind(b"links/", pb.Link)
-PINS: Final = Kind(b"pins/", pb.Pin)
-MULTIPARTS: Final = Kind(b"multiparts/", pb.MultipartUpload)
+
+def _names_upload(name: bytes, _message: Message) -> None:
+    issued_us(ObjectUID(name.decode()))
+
+
+LINKS: Final = Kind(b"links/", pb.Link, ("address",), _names_upload)
+PINS: Final = Kind(b"pins/", pb.Pin, ("address",), _names_upload)
+MULTIPARTS: Final = Kind(b"multiparts/", pb.MultipartUpload, ("address",), _names_upload)
 MULTIPART_PARTS: Final = Kind(b"multipart_parts/", pb.MultipartPart)
 TASKS: Final = Kind(b"tasks/", pb.Task)
 IMPORTS: Final = Kind(b"imports/", pb.Import)
@@ -45,7 +51,7 @@ PURGES_PARTITION: Final = b"purges"
 PURGES: Final = Kind(b"purges/", pb.Purge)
 
 WAITING_PARTITION: Final = b"imports"
-WAITING: Final = Kind(b"waiting/", pb.WaitingImport)
+WAITING: Final = Kind(b"waiting/", pb.WaitingImport, ("repository", "unique_id"))
 
 
 def copy_of(message: MessageT) -> MessageT:

@@ -264,22 +264,16 @@ class Links:
 
     def clean(self, repository: Repository) -> int:
         """Remove the records of links that expired a while ago; return how many."""
-        # A request that consumed its link in time has ended by then.
-        margin = self._settings.longest_request_seconds + self._settings.skew_seconds
-        overdue_us = to_us(self._runtime.now() - margin)
-        life = self._settings.link_life_seconds
-        longer_us = to_us(max(0, self._settings.longest_hold_seconds - life))
-
-        def is_over(link: pb.Link) -> bool:
-            kept_us = longer_us if link.state == _CONSUMED else 0
-            return link.expires_us + kept_us < overdue_us
-
-        return remove_where(self._links(repository), is_over)
+        now = self._runtime.now()
+        return remove_where(
+            self._links(repository), lambda link: is_over(link, self._settings, now)
+        )
 
     def unfinished(self, repository: Repository, start: bytes = b"") -> Iterator[_LinkRecord]:
         """Iterate over the links that were not staged yet, by name, from `start` on."""
         found = self._links(repository).scan(start=start)
-        return (record for record in found if is_unfinished(record.message))
+        now = self._runtime.now()
+        return (each for each in found if may_finish(each.message, self._settings, now))
 
     def end(self, repository: Repository, name: bytes) -> bool:
         """Abort a link that was not staged yet; return whether there was one.
@@ -442,8 +436,22 @@ class _Standing:
 
 
 def is_unfinished(link: pb.Link) -> bool:
-    """Whether an address that was given out may still be linked, or is being linked."""
+    """Whether an address that was given out was neither linked nor ended."""
     return link.state in {_OPEN, _CONSUMED}
+
+
+def is_over(link: pb.Link, settings: CatalogSettings, now: float) -> bool:
+    """Whether no request can link an address any more, and none is at it that began in time."""
+    margin = settings.longest_request_seconds + settings.skew_seconds
+    # A link that was decided can be repeated for as long as its object may be staged.
+    longer = max(0, settings.longest_hold_seconds - settings.link_life_seconds)
+    kept_us = to_us(longer) if link.state == _CONSUMED else 0
+    return link.expires_us + kept_us < to_us(now - margin)
+
+
+def may_finish(link: pb.Link, settings: CatalogSettings, now: float) -> bool:
+    """Whether an address that was given out may still be linked, or is being linked."""
+    return is_unfinished(link) and not is_over(link, settings, now)
 
 
 def _issued(repository: Repository, address: Address) -> ObjectPath:

@@ -112,7 +112,8 @@ class Pins:
         """Remove pins of objects that are gone; look for some of them, and return how many."""
         pins = Records(self._store, PINS, repository.partition)
         start = self._positions.pop(repository.unique_id, b"")
-        records = list(pins.scan(start=start, limit=LOOKS_MAX))
+        broken: list[bytes] = []
+        records = list(pins.scan_readable(broken.append, start=start, limit=LOOKS_MAX))
         removed = 0
         for record in records:
             try:
@@ -124,8 +125,9 @@ class Pins:
             except BlockError as error:
                 _LOGGER.warning("pins of repository %s are left alone: %s", repository.id, error)
                 break
-        if len(records) == LOOKS_MAX:
-            self._positions[repository.unique_id] = records[-1].name + b"\0"
+        names = [*broken, *(record.name for record in records)]
+        if len(names) == LOOKS_MAX:
+            self._positions[repository.unique_id] = max(names) + b"\0"
         return removed
 
     def _is_over(self, repository: Repository, record: Record[pb.Pin]) -> bool:

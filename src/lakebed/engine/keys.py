@@ -17,22 +17,48 @@ permissions have a partition of their own (`lakebed.auth.entities.keys`).
 
 from typing import Final
 
+from lakebed.block import Namespace
 from lakebed.engine import records_pb2 as pb
 from lakebed.kv.records import Kind
 
 GRAVELER: Final = b"graveler"
-REPOSITORIES: Final = Kind(b"repos/", pb.Repository)
-CLAIMS: Final = Kind(b"namespaces/", pb.NamespaceClaim)
-CLOSED: Final = Kind(b"closed_namespaces/", pb.NamespaceClaim)
+
+
+def _names_repository(name: bytes, message: pb.Repository | pb.DeletedRepository) -> None:
+    name.decode()
+    Namespace.parse(message.storage_namespace)
+
+
+def _names_creation(name: bytes, message: pb.DeletedRepository) -> None:
+    _names_repository(name, message)
+    repository, _, unique_id = name.partition(b"/")
+    if not (repository and unique_id):
+        raise ValueError("it is not named by a repository and a unique id")
+
+
+def _names_namespace(name: bytes, _message: pb.NamespaceClaim) -> None:
+    Namespace.parse(name.decode())
+
+
+_CREATION: Final = ("repository", "unique_id")
+REPOSITORIES: Final = Kind(b"repos/", pb.Repository, ("unique_id", "state"), _names_repository)
+CLAIMS: Final = Kind(b"namespaces/", pb.NamespaceClaim, _CREATION, _names_namespace)
+CLOSED: Final = Kind(b"closed_namespaces/", pb.NamespaceClaim, _CREATION, _names_namespace)
 
 DELETED_PARTITION: Final = b"graveler_deleted"
-DELETED: Final = Kind(b"repo/", pb.DeletedRepository)
+DELETED: Final = Kind(b"repo/", pb.DeletedRepository, check=_names_creation)
 
-BRANCHES: Final = Kind(b"branches/", pb.Branch)
-TAGS: Final = Kind(b"tags/", pb.Tag)
-COMMITS: Final = Kind(b"commits/", pb.Commit)
 
-EXPIRY: Final = Kind(b"expired/", pb.Expiry)
+def _names_commit(_name: bytes, message: pb.Branch | pb.Tag) -> None:
+    if not (message.commit_id or message.pending):
+        raise ValueError("its commit_id is empty")
+
+
+BRANCHES: Final = Kind(b"branches/", pb.Branch, ("staging_token",), _names_commit)
+TAGS: Final = Kind(b"tags/", pb.Tag, check=_names_commit)
+COMMITS: Final = Kind(b"commits/", pb.Commit, ("version",))
+
+EXPIRY: Final = Kind(b"expired/", pb.Expiry, ("state",))
 """Marks of commits that expire, by the ids of the commits."""
 
 RETENTION: Final = Kind(b"settings/", pb.Retention)
@@ -53,7 +79,7 @@ EMPTIED: Final = b"emptied"
 that scans of them do not meet it."""
 
 DROPPED_PARTITION: Final = b"cleanup_tokens"
-DROPPED: Final = Kind(b"", pb.DroppedToken)
+DROPPED: Final = Kind(b"", pb.DroppedToken, (*_CREATION, "branch"))
 
 LEASES: Final = Kind(b"leases/", pb.Lease)
 INSTALLATION_KEY: Final = b"installation_id"

@@ -58,7 +58,7 @@ GC_SCHEMAS: Final[Mapping[GCFileKind, pa.Schema]] = MappingProxyType(
         GCFileKind.UPLOADS: pa.schema(
             [
                 required("address", pa.string()),
-                required("kind", pa.string()),  # link or multipart
+                required("kind", pa.string()),  # link, multipart, or unreadable: a damaged record
                 required("open", pa.bool_()),  # whether an entry may still come of it
             ]
         ),

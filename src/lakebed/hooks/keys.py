@@ -27,7 +27,7 @@ RUNS_BY_BRANCH: Final = Kind(b"runs_by_branch/", pb.RunIndex)
 RUNS_BY_COMMIT: Final = Kind(b"runs_by_commit/", pb.RunIndex)
 
 WAITING_PARTITION: Final = b"hooks"
-WAITING: Final = Kind(b"waiting/", pb.WaitingRun)
+WAITING: Final = Kind(b"waiting/", pb.WaitingRun, ("repository", "unique_id"))
 
 _TIME_BYTES: Final = 6
 _RANDOM_BYTES: Final = 6

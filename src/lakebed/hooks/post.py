@@ -90,7 +90,7 @@ class PostRunner:
     def _run_once(self) -> int:
         taken = 0
         # What happened first comes first: ids go down with time.
-        notes = list(self._runs.waiting.scan())[::-1]
+        notes = list(self._runs.waiting.scan_readable())[::-1]
         for name in self._seen.keys() - {note.name for note in notes}:
             self._seen.pop(name, None)  # others have ended it
         for note in notes:

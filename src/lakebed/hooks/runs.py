@@ -208,7 +208,7 @@ class Runs:
     def prepared(self, repository: Repository) -> Iterator[tuple[RunID, pb.Run]]:
         """Iterate over the runs of a repository whose operations may have taken effect."""
         records = self.records(repository)
-        for note in self.waiting.scan():
+        for note in self.waiting.scan_readable():
             if note.message.unique_id != repository.unique_id:
                 continue
             found = records.find(note.name)

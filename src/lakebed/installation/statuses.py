@@ -48,6 +48,7 @@ STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (engine.MissingFile, 410),
     (engine.CommitExpired, 410),
     (engine.RefsLeftOut, 409),
+    (catalog.ClocksDiffer, 409),
     (engine.TooManyExpire, 409),
     (engine.Stale, 408),
     (engine.TooManyTries, 429),

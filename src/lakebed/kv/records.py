@@ -38,6 +38,18 @@ class Kind(Generic[MessageT]):
 
     prefix: bytes
     message: type[MessageT]
+    needs: tuple[str, ...] = ()
+    """Fields that no record of this kind leaves empty: one that does is damaged."""
+    check: Callable[[bytes, MessageT], object] | None = None
+    """Called with the name and message of a record; raises ValueError if they make no sense."""
+
+    def check_whole(self, name: bytes, message: MessageT) -> None:
+        """Raise ValueError if a record that can be decoded is damaged all the same."""
+        for field in self.needs:
+            if not getattr(message, field):
+                raise ValueError(f"its {field} is empty")
+        if self.check is not None:
+            self.check(name, message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +70,8 @@ class Records(Generic[MessageT]):
         self._store = store
         self._kind = kind
         self._partition = partition
+        self._reported: set[Version] = set()
+        """Damaged records that were logged."""
 
     def get(self, name: bytes) -> Record[MessageT]:
         """Return a record.
@@ -187,19 +201,25 @@ class Records(Generic[MessageT]):
             yield self.decode(item)
 
     def scan_readable(
-        self, on_broken: Callable[[bytes], object] = lambda _name: None
+        self,
+        on_broken: Callable[[bytes], object] = lambda _name: None,
+        *,
+        start: bytes = b"",
+        limit: int | None = None,
     ) -> Iterator[Record[MessageT]]:
-        """Iterate over all records that can be read, for those who go through everything again.
+        """Iterate as `scan` over the records that are not damaged, for background jobs.
 
-        One that cannot be read is left alone: it is logged and counted, and its name goes to
-        `on_broken`.
+        A damaged record is left as it is: it is logged and counted, and its name goes to
+        `on_broken`. Who scans every second by the same `Records` logs it once.
         """
-        for item in self._items():
+        for item in self._items(start=start, limit=limit):
             try:
                 record = self.decode(item)
             except CorruptRecord as error:
-                _LOGGER.warning("a record is left alone: %s", error)
-                _UNREADABLE.inc()
+                if item.predicate not in self._reported:
+                    self._reported.add(item.predicate)
+                    _LOGGER.warning("a record is left alone: %s", error)
+                    _UNREADABLE.inc()
                 on_broken(item.key[len(self._kind.prefix) :])
             else:
                 yield record
@@ -225,12 +245,14 @@ class Records(Generic[MessageT]):
         Raises:
             CorruptRecord: It is not such a message.
         """
-        message = self._kind.message()
+        kind = self._kind
+        message, name = kind.message(), item.key[len(kind.prefix) :]
         try:
             message.ParseFromString(item.value)
-        except DecodeError as error:
+            kind.check_whole(name, message)
+        except (DecodeError, ValueError) as error:
             raise CorruptRecord(
                 f"key {quoted(item.key)} in partition {quoted(self._partition)} does not hold a"
-                f" {self._kind.message.DESCRIPTOR.name}: {error}"
+                f" {kind.message.DESCRIPTOR.name}: {error}"
             ) from error
-        return Record(item.key[len(self._kind.prefix) :], message, item.predicate)
+        return Record(name, message, item.predicate)

@@ -6,22 +6,23 @@ Nothing is decided here. The rules are those of `lakebed.gc.rules` and of
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from lakebed.block import Address, BlockStore, ObjectInfo, ObjectNotFound
 from lakebed.catalog import records_pb2 as pb
 from lakebed.catalog.gc.findings import GCFindings
 from lakebed.catalog.gc.names import Names
 from lakebed.catalog.gc.runs import GCRuns
-from lakebed.catalog.links import is_unfinished as is_unfinished_link
+from lakebed.catalog.links import may_finish as may_finish_link
 from lakebed.catalog.model import physical_address
-from lakebed.catalog.multipart.records import is_unfinished as is_unfinished_multipart
+from lakebed.catalog.multipart.records import may_finish as may_finish_multipart
 from lakebed.catalog.purge.marks import PurgeMarks
 from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import Commit, CommitID, Repository, RepositoryID
 from lakebed.engine.refs.dump import active_record
 from lakebed.engine.retention.fate import Fate
+from lakebed.engine.retention.marks import EXPIRED
 from lakebed.errors import quoted
 from lakebed.formats.object_paths import ObjectPath
 from lakebed.kv import Store
@@ -30,6 +31,7 @@ from lakebed.times import now_us, to_datetime, to_us
 from lakebed.tracing import traced
 
 Verdict = Literal["kept", "going", "gone"]
+_NEVER: Final = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +114,8 @@ class Explanations:
         names = Names(self._engine, self._store, repository, address)
         reasons = [*self._of_purge(address)]
         kept = [*self._of_uploads(names), *self._of_staged(names)]
-        verdict, committed = self._of_commits(repository, names, shown_by)
         stored = self._stored(address)
+        verdict, committed = self._of_commits(repository, names, shown_by, is_gone=stored is None)
         if stored is None:
             path = repository.namespace.relative(address)
             reasons += ["The storage has no such object.", *self._of_report(repository, path)]
@@ -151,13 +153,13 @@ class Explanations:
             )
 
     def _of_uploads(self, names: Names) -> Iterator[str]:
-        upload = names.upload()
-        if isinstance(upload, pb.Link) and is_unfinished_link(upload):
+        upload, settings, now = names.upload(), self._settings, self._runtime.now()
+        if isinstance(upload, pb.Link) and may_finish_link(upload, settings, now):
             yield (
                 f"Its address was given out for {quoted(upload.path)} on branch {upload.branch} and"
                 f" is not linked yet: held until the link ends, after {_day(upload.expires_us)}."
             )
-        elif isinstance(upload, pb.MultipartUpload) and is_unfinished_multipart(upload):
+        elif isinstance(upload, pb.MultipartUpload) and may_finish_multipart(upload, settings, now):
             yield (
                 f"An upload in parts to {quoted(upload.path)} on branch {upload.branch} is not"
                 " finished: held until it is, or is ended (`lakebed gc uploads`)."
@@ -174,25 +176,45 @@ class Explanations:
                 yield f"It is staged on branch {name.branch} as {quoted(name.path)}: held."
 
     def _of_commits(
-        self, repository: Repository, names: Names, shown_by: CommitID | None
+        self, repository: Repository, names: Names, shown_by: CommitID | None, *, is_gone: bool
     ) -> tuple[Verdict, list[str]]:
-        """Find a commit that names an object: one that stays, if there is any."""
+        """Find a commit that names an object: one that stays, if there is any.
+
+        Of an object that is gone, find a commit that was published: the record of a refused commit
+        may name the object, and keeps nothing.
+        """
         unkept = self._engine.expirer.unkept(repository)
-        expired = set(self._engine.marks.expired(repository))
+        expired = {
+            CommitID(mark.name.decode()): mark.message.expired_us
+            for mark in self._engine.marks.records(repository).scan_readable()
+            if mark.message.state == EXPIRED
+        }
         heads = {branch.commit_id for branch in self._engine.branches.list(repository)}
 
-        def order(commit: Commit) -> tuple[bool, bool, bool, bool, int]:
+        def taken_too_late(commit: Commit) -> list[CommitID]:
+            """Return the sources that had expired when a commit was stored: it was refused."""
+            return [each for each in commit.sources if expired.get(each, _NEVER) < commit.stored_us]
+
+        def order(commit: Commit) -> tuple[bool, bool, bool, bool, bool, int]:
             # First what stays, and of this what leads to the object soonest.
+            refused = is_gone and bool(taken_too_late(commit))
             later = commit.id != shown_by, commit.id not in heads
-            return commit.id in expired, commit.id in unkept, *later, commit.stored_us
+            return refused, commit.id in expired, commit.id in unkept, *later, commit.stored_us
 
         commits = sorted(self._engine.commits.list(repository), key=order)
         found = names.committed(commits, skew_us=to_us(self._settings.skew_seconds))
         if found is None:
             return "going", []
         commit, path = found
-        (fate,) = self._engine.expirer.look_at(repository, [commit.id])
         reasons = [f"Commit {commit.id} names it as {quoted(path)}."]
+        reasons += [
+            f"That commit was refused when it was made: commit {source}, whose content it takes,"
+            " had expired."
+            for source in taken_too_late(commit)[:1]
+        ]
+        if is_gone and commit.id not in expired:
+            return "going", reasons
+        (fate,) = self._engine.expirer.look_at(repository, [commit.id])
         reasons += [f"Of that commit: {each}" for each in self._of_fate(repository, fate)]
         if fate.expired_us:
             return "going", [*reasons, "No commit names it that has not expired."]

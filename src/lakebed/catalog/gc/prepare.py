@@ -37,8 +37,8 @@ from lakebed.catalog.errors import InvalidRun
 from lakebed.catalog.gc.files import RunFiles, TableWriter
 from lakebed.catalog.gc.walk import DEFAULT_LIMITS, PageLimits, Position, StagedWalk
 from lakebed.catalog.keys import LINKS, MULTIPARTS
-from lakebed.catalog.links import is_unfinished as is_unfinished_link
-from lakebed.catalog.multipart.records import is_unfinished as is_unfinished_multipart
+from lakebed.catalog.links import may_finish as may_finish_link
+from lakebed.catalog.multipart.records import may_finish as may_finish_multipart
 from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import RepositoryNotFound
@@ -281,16 +281,26 @@ class GCPreparation:
         """Step 2."""
         writer = TableWriter(files, GCFileKind.UPLOADS)
         address = repository.namespace.address
-        multiparts = Records(self._store, MULTIPARTS, repository.partition).scan()
+        now, broken = self._runtime.now(), list[bytes]()
+        partition = repository.partition
+        multiparts = Records(self._store, MULTIPARTS, partition).scan_readable(broken.append)
         while page := [record.message for record in islice(multiparts, _RECORDS)]:
             texts = [str(address(each.address)) for each in page]
-            is_open = [is_unfinished_multipart(each) for each in page]
+            is_open = [may_finish_multipart(each, self._settings, now) for each in page]
             writer.add(texts, ["multipart"] * len(page), is_open)
-        records = Records(self._store, LINKS, repository.partition).scan()
-        links = (record.message for record in records if is_unfinished_link(record.message))
+        records = Records(self._store, LINKS, partition).scan_readable(broken.append)
+        links = (
+            record.message
+            for record in records
+            if may_finish_link(record.message, self._settings, now)
+        )
         while found := list(islice(links, _RECORDS)):
             texts = [str(address(each.address)) for each in found]
             writer.add(texts, ["link"] * len(found), [True] * len(found))
+        # Age alone protects the object of an open upload. A quiet run goes by no age: it counts
+        # damaged records as open, and does not begin.
+        unknown = str(address("unreadable"))
+        writer.add([unknown] * len(broken), ["unreadable"] * len(broken), [True] * len(broken))
         writer.flush()
         return writer.written
 

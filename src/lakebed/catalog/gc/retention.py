@@ -1,5 +1,6 @@
 """Rules of retention, and passes that expire commits by them."""
 
+from lakebed.catalog.gc.clocks import Clocks
 from lakebed.catalog.gc.leases import GCLeases
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import RepositoryNotFound
@@ -13,9 +14,10 @@ from lakebed.tracing import traced
 class Retention:
     """For how long the data of commits is kept, in all repositories."""
 
-    def __init__(self, engine: Engine, leases: GCLeases) -> None:
+    def __init__(self, engine: Engine, leases: GCLeases, clocks: Clocks) -> None:
         self._engine = engine
         self._leases = leases
+        self._clocks = clocks
 
     def find_rules(self, repository_id: RepositoryID) -> RetentionRules | None:
         """Return the rules of a repository; None: all commits are kept.
@@ -45,16 +47,20 @@ class Retention:
         max_share: float,
         dry_run: bool = False,
     ) -> Expiry:
-        """Make a pass of `lakebed.engine.retention.expirer` over a repository.
+        """Compare clocks, then make a pass of `lakebed.engine.retention.expirer`.
+
+        Every run of garbage collection begins with it, also where no rules are set.
 
         Raises:
             RepositoryNotFound: There is none, or one with another unique id.
+            ClocksDiffer: This server's clock and that of the storage differ by too much.
             TooManyExpire: More than this share of the commits would expire; none has.
             OutcomeUnknown: The store did not answer: ask again.
         """
         repository = self._engine.repositories.get(repository_id)
         if unique_id not in {None, repository.unique_id}:
             raise RepositoryNotFound(repository_id)
+        self._clocks.check(repository)
         done = self._engine.expirer.run(repository, max_share=max_share, dry_run=dry_run)
         if done.expired and not dry_run:
             self._leases.expect_garbage(repository_id)

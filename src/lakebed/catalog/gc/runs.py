@@ -14,7 +14,7 @@ from lakebed.block import BlockStore, ObjectNotFound
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import Repository, RepositoryID
 from lakebed.formats.documents import load_json
-from lakebed.formats.gc_files import GCRunID
+from lakebed.formats.gc_files import RUN_NAME, GCRunID, decode_run
 from lakebed.formats.gc_state import REFUSAL_NAME, SUMMARY_NAME
 from lakebed.formats.layout import gc_path, gc_runs_folder
 from lakebed.runtime import Runtime
@@ -60,10 +60,13 @@ class GCRuns:
         repository = self._engine.repositories.get(repository_id)
         folder = repository.namespace.folder(gc_runs_folder(repository.unique_id))
         names = sorted(name for name in self._block.list_folders(folder) if _is_run(name))
+        last = next((each for each in reversed(names) if self._collects(repository, each)), "")
         wanted = [GCRunID(name) for name in names if name > after]
-        return (self._look(repository, run_id, is_last=run_id == names[-1]) for run_id in wanted)
+        found = (self._look(repository, run_id, is_last=run_id == last) for run_id in wanted)
+        return (run for run in found if run is not None)
 
-    def _look(self, repository: Repository, run_id: GCRunID, *, is_last: bool) -> RunInfo:
+    def _look(self, repository: Repository, run_id: GCRunID, *, is_last: bool) -> RunInfo | None:
+        """Return what became of a run; None if it only wrote down commits."""
         began_us = int(run_id[:_TIME_DIGITS], 16)
         began = to_datetime(began_us)
         summary = self._read(repository, run_id, SUMMARY_NAME)
@@ -74,8 +77,21 @@ class GCRuns:
         if note is not None:
             state = "incomplete" if note.get("has_begun") else "refused"
             return RunInfo(run_id, began, state, str(note.get("message", "")), None)
+        if not self._collects(repository, run_id):
+            return None
         is_recent = now_us(self._runtime) - began_us < _LONGEST_US
         return RunInfo(run_id, began, "running" if is_last and is_recent else "died", "", None)
+
+    def _collects(self, repository: Repository, name: str) -> bool:
+        """Whether a run may delete. Clients of lakeFS also ask for the commits alone."""
+        address = repository.namespace.address(
+            gc_path(repository.unique_id, GCRunID(name), RUN_NAME)
+        )
+        try:
+            data = self._block.read(address)
+        except ObjectNotFound:
+            return True  # thinned out, or just begun
+        return decode_run(data, GCRunID(name), file=str(address)).with_uploads
 
     def _read(self, repository: Repository, run_id: GCRunID, name: str) -> dict[str, Any] | None:
         address = repository.namespace.address(gc_path(repository.unique_id, run_id, name))

@@ -251,7 +251,7 @@ class Imports:
 
     def _remove_files(self, repository: Repository, is_over: Callable[[pb.Import], bool]) -> None:
         """Remove what jobs that died left of their listings."""
-        for record in self.records(repository).scan():
+        for record in self.records(repository).scan_readable():
             if record.message.outside and is_over(record.message):
                 folder = repository.namespace.folder(import_folder(record.name.decode()))
                 for batch in self._block.list_objects(folder):

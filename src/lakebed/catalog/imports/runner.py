@@ -26,7 +26,7 @@ from lakebed.engine.errors import Deleting, RepositoryNotFound
 from lakebed.engine.model import Repository, RepositoryID
 from lakebed.engine.read_only import read_only_lifted
 from lakebed.errors import LakebedError
-from lakebed.kv import OutcomeUnknown, Store, Version
+from lakebed.kv import CorruptRecord, OutcomeUnknown, Store, Version
 from lakebed.kv.records import Record, Records
 from lakebed.runtime import Runtime
 
@@ -61,6 +61,8 @@ class ImportRunner:
         self._waiting = Records(store, WAITING, WAITING_PARTITION)
         # Of records that others run: since when they have been as they are.
         self._seen: dict[bytes, tuple[Version, float]] = {}
+        # Notes of imports whose records are damaged, which were logged.
+        self._damaged: set[Version] = set()
 
     def run_waiting(self) -> int:
         """Run the imports that wait, one after the other; return how many were taken up.
@@ -69,22 +71,32 @@ class ImportRunner:
             OutcomeUnknown: The store does not answer; the next call goes on.
         """
         taken = 0
-        for note in list(self._waiting.scan()):
-            repository = self._repository(note.message)
-            records = None if repository is None else self._imports.records(repository)
-            record = None if records is None else records.find(note.name)
-            if record is None or record.message.state != pb.IMPORT_STATE_RUNNING:
-                self._forget(note)
-                continue
-            if not self._is_due(record):
-                continue
-            assert repository is not None
-            assert records is not None
-            held = HeldImport(records, record, self._runtime)
-            if held.take_up():
-                taken += 1
-                self._run(repository, held, note)
+        for note in list(self._waiting.scan_readable()):
+            try:
+                taken += self._go_on(note)
+            except CorruptRecord as error:
+                if note.predicate not in self._damaged:
+                    self._damaged.add(note.predicate)
+                    _LOGGER.warning("import %s is left alone: %s", note.name.decode(), error)
         return taken
+
+    def _go_on(self, note: Record[pb.WaitingImport]) -> int:
+        """Run the import of a note if it is due; return how many were taken up."""
+        repository = self._repository(note.message)
+        records = None if repository is None else self._imports.records(repository)
+        record = None if records is None else records.find(note.name)
+        if record is None or record.message.state != pb.IMPORT_STATE_RUNNING:
+            self._forget(note)
+            return 0
+        if not self._is_due(record):
+            return 0
+        assert repository is not None
+        assert records is not None
+        held = HeldImport(records, record, self._runtime)
+        if not held.take_up():
+            return 0
+        self._run(repository, held, note)
+        return 1
 
     def _repository(self, waiting: pb.WaitingImport) -> Repository | None:
         try:

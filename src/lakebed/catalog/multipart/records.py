@@ -16,6 +16,7 @@ from lakebed.catalog import records_pb2 as pb
 from lakebed.catalog.checksums import SCHEMES, Checksum, Scheme
 from lakebed.catalog.errors import MultipartNotFound, PartMissing, WrongAddress
 from lakebed.catalog.keys import MULTIPART_PARTS, MULTIPARTS, copy_of
+from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.errors import TooManyTries
 from lakebed.engine.model import BranchID, Repository, RepositoryID
 from lakebed.engine.staging.codec import decode, encode
@@ -23,7 +24,7 @@ from lakebed.formats import Entry
 from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable
 from lakebed.kv.records import Record, Records
 from lakebed.kv.store import step_of_many
-from lakebed.times import to_datetime
+from lakebed.times import to_datetime, to_us
 
 _TRIES: Final = 10
 
@@ -226,9 +227,21 @@ def id_of(record: UploadRecord) -> MultipartID:
     return MultipartID(record.name.decode())
 
 
-def is_unfinished(upload: pb.MultipartUpload) -> bool:
+def is_over(upload: pb.MultipartUpload, settings: CatalogSettings, now: float) -> bool:
+    """Whether an upload was not completed in time, or was so long ago that no client repeats it."""
+    if upload.staged:
+        begin_us, life = upload.entry.entry.modified_us, settings.link_life_seconds
+    else:
+        begin_us, life = upload.created_us, settings.multipart_life_seconds
+    return begin_us + to_us(life + settings.skew_seconds) < to_us(now)
+
+
+def may_finish(upload: pb.MultipartUpload, settings: CatalogSettings, now: float) -> bool:
     """Whether an upload may still become an object, or is just becoming one."""
-    return not upload.staged
+    # A request to complete it may have begun in time.
+    return not upload.staged and not is_over(
+        upload, settings, now - settings.longest_request_seconds
+    )
 
 
 def entry_of(upload: pb.MultipartUpload) -> Entry | None:

@@ -32,7 +32,8 @@ from lakebed.catalog.multipart.records import (
     StoredPart,
     Target,
     UploadRecord,
-    is_unfinished,
+    is_over,
+    may_finish,
     scheme_of,
 )
 from lakebed.catalog.settings import CatalogSettings
@@ -40,7 +41,7 @@ from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, Repository, RepositoryID
 from lakebed.kv import Store
 from lakebed.runtime import Runtime
-from lakebed.times import now_us, to_datetime, to_us
+from lakebed.times import now_us, to_datetime
 from lakebed.tracing import traced
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -264,7 +265,8 @@ class MultipartUploads:
         Unlike `list_open`, this shows also what a request is completing, or was when it died.
         """
         found = self._records(repository).scan(start)
-        return (record for record in found if is_unfinished(record.message))
+        now = self._runtime.now()
+        return (each for each in found if may_finish(each.message, self._settings, now))
 
     def end(self, repository: Repository, name: bytes) -> bool:
         """Drop an upload that is not finished; return whether there was one.
@@ -285,7 +287,7 @@ class MultipartUploads:
         """Remove the uploads that are too old to be completed or asked for; return how many."""
         removed = 0
         for record in self._records(repository).scan_readable():
-            if self._is_overdue(record.message):
+            if is_over(record.message, self._settings, self._runtime.now()):
                 try:
                     self._drop(repository, record)
                     removed += 1
@@ -315,14 +317,6 @@ class MultipartUploads:
             return self._block.put_part(address, storage_id, number, chunks, size=size)
         except UploadNotFound as error:
             raise MultipartNotFound(target.upload_id) from error
-
-    def _is_overdue(self, upload: pb.MultipartUpload) -> bool:
-        """Whether it was not completed in time, or was so long ago that nobody asks again."""
-        if upload.staged:
-            begin_us, life = upload.entry.entry.modified_us, self._settings.link_life_seconds
-        else:
-            begin_us, life = upload.created_us, self._settings.multipart_life_seconds
-        return begin_us + to_us(life + self._settings.skew_seconds) < now_us(self._runtime)
 
     def _drop(self, repository: Repository, record: UploadRecord) -> None:
         """Remove an upload; its record last, so that a pass that dies can be repeated."""

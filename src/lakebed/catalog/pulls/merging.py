@@ -30,7 +30,7 @@ from lakebed.engine.engine import Engine
 from lakebed.engine.errors import BranchNotFound, TooManyTries
 from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository
 from lakebed.errors import LakebedError
-from lakebed.kv import PredicateFailed, Store
+from lakebed.kv import CorruptRecord, PredicateFailed, Store
 from lakebed.kv.records import Record, Records
 from lakebed.runtime import Runtime
 from lakebed.times import now_us, to_us
@@ -207,10 +207,14 @@ class PullMerger:
     def settle_all(self, repository: Repository) -> int:
         """End the merges of a repository that were cut off; return how many."""
         settled = 0
-        for announced in list(self._announced(repository).scan()):
-            record = self._records(repository).find(announced.name)
+        for announced in list(self._announced(repository).scan_readable()):
             # Others are at it: the next pass looks again.
             with suppress(PullBusy, PredicateFailed, TooManyTries):
+                try:
+                    record = self._records(repository).find(announced.name)
+                except CorruptRecord as error:
+                    _LOGGER.warning("the merge of a pull request is left alone: %s", error)
+                    continue
                 if record is None or record.message.state not in UNDER_WAY:
                     self._drop(repository, announced, record)
                 else:

@@ -46,7 +46,7 @@ from lakebed.formats.object_paths import ObjectPath
 from lakebed.formats.purge_files import PURGE_SCHEMA, encode_purge
 from lakebed.kv import Store
 from lakebed.runtime import Runtime
-from lakebed.times import now_us
+from lakebed.times import now_us, to_us
 from lakebed.tracing import traced
 
 OBJECTS_MAX: Final = 100_000
@@ -141,6 +141,7 @@ class Purges:
     ) -> None:
         longest = max(engine.scan_limit_seconds, settings.longest_request_seconds)
         self._settle_seconds = longest + settings.skew_seconds
+        self._skew_us = to_us(settings.skew_seconds)
         self._engine = engine
         self._store = store
         self._block = block
@@ -202,21 +203,26 @@ class Purges:
         mark: pb.Purge,
         found: dict[Address, _Object],
     ) -> _Looked:
-        """Steps 1 to 6, for what was not found before; add it to `found`."""
+        """Steps 1 to 6; what was not found before is added to `found`."""
         new: dict[Address, _Object] = {}
+        # The clock of a server that issued an object may be ahead, so the first search goes beyond
+        # the request. It finds all that was acknowledged before; later ones may meet new uploads.
+        until_us = mark.requested_us + (0 if found else self._skew_us)
         for _ in range(_ROUNDS_MAX):
-            looked = self._look(repository, query, found | new, until_us=mark.requested_us)
+            looked = self._look(repository, query, found | new, until_us=until_us)
             if not looked.new:
                 break
+            until_us = mark.requested_us
             for address in looked.new:
                 self._marks.add(address, mark)
             new |= looked.new
         else:
             raise TooManyTries(f"searching for what to purge ({mark.purge_id})", _ROUNDS_MAX)
-        if new:
-            found |= new
+        found |= new
+        if found:
             self._write(repository, mark, found.values())
-            self._runtime.map_parallel(self._delete, list(new.values()), limit=_AT_ONCE)
+            # All of them, each time: a recovery of the storage may have written some again.
+            self._runtime.map_parallel(self._delete, list(found.values()), limit=_AT_ONCE)
             self._write(repository, mark, found.values())
         return looked
 

@@ -120,9 +120,9 @@ class RepositoryPurges:
         """
         deleted = 0
         for note in self._notes.scan_readable():
-            if deleted < OBJECTS_A_PASS and self._is_due(note):
+            if deleted < OBJECTS_A_PASS:
                 try:
-                    deleted += self._purge(note)
+                    deleted += self._purge(note) if self._is_due(note) else 0
                 except StoreUnavailable:
                     raise
                 except LakebedError as error:
@@ -133,7 +133,7 @@ class RepositoryPurges:
         return deleted
 
     def _of(self, repository_id: RepositoryID) -> Iterator[_Note]:
-        for note in self._notes.scan():
+        for note in self._notes.scan_readable():
             if note.message.repository == repository_id and not self._lives(note):
                 yield note
 

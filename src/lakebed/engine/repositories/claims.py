@@ -106,12 +106,10 @@ class Claims:
         found = self._store.get_many(
             [(GRAVELER, kind.prefix + name) for kind in (CLAIMS, CLOSED) for name in names]
         )
-        # Both kinds hold the same message.
-        claimants = [
-            None if item is None else _claimant(self._records.decode(item)) for item in found
-        ]
-        claimed, closed = claimants[: len(names)], claimants[len(names) :]
-        return [each for each in claimed if each], next((each for each in closed if each), None)
+        count = len(names)
+        claimed = (self._records.decode(item) for item in found[:count] if item is not None)
+        closed = (self._closed.decode(item) for item in found[count:] if item is not None)
+        return [_claimant(each) for each in claimed], next(map(_claimant, closed), None)
 
     def near(self, namespace: Namespace) -> Iterator[Claimant]:
         """Iterate over the claims, dead or alive, on a namespace, above it and below it."""

@@ -158,9 +158,8 @@ class Expirer:
         """Look at everything; None: refs are being restored."""
         rules = self._rules.find(repository)
         # Versions from before the scan: a later one would belong to a mark that it did not see.
-        marks = {
-            CommitID(mark.name.decode()): mark for mark in self._marks.records(repository).scan()
-        }
+        records = self._marks.records(repository).scan_readable()
+        marks = {CommitID(mark.name.decode()): mark for mark in records}
         if rules is None and not marks:
             return _Plan()
         scan = self._scan(repository)

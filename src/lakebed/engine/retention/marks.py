@@ -92,7 +92,7 @@ class Marks:
 
     def expired(self, repository: Repository, *, since_us: int = 0) -> Iterator[CommitID]:
         """Iterate over the commits that have expired since some time, in order of their ids."""
-        for mark in self.records(repository).scan():
+        for mark in self.records(repository).scan_readable():
             if mark.message.state == EXPIRED and mark.message.expired_us >= since_us:
                 yield CommitID(mark.name.decode())
 
