@@ -100,7 +100,7 @@ def wire(
     request: ApiRequest, found: Found, *, user_metadata: bool = True, presign: bool = False
 ) -> ObjectStats:
     """Return an object in the words of the API."""
-    address, expiry = str(found.address), None
+    address, expiry = str(found.location), None
     if presign:
         presigned = request.catalog.objects.presign(found)
         address, expiry = request.absolute(presigned.url), int(presigned.expires.timestamp())
@@ -243,7 +243,7 @@ def list_objects(
             item,
             user_metadata=query.user_metadata,
             # Nobody looks at the objects of a listing, and an unverified one must be looked at.
-            presign=item.pin is None and may_read(item),
+            presign=item.pin is None and item.has_address and may_read(item),
         )
         for item in page.items
     ]
