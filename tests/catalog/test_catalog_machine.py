@@ -164,7 +164,7 @@ class CatalogMachine(RuleBasedStateMachine):
                 assert item.metadata == dict(metadata)
                 # Of equal objects, one staged and one committed, either may be shown.
                 stats = self.catalog.objects.stat(REPOSITORY, ref, item.path)
-                assert replace(stats, address=item.address, mtime=item.mtime) == item
+                assert replace(stats, location=item.address, mtime=item.mtime) == item
 
     def expected(self) -> dict[str, dict[bytes, Object]]:
         branches = {str(branch): shown for branch, shown in self.shown.items()}

@@ -5,12 +5,14 @@ import pytest
 from lakebed.block import Between, FromOffset, NotSupported, RangeNotSatisfiable, Suffix
 from lakebed.catalog.checksums import Checksum
 from lakebed.catalog.entry_metadata import for_checksum
-from lakebed.catalog.errors import ChangedBytes, InvalidPath, MissingBytes
-from lakebed.catalog.model import ObjectStats, identity_of
+from lakebed.catalog.errors import ChangedBytes, InvalidPath, MissingBytes, UnreadableAddress
+from lakebed.catalog.model import ObjectStats, identity_of, new_entry
+from lakebed.catalog.object_pages import ObjectPage
 from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.committed import CommonPrefix, Query
 from lakebed.engine.errors import BranchNotFound, EntryNotFound, Protected, RefNotFound
 from lakebed.engine.model import BranchID
+from lakebed.formats import AddressType
 from tests.kit.lake import MAIN, REPOSITORY, Lake
 
 REQUEST = CommitRequest(committer="ann", message="m")
@@ -48,6 +50,41 @@ def test_an_object_whose_bytes_are_gone(lake: Lake) -> None:
     lake.block.delete(stats.address)
     with pytest.raises(MissingBytes, match="gone"):
         lake.catalog.objects.read(stats)
+
+
+@pytest.mark.parametrize("kinds", ["first", "last", "alone"])
+def test_an_entry_with_an_unreadable_address_does_not_stop_a_listing(
+    lake: Lake, kinds: str
+) -> None:
+    """Entries moved in from lakeFS before addresses were checked."""
+    bad = "local:///var/lakefs/data/b"
+
+    def stage(path: bytes, address: str) -> None:
+        entry = new_entry(
+            path, address, address_type=AddressType.FULL, size=1, checksum="", modified=0,
+            content_type="", metadata={},
+        )  # fmt: skip
+        lake.engine.put(REPOSITORY, MAIN, entry)
+
+    stage(b"b", bad)
+    others = {} if kinds == "alone" else {b"a" if kinds == "last" else b"c": "s3://other/x"}
+    for path, address in others.items():
+        stage(path, address)
+    page = lake.catalog.objects.list_objects(REPOSITORY, "main", Query())
+    expected = dict(sorted({b"b": bad, **others}.items()))
+    begin, rest = page.addresses()
+    assert [begin + each for each in rest.to_pylist()] == list(expected.values())
+    assert {item.path: str(item.location) for item in stats_in(page)} == expected
+    stats = lake.catalog.objects.stat(REPOSITORY, "main", b"b")
+    for read in (lake.catalog.objects.read, lake.catalog.objects.presign):
+        with pytest.raises(UnreadableAddress, match=f"'b' cannot be read: .* {bad!r}"):
+            read(stats)
+    with pytest.raises(UnreadableAddress):
+        lake.catalog.copies.copy(REPOSITORY, MAIN, b"d", source_ref="main", source_path=b"b")
+
+
+def stats_in(page: ObjectPage) -> list[ObjectStats]:
+    return [item for item in page.items if isinstance(item, ObjectStats)]
 
 
 def test_what_is_not_there(lake: Lake) -> None:

@@ -45,6 +45,15 @@ class TestS3OnSeaweedFS(BlockConformance):
             list(store.list_folders(namespace))
         assert list(store.list_folders(namespace.folder("other"))) == ["x"]
 
+    def test_empty_segments_are_kept_or_refused(
+        self, store: BlockStore, namespace: Namespace
+    ) -> None:
+        # SeaweedFS stores files in folders: "a//b" is "a/b" to it. S3 keeps both.
+        store.put(namespace.address("a/b"), [b"data"])
+        assert store.read(namespace.address("a//b")) == b"data"
+        store.delete(namespace.address("a//b"))
+        assert not store.exists(namespace.address("a/b"))
+
     def test_listings_agree_with_a_sorted_list(
         self, store: BlockStore, namespace: Namespace
     ) -> None:

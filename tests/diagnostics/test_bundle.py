@@ -173,7 +173,7 @@ def test_what_is_stuck_old_or_ahead_is_told(
         main.sealed_tokens.extend(f"lake-main:{number}" for number in range(10))
         branches.set(b"main", main)
         dev = branches.get(b"dev").message
-        old = pb.StagedEntry(identity=b"x", entry=pb.Entry(modified_us=10**15))
+        old = pb.StagedEntry(identity=b"x", entry=pb.Entry(address="a", modified_us=10**15))
         store.set(dev.staging_token.encode(), b"key/old", old.SerializeToString())
         Records(store, LEASES, METADATA_PARTITION).set(b"other", pb.Lease(renewed_us=4 * 10**15))
     made = diagnose()

@@ -8,6 +8,7 @@ import pytest
 
 from lakebed import cli
 from lakebed.block import Address, BlockStore, StorageUnavailable
+from lakebed.catalog.model import new_entry
 from lakebed.cli import running
 from lakebed.diagnostics.fsck import Damage, Report, RepositoryCheck
 from lakebed.engine import records_pb2 as pb
@@ -17,6 +18,7 @@ from lakebed.engine.committed.files import Files
 from lakebed.engine.errors import RepositoryNotFound
 from lakebed.engine.model import CommitID
 from lakebed.engine.refs.commits import LAKEFS_SWAPPED_VERSION, LAKEFS_VERSION, compute_id
+from lakebed.formats import AddressType
 from tests.kit.lake import MAIN, REPOSITORY, Lake, open_lake
 
 pytestmark = pytest.mark.slow
@@ -171,6 +173,37 @@ def test_a_damaged_staged_record_is_found(lake: Lake) -> None:
     lake.store.set(token.encode(), b"key/broken", b"\xff")
     (damage,) = checked(lake).damages
     assert (damage.what, damage.name) == ("record", f"{token} key/broken")
+
+
+def test_addresses_that_the_storage_cannot_read_are_found(lake: Lake) -> None:
+    """In commits and in what is staged; as they were moved in from lakeFS once."""
+
+    def stage(path: bytes, address: str) -> None:
+        entry = new_entry(
+            path, address, address_type=AddressType.FULL, size=1, checksum="", modified=0,
+            content_type="", metadata={},
+        )  # fmt: skip
+        lake.engine.put(REPOSITORY, MAIN, entry)
+
+    lake.upload(b"good", "text")
+    stage(b"bad", "local:///var/lakefs/x")
+    stage(b"dots", "local://old/../x")
+    stage(b"elsewhere", "s3://bucket/x")
+    stage(b"fine", "local://old/x")
+    token = lake.engine.branches.get(lake.repository, MAIN).staging_token
+    problems = [each.problem for each in checked(lake).damages]
+    assert [each.partition(": ")[0] for each in problems] == [
+        "it has the address 'local:///var/lakefs/x'",
+        "it has the address 'local://old/../x'",
+        "it has the address 's3://bucket/x'",
+    ]
+    assert checked(lake).damages[0].name == f"{token} key/bad"
+    request = CommitRequest(committer="ann", message="bad")
+    commit = lake.engine.commit(REPOSITORY, MAIN, request).commit
+    (damage,) = checked(lake).damages
+    assert (damage.what, damage.commits) == ("range", [commit.id])
+    assert "entry 'bad' has the address 'local:///var/lakefs/x': " in damage.problem
+    assert damage.problem.endswith(", and 2 more such entries")
 
 
 @pytest.mark.usefixtures("commits")

@@ -7,9 +7,30 @@ import pytest
 
 from lakebed.block import Address, LocalSettings, Namespace, StorageUnavailable
 from lakebed.block.drivers.local.store import LocalBlockStore
+from lakebed.catalog.model import new_entry
+from lakebed.formats import AddressType
 from lakebed.gc.errors import MissingHistory
 from tests.kit.lake import open_lake
-from tests.spark.lakes import GCLake
+from tests.spark.lakes import MAIN, REPOSITORY, GCLake, local_lake
+
+
+def test_an_unreadable_address_is_named_and_stops_no_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Such entries moved in from lakeFS before addresses were checked."""
+    with local_lake(tmp_path, None) as lake:
+        entry = new_entry(
+            b"bad", "local:///mnt/x", address_type=AddressType.FULL, size=1, checksum="",
+            modified=0, content_type="", metadata={},
+        )  # fmt: skip
+        lake.lake.engine.put(REPOSITORY, MAIN, entry)
+        kept = lake.upload("a")
+        lake.commit()
+        lake.upload("garbage")
+        lake.delete("garbage")
+        lake.collect()
+        assert lake.stored() == {kept}
+    assert "an entry has an address that cannot be read (see fsck): 'local:///mnt/x'" in caplog.text
 
 
 def test_history_that_is_missing_is_told_whatever_else_fails(

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lakebed.block import LIST_SCHEMA, InvalidAddress, Namespace
+from lakebed.block import LIST_SCHEMA, Namespace
 from lakebed.catalog.addresses import Addresses
 from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.model import BranchID, Repository, RepositoryID
@@ -113,8 +113,18 @@ def test_one_object_has_one_path() -> None:
     assert canonical_path("repos/x", AddressType.RELATIVE, NAMESPACE) == "repos/x"
     assert canonical_path("s3://bucket/lake/repos/x", AddressType.FULL, NAMESPACE) == "repos/x"
     assert canonical_path("s3://bucket/lake-2/repos/x", AddressType.FULL, NAMESPACE) is None
-    with pytest.raises(InvalidAddress, match="an entry names"):
-        canonical_path("nonsense", AddressType.FULL, NAMESPACE)
+
+
+def test_an_unreadable_address_keeps_the_object_whose_path_it_ends_with(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert canonical_path("local:///mnt/x", AddressType.FULL, NAMESPACE) is None
+    assert "an entry has an address that cannot be read (see fsck): 'local:///mnt/x'" in caplog.text
+    path = GOOD
+    for text in (f"S4://bucket/lake/{path}", path, f"local:///mnt/lake/{path}"):
+        assert canonical_path(text, AddressType.FULL, NAMESPACE) == path
+    for text in (f"nonsense/{path}/more", f"nonsense/{path}\n", f"nonsense/x{path[1:]}"):
+        assert canonical_path(text, AddressType.FULL, NAMESPACE) is None
 
 
 def test_entries_of_both_kinds() -> None:

@@ -8,6 +8,7 @@ LakebedError
     ├── UnreadableTable     an object is not the table that it claims   (also a ValueError)
     ├── NotComparable       rows of two versions cannot be compared so  (also a ValueError)
     ├── MissingBytes        the entry is there, and its object is gone
+    │   ├── UnreadableAddress   the entry has an address that cannot be read
     │   └── Purged              on purpose: somebody purged it
     ├── NothingLeft         no deleted repository of that name left anything (also a KeyError)
     ├── InvalidPurge        a purge that cannot be done so              (also a ValueError)
@@ -98,6 +99,7 @@ __all__ = [
     "RefNotFound",
     "RepositoryNotFound",
     "TaskNotFound",
+    "UnreadableAddress",
     "UnreadableTable",
     "UploadNotUnfinished",
     "WrongAddress",
@@ -156,6 +158,20 @@ class MissingBytes(CatalogError):
 
     def __init__(self, path: bytes, address: object) -> None:
         super().__init__(f"the data of {quoted(path)} is gone: there is no object at {address}")
+        self.path = path
+
+
+class UnreadableAddress(MissingBytes):
+    """The entry is there, but what it has for an address is none, so its object cannot be read."""
+
+    kind = "unreadable_address"
+
+    def __init__(self, path: bytes, address: str) -> None:
+        LakebedError.__init__(
+            self,
+            f"the data of {quoted(path)} cannot be read: its entry has the address {address!r},"
+            " which no storage here can have. `lakebed fsck` finds all such entries",
+        )
         self.path = path
 
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from lakebed.block import Address, Namespace
+from lakebed.block import Address, InvalidAddress, Namespace
 from lakebed.catalog.entry_metadata import OUTSIDE_IDENTITY, split
-from lakebed.catalog.errors import InvalidMetadata, InvalidPath
+from lakebed.catalog.errors import InvalidMetadata, InvalidPath, UnreadableAddress
 from lakebed.engine.model import Repository
 from lakebed.formats import AddressType, Entry
 from lakebed.formats.entries import KEY_BYTES_MAX
@@ -48,8 +48,8 @@ class ObjectStats:
     """An object as a ref shows it."""
 
     path: bytes
-    address: Address
-    """Where its bytes are."""
+    location: Address | str
+    """Where its bytes are; a text if the entry has an address that cannot be read."""
     size: int
     """In bytes."""
     checksum: str
@@ -65,6 +65,22 @@ class ObjectStats:
     """If it was linked before anybody had seen it, and `pins.with_pin` described it."""
     seen_at: SeenAt | None = field(default=None, compare=False)
     """Where `Objects.stat` found it."""
+
+    @property
+    def has_address(self) -> bool:
+        """Whether `address` can be read."""
+        return not isinstance(self.location, str)
+
+    @property
+    def address(self) -> Address:
+        """Where its bytes are.
+
+        Raises:
+            UnreadableAddress: The entry has an address that cannot be read.
+        """
+        if isinstance(self.location, str):
+            raise UnreadableAddress(self.path, self.location)
+        return self.location
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +115,7 @@ def stats_of(namespace: Namespace, entry: Entry, seen_at: SeenAt | None = None) 
     user, reserved = split(entry.metadata)
     return ObjectStats(
         path=entry.key,
-        address=physical_address(namespace, entry),
+        location=location_of(namespace, entry.address, entry.address_type),
         size=entry.size,
         checksum=etag_of(entry),
         mtime=entry.mtime,
@@ -113,6 +129,17 @@ def stats_of(namespace: Namespace, entry: Entry, seen_at: SeenAt | None = None) 
 def physical_address(namespace: Namespace, entry: Entry) -> Address:
     """Return where the bytes of an entry are, in the one canonical form."""
     return address_in(namespace, entry.address, entry.address_type)
+
+
+def location_of(namespace: Namespace, text: str, address_type: AddressType) -> Address | str:
+    """Return the address that an entry holds; the text itself if it is none.
+
+    A listing goes on past such an entry: it moved in before addresses were checked.
+    """
+    try:
+        return address_in(namespace, text, address_type)
+    except InvalidAddress:
+        return text
 
 
 def address_in(namespace: Namespace, text: str, address_type: AddressType) -> Address:

@@ -4,9 +4,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.block import Address
+from lakebed.block import Address, InvalidAddress
 from lakebed.catalog.entry_metadata import RESERVED
-from lakebed.catalog.model import ObjectStats, address_in, derived_etag
+from lakebed.catalog.model import ObjectStats, derived_etag, location_of
 from lakebed.catalog.pins import with_pin
 from lakebed.engine.committed import Page
 from lakebed.engine.model import Repository
@@ -38,10 +38,7 @@ class ObjectPage(Page[ObjectStats]):
     def addresses(self) -> tuple[str, pa.Array]:
         """Return where the bytes of each row are: what all addresses begin with, then the rest.
 
-        Both together are the one canonical form.
-
-        Raises:
-            InvalidAddress: What an entry says cannot be an address.
+        Both together are the one canonical form, or what an entry has that is no address.
         """
         namespace = self._repository.namespace
         texts, types = self.column("address"), self.column("address_type")
@@ -51,7 +48,7 @@ class ObjectPage(Page[ObjectStats]):
         if kinds == {AddressType.FULL} and _are_of_one_store(texts):
             return "", texts
         pairs = zip(texts.to_pylist(), types.to_pylist(), strict=True)
-        found = [str(address_in(namespace, text, AddressType(kind))) for text, kind in pairs]
+        found = [str(location_of(namespace, text, AddressType(kind))) for text, kind in pairs]
         return "", pa.array(found, pa.string())
 
     def etags(self) -> pa.Array:
@@ -99,7 +96,10 @@ def user_metadata(rows: pa.Table) -> pa.MapArray | None:
 
 def _are_of_one_store(texts: pa.Array) -> bool:
     """Whether all texts are addresses in the canonical form, in the store of the first one."""
-    store = f"{Address.parse(texts[0].as_py()).store}/"
+    try:
+        store = f"{Address.parse(texts[0].as_py()).store}/"
+    except InvalidAddress:
+        return False
     longer = pc.greater(pc.binary_length(texts), len(store))  # its name is ASCII
     of_store = pc.and_(pc.starts_with(texts, store), longer)
     return of_store.false_count == 0 and _may_all_be_paths(texts)

@@ -143,7 +143,8 @@ def with_pin(repository: Repository, entry: Entry, ref: str | None = None) -> Ob
     """Return what is known of an entry, of a ref, and if it is unverified, its pin."""
     seen_at = None if ref is None else SeenAt(repository, ref)
     stats = stats_of(repository.namespace, entry, seen_at)
-    if not entry_metadata.is_unverified(stats.reserved, stats.address):
+    location = stats.location
+    if isinstance(location, str) or not entry_metadata.is_unverified(stats.reserved, location):
         return stats
     # Users can write metadata, and so the mark; only addresses that were given out have a pin.
     issued = ObjectPath.parse(entry.address)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from lakebed.block import Address, BlockStore, Namespace
-from lakebed.catalog.model import physical_address
+from lakebed.catalog.model import stats_of
 from lakebed.engine.committed import Query
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, Repository, RepositoryID
@@ -34,6 +34,7 @@ class Symlinks:
 
         Raises:
             RepositoryNotFound, BranchNotFound: There is nothing to list.
+            UnreadableAddress: An entry has an address that cannot be read.
             BlockError: The storage refused or failed; some lists may have been written.
         """
         repository = self._engine.repositories.get(repository_id)
@@ -46,7 +47,7 @@ class Symlinks:
             for folder in [each for each in open_folders if not path.startswith(each)]:
                 self._save(target, folder, open_folders.pop(folder))
             folder = path[: path.rfind("/") + 1]
-            address = physical_address(repository.namespace, entry)
+            address = stats_of(repository.namespace, entry).address
             open_folders.setdefault(folder, []).append(str(address))
         for folder, addresses in open_folders.items():
             self._save(target, folder, addresses)

@@ -1,6 +1,7 @@
 """The deep check of a repository: every file of every commit is read, and its id proved.
 
-Nothing is changed, and no cache is asked. Each file is read once, however many commits share it.
+So is every address: whether the storage can have an object there. Nothing is changed, and no cache
+is asked. Each file is read once, however many commits share it.
 """
 
 from collections import defaultdict
@@ -8,9 +9,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from google.protobuf.message import Message
 
-from lakebed.block import BlockStore, Namespace, StorageUnavailable
+from lakebed.block import Address, BlockStore, InvalidAddress, Namespace, StorageUnavailable
 from lakebed.diagnostics.records import DamagedRecord, as_text, decode
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.committed.cache import Cache
@@ -20,9 +23,11 @@ from lakebed.engine.errors import RepositoryNotFound
 from lakebed.engine.keys import BRANCHES, COMMITS, GRAVELER, REPOSITORIES, STAGED_PREFIX, TAGS
 from lakebed.engine.model import Home, RepositoryID, repository_partition
 from lakebed.engine.refs.commits import TRUSTED_VERSION, compute_id
-from lakebed.formats import MetaRange, MetaRangeID, RangeID, RangeRef
+from lakebed.errors import quoted
+from lakebed.formats import AddressType, MetaRange, MetaRangeID, RangeID, RangeRef
 from lakebed.formats.boundaries import ref_of
 from lakebed.formats.layout import metarange_path, range_path
+from lakebed.formats.object_paths import WHOLE_PATH_PATTERN
 from lakebed.ids import UniqueID
 from lakebed.kv import Store
 from lakebed.kv.records import Records
@@ -92,6 +97,8 @@ class RepositoryCheck:
         home = Home(Namespace.parse(record.message.storage_namespace), unique_id)
         self._partition = repository_partition(RepositoryID(repository), unique_id)
         self._store = store
+        self._block = block
+        self._namespace = home.namespace
         self._runtime = runtime
         self._files = Files(block, home, runtime, Cache(runtime))
         self._sample = sample
@@ -141,8 +148,14 @@ class RepositoryCheck:
                 self._add("tag", name, f"its commit {tag.commit_id} is not there")
 
     def _check_staged(self, token: bytes) -> None:
-        for _ in self._readable(token, STAGED_PREFIX, pb.StagedEntry) if token else ():
-            pass
+        for name, staged in self._readable(token, STAGED_PREFIX, pb.StagedEntry) if token else ():
+            if not staged.identity:
+                continue
+            entry = staged.entry
+            problem = self._address_problem(entry.address, entry.address_type)
+            if problem:
+                record = f"{as_text(token)} {as_text(STAGED_PREFIX)}{name}"
+                self._add("record", record, f"it has the address {entry.address!r}: {problem}")
 
     def _readable(
         self, partition: bytes, prefix: bytes, message_type: type[MessageT]
@@ -207,7 +220,33 @@ class RepositoryCheck:
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, the others are read
             return ref.range_id, _told(error)
-        return ref.range_id, entries.num_rows
+        unreadable = self._unreadable(entries)
+        return ref.range_id, unreadable or entries.num_rows
+
+    def _unreadable(self, entries: pa.Table) -> str:
+        """Say which entries have addresses that the storage cannot read; empty: none has."""
+        addresses, types = entries.column("address"), entries.column("address_type")
+        is_issued = pc.and_(
+            pc.equal(types, int(AddressType.RELATIVE)),
+            pc.match_substring_regex(addresses, WHOLE_PATH_PATTERN),
+        )
+        others = entries.select(["key", "address", "address_type"]).filter(pc.invert(is_issued))
+        problems = [
+            f"entry {quoted(row['key'])} has the address {row['address']!r}: {problem}"
+            for row in others.to_pylist()
+            if (problem := self._address_problem(row["address"], row["address_type"]))
+        ]
+        more = f", and {len(problems) - 1:,} more such entries" if len(problems) > 1 else ""
+        return f"{problems[0]}{more}" if problems else ""
+
+    def _address_problem(self, text: str, kind: int) -> str:
+        relative = kind == int(AddressType.RELATIVE)
+        try:
+            address = self._namespace.address(text) if relative else Address.parse(text)
+            self._block.check_address(address)
+        except InvalidAddress as error:
+            return str(error)
+        return ""
 
     def _commits_with(self, damaged: Iterable[RangeID]) -> dict[RangeID, list[str]]:
         """Return the commits that need each of some ranges; this reads the metaranges again."""

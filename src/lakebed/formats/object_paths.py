@@ -49,6 +49,7 @@ It says ``\\z`` because ``$`` would let Java accept a line break at the end.
 
 _PARTITION: Final = re.compile(_PARTITION_PATTERN)
 _PATH: Final = re.compile(_OBJECT_PATTERN)
+_PATH_AT_END: Final = re.compile(_OBJECT_PATTERN + r"\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,12 @@ class ObjectPath:
             return None
         _, repository_uid, _, branch, partition, uid = path.split("/")
         return cls(repository_uid, branch, PartitionID(partition), ObjectUID(uid))
+
+
+def path_at_end(text: str) -> str | None:
+    """Return the path of an object that a text ends with; None if it ends otherwise."""
+    found = _PATH_AT_END.search(text)
+    return None if found is None else found[0]
 
 
 def issued_us(uid: ObjectUID) -> int:

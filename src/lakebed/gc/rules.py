@@ -20,6 +20,7 @@ find the same candidates and delete the same objects.
 Times are microseconds since 1970 by the server's clock.
 """
 
+import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
@@ -28,8 +29,10 @@ from typing import Final, Protocol
 
 from lakebed.block import Address, InvalidAddress, Namespace
 from lakebed.formats import AddressType
-from lakebed.formats.object_paths import ObjectPath
+from lakebed.formats.object_paths import ObjectPath, path_at_end
 from lakebed.gc.errors import TooMuchGarbage
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 BRAKE_OBJECTS_MIN: Final = 1000
 """Up to so many objects are deleted whatever their share is."""
@@ -117,17 +120,16 @@ def canonical_path(address: str, address_type: AddressType, namespace: Namespace
     """Return the path of an entry's address in a namespace; None if it is elsewhere.
 
     Entries name the same object by its path or by its whole address. Garbage collection compares
-    paths only: compared as they are, a live object would look like garbage.
-
-    Raises:
-        InvalidAddress: The address cannot be read, so nobody knows which object it names.
+    paths only: compared as they are, a live object would look like garbage. For the same reason an
+    address that cannot be read references the object whose path it ends with.
     """
     if address_type is AddressType.RELATIVE:
         return address
     try:
         whole = Address.parse(address)
-    except InvalidAddress as error:
-        raise InvalidAddress(f"an entry names {address!r}: {error}") from error
+    except InvalidAddress:
+        _LOGGER.warning("an entry has an address that cannot be read (see fsck): %r", address)
+        return path_at_end(address)
     return namespace.relative(whole) if whole in namespace else None
 
 

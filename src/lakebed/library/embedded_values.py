@@ -68,7 +68,7 @@ def object_info(found: model.ObjectStats) -> ObjectInfo:
         checksum=found.checksum,
         mtime=found.mtime,
         content_type=found.content_type,
-        physical_address=str(found.address),
+        physical_address=str(found.location),
         metadata=dict(found.metadata),
     )
 

@@ -14,7 +14,7 @@ from lakebed.server.s3.read_conditions import Verdict, judge
 MODIFIED = datetime(2026, 11, 15, 12, 0, 0, 500_000, tzinfo=UTC)
 STATS = ObjectStats(
     path=b"a",
-    address=Address.parse("mem://lake/a"),
+    location=Address.parse("mem://lake/a"),
     size=1,
     checksum="abc",
     mtime=MODIFIED,

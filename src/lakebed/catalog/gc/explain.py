@@ -14,7 +14,7 @@ from lakebed.catalog.gc.findings import GCFindings
 from lakebed.catalog.gc.names import Names
 from lakebed.catalog.gc.runs import GCRuns
 from lakebed.catalog.links import may_finish as may_finish_link
-from lakebed.catalog.model import physical_address
+from lakebed.catalog.model import stats_of
 from lakebed.catalog.multipart.records import may_finish as may_finish_multipart
 from lakebed.catalog.purge.marks import PurgeMarks
 from lakebed.catalog.settings import CatalogSettings
@@ -86,11 +86,12 @@ class Explanations:
 
         Raises:
             RepositoryNotFound, RefNotFound, InvalidRef, EntryNotFound: There is no such object.
+            UnreadableAddress: Its entry has an address that cannot be read.
             MissingFile, DamagedFile, ForeignFile: A commit cannot be read.
         """
         repository, entry, _ = self._engine.find(repository_id, ref, path)
         shown = self._engine.resolver.resolve(repository, ref)
-        address = physical_address(repository.namespace, entry)
+        address = stats_of(repository.namespace, entry).address
         return self._of_address(repository, address, shown.commit_id)
 
     @traced("catalog.explain_address")

@@ -32,7 +32,7 @@ import pyarrow.compute as pc
 from lakebed.block import Address, BlockStore
 from lakebed.catalog import records_pb2 as pb
 from lakebed.catalog.errors import InvalidPurge
-from lakebed.catalog.model import address_in
+from lakebed.catalog.model import location_of
 from lakebed.catalog.purge.marks import PurgeMarks
 from lakebed.catalog.purge.search import PurgeQuery, Search
 from lakebed.catalog.settings import CatalogSettings
@@ -270,7 +270,10 @@ class Purges:
         until_us: int | None,
     ) -> None:
         namespace = repository.namespace
-        address = address_in(namespace, row["address"], AddressType(row["address_type"]))
+        address = location_of(namespace, row["address"], AddressType(row["address_type"]))
+        if isinstance(address, str):
+            looked.elsewhere.add(address)
+            return
         issued = ObjectPath.parse(namespace.relative(address)) if address in namespace else None
         if issued is None:
             looked.elsewhere.add(str(address))

@@ -44,6 +44,7 @@ from lakebed.block import (
     Namespace,
     NotSupported,
     ObjectNotFound,
+    PreconditionFailed,
     RangeNotSatisfiable,
     StorageClosed,
     StorageUnavailable,
@@ -349,6 +350,49 @@ class BlockConformance(ListingConformance, ConditionalConformance, MultipartConf
         assert store.read(target) == data
         store.copy(target, target)
         assert store.read(target) == data
+
+    def test_empty_segments_are_kept_or_refused(
+        self, store: BlockStore, namespace: Namespace
+    ) -> None:
+        """Programs make them in clouds: ``in//x``, ``dir/``. `put` writes no object there."""
+        plain = namespace.address("plain")
+        for path in ("a//b", "/a", "a/", "a//"):
+            odd = namespace.address(path)
+            if store.scheme in {"mem", "local", "gs"}:
+                if store.scheme != "mem":
+                    for call in (store.check_address, store.head, store.get, store.delete):
+                        with pytest.raises(InvalidAddress):
+                            call(odd)
+                continue
+            store.check_address(odd)
+            with pytest.raises(InvalidAddress, match="empty segment"):
+                store.put(odd, [b"data"])
+            assert not store.exists(odd)
+            with pytest.raises(ObjectNotFound):
+                store.get(odd)
+            upload_id = store.create_upload(odd)
+            part = store.put_part(odd, upload_id, 1, [b"0123456789"], size=10)
+            info = store.complete_upload(odd, upload_id, [part])
+            assert (info.address, info.size) == (odd, 10)
+            assert store.head(odd) == info
+            assert store.read(odd) == b"0123456789"
+            assert not store.exists(namespace.address("a/b"))
+            with store.get(odd, byte_range=Between(2, 5), etag=info.etag) as stream:
+                assert (b"".join(stream), stream.object_size) == (b"234", 10)
+            with pytest.raises(PreconditionFailed):
+                store.get(odd, etag=ETag("other"))
+            with pytest.raises(RangeNotSatisfiable):
+                store.get(odd, byte_range=FromOffset(10))
+            assert str(odd) in addresses_of(store.list_objects(namespace))
+            if store.scheme == "s3":
+                store.copy(odd, plain)
+                assert store.read(plain) == b"0123456789"
+                with closing(urlopen(store.presign_get(odd, expires_seconds=60))) as response:
+                    assert response.read() == b"0123456789"
+            store.delete(odd)
+            store.delete(odd)
+            assert not store.exists(odd)
+            assert store.delete_versions([odd])[0].versions == 0
 
     # Presigned requests
 

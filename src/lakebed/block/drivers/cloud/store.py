@@ -12,7 +12,7 @@ the outcome is `StorageUnavailable`, which says that the write may have been app
 import logging
 import re
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from datetime import timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar, Final, Literal
@@ -72,6 +72,8 @@ class CloudBlockStore(BlockStore):
     """Longer paths are refused."""
     reads_suffixes: ClassVar[bool] = True
     """Whether the cloud finds the last bytes of an object without being told its size."""
+    reads_empty_segments: ClassVar[bool] = False
+    """Whether objects with empty segments in their paths can be read and deleted."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -139,6 +141,8 @@ class CloudBlockStore(BlockStore):
         byte_range: ByteRange | None = None,
         etag: ETag | None = None,
     ) -> ByteStream:
+        if has_empty_segment(address.path):
+            return self._get_by_sdk(address, byte_range, etag)
         client = self._client(address)
         conditional = etag is not None
         if isinstance(byte_range, Suffix) and not self.reads_suffixes:
@@ -161,7 +165,35 @@ class CloudBlockStore(BlockStore):
         chunks = body(result, address)
         return ByteStream(chunks, chunks.close, object_size=result.meta["size"])
 
+    def _get_by_sdk(
+        self, address: Address, byte_range: ByteRange | None, etag: ETag | None
+    ) -> ByteStream:
+        info = self.head(address)
+        if etag not in {None, info.etag}:
+            raise PreconditionFailed(address)
+        start, length = resolve(byte_range, info.size)
+        if not length:
+            return ByteStream(iter(()), lambda: None, object_size=info.size)
+        chunks = self._chunks_by_sdk(info, start, length)
+        return ByteStream(chunks, chunks.close, object_size=info.size)
+
+    def _chunks_by_sdk(
+        self,
+        info: ObjectInfo,
+        start: int,  # noqa: ARG002 - drivers that have the call use it
+        length: int,  # noqa: ARG002 - as this
+    ) -> Generator[bytes, None, None]:
+        """Return bytes of the very content that was found, by the vendor's library."""
+        raise _empty_segment(info.address)
+
+    def _head_by_sdk(self, address: Address) -> ObjectInfo:
+        """Return what is known of an object, by the vendor's library."""
+        raise _empty_segment(address)
+
     def head(self, address: Address) -> ObjectInfo:
+        if has_empty_segment(address.path):
+            self._check(address)
+            return self._head_by_sdk(address)
         client = self._client(address)
         with explained(address):
             meta = obstore.head(client, address.path)
@@ -272,11 +304,19 @@ class CloudBlockStore(BlockStore):
         if place.parts.scheme != self.scheme:
             raise InvalidAddress(f"{place} is not an address of {self.scheme} storage")
         if isinstance(place, Address):
-            _check_spelling(place.path, length_max=self.path_bytes_max)
+            check_spelling(place.path, length_max=self.path_bytes_max)
+            if has_empty_segment(place.path) and not self.reads_empty_segments:
+                raise _empty_segment(place)
 
     def _client(self, place: Place, *, once: bool = False) -> Client:
-        """Return the client for the bucket of a place; with `once` it never sends twice."""
+        """Return the client for the bucket of a place; with `once` it never sends twice.
+
+        Raises:
+            InvalidAddress: The place is none here, or obstore cannot spell it.
+        """
         self._check(place)
+        if isinstance(place, Address) and has_empty_segment(place.path):
+            raise _empty_segment(place)
         with self._lock:
             client = self._clients.get((place.store, once))
             if client is None:
@@ -291,23 +331,35 @@ class CloudBlockStore(BlockStore):
         return client
 
 
-def _check_spelling(path: str, *, length_max: int) -> None:
+def has_empty_segment(path: str) -> bool:
+    """Whether a path begins or ends with a slash, or has two in a row."""
+    return "" in path.split("/")
+
+
+def _empty_segment(address: Address) -> InvalidAddress:
+    return InvalidAddress(
+        f"the path {address.path!r} has an empty segment: no object can be written there, and"
+        f" {address.parts.scheme} storage cannot be read there unless it is S3 or Azure"
+    )
+
+
+def check_spelling(path: str, *, length_max: int) -> None:
     """Refuse a path that would not arrive as it is.
 
-    obstore drops slashes at both ends of a path and refuses empty and dot segments and control
-    characters; the vendors' libraries resolve dot segments.
+    obstore refuses dot segments and control characters; vendors' libraries resolve dot segments.
+    (obstore also drops slashes at both ends of a path and refuses empty segments, see `_client`.)
 
     Raises:
-        InvalidAddress: It holds an empty or a dot segment or a control character, begins or ends
-            with a slash, or has more than `length_max` bytes.
+        InvalidAddress: It holds a dot segment or a control character, or has more than `length_max`
+            bytes.
     """
     if _CONTROL.search(path):
         raise InvalidAddress(
             f"the path {path!r} has a control character in it, which clouds do not keep"
         )
-    if not {"", ".", ".."}.isdisjoint(path.split("/")):
+    if not {".", ".."}.isdisjoint(path.split("/")):
         raise InvalidAddress(
-            f"the path {path!r} has a segment that is empty, '.' or '..', which clouds do not keep"
+            f"the path {path!r} has a segment that is '.' or '..', which clouds do not keep"
         )
     if len(path.encode()) > length_max:
         raise InvalidAddress(f"the path {path!r} has more than {length_max} bytes")

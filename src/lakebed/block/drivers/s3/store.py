@@ -1,6 +1,10 @@
-"""The driver for S3: objects by obstore; copies, listings, uploads and bulk deletes by boto3."""
+"""The driver for S3: objects by obstore; copies, listings, uploads and bulk deletes by boto3.
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+By boto3, too, objects with empty segments in their paths (``in//x``, ``dir/``), which obstore
+cannot spell. Nothing is written there but by multipart uploads.
+"""
+
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC
@@ -24,6 +28,7 @@ from lakebed.block.drivers.cloud.store import (
     check_expiry,
     client_options,
     folders_in_order,
+    has_empty_segment,
 )
 from lakebed.block.drivers.cloud.streams import Source, held_back
 from lakebed.block.drivers.s3.errors import explained
@@ -53,10 +58,11 @@ from lakebed.block.store import (
     UploadId,
     WrittenPart,
 )
-from lakebed.block.streams import exactly
+from lakebed.block.streams import CHUNK_BYTES, exactly
 from lakebed.runtime import Runtime
 
 if TYPE_CHECKING:
+    from botocore.response import StreamingBody
     from obstore.store import RetryConfig, S3Config
     from types_boto3_s3 import S3Client
     from types_boto3_s3.type_defs import (
@@ -94,6 +100,7 @@ class S3BlockStore(CloudBlockStore):
     """All buckets that the credentials reach."""
 
     scheme = "s3"
+    reads_empty_segments = True
     part_bytes_min = 5 << 20
     supports_presign_part = True
 
@@ -106,6 +113,40 @@ class S3BlockStore(CloudBlockStore):
         self._session = _session(settings)
         self._sdk_clients: dict[int, S3Client] = {}
         self._wire = Wire(lambda: self._sdk)
+
+    def _head_by_sdk(self, address: Address) -> ObjectInfo:
+        with explained(address):
+            found = self._sdk.head_object(Bucket=address.parts.bucket, Key=address.path)
+        etag = ETag(found["ETag"].strip('"'))
+        return ObjectInfo(address, found["ContentLength"], found["LastModified"], etag)
+
+    def _chunks_by_sdk(
+        self, info: ObjectInfo, start: int, length: int
+    ) -> Generator[bytes, None, None]:
+        address = info.address
+        with explained(address):
+            found = self._sdk.get_object(
+                Bucket=address.parts.bucket,
+                Key=address.path,
+                Range=f"bytes={start}-{start + length - 1}",
+                IfMatch=f'"{info.etag}"',
+            )
+        return _chunks(found["Body"], address)
+
+    def delete(self, address: Address) -> None:
+        if not has_empty_segment(address.path):
+            super().delete(address)
+            return
+        self._check(address)
+        with explained(address):
+            self._sdk.delete_object(Bucket=address.parts.bucket, Key=address.path)
+
+    def presign_get(self, address: Address, *, expires_seconds: int) -> str:
+        if not has_empty_segment(address.path):
+            return super().presign_get(address, expires_seconds=expires_seconds)
+        self._check(address)
+        check_expiry(expires_seconds)
+        return self._wire.sign_get(address, expires_seconds=expires_seconds)
 
     def copy(self, source: Address, destination: Address, *, etag: ETag | None = None) -> None:
         info = self.head(source)
@@ -526,3 +567,9 @@ def _explained(address: Address, upload_id: UploadId) -> Iterator[None]:
         yield
     except ObjectNotFound as error:
         raise UploadNotFound(address, upload_id) from error
+
+
+def _chunks(content: "StreamingBody", address: Address) -> Generator[bytes, None, None]:
+    """Yield the bytes of an answer; as `explained` for each."""
+    with content, explained(address):
+        yield from content.iter_chunks(CHUNK_BYTES)

@@ -81,6 +81,11 @@ class Wire:
         )
         return ETag(response.headers.get("ETag", "").strip('"'))
 
+    def sign_get(self, address: Address, *, expires_seconds: int) -> str:
+        """Return the URL to read an object from."""
+        params = {"Bucket": address.parts.bucket, "Key": address.path}
+        return self._sign("get_object", params, address, expires_seconds)
+
     def sign_part(
         self, address: Address, upload_id: UploadId, number: int, *, expires_seconds: int
     ) -> str:

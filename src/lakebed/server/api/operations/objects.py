@@ -101,7 +101,7 @@ def wire(
     request: ApiRequest, found: Found, *, user_metadata: bool = True, presign: bool = False
 ) -> ObjectStats:
     """Return an object in the words of the API."""
-    address, expiry = str(found.address), None
+    address, expiry = str(found.location), None
     if presign:
         presigned = request.catalog.objects.presign(found)
         address, expiry = request.absolute(presigned.url), int(presigned.expires.timestamp())
@@ -248,7 +248,7 @@ def list_objects(
             request,
             item,
             user_metadata=query.user_metadata,
-            presign=not is_compared(item) and may_read(item),
+            presign=item.has_address and not is_compared(item) and may_read(item),
         )
         for item in page.items
     ]
