@@ -11,7 +11,9 @@ from benchmarks.engine_commit import bare_commit
 from benchmarks.engine_data import LAKE, MAIN, BenchLake, open_lake, tables
 from benchmarks.report import Row
 from lakebed.block import LocalSettings, open_block
+from lakebed.catalog.backups import Backups
 from lakebed.catalog.gc.prepare import GCPreparation
+from lakebed.catalog.purge.marks import PurgeMarks
 from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.model import BranchID
 from lakebed.runtime import ThreadRuntime
@@ -51,7 +53,9 @@ def measure_idle(folder: Path, branches: int) -> Row:
 def prepare(lake: BenchLake) -> float:
     """Prepare a run; return the seconds that it took."""
     block = open_block(LocalSettings(lake.file.parent / "blocks"))
-    preparation = GCPreparation(lake.engine, lake.store, block, ThreadRuntime(), CatalogSettings())
+    runtime = ThreadRuntime()
+    backups = Backups(lake.engine, lake.store, block, runtime, PurgeMarks(lake.store))
+    preparation = GCPreparation(lake.engine, lake.store, block, runtime, CatalogSettings(), backups)
     begun = perf_counter()
     page = preparation.prepare_uncommitted(LAKE)
     while page.continuation_token is not None:

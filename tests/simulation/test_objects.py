@@ -167,7 +167,7 @@ def test_a_link_that_protects_nothing_once_it_is_consumed(monkeypatch: pytest.Mo
         return link.state == pb.LINK_STATE_OPEN
 
     monkeypatch.setattr(prepare, "may_finish_link", is_open)
-    assert fails("ended")
+    assert fails("ended", first=200, seeds=300)
 
 
 def test_a_pin_that_every_first_reader_writes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ The rules that keep objects and garbage collection out of each other's way are i
 
 from lakebed.block import BlockStore
 from lakebed.catalog.addresses import Addresses
+from lakebed.catalog.backups import Backups
 from lakebed.catalog.commits import Commits
 from lakebed.catalog.copies import Copies
 from lakebed.catalog.diff import Differences
@@ -94,7 +95,8 @@ class Catalog:
             block, runtime, life_seconds=settings.presign_life_seconds, signer=signer
         )
         self.pins = Pins(store, block, runtime, settings)
-        self.purges = Purges(engine, store, block, runtime, settings, purge_marks)
+        self.backups = Backups(engine, store, block, runtime, purge_marks)
+        self.purges = Purges(engine, store, block, runtime, settings, purge_marks, self.backups)
         self.repository_purges = RepositoryPurges(engine, store, block, runtime, settings)
         self.objects = Objects(engine, block, runtime, self.presigning, self.pins, purge_marks)
         self.previews = Previews(self.objects, runtime)
@@ -128,7 +130,7 @@ class Catalog:
         self.import_runner = ImportRunner(engine, store, block, runtime, settings, self.imports)
         self.pulls = Pulls(engine, store, runtime, settings)
         self._run_in_background = run_in_background
-        self.gc = GCPreparation(engine, store, block, runtime, settings)
+        self.gc = GCPreparation(engine, store, block, runtime, settings, self.backups)
         self.gc_runs = GCRuns(engine, block, runtime)
         self.gc_explanations = Explanations(
             engine, store, block, runtime, settings, purge_marks, self.gc_runs

@@ -9,6 +9,7 @@
 | tasks/<id>                            | dumps and restores, running or ended         |
 | imports/<id>                          | imports, running or ended                    |
 | gc/lease                              | who makes a run of garbage collection        |
+| gc/seen                               | the last run and purge that are known        |
 | pulls/<id>                            | pull requests, newest first                  |
 | pulls_merging/<id>                    | those whose merge may be under way           |
 
@@ -44,6 +45,8 @@ MULTIPART_PARTS: Final = Kind(b"multipart_parts/", pb.MultipartPart)
 TASKS: Final = Kind(b"tasks/", pb.Task)
 IMPORTS: Final = Kind(b"imports/", pb.Import)
 GC: Final = Kind(b"gc/", pb.GCLease)
+SEEN: Final = Kind(b"gc/", pb.Seen)
+SEEN_NAME: Final = b"seen"
 PULLS: Final = Kind(b"pulls/", pb.PullRequest)
 PULLS_MERGING: Final = Kind(b"pulls_merging/", pb.PullMerging)
 

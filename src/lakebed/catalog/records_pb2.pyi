@@ -305,6 +305,14 @@ class Purge(_message.Message):
     purged_us: int
     def __init__(self, purge_id: _Optional[str] = ..., reason: _Optional[str] = ..., username: _Optional[str] = ..., requested_us: _Optional[int] = ..., purged_us: _Optional[int] = ...) -> None: ...
 
+class Seen(_message.Message):
+    __slots__ = ("run_id", "purge_id")
+    RUN_ID_FIELD_NUMBER: _ClassVar[int]
+    PURGE_ID_FIELD_NUMBER: _ClassVar[int]
+    run_id: str
+    purge_id: str
+    def __init__(self, run_id: _Optional[str] = ..., purge_id: _Optional[str] = ...) -> None: ...
+
 class GCLease(_message.Message):
     __slots__ = ("holder", "mark", "good_us", "next_us", "ended_us")
     HOLDER_FIELD_NUMBER: _ClassVar[int]

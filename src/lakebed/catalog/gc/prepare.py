@@ -33,6 +33,7 @@ from itertools import islice
 from typing import Final
 
 from lakebed.block import BlockStore
+from lakebed.catalog.backups import Backups
 from lakebed.catalog.errors import InvalidRun
 from lakebed.catalog.gc.files import RunFiles, TableWriter
 from lakebed.catalog.gc.walk import DEFAULT_LIMITS, PageLimits, Position, StagedWalk
@@ -90,12 +91,14 @@ class GCPreparation:
         block: BlockStore,
         runtime: Runtime,
         settings: CatalogSettings,
+        backups: Backups,
     ) -> None:
         self._engine = engine
         self._store = store
         self._block = block
         self._runtime = runtime
         self._settings = settings
+        self._backups = backups
 
     @traced("catalog.prepare_gc_uncommitted")
     def prepare_uncommitted(
@@ -232,8 +235,10 @@ class GCPreparation:
         """Step 1."""
         now = self._runtime.now()
         settings = self._settings
+        run_id = GCRunID(f"{to_us(now):016x}{self._runtime.random_bytes(10).hex()}")
+        self._backups.begin(repository, run_id=run_id)
         run = GCRun(
-            run_id=GCRunID(f"{to_us(now):016x}{self._runtime.random_bytes(10).hex()}"),
+            run_id=run_id,
             installation_id=installation_id(self._store, self._runtime),
             repository=repository.id,
             unique_id=repository.unique_id,

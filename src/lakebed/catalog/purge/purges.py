@@ -31,6 +31,7 @@ import pyarrow.compute as pc
 
 from lakebed.block import Address, BlockStore
 from lakebed.catalog import records_pb2 as pb
+from lakebed.catalog.backups import Backups
 from lakebed.catalog.errors import InvalidPurge
 from lakebed.catalog.model import location_of
 from lakebed.catalog.purge.marks import PurgeMarks
@@ -138,6 +139,7 @@ class Purges:
         runtime: Runtime,
         settings: CatalogSettings,
         marks: PurgeMarks,
+        backups: Backups,
     ) -> None:
         longest = max(engine.scan_limit_seconds, settings.longest_request_seconds)
         self._settle_seconds = longest + settings.skew_seconds
@@ -147,6 +149,7 @@ class Purges:
         self._block = block
         self._runtime = runtime
         self._marks = marks
+        self._backups = backups
 
     @traced("catalog.plan_purge")
     def plan(self, repository_id: RepositoryID, query: PurgeQuery) -> PurgeReport:
@@ -186,6 +189,7 @@ class Purges:
             username=username,
             requested_us=requested_us,
         )
+        self._backups.begin(repository, purge_id=mark.purge_id)
         _LOGGER.warning(
             "purge %s of %s %s in repository %s, asked for by %s: %s",
             mark.purge_id, query.kind, quoted(query.value), repository.id, username, reason,

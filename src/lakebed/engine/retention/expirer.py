@@ -122,6 +122,31 @@ class Expirer:
             return set()
         return ids_of(plan.unkept) | set(plan.unmarked)
 
+    def expire_again(self, repository: Repository, ids: Collection[CommitID]) -> set[CommitID]:
+        """Expire commits that had expired already, in a later state of a restored database.
+
+        Their data may be gone, so that neither rules nor ages are asked. As in a pass, a scan of
+        the refs lies between EXPIRING and EXPIRED. Return those of them that refs name: they get
+        no mark, because without it garbage collection leaves the rest of their data alone.
+        """
+        before = self._read_marks(repository)
+        self._carry_out(repository, _Plan(unmarked=[each for each in ids if each not in before]))
+        marks = self._read_marks(repository)
+        heads, others = self._read_refs(repository, now_us(self._runtime))
+        in_use = {commit_id for _, commit_id in heads} | {CommitID(each) for each in others}
+        found = [(each, marks[each]) for each in ids if each in marks]
+        expiring = [(each, mark) for each, mark in found if mark.message.state == EXPIRING]
+        plan = _Plan(
+            rescued=[mark for each, mark in expiring if each in in_use],
+            due=[mark for each, mark in expiring if each not in in_use],
+        )
+        self._carry_out(repository, plan)
+        return in_use & set(ids)
+
+    def _read_marks(self, repository: Repository) -> dict[CommitID, Mark]:
+        records = self._marks.records(repository).scan_readable()
+        return {CommitID(mark.name.decode()): mark for mark in records}
+
     def _run(self, repository: Repository, max_share: float, *, dry_run: bool) -> Expiry:
         plan = self._plan(repository)
         if plan is None:
@@ -158,8 +183,7 @@ class Expirer:
         """Look at everything; None: refs are being restored."""
         rules = self._rules.find(repository)
         # Versions from before the scan: a later one would belong to a mark that it did not see.
-        records = self._marks.records(repository).scan_readable()
-        marks = {CommitID(mark.name.decode()): mark for mark in records}
+        marks = self._read_marks(repository)
         if rules is None and not marks:
             return _Plan()
         scan = self._scan(repository)

@@ -113,6 +113,7 @@ def keep_up(services: Services) -> NoReturn:
         for _ in range(count):
             arguments = (name, run_waiting, look_seconds)
             threading.Thread(target=_keep_running, args=arguments, daemon=True, name=name).start()
+    run(Job("backups", services.catalog.backups.catch_up_all))
     jobs, pause = jobs_of(services), threading.Event()
     while True:
         for job in jobs:

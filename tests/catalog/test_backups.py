@@ -1,0 +1,160 @@
+"""A database that is older than its storage: marks that it lacks are read from the storage."""
+
+import logging
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lakebed.block import StorageUnavailable
+from lakebed.catalog.catalog import Catalog
+from lakebed.catalog.errors import MissingBytes, Purged
+from lakebed.catalog.purge.search import PurgeQuery
+from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.engine import Engine
+from lakebed.engine.model import CommitID
+from lakebed.engine.retention.rules import RetentionRules
+from lakebed.kv import open_store
+from tests.kit.lake import MAIN, REPOSITORY, Lake, open_lake
+
+DAY = 86_400.0
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Iterator[Lake]:
+    with open_lake("disk", tmp_path) as lake:
+        yield lake
+
+
+def back_up(tmp_path: Path) -> None:
+    with (
+        closing(sqlite3.connect(tmp_path / "lake.db")) as source,
+        closing(sqlite3.connect(tmp_path / "backup.db")) as backup,
+    ):
+        source.backup(backup)
+
+
+@contextmanager
+def restored(lake: Lake, tmp_path: Path) -> Iterator[Lake]:
+    """The backup of the database, beside the storage as it is now."""
+    with open_store(f"sqlite:///{tmp_path}/backup.db") as store:
+        engine = Engine(store, lake.block, runtime=lake.clock)
+        catalog = Catalog(engine, store, lake.block, lake.clock, lake.settings)
+        yield replace(lake, store=store, engine=engine, catalog=catalog)
+
+
+def commit(lake: Lake, path: bytes) -> CommitID:
+    lake.upload(path, path.decode())
+    request = CommitRequest(committer="ann", message="m")
+    return lake.catalog.commits.commit(REPOSITORY, MAIN, request).commit.id
+
+
+def pass_days(lake: Lake, days: float) -> None:
+    lake.clock.ahead_seconds += days * DAY
+
+
+def collect(lake: Lake) -> None:
+    """Let commits expire, as a run of garbage collection does, and begin the run."""
+    lake.catalog.retention.expire(REPOSITORY, max_share=1.0)
+    lake.catalog.gc.prepare_uncommitted(REPOSITORY)
+
+
+def purge(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lake.clock, "sleep", lambda _seconds: None)
+    lake.catalog.purges.purge(
+        REPOSITORY, PurgeQuery("path", b"secret"), reason="asked for", username="ada"
+    )
+
+
+@pytest.fixture
+def commits(lake: Lake, tmp_path: Path) -> list[CommitID]:
+    """Two commits that expired after the backup; in the backup, main is at the second one."""
+    lake.catalog.retention.set_rules(REPOSITORY, RetentionRules(2))
+    made = [commit(lake, b"a"), commit(lake, b"b")]
+    collect(lake)
+    back_up(tmp_path)
+    pass_days(lake, 10)
+    commit(lake, b"c")
+    pass_days(lake, 3)
+    commit(lake, b"d")
+    pass_days(lake, 3)
+    for _ in range(3):
+        collect(lake)
+        pass_days(lake, 1.1)
+    assert all(lake.engine.marks.is_expired(lake.repository, each) for each in made)
+    return made
+
+
+def test_marks_of_expired_commits_are_read_but_not_of_those_that_refs_name(
+    lake: Lake, commits: list[CommitID], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, head = commits
+    with restored(lake, tmp_path) as old:
+        assert not old.engine.marks.is_expired(old.repository, first)
+        with caplog.at_level(logging.WARNING):
+            assert old.catalog.backups.catch_up_all() == 1
+        assert old.engine.marks.is_expired(old.repository, first)
+        assert not old.engine.marks.is_expired(old.repository, head)
+        assert f"branch main of repository {REPOSITORY} is at commit {head}" in caplog.text
+        assert "is older than its storage" in caplog.text
+        assert old.catalog.backups.catch_up_all() == 0
+
+
+def test_a_run_reads_the_marks_before_it_notes_itself(
+    lake: Lake, commits: list[CommitID], tmp_path: Path
+) -> None:
+    with restored(lake, tmp_path) as old:
+        old.catalog.gc.prepare_uncommitted(REPOSITORY)
+        assert old.engine.marks.is_expired(old.repository, commits[0])
+
+
+def test_a_purge_reads_the_marks_before_it_notes_itself(
+    lake: Lake, commits: list[CommitID], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with restored(lake, tmp_path) as old:
+        purge(old, monkeypatch)
+        assert old.engine.marks.is_expired(old.repository, commits[0])
+
+
+def test_marks_of_purged_objects_are_read(
+    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.upload(b"secret", "x")
+    back_up(tmp_path)
+    purge(lake, monkeypatch)
+    with restored(lake, tmp_path) as old:
+        with pytest.raises(MissingBytes) as missing:
+            old.text("main", b"secret")
+        assert not isinstance(missing.value, Purged)
+        assert old.catalog.backups.catch_up_all() == 1
+        with pytest.raises(Purged):
+            old.text("main", b"secret")
+
+
+def test_a_process_that_dies_before_it_has_read_all_leaves_it_to_the_next_one(
+    lake: Lake, commits: list[CommitID], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with restored(lake, tmp_path) as old:
+        with monkeypatch.context() as dying:
+
+            def fail(*_: object) -> None:
+                raise StorageUnavailable("away")
+
+            dying.setattr("lakebed.catalog.backups.read_all_expired", fail)
+            with pytest.raises(StorageUnavailable):
+                old.catalog.backups.catch_up_all()
+        assert old.catalog.backups.catch_up_all() == 1
+        assert old.engine.marks.is_expired(old.repository, commits[0])
+
+
+@pytest.mark.usefixtures("commits")
+def test_a_database_that_is_not_older_has_nothing_to_read(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake.upload(b"secret", "x")
+    purge(lake, monkeypatch)
+    collect(lake)
+    assert lake.catalog.backups.catch_up_all() == 0
