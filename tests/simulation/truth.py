@@ -14,6 +14,7 @@ from typing import Final
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.commits.commit import HELP
 from lakebed.engine.keys import BRANCHES, COMMITS, STAGED_PREFIX, TAGS
+from lakebed.engine.staging.cells import value_of
 from lakebed.engine.staging.codec import decode
 from lakebed.testing.simulation.history import ABSENT
 from lakebed.testing.simulation.simulator import Simulation

@@ -137,7 +137,7 @@ class RepositoryCheck:
                 self._add("tag", name, f"its commit {tag.commit_id} is not there")
 
     def _check_staged(self, token: bytes) -> None:
-        for _ in self._readable(token, STAGED_PREFIX, pb.StagedEntry) if token else ():
+        for _ in self._readable(token, STAGED_PREFIX, Message) if token else ():
             pass
 
     def _readable(

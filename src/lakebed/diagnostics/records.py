@@ -19,7 +19,8 @@ from lakebed.auth.entities import keys as auth_keys
 from lakebed.auth.records_pb2 import Credential
 from lakebed.catalog import keys as catalog_keys
 from lakebed.engine import keys as engine_keys
-from lakebed.engine.records_pb2 import Emptied, StagedEntry
+from lakebed.engine.records_pb2 import Emptied, ProposedEntry, StagedEntry
+from lakebed.engine.staging.cells import MARK
 from lakebed.errors import LakebedError, quoted
 from lakebed.hooks import keys as hooks_keys
 from lakebed.kv import Item, Store
@@ -137,8 +138,11 @@ def decode(partition: bytes, item: Item) -> Message | None:
     message_type = message_of(partition, item.key)
     if message_type is None:
         return None
+    value = item.value
+    if message_type is StagedEntry and value.startswith(MARK):
+        message_type, value = ProposedEntry, value[len(MARK) :]
     try:
-        message = message_type.FromString(item.value)
+        message = message_type.FromString(value)
         plain(message)  # times that no calendar has are damage, too
     except (DecodeError, UnicodeDecodeError, OverflowError, ValueError) as error:
         # The kind of the error alone: its text may quote what was read.

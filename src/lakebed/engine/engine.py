@@ -49,7 +49,8 @@ from lakebed.engine.repositories.repositories import Repositories
 from lakebed.engine.retention.expirer import Expirer
 from lakebed.engine.retention.rules import RuleBook
 from lakebed.engine.settings import CacheSettings, EngineSettings
-from lakebed.engine.staging.codec import decode, newest
+from lakebed.engine.staging.cells import newest
+from lakebed.engine.staging.codec import decode
 from lakebed.engine.staging.fast_read import FastReader, Found
 from lakebed.engine.staging.writer import Condition, IsFresh, check_condition
 from lakebed.formats import DumpID, DumpManifest, Entry, MetaRangeID
@@ -194,8 +195,8 @@ class Engine:
         elif resolved.view is View.COMBINED:
             return reader.get(repository, resolved.branch.id, key, known=resolved.branch)
         else:
-            staged = newest(reader.staged(resolved.branch, key))
-            found = None if staged is None else decode(key, staged.value)
+            value = newest(reader.staged(resolved.branch, key))
+            found = None if value is None else decode(key, value)
         if found is None:
             raise EntryNotFound(key)
         return found
