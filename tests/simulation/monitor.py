@@ -57,18 +57,19 @@ class Span:
 class WatchedStore(MemoryStore):
     """Reports every write that is applied."""
 
-    def __init__(
-        self, runtime: Runtime, tell: Callable[[bytes, bytes, bytes | None], None]
-    ) -> None:
+    def __init__(self, runtime: Runtime, tell: Callable[[bytes, bytes, Item | None], None]) -> None:
         super().__init__(runtime)
-        self._tell = tell
-        """Gets partition, key and value; None: the key is deleted."""
+        self._tell_of = tell
+        """Gets partition and key, with what is there now; None: the key is deleted."""
+
+    def _tell(self, partition: bytes, key: bytes) -> None:
+        self._tell_of(partition, key, MemoryStore.get_many(self, [(partition, key)])[0])
 
     def set(
         self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
     ) -> Version:
         result = super().set(partition, key, value, version=version)
-        self._tell(partition, key, value)
+        self._tell(partition, key)
         return result
 
     def set_if_then_get(
@@ -86,27 +87,27 @@ class WatchedStore(MemoryStore):
         found = super().set_if_then_get(
             partition, key, value, predicate, keys, guards=guards, version=version
         )
-        self._tell(partition, key, value)
+        self._tell(partition, key)
         return found
 
     def set_all(self, records: Sequence[Placed]) -> None:
         super().set_all(records)
-        for record in records:
-            self._tell(*record)
+        for partition, key, _ in records:
+            self._tell(partition, key)
 
     def delete(self, partition: bytes, key: bytes) -> None:
         super().delete(partition, key)
-        self._tell(partition, key, None)
+        self._tell(partition, key)
 
     def delete_if(self, partition: bytes, key: bytes, predicate: Version) -> None:
         super().delete_if(partition, key, predicate)
-        self._tell(partition, key, None)
+        self._tell(partition, key)
 
     def drop_partition(self, partition: bytes) -> None:
         keys = list(self._partitions.get(partition, ()))
         super().drop_partition(partition)
         for key in keys:
-            self._tell(partition, key, None)
+            self._tell(partition, key)
 
 
 class WatchedBlock(MemoryBlockStore):
@@ -151,8 +152,8 @@ class Monitor:
         self._simulation = simulation
         self._current: dict[str, Span] = {}
 
-    def _applied(self, partition: bytes, key: bytes, value: bytes | None) -> None:
-        self.truth.applied(partition, key, value)
+    def _applied(self, partition: bytes, key: bytes, item: Item | None) -> None:
+        self.truth.applied(partition, key, item)
         if partition == GRAVELER:
             self.look()
 

@@ -270,7 +270,9 @@ class Engine:
             RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
             PreconditionFailed: The condition does not hold.
             Stale: The object is not fresh any more.
-            TooManyTries, OutcomeUnknown: The entry may be visible.
+            TooManyTries: Others always came first. Without a condition, the entry may be visible;
+                the same goes for `Stale`.
+            OutcomeUnknown: The entry may be visible.
         """
         if opened is None or not self._opener.is_recent(opened):
             if condition is None and is_fresh is None:
@@ -321,10 +323,22 @@ class Engine:
         return opened
 
     @traced("engine.delete")
-    def delete(self, repository_id: RepositoryID, branch: BranchID, key: bytes) -> None:
-        """Stage the removal of a key; raises as `put` does."""
-        opened = self._opener.open(repository_id, branch)
-        self._parts.writer.delete(opened.repository, branch, key, known=opened.target)
+    def delete(
+        self,
+        repository_id: RepositoryID,
+        branch: BranchID,
+        key: bytes,
+        *,
+        condition: Condition | None = None,
+    ) -> None:
+        """Stage the removal of a key, always or on a condition; raises as `put` does."""
+        writer = self._parts.writer
+        if condition is None:
+            opened = self._opener.open(repository_id, branch)
+            writer.delete(opened.repository, branch, key, known=opened.target)
+        else:
+            opened = self._opener.open_at(repository_id, branch, key)
+            writer.delete_if(opened.repository, branch, key, condition, known=opened.target)
         self._forecast.count_write()
 
     # What differs
