@@ -12,6 +12,7 @@ from lakebed.block import MemorySettings, open_block
 from lakebed.engine.committed import Breaks, Committed, CommonPrefix, Page, Query
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import StagingToken
+from lakebed.engine.staging.cells import Cells
 from lakebed.engine.staging.codec import TOMBSTONE, encode
 from lakebed.engine.staging.listing import Noting, list_changes, list_entries
 from lakebed.engine.staging.scan import changes_table
@@ -26,6 +27,7 @@ from tests.simulation.world import entry
 ResultT = TypeVar("ResultT")
 
 TOKENS = [StagingToken("new"), StagingToken("old")]
+VERSION = Version(b"v" * 16)
 paths = st.lists(st.sampled_from([b"a", b"b", b"/", b"-", b"\xff"]), min_size=1, max_size=5).map(
     b"".join
 )
@@ -55,11 +57,13 @@ class Staged:
                 if new is not None:
                     self.visible[key] = new
 
+    @property
+    def cells(self) -> Cells:
+        return Cells(self.store, TOKENS, VERSION)
+
     def page(self, query: Query, *, noted_min: int = 10_000) -> Page[Entry]:
         noting = Noting(0, noted_min)
-        return list_entries(
-            self.store, TOKENS, self.committed, self.metarange_id, query, noting=noting
-        )
+        return list_entries(self.cells, self.committed, self.metarange_id, query, noting=noting)
 
     def entries(self, query: Query, *, noted_min: int = 10_000) -> list[Entry | CommonPrefix]:
         items: list[Entry | CommonPrefix] = []
@@ -140,7 +144,7 @@ def test_changes_agree_with_a_plain_model(
     committed: dict[bytes, str], new: dict[bytes, str | None], old: dict[bytes, str | None]
 ) -> None:
     lake = Staged(committed, new, old)
-    page = list_changes(lake.store, TOKENS, lake.committed, lake.metarange_id, Query())
+    page = list_changes(lake.cells, lake.committed, lake.metarange_id, Query())
     expected = {}
     for key in lake.base.keys() | lake.visible.keys():
         before, after = lake.base.get(key), lake.visible.get(key)
@@ -222,9 +226,9 @@ def test_a_page_over_many_sealed_tokens_reads_a_little_of_each() -> None:
         lake.store.set_many(token.encode(), values)
         shown = mine | shown  # the first token is the newest
     reads = Reads(lake)
-    page = list_entries(
-        lake.store, tokens, lake.committed, lake.metarange_id, Query(), noting=Noting(0, 10_000)
-    )
+    cells = Cells(lake.store, tokens, VERSION)
+    noting = Noting(0, 10_000)
+    page = list_entries(cells, lake.committed, lake.metarange_id, Query(), noting=noting)
     found = {item.key: item.address for item in page.items if isinstance(item, Entry)}
     assert found == {key: shown[key] for key in keys[:1000]}
     assert reads.calls <= len(tokens)

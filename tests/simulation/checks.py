@@ -17,6 +17,7 @@ from lakebed.engine.model import BranchID, RepositoryID, TagID
 from lakebed.engine.repositories.removal import ACTIVE
 from lakebed.kv.records import Records
 from lakebed.kv.schema import METADATA_PARTITION
+from lakebed.testing.simulation.history import ABSENT
 from tests.simulation.dumps import check_dump
 from tests.simulation.monitor import Span, overlap
 from tests.simulation.names import check_freed
@@ -35,6 +36,9 @@ def check_end(world: World) -> None:
         check_dump(world, dump)
     for history in world.histories.values():
         history.check_creates(KEYS)
+    check_refused(world)
+    for read in world.reads if world.truth.was_late else ():
+        read.check(world)
     check_shown(world)
     check_committed(world)
     check_freed(world)
@@ -42,6 +46,21 @@ def check_end(world: World) -> None:
     check_shown(world)
     world.truth.check_swaps(KEYS, world.held)
     world.check_no_violations()
+
+
+# Conditional writes
+
+
+def check_refused(world: World) -> None:
+    """What was refused was never visible, and is in no commit, published or not."""
+    writes = [write for history in world.histories.values() for write in history.writes]
+    refused = {write.value for write in writes if write.refused and write.value != ABSENT}
+    seen = world.truth.staged_values() & refused
+    world.check(f"{seen} were refused, and staged", holds=not seen)
+    for partition, commits in world.truth.commits.items():
+        for commit_id in commits:
+            held = refused.intersection(world.held(partition, commit_id).values())
+            world.check(f"{held} were refused, and are in {commit_id}", holds=not held)
 
 
 # Branches

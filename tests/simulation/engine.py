@@ -25,16 +25,26 @@ SLOW_REPLIES = Faults(stall=0.3, stall_seconds=0.6)
 LONG_STALLS = Faults(stall=0.03, stall_seconds=2000, kill=0.002, skew_seconds=200, until_step=4000)
 
 WRITES = {"put": 6, "delete": 2, "read": 4, "list_all": 1, "commit": 4}
-CONDITIONAL = {"create": 8, "read": 2, "commit": 4, "delete": 1}
+CONDITIONAL = {
+    "create": 8, "replace": 2, "remove": 2, "read": 3, "list_all": 1, "commit": 4, "put": 1,
+    "delete": 1,
+}  # fmt: skip
+# Conditional writes beside everything that moves the branch under them.
+CONFIRMED = {
+    "create": 8, "replace": 3, "remove": 4, "read": 6, "list_all": 2, "commit": 4, "merge": 4,
+    "reset_key": 1, "reset_prefix": 1, "reset": 1,
+}  # fmt: skip
 UPLOADS = {"upload": 8, "delete": 1, "read": 3, "list_all": 2, "commit": 4, "recreate": 1}
 CREATES = {"create": 6, "commit": 4, "read": 2}
 # Branches on which most is deleted, and listings leave notes of that.
-EMPTIED = {"put": 4, "create": 1, "delete": 9, "list_all": 10, "commit": 1, "reset_key": 1}
+EMPTIED = {
+    "put": 4, "create": 3, "delete": 9, "remove": 1, "list_all": 10, "commit": 1, "reset_key": 1,
+}  # fmt: skip
 RECREATED = {"put": 6, "read": 4, "commit": 3, "recreate": 2}
 EVERYTHING = {
-    "put": 6, "create": 4, "delete": 2, "read": 4, "list_all": 2, "commit": 5, "merge": 2,
-    "revert": 1, "cherry_pick": 1, "reset": 1, "reset_key": 1, "reset_prefix": 1, "hard_reset": 1,
-    "recreate": 1,
+    "put": 6, "create": 4, "replace": 2, "remove": 2, "delete": 2, "read": 4, "list_all": 2,
+    "commit": 5, "merge": 2, "revert": 1, "cherry_pick": 1, "reset": 1, "reset_key": 1,
+    "reset_prefix": 1, "hard_reset": 1, "recreate": 1,
 }  # fmt: skip
 
 # Heads and tokens that move while others are about to write, commit or reset.
@@ -52,6 +62,11 @@ MIXES = {
         requests={"put": 8, "commit": 5}, faults=SLOW_REPLIES, processes=(2, 2), tasks=4
     ),
     "conditional": Mix(requests=CONDITIONAL, faults=FAULTY),
+    "conditional_calm": Mix(requests=CONDITIONAL, faults=CALM),
+    "confirmed": Mix(requests=CONFIRMED, faults=FAULTY),
+    "confirmed_slow": Mix(requests=CONFIRMED, faults=SLOW_REPLIES),
+    "creates_slow": Mix(requests={**CREATES, "read": 1}, faults=SLOW_REPLIES, processes=(3, 4)),
+    "confirmed_lost": Mix(requests=CONFIRMED, faults=replace(FAULTY, fail_after=0.1), retrying=0.2),
     "uploads": Mix(requests=UPLOADS, faults=FAULTY, processes=(3, 4)),
     "creates_only": Mix(requests=CREATES, faults=FAULTY),
     "emptied": Mix(requests=EMPTIED, faults=SLOW_REPLIES, processes=(2, 2), each=16),

@@ -19,13 +19,29 @@ from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.creation import Look, _Creation
 from lakebed.engine.refs.shared_reads import SharedReads
 from lakebed.engine.refs.tags import Tags
-from lakebed.engine.staging import empty_runs
-from lakebed.engine.staging.codec import encode
+from lakebed.engine.staging import cells, empty_runs
+from lakebed.engine.staging.cells import Cells, has_proposal, newest, parse_proposed
+from lakebed.engine.staging.codec import TOMBSTONE, decode, encode, path_of
 from lakebed.engine.staging.empty_runs import EmptyRunNotes, Search, Stretch
-from lakebed.engine.staging.writer import Condition, IsFresh, Target, Writer
+from lakebed.engine.staging.undo import UndoLog
+from lakebed.engine.staging.writer import (
+    Condition,
+    IsFresh,
+    Target,
+    Writer,
+    _Seen,
+    check_condition,
+)
 from lakebed.errors import LakebedError
-from lakebed.formats import Entry
-from lakebed.kv import ABSENT, Guard, Item, OutcomeUnknown, PredicateFailed, Version
+from lakebed.kv import (
+    ABSENT,
+    Guard,
+    Item,
+    OutcomeUnknown,
+    Predicate,
+    PredicateFailed,
+    Version,
+)
 from lakebed.kv.records import Record
 from lakebed.runtime import Event
 from lakebed.testing.faults import FaultyStore
@@ -54,35 +70,26 @@ def no_second_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Writer, "_write", write)
 
 
-def _put_if_until(
-    is_done: Callable[[Branch, Branch], bool],
-) -> Callable[..., None]:
-    def put_if(
-        self: Writer,
-        repository: Repository,
-        branch: BranchID,
-        entry: Entry,
-        condition: Condition,
-        is_fresh: IsFresh | None = None,
-        *,
-        known: Target | None = None,
-    ) -> None:
-        for _ in range(self._tries):
-            before = self._branches.get(repository, branch)
-            seen = self._look(repository, before, entry.key, own=entry)
-            if not condition(seen.entry):
-                raise LakebedError
-            if self._swap(before, entry.key, encode(entry), seen.predicate) and is_done(
-                before, self._branches.get(repository, branch)
-            ):
-                return
-
-    return put_if
+# Conditional writers, and who meets their proposals
 
 
-def compare_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A conditional writer takes no notice of what became of the branch."""
-    monkeypatch.setattr(Writer, "put_if", _put_if_until(lambda _before, _after: True))
+def _look_after_proposing(
+    monkeypatch: pytest.MonkeyPatch, judge: Callable[[Branch, Branch], Branch]
+) -> None:
+    look = Writer._look_again
+
+    def look_again(
+        self: Writer, repository: Repository, before: Branch, *args: Any, **options: Any
+    ) -> Branch:
+        after = look(self, repository, before, *args, **options)
+        return after if options.get("applied", True) else judge(before, after)
+
+    monkeypatch.setattr(Writer, "_look_again", look_again)
+
+
+def no_second_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A conditional writer confirms whatever became of the branch since it proposed."""
+    _look_after_proposing(monkeypatch, lambda before, _after: before)
 
 
 def compare_tokens_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,38 +103,210 @@ def compare_tokens_only(monkeypatch: pytest.MonkeyPatch) -> None:
         after = self._branches.get(repository, before.id)
         return same_tokens(before, after) or unchanged(self, repository, before, keys)
 
-    monkeypatch.setattr(Writer, "put_if", _put_if_until(same_tokens))
+    _look_after_proposing(
+        monkeypatch, lambda before, after: before if same_tokens(before, after) else after
+    )
     monkeypatch.setattr(Resetter, "_unchanged", compare)
 
 
-def acknowledge_own_entry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A conditional writer that finds its own entry takes that for success."""
+def _settle(monkeypatch: pytest.MonkeyPatch, passes_over: Callable[[Cells], bool]) -> None:
+    settle = Cells._settled
 
-    def put_if(
+    def settled(self: Cells, token: StagingToken, item: Item | None) -> Item | None:
+        return item if passes_over(self) else settle(self, token, item)
+
+    monkeypatch.setattr(Cells, "_settled", settled)
+
+
+def scans_pass_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever scans sealed tokens leaves proposals to their owners."""
+    _settle(monkeypatch, lambda cells: cells._version is None)
+
+
+def _look_into(
+    monkeypatch: pytest.MonkeyPatch,
+    read: Callable[[Writer, Branch, bytes, Sequence[Item | None] | None], list[Item | None]],
+) -> None:
+    def look(
+        self: Writer,
+        repository: Repository,
+        branch: Branch,
+        key: bytes,
+        staged: Sequence[Item | None] | None = None,
+    ) -> _Seen:
+        found = read(self, branch, key, staged)
+        value = newest(found)
+        if value is None:
+            return _Seen(self._reader.committed(repository, branch.commit_id, key), found[0])
+        return _Seen(decode(key, value), found[0])
+
+    monkeypatch.setattr(Writer, "_look", look)
+
+
+class _OwnCells(Cells):
+    """Those of a writer."""
+
+
+def readers_pass_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readers pass over proposals that were made under other versions of the branch."""
+    _settle(
+        monkeypatch,
+        lambda cells: cells._version is not None and not isinstance(cells, _OwnCells),
+    )
+    _look_into(
+        monkeypatch,
+        lambda self, branch, key, staged: _OwnCells.of(self._store, branch).read(key, staged),
+    )
+
+
+def writers_pass_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Conditional writers pass over proposals that were made under other versions."""
+    _settle(monkeypatch, lambda cells: isinstance(cells, _OwnCells))
+    _look_into(
+        monkeypatch,
+        lambda self, branch, key, staged: _OwnCells.of(self._store, branch).read(key, staged),
+    )
+
+
+def others_confirm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A conditional writer that meets another's proposal confirms it, if the branch is the same."""
+    look = Writer._look
+
+    def look_and_confirm(
+        self: Writer, repository: Repository, branch: Branch, key: bytes, *args: Any
+    ) -> _Seen:
+        seen = look(self, repository, branch, key, *args)
+        if seen.cell is None or not has_proposal(seen.cell):
+            return seen
+        if self._branches.get(repository, branch.id).version == branch.version:
+            proposed = parse_proposed(seen.cell.key, seen.cell.value)
+            self._swap(branch, key, proposed.proposal.SerializeToString(), seen.predicate)
+        return look(self, repository, branch, key)
+
+    monkeypatch.setattr(Writer, "_look", look_and_confirm)
+
+
+def refuse_after_a_lost_confirmation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A conditional writer without a reply to its confirmation believes that it was not applied."""
+
+    def confirm(self: Writer, branch: Branch, proposal: Item, value: bytes) -> bool:
+        key = path_of(proposal.key)
+        return self._swap(branch, key, value, proposal.predicate)
+
+    monkeypatch.setattr(Writer, "_confirm", confirm)
+
+
+def _write_before_looking(monkeypatch: pytest.MonkeyPatch, *, own_entry_is_success: bool) -> None:
+    """The protocol without proposals: the entry is visible before the branch is read again."""
+
+    def write_if(
         self: Writer,
         repository: Repository,
         branch: BranchID,
-        entry: Entry,
+        key: bytes,
+        value: bytes,
         condition: Condition,
-        is_fresh: IsFresh | None = None,
-        *,
-        known: Target | None = None,
+        is_fresh: IsFresh | None,
+        known: Target | None,
     ) -> None:
         for _ in range(self._tries):
             before = self._branches.get(repository, branch)
-            # Somewhere in the tokens, too late perhaps for the committer that scanned them.
-            staged = self._reader.staged(before, entry.key)
-            if any(record is not None and record.value == encode(entry) for record in staged):
+            staged = self._reader.staged(before, key)
+            there = [item for item in staged if item is not None]
+            others = [item for item in there if item.value != value]
+            if own_entry_is_success and len(others) < len(there):
                 return
-            seen = self._look(repository, before, entry.key, own=entry)
-            if not condition(seen.entry):
-                raise LakebedError
-            if self._swap(before, entry.key, encode(entry), seen.predicate):
-                after = self._branches.get(repository, branch)
-                if after.version == before.version:
-                    return
+            found = decode(key, others[0].value) if others else None
+            if not others:
+                found = self._reader.committed(repository, before.commit_id, key)
+                if found is not None and encode(found) == value:
+                    found = None
+            check_condition(condition, key, found)
+            predicate: Predicate = ABSENT if staged[0] is None else staged[0].predicate
+            written = self._swap(before, key, value, predicate)
+            if written and self._branches.get(repository, branch).version == before.version:
+                return
 
-    monkeypatch.setattr(Writer, "put_if", put_if)
+    monkeypatch.setattr(Writer, "_write_if", write_if)
+
+
+def write_before_looking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A conditional writer makes its entry visible, and then looks whether it may."""
+    _write_before_looking(monkeypatch, own_entry_is_success=False)
+
+
+def acknowledge_own_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same, and it takes its own entry, wherever it finds it, for success."""
+    _write_before_looking(monkeypatch, own_entry_is_success=True)
+
+
+def show_proposals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever reads a cell takes the proposal for its value."""
+    look_beside = cells.value_of
+
+    def value_of(item: Item | None) -> bytes | None:
+        if item is None or not has_proposal(item):
+            return look_beside(item)
+        return parse_proposed(item.key, item.value).proposal.SerializeToString()
+
+    monkeypatch.setattr(cells, "value_of", value_of)
+
+
+def publish_proposals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A committer takes the proposals in sealed tokens for values."""
+    look_beside = Cells._value_at
+
+    def value_at(self: Cells, token: StagingToken, name: bytes) -> bytes | None:
+        (item,) = self.store.get_many([(token.encode(), name)])
+        if self._version is not None or item is None or not has_proposal(item):
+            return look_beside(self, token, name)
+        return parse_proposed(name, item.value).proposal.SerializeToString()
+
+    monkeypatch.setattr(Cells, "_value_at", value_at)
+
+
+def take_proposals_for_tombstones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cell with a proposal alone is taken for a tombstone."""
+    look_beside = cells.value_of
+
+    def value_of(item: Item | None) -> bytes | None:
+        value = look_beside(item)
+        return TOMBSTONE if value is None and has_proposal(item) else value
+
+    monkeypatch.setattr(cells, "value_of", value_of)
+
+
+def note_over_proposals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A listing notes that a key is empty though a proposal for it waits."""
+
+    class Forgetful(list[bytes]):
+        def append(self, _key: bytes) -> None:
+            return
+
+    begin = Cells.__init__
+
+    def init(self: Cells, *args: Any) -> None:
+        begin(self, *args)
+        self.passed_over = Forgetful()
+
+    monkeypatch.setattr(Cells, "__init__", init)
+
+
+def recognise_cells_by_their_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plain writer that takes its write back goes by the version of the whole cell."""
+    monkeypatch.setattr(
+        UndoLog,
+        "_is_own",
+        lambda self, found: found is not None and found.predicate in self._versions,
+    )
+
+
+def take_away_under_a_new_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who takes a proposal away writes the value beside it as if it were a new one."""
+    monkeypatch.setattr(cells, "Version", lambda _version: None)
+
+
+# Reads
 
 
 def join_a_read_under_way(monkeypatch: pytest.MonkeyPatch) -> None:

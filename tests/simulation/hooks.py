@@ -25,6 +25,7 @@ from lakebed.hooks.events import Event, EventType
 from lakebed.hooks.files import HookSpec
 from lakebed.hooks.guard import Guard
 from lakebed.hooks.settings import HooksSettings
+from lakebed.kv import Item
 from lakebed.kv.wrappers.retries import RetryingStore
 from lakebed.runtime import Runtime, ThreadRuntime
 from lakebed.testing.simulation.scheduler import Actor
@@ -285,7 +286,8 @@ class RefEvents:
     """Creations and deletions by unique id, and commits by their own."""
     refs: dict[bytes, pb.Branch | pb.Tag] = field(default_factory=dict)
 
-    def see(self, _partition: bytes, key: bytes, value: bytes | None) -> None:
+    def see(self, _partition: bytes, key: bytes, item: Item | None) -> None:
+        value = None if item is None else item.value
         if key == BRANCHES.prefix + TOPIC.encode():
             self._see(key, None if value is None else pb.Branch.FromString(value), "BRANCH")
         elif key == TAGS.prefix + TAG.encode():

@@ -60,21 +60,24 @@ class WatchedStore(MemoryStore):
     def __init__(
         self,
         runtime: Runtime,
-        tell: Callable[[bytes, bytes, bytes | None], None],
+        tell: Callable[[bytes, bytes, Item | None], None],
         tell_erased: Callable[[bytes, bytes], None] = lambda _partition, _key: None,
     ) -> None:
         super().__init__(runtime)
-        self._tell = tell
-        """Gets partition, key and value; None: the key is deleted."""
+        self._tell_of = tell
+        """Gets partition and key, with what is there now; None: the key is deleted."""
         self.tombstones: dict[tuple[bytes, bytes], float] = {}
         """When the keys were deleted of which a database would still keep tombstones."""
         self._tell_erased = tell_erased
+
+    def _tell(self, partition: bytes, key: bytes) -> None:
+        self._tell_of(partition, key, MemoryStore.get_many(self, [(partition, key)])[0])
 
     def set(
         self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
     ) -> Version:
         result = super().set(partition, key, value, version=version)
-        self._tell(partition, key, value)
+        self._tell(partition, key)
         return result
 
     def set_if_then_get(
@@ -92,23 +95,23 @@ class WatchedStore(MemoryStore):
         found = super().set_if_then_get(
             partition, key, value, predicate, keys, guards=guards, version=version
         )
-        self._tell(partition, key, value)
+        self._tell(partition, key)
         return found
 
     def set_all(self, records: Sequence[Placed]) -> None:
         super().set_all(records)
-        for record in records:
-            self._tell(*record)
+        for partition, key, _ in records:
+            self._tell(partition, key)
 
     def delete(self, partition: bytes, key: bytes) -> None:
         lived = self._find(partition, key) is not None
         super().delete(partition, key)
         if lived:
-            self._tell(partition, key, None)
+            self._tell(partition, key)
 
     def delete_if(self, partition: bytes, key: bytes, predicate: Version) -> None:
         super().delete_if(partition, key, predicate)
-        self._tell(partition, key, None)
+        self._tell(partition, key)
 
     def drop_tombstones(
         self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
@@ -124,7 +127,7 @@ class WatchedStore(MemoryStore):
         keys = list(self._partitions.get(partition, ()))
         super().drop_partition(partition)
         for key in keys:
-            self._tell(partition, key, None)
+            self._tell(partition, key)
 
 
 class WatchedBlock(MemoryBlockStore):
@@ -173,9 +176,9 @@ class Monitor:
         self._simulation = simulation
         self._current: dict[str, Span] = {}
 
-    def _applied(self, partition: bytes, key: bytes, value: bytes | None) -> None:
-        self.truth.applied(partition, key, value)
-        if value is None:
+    def _applied(self, partition: bytes, key: bytes, item: Item | None) -> None:
+        self.truth.applied(partition, key, item)
+        if item is None:
             self.store.tombstones[partition, key] = self._simulation.seconds
         else:
             self.store.tombstones.pop((partition, key), None)

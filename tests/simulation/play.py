@@ -79,6 +79,7 @@ def begin(simulation: Simulation, mix: Mix, parts: Parts) -> World:
         parts,
         piecemeal=simulation.random.random() < 0.25,
         retrying=mix.retrying,
+        is_calm=not (mix.faults.fail_before or mix.faults.fail_after or mix.faults.kill),
     )
     world.begin(mix.begin_with)
     for name in world.names[: mix.begin_with]:

@@ -14,7 +14,9 @@ from typing import Final
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.commits.commit import HELP
 from lakebed.engine.keys import BRANCHES, COMMITS, STAGED_PREFIX, TAGS
-from lakebed.engine.staging.codec import decode
+from lakebed.engine.staging.cells import has_proposal, parse_proposed, value_of
+from lakebed.engine.staging.codec import TOMBSTONE, decode
+from lakebed.kv import Item
 from lakebed.testing.simulation.history import ABSENT
 from lakebed.testing.simulation.simulator import Simulation
 
@@ -56,6 +58,19 @@ class StagedWrite:
     """The branch whose staging token it was then."""
 
 
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A value that a conditional write proposed, and by whom."""
+
+    step: int
+    value: bytes
+    beside: bytes | None
+    """The value in the cell; None: there is none."""
+    task: object
+    version: Version | None
+    """The branch as it was when the condition was judged."""
+
+
 class Truth:
     """Follows the writes to all partitions except the one with repository records."""
 
@@ -73,6 +88,9 @@ class Truth:
         """When partitions lost their owner."""
         self.written: dict[tuple[bytes, bytes], float] = {}
         """When keys were written last."""
+        self.was_late = False
+        """Whether any proposal was confirmed after the branch had changed: before, readers may have
+        been shown something else."""
         self._simulation = simulation
         self._violation = violation
         self._is_there = is_there
@@ -81,21 +99,26 @@ class Truth:
         self._home: dict[str, tuple[bytes, str, str]] = {}
         self._sealed_at: dict[str, int] = {}
         self._staged: dict[tuple[str, bytes], list[StagedWrite]] = defaultdict(list)
+        self._proposals: dict[tuple[str, bytes], Proposal] = {}
+        self._by_record: dict[bytes, Version] = {}
         # The first version of any branch to have a certain head: the one whose writer made it.
         self._first_heads: dict[tuple[bytes, str], Version] = {}
         self._swaps: list[tuple[Version, Version]] = []
 
     # Following
 
-    def applied(self, partition: bytes, key: bytes, value: bytes | None) -> None:
-        """Take note of a write, or of a deletion."""
+    def applied(self, partition: bytes, key: bytes, item: Item | None) -> None:
+        """Take note of what a write left, or that a key was deleted."""
+        value = None if item is None else item.value
         if value is not None:
             self.written[partition, key] = self._simulation.seconds
         if b":" in partition and key.startswith(STAGED_PREFIX):
-            self._follow_staged(partition.decode(), key, value)
+            self._follow_staged(partition.decode(), key, item)
         elif key.startswith(BRANCHES.prefix):
             branch = None if value is None else pb.Branch.FromString(value)
             self._follow_branch(partition, key, None if branch and branch.pending else branch)
+            if item is not None and self.versions[partition, key]:
+                self._by_record[item.predicate] = self.versions[partition, key][-1]
             self._check_one_kind(partition, key.removeprefix(BRANCHES.prefix))
         elif key.startswith(TAGS.prefix):
             tag = None if value is None else pb.Tag.FromString(value)
@@ -116,18 +139,51 @@ class Truth:
     def _disown(self, partition: bytes) -> None:
         self.disowned.setdefault(partition, self._simulation.seconds)
 
-    def _follow_staged(self, token: str, key: bytes, value: bytes | None) -> None:
-        naming = self._naming.get(token)
-        if value is not None:
-            path = key.removeprefix(STAGED_PREFIX)
-            entry = decode(path, value)
-            shown = ABSENT if entry is None else entry.address
-            task = self._simulation.current_task
+    def _follow_staged(self, token: str, key: bytes, item: Item | None) -> None:
+        naming, path = self._naming.get(token), key.removeprefix(STAGED_PREFIX)
+        value, proposal = value_of(item), self._proposals.pop((token, path), None)
+        if has_proposal(item):
+            assert item is not None
+            self._follow_proposal(token, path, item, value)
+        elif proposal is not None and value == proposal.beside:
+            return  # it was taken away
+        elif value is not None:
+            task, step = self._simulation.current_task, self._simulation.step
             current = naming if naming and naming.tokens[0] == token else None
-            write = StagedWrite(self._simulation.step, shown, task, current)
+            if proposal is not None and value == proposal.value:
+                if task is proposal.task:
+                    current = proposal.version
+                    step = self._check_confirmed(token, path, proposal)
+                elif value != TOMBSTONE:
+                    self._violation(f"the proposal for {path!r} was confirmed by another task")
+            write = StagedWrite(step, _shown(path, value), task, current)
             self._staged[token, path].append(write)
         elif naming is not None and self._is_there(naming.partition):
             self._violation(f"{key!r} was deleted from {token}, which {naming} names")
+
+    def _follow_proposal(self, token: str, path: bytes, item: Item, beside: bytes | None) -> None:
+        proposed = parse_proposed(item.key, item.value)
+        self._proposals[token, path] = Proposal(
+            self._simulation.step,
+            proposed.proposal.SerializeToString(),
+            beside,
+            self._simulation.current_task,
+            self._by_record.get(proposed.branch_version),
+        )
+        before = self._staged.get((token, path), [])
+        was = before[-1].value if before else "nothing"
+        now = "nothing" if beside is None else _shown(path, beside)
+        if was != now:
+            self._violation(f"a proposal made of {was}, staged for {path!r} in {token}, {now}")
+
+    def _check_confirmed(self, token: str, path: bytes, proposal: Proposal) -> int:
+        """Check a confirmation; return the step at which the write took effect, at the latest."""
+        version, now = proposal.version, self._simulation.step
+        if version is None or version.tokens[0] != token or version.until <= proposal.step:
+            self._violation(f"the proposal for {path!r} was confirmed, but came after {version}")
+            return now
+        self.was_late |= version.until <= now
+        return min(now, version.until - 1)
 
     def _follow_tag(self, partition: bytes, key: bytes, tag: pb.Tag | None) -> None:
         name = key.removeprefix(TAGS.prefix).decode()
@@ -294,6 +350,27 @@ class Truth:
         assert write.version is not None
         return held(write.version.partition, write.version.commit_id).get(key, ABSENT)
 
+    def may_see(
+        self, partition: bytes, branch: str, key: bytes, span: tuple[int, int], held: Held
+    ) -> set[str | None]:
+        """Return all that reads of a key in a span of steps may show."""
+        values = {
+            write.value for (_, path), each in self._staged.items() for write in each if path == key
+        }
+        heads = [
+            version for version in self.branch_versions(partition, branch) if version.meets(*span)
+        ]
+        values |= {held(partition, version.commit_id).get(key) for version in heads}
+        return {
+            value
+            for value in values | {ABSENT}
+            if self.allows(partition, branch, {key: value}, span, held)
+        }
+
+    def staged_values(self) -> set[str | None]:
+        """Return all values that were ever visible in any token."""
+        return {write.value for writes in self._staged.values() for write in writes}
+
     def check_swaps(self, keys: Iterable[bytes], held: Held) -> None:
         """Check every swap of a branch by the rule of publishing.
 
@@ -333,3 +410,8 @@ class Truth:
             shown = (key, contents.get(key, ABSENT))
             if not self._may_show(before, removed, shown, span, held):
                 self._violation(f"{before} became {after}, and {key!r} became {shown[1]}")
+
+
+def _shown(path: bytes, value: bytes) -> str | None:
+    entry = decode(path, value)
+    return ABSENT if entry is None else entry.address

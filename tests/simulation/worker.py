@@ -14,15 +14,15 @@ from typing import Final
 from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.commits.merges import MergeRequest
 from lakebed.engine.committed import Page, Query, Strategy
-from lakebed.engine.errors import EntryNotFound, NoChanges
+from lakebed.engine.errors import EntryNotFound, NoChanges, NotFound, PreconditionFailed, Stale
 from lakebed.engine.model import BranchID, Commit, RepositoryID
-from lakebed.engine.staging.writer import if_absent
+from lakebed.engine.staging.writer import Condition
 from lakebed.errors import LakebedError
 from lakebed.formats import Entry
-from lakebed.kv import CorruptRecord
+from lakebed.kv import CorruptRecord, OutcomeUnknown, StoreUnavailable
 from lakebed.testing.simulation.history import ABSENT, WILD, Operation
 from tests.simulation.truth import PLAIN_COMMIT
-from tests.simulation.world import DEV, KEYS, MAIN, Dump, Process, World, addresses, entry
+from tests.simulation.world import DEV, KEYS, MAIN, Dump, Process, Read, World, addresses, entry
 
 COMMIT: Final = CommitRequest(committer="", message=PLAIN_COMMIT)
 OTHER: Final = CommitRequest(committer="", message="something else")
@@ -57,7 +57,13 @@ class Worker:
         return self.world.simulation.step
 
     def attempt(
-        self, name: str, key: bytes | None, value: str | None, act: Callable[[], object]
+        self,
+        name: str,
+        key: bytes | None,
+        value: str | None,
+        act: Callable[[], object],
+        *,
+        conditional: bool = False,
     ) -> Operation:
         """Do something that writes, noting when it began and ended, and how."""
         operation = Operation(name, key, value, self.step)
@@ -69,6 +75,13 @@ class Worker:
         except LakebedError as error:
             operation.name = f"{name}, which raised {type(error).__name__}"
             self.world.told[type(error).__name__] += 1
+            if conditional:
+                self.world.told[f"{name}: {type(error).__name__}"] += 1
+                is_unknown = isinstance(error, OutcomeUnknown)
+                operation.refused = not is_unknown or isinstance(error, StoreUnavailable)
+                calm = self.world.is_calm
+                is_answer = isinstance(error, PreconditionFailed | Stale | NotFound)
+                self.world.check(f"{operation}, with nothing lost", holds=is_answer or not calm)
         operation.ended = self.step
         return operation
 
@@ -98,19 +111,75 @@ class Worker:
 
     def create(self) -> None:
         key, name = self.random.choice(KEYS), self.world.new_name()
-        new = entry(key, name)
-        act = partial(self.lake.put, self.name, self.branch, new, condition=if_absent)
-        if (operation := self.attempt("create", key, name, act)).succeeded:
-            self.check_created(key, operation)
+        is_fresh = self.random.choice([None, None, lambda: self.random.random() < 0.9])
 
-    def check_created(self, key: bytes, operation: Operation) -> None:
-        """A create took effect while the branch showed nothing under the key."""
-        truth = self.world.truth
-        write = truth.last_staged(key, self.world.simulation.current_task, operation.begun)
-        assert write is not None, f"{operation} staged nothing"
-        assert write.version is not None, f"{operation} came too late"
-        there = truth.shown_before(write, key, self.world.held)
-        assert there & {ABSENT, operation.value}, f"{operation} took effect over {there}"
+        def act(condition: Condition) -> None:
+            self.lake.put(
+                self.name, self.branch, entry(key, name), condition=condition, is_fresh=is_fresh
+            )
+
+        self.attempt_if("create", key, name, {ABSENT}, act)
+
+    def replace(self) -> None:
+        """Put over the very entry that is there."""
+        key, name = self.random.choice(KEYS), self.world.new_name()
+
+        def act(condition: Condition) -> None:
+            self.lake.put(self.name, self.branch, entry(key, name), condition=condition)
+
+        self.attempt_if("replace", key, name, self.look(key), act)
+
+    def remove(self) -> None:
+        """Delete the very entry that is there."""
+        key = self.random.choice(KEYS)
+
+        def act(condition: Condition) -> None:
+            self.lake.delete(self.name, self.branch, key, condition=condition)
+
+        self.attempt_if("remove", key, ABSENT, self.look(key), act)
+
+    def look(self, key: bytes) -> set[str | None]:
+        """Return what is there, if anything."""
+        try:
+            return {self.lake.get(self.name, self.branch, key).address}
+        except LakebedError:
+            return {"something else"}
+
+    def attempt_if(
+        self,
+        name: str,
+        key: bytes,
+        value: str | None,
+        wanted: set[str | None],
+        act: Callable[[Condition], None],
+    ) -> None:
+        """Write on the condition that something certain is there."""
+        task, truth = self.world.simulation.current_task, self.world.truth
+        operation = self.attempt(
+            name,
+            key,
+            value,
+            lambda: act(lambda found: (found and found.address) in wanted),
+            conditional=True,
+        )
+        write = truth.last_staged(key, task, operation.begun)
+        if operation.refused:
+            assert write is None, f"{operation} staged {write}"
+            if "PreconditionFailed" in operation.name or "NothingThere" in operation.name:
+                self.check_refused(key, operation, wanted)
+        elif operation.succeeded:
+            assert write is not None, f"{operation} staged nothing"
+            assert write.version is not None, f"{operation} came too late"
+            there = truth.shown_before(write, key, self.world.held)
+            assert there & {*wanted, value}, f"{operation} took effect over {there}"
+
+    def check_refused(self, key: bytes, operation: Operation, wanted: set[str | None]) -> None:
+        """Check that the condition did not hold all the time."""
+        span = (operation.begun, self.step)
+        seen = set[str | None]()
+        for partition in self.world.monitor.active_partitions(self.name, *span):
+            seen |= self.world.truth.may_see(partition, self.branch, key, span, self.world.held)
+        assert not seen or seen - wanted, f"{operation}, but {seen} was there throughout"
 
     def delete(self) -> None:
         key = self.random.choice(KEYS)
@@ -161,10 +230,10 @@ class Worker:
         self.history.check_read(what, found, keys, begun, self.step)
         shown = {key: found.get(key, ABSENT) for key in keys if key in found or key not in may_lack}
         span = (begun, self.step)
-        assert any(
-            self.world.truth.allows(partition, self.branch, shown, span, self.world.held)
-            for partition in self.world.monitor.active_partitions(self.name, *span)
-        ), f"{what}, in steps {span}, shows {shown}, but no record of {self.branch} does"
+        partitions = self.world.monitor.active_partitions(self.name, *span)
+        read = Read(what, partitions, self.branch, shown, span)
+        read.check(self.world)
+        self.world.reads.append(read)
 
     # Commits
 

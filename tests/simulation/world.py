@@ -158,6 +158,26 @@ class Dump:
     ended: int
 
 
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What an actor was shown of some keys, and when."""
+
+    what: str
+    partitions: list[bytes]
+    branch: BranchID
+    shown: dict[bytes, str | None]
+    span: tuple[int, int]
+
+    def check(self, world: "World") -> None:
+        """Check that one record of the branch explains all of it."""
+        is_explained = any(
+            world.truth.allows(partition, self.branch, self.shown, self.span, world.held)
+            for partition in self.partitions
+        )
+        shows = f"{self.what}, in steps {self.span}, shows {self.shown}"
+        assert is_explained, f"{shows}, but no record of {self.branch} does"
+
+
 @dataclass
 class World:
     """What one run shares: the truth, and what actors did and were told."""
@@ -170,6 +190,8 @@ class World:
     """Whether scans and bulk calls take several steps, between which others write."""
     retrying: float = 1.0
     """The share of processes that retry; the others get more unknown outcomes."""
+    is_calm: bool = False
+    """Whether every call is answered, so that every operation ends as it should."""
 
     def __post_init__(self) -> None:
         self.random = self.simulation.random
@@ -181,6 +203,7 @@ class World:
         self.strays = 0
         self.unpublished = 0
         self.dumps: list[Dump] = []
+        self.reads: list[Read] = []
         self.freed: list[tuple[bytes, int]] = []
         """Keys of refs that someone began to delete, and when."""
         self.histories: dict[tuple[RepositoryID, BranchID], History] = {}

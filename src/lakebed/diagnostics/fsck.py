@@ -148,14 +148,19 @@ class RepositoryCheck:
                 self._add("tag", name, f"its commit {tag.commit_id} is not there")
 
     def _check_staged(self, token: bytes) -> None:
-        for name, staged in self._readable(token, STAGED_PREFIX, pb.StagedEntry) if token else ():
-            if not staged.identity:
-                continue
-            entry = staged.entry
-            problem = self._address_problem(entry.address, entry.address_type)
-            if problem:
-                record = f"{as_text(token)} {as_text(STAGED_PREFIX)}{name}"
-                self._add("record", record, f"it has the address {entry.address!r}: {problem}")
+        for name, cell in self._readable(token, STAGED_PREFIX, Message) if token else ():
+            if isinstance(cell, pb.ProposedEntry):
+                self._check_entry(token, name, cell.value)
+                self._check_entry(token, name, cell.proposal)
+            elif isinstance(cell, pb.StagedEntry):
+                self._check_entry(token, name, cell)
+
+    def _check_entry(self, token: bytes, name: str, staged: pb.StagedEntry) -> None:
+        entry = staged.entry
+        problem = self._address_problem(entry.address, entry.address_type)
+        if staged.identity and problem:
+            record = f"{as_text(token)} {as_text(STAGED_PREFIX)}{name}"
+            self._add("record", record, f"it has the address {entry.address!r}: {problem}")
 
     def _readable(
         self, partition: bytes, prefix: bytes, message_type: type[MessageT]

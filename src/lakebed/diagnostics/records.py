@@ -19,10 +19,11 @@ from lakebed.auth.entities import keys as auth_keys
 from lakebed.auth.records_pb2 import Credential
 from lakebed.catalog import keys as catalog_keys
 from lakebed.engine import keys as engine_keys
-from lakebed.engine.records_pb2 import Emptied, StagedEntry
+from lakebed.engine.records_pb2 import Emptied, ProposedEntry, StagedEntry
+from lakebed.engine.staging.cells import MARK, parse_proposed
 from lakebed.errors import LakebedError, quoted
 from lakebed.hooks import keys as hooks_keys
-from lakebed.kv import Item, Store
+from lakebed.kv import CorruptRecord, Item, Store
 from lakebed.kv.halt import HALT_KEY
 from lakebed.kv.records import Kind
 from lakebed.kv.schema import METADATA_PARTITION, SCHEMA_KEY
@@ -137,10 +138,15 @@ def decode(partition: bytes, item: Item) -> Message | None:
     message_type = message_of(partition, item.key)
     if message_type is None:
         return None
+    message: Message
     try:
-        message = message_type.FromString(item.value)
+        if message_type is StagedEntry and item.value.startswith(MARK):
+            message_type = ProposedEntry
+            message = parse_proposed(item.key, item.value)
+        else:
+            message = message_type.FromString(item.value)
         plain(message)  # times that no calendar has are damage, too
-    except (DecodeError, UnicodeDecodeError, OverflowError, ValueError) as error:
+    except (CorruptRecord, DecodeError, UnicodeDecodeError, OverflowError, ValueError) as error:
         # The kind of the error alone: its text may quote what was read.
         name = message_type.DESCRIPTOR.name
         raise DamagedRecord(f"not a {name} ({type(error).__name__})") from error

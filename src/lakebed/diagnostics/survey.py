@@ -128,6 +128,7 @@ class Surveyor:
             pb.Repository: self._repository,
             pb.Branch: self._branch,
             pb.StagedEntry: self._staged,
+            pb.ProposedEntry: self._proposed,
             pb.Lease: self._lease,
             pb.DroppedToken: self._dropped,
         }
@@ -201,6 +202,10 @@ class Surveyor:
         modified = message.entry.modified_us
         if modified and (staged.oldest_us is None or modified < staged.oldest_us):
             staged.oldest_us = modified
+
+    def _proposed(self, partition: bytes, item: Item, message: pb.ProposedEntry) -> None:
+        if message.HasField("value"):
+            self._staged(partition, item, message.value)
 
     def _lease(self, _: bytes, item: Item, message: pb.Lease) -> None:
         name = as_text(item.key[len(LEASES.prefix) :])

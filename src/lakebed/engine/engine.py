@@ -49,7 +49,8 @@ from lakebed.engine.repositories.repositories import Repositories
 from lakebed.engine.retention.expirer import Expirer
 from lakebed.engine.retention.rules import RuleBook
 from lakebed.engine.settings import CacheSettings, EngineSettings
-from lakebed.engine.staging.codec import decode, newest
+from lakebed.engine.staging.cells import newest
+from lakebed.engine.staging.codec import decode
 from lakebed.engine.staging.fast_read import FastReader, Found
 from lakebed.engine.staging.writer import Condition, IsFresh, check_condition
 from lakebed.formats import DumpID, DumpManifest, Entry, MetaRangeID
@@ -194,8 +195,8 @@ class Engine:
         elif resolved.view is View.COMBINED:
             return reader.get(repository, resolved.branch.id, key, known=resolved.branch)
         else:
-            staged = newest(reader.staged(resolved.branch, key))
-            found = None if staged is None else decode(key, staged.value)
+            value = newest(reader.staged(resolved.branch, key))
+            found = None if value is None else decode(key, value)
         if found is None:
             raise EntryNotFound(key)
         return found
@@ -269,7 +270,9 @@ class Engine:
             RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
             PreconditionFailed: The condition does not hold.
             Stale: The object is not fresh any more.
-            TooManyTries, OutcomeUnknown: The entry may be visible.
+            TooManyTries: Others always came first. Without a condition, the entry may be visible;
+                the same goes for `Stale`.
+            OutcomeUnknown: The entry may be visible.
         """
         if opened is None or not self._opener.is_recent(opened):
             if condition is None and is_fresh is None:
@@ -320,10 +323,22 @@ class Engine:
         return opened
 
     @traced("engine.delete")
-    def delete(self, repository_id: RepositoryID, branch: BranchID, key: bytes) -> None:
-        """Stage the removal of a key; raises as `put` does."""
-        opened = self._opener.open(repository_id, branch)
-        self._parts.writer.delete(opened.repository, branch, key, known=opened.target)
+    def delete(
+        self,
+        repository_id: RepositoryID,
+        branch: BranchID,
+        key: bytes,
+        *,
+        condition: Condition | None = None,
+    ) -> None:
+        """Stage the removal of a key, always or on a condition; raises as `put` does."""
+        writer = self._parts.writer
+        if condition is None:
+            opened = self._opener.open(repository_id, branch)
+            writer.delete(opened.repository, branch, key, known=opened.target)
+        else:
+            opened = self._opener.open_at(repository_id, branch, key)
+            writer.delete_if(opened.repository, branch, key, condition, known=opened.target)
         self._forecast.count_write()
 
     # What differs

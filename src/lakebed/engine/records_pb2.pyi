@@ -264,6 +264,18 @@ class StagedEntry(_message.Message):
     replaced_address: str
     def __init__(self, identity: _Optional[bytes] = ..., entry: _Optional[_Union[Entry, _Mapping]] = ..., replaced_address: _Optional[str] = ...) -> None: ...
 
+class ProposedEntry(_message.Message):
+    __slots__ = ("value", "value_version", "proposal", "branch_version")
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    VALUE_VERSION_FIELD_NUMBER: _ClassVar[int]
+    PROPOSAL_FIELD_NUMBER: _ClassVar[int]
+    BRANCH_VERSION_FIELD_NUMBER: _ClassVar[int]
+    value: StagedEntry
+    value_version: bytes
+    proposal: StagedEntry
+    branch_version: bytes
+    def __init__(self, value: _Optional[_Union[StagedEntry, _Mapping]] = ..., value_version: _Optional[bytes] = ..., proposal: _Optional[_Union[StagedEntry, _Mapping]] = ..., branch_version: _Optional[bytes] = ...) -> None: ...
+
 class DroppedToken(_message.Message):
     __slots__ = ("repository", "unique_id", "branch", "dropped_us")
     REPOSITORY_FIELD_NUMBER: _ClassVar[int]

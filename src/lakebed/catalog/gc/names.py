@@ -18,7 +18,8 @@ from lakebed.catalog.keys import LINKS, MULTIPARTS
 from lakebed.engine.engine import Engine
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import Branch, BranchID, Commit, Repository
-from lakebed.engine.staging.codec import parse_all
+from lakebed.engine.staging.cells import spelled_out
+from lakebed.engine.staging.codec import parse_all, path_of
 from lakebed.formats import MetaRangeID
 from lakebed.formats.object_paths import ObjectPath
 from lakebed.kv import Store
@@ -70,8 +71,10 @@ class Names:
         for token in branch.tokens:
             items = self._store.scan(token.encode(), STAGED_PREFIX)
             while page := list(islice(items, _RECORDS)):
-                for item, message in zip(page, parse_all(page), strict=True):
-                    path = item.key.removeprefix(STAGED_PREFIX)
+                # A proposal may become visible, so it keeps its object as a value does.
+                rows = list(spelled_out(page))
+                for (name, _), message in zip(rows, parse_all(rows), strict=True):
+                    path = path_of(name)
                     if message.entry.address in self._spellings:
                         yield StagedName(branch.id, path, is_replaced=False)
                     elif message.replaced_address in self._spellings:

@@ -9,6 +9,7 @@ from lakebed.catalog.gc.files import RunFiles, TableWriter
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import Branch, Repository, StagingToken
 from lakebed.engine.refs.branches import Branches
+from lakebed.engine.staging.cells import spelled_out
 from lakebed.engine.staging.codec import parse_all
 from lakebed.formats import AddressType
 from lakebed.formats.gc_files import GCFile, GCFileKind
@@ -129,8 +130,9 @@ class StagedWalk:
             yield page
 
     def _addresses(self, page: list[StagedRecord]) -> list[str]:
-        """The addresses that staged values name; a tombstone names none."""
-        messages = [message for message in parse_all(page) if message.identity]
+        """Return the addresses that values and proposals name; a tombstone names none."""
+        rows = list(spelled_out(page))
+        messages = [message for message in parse_all(rows) if message.identity]
         prefix = self._prefix
         named = [
             prefix + entry.address if entry.address_type == _RELATIVE else entry.address

@@ -22,9 +22,10 @@ from lakebed.catalog.keys import LINKS, MULTIPARTS
 from lakebed.engine.engine import Engine
 from lakebed.engine.keys import COMMITS, STAGED_PREFIX
 from lakebed.engine.model import Repository
+from lakebed.engine.staging.cells import spelled_out
 from lakebed.engine.staging.scan import changes_table
 from lakebed.formats import MetaRangeID
-from lakebed.kv import Item, Store, Version
+from lakebed.kv import Pair, Store
 from lakebed.kv.records import Records
 
 FOUND_COLUMNS: Final = ("key", "address", "address_type", "size", "checksum")
@@ -80,7 +81,8 @@ class Search:
     def _staged(self) -> Iterator[pa.Table]:
         for branch in self._engine.branches.list(self._repository):
             for token in branch.tokens:
-                yield from _pages(self._store.scan(token.encode(), STAGED_PREFIX))
+                # Proposals too: they may become visible.
+                yield from _pages(spelled_out(self._store.scan(token.encode(), STAGED_PREFIX)))
 
     def _committed(self) -> Iterator[pa.Table]:
         commits = Records(self._store, COMMITS, self._repository.partition).scan()
@@ -88,15 +90,14 @@ class Search:
         return self._engine.committed(self._repository).scan_all(metarange_ids)
 
 
-def _decided(records: Iterable[pb.Link | pb.MultipartUpload]) -> Iterator[Item]:
+def _decided(records: Iterable[pb.Link | pb.MultipartUpload]) -> Iterator[Pair]:
     """Yield the entries that were decided on, as if they were staged."""
     for record in records:
         if record.HasField("entry"):
-            value = record.entry.SerializeToString()
-            yield Item(STAGED_PREFIX + record.path, value, Version(b""))
+            yield STAGED_PREFIX + record.path, record.entry.SerializeToString()
 
 
-def _pages(items: Iterator[Item]) -> Iterator[pa.Table]:
-    while page := list(islice(items, _RECORDS)):
+def _pages(rows: Iterator[Pair]) -> Iterator[pa.Table]:
+    while page := list(islice(rows, _RECORDS)):
         table = changes_table(page)
         yield table.filter(pc.invert(table.column("tombstone")))

@@ -1,7 +1,8 @@
 """Building what a commit holds: staged changes applied to the metarange of a head, or a merge.
 
-A build reads staging tokens, or the files of three metaranges, and writes files that are named by
-their content. It changes nothing else. So it may run in any process that sees the same store and
+A build reads sealed tokens, or the files of three metaranges, and writes files that are named by
+their content. Proposals that it meets in a token are taken away for certain, or the build fails
+(`cells`). It changes nothing else. So it may run in any process that sees the same store and
 the same storage, and may be cut off and done again: all files are durable before the id of their
 metarange is returned.
 
@@ -10,17 +11,17 @@ its process. For large ones the engine can be given another `Build` and another 
 run elsewhere (`lakebed.builders`).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import chain, islice
 
 from lakebed.engine.committed import CommittedFor, Strategy, Summary
 from lakebed.engine.metrics import BUILD_SECONDS
 from lakebed.engine.model import Home, StagingToken
+from lakebed.engine.staging.cells import Cells
 from lakebed.engine.staging.columns import ROWS_MIN
-from lakebed.engine.staging.scan import StagedChanges, changes_tables, staged_edits
+from lakebed.engine.staging.scan import StagedChanges, staged_edits
 from lakebed.formats import MetaRangeID
-from lakebed.kv import Pair, Store
+from lakebed.kv import Store
 from lakebed.runtime import Runtime
 
 
@@ -98,8 +99,8 @@ def build_here(store: Store, committed_in: CommittedFor) -> Build:
     """Return a function that builds in the process and the thread of its caller."""
 
     def build(request: BuildRequest) -> Built:
-        changes = StagedChanges(store, request.tokens)
-        return _apply(committed_in, request, changes, changes.pairs())
+        changes = StagedChanges(Cells.sealed(store, request.tokens))
+        return _apply(committed_in, request, changes)
 
     return build
 
@@ -114,11 +115,10 @@ def build_by_size(
     """
 
     def build(request: BuildRequest) -> Built:
-        changes = StagedChanges(store, request.tokens, limit=large_keys)
-        pairs = list(islice(changes.pairs(), large_keys))
-        if len(pairs) == large_keys:
+        changes = StagedChanges(Cells.sealed(store, request.tokens), limit=large_keys)
+        if len(changes.begin(large_keys)) == large_keys:
             return large(request)
-        small: Build = lambda request: _apply(committed_in, request, changes, pairs)  # noqa: E731
+        small: Build = lambda request: _apply(committed_in, request, changes)  # noqa: E731
         return measured(small, runtime, where="here")(request)
 
     return build
@@ -157,14 +157,11 @@ def measured(build: Build, runtime: Runtime, *, where: str) -> Build:
     return measure
 
 
-def _apply(
-    committed_in: CommittedFor, request: BuildRequest, changes: StagedChanges, pairs: Iterable[Pair]
-) -> Built:
+def _apply(committed_in: CommittedFor, request: BuildRequest, changes: StagedChanges) -> Built:
     committed = committed_in(request.home)
-    rest = iter(pairs)
-    first = list(islice(rest, ROWS_MIN))
+    first = changes.begin(ROWS_MIN)
     if 0 < len(first) < ROWS_MIN:
         applied = committed.edit(request.base, staged_edits(first))
     else:
-        applied = committed.apply(request.base, changes_tables(chain(first, rest)))
+        applied = committed.apply(request.base, changes.tables())
     return Built(applied.metarange_id, applied.summary, frozenset(changes.held))

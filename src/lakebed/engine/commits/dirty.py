@@ -13,7 +13,6 @@ and must not change a key that is staged: what is staged would hide the change, 
 next commit.
 """
 
-from itertools import islice
 from typing import Final
 
 import pyarrow as pa
@@ -25,6 +24,7 @@ from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import Branch, Repository
 from lakebed.engine.refs.commits import Commits
 from lakebed.engine.settings import EngineSettings
+from lakebed.engine.staging.cells import Cells
 from lakebed.engine.staging.codec import decode, path_of
 from lakebed.engine.staging.reader import Reader
 from lakebed.engine.staging.scan import StagedChanges
@@ -103,19 +103,19 @@ class DirtyCheck:
         """
         if before == after:
             return
-        staged = StagedChanges(self._store, branch.tokens).items()
-        item = next(staged, None)
+        staged = StagedChanges(Cells.of(self._store, branch)).pairs()
+        pair = next(staged, None)
         conflicts = []
         for table in self._committed_in(repository.home).diff(before, after):
             columns = (table.column(name).to_pylist() for name in ("key", "change", "identity"))
             for key, change, identity in zip(*columns, strict=True):
-                while item is not None and path_of(item) < key:
-                    item = next(staged, None)
-                if item is None:
+                while pair is not None and path_of(pair[0]) < key:
+                    pair = next(staged, None)
+                if pair is None:
                     break
-                if path_of(item) != key:
+                if path_of(pair[0]) != key:
                     continue
-                found = decode(key, item.value)
+                found = decode(key, pair[1])
                 wanted = None if change == ChangeType.REMOVED else identity
                 if (found and found.identity) != wanted:
                     kind = ChangeType.CHANGED if found else ChangeType.REMOVED
@@ -125,20 +125,20 @@ class DirtyCheck:
             raise MergeConflict(pa.table(arrays, schema=CONFLICT_SCHEMA))
 
     def _has_keys(self, branch: Branch) -> bool:
+        """Whether anything is staged or proposed: to seal for a proposal alone does no harm."""
         token = branch.staging_token.encode()
         return next(self._store.scan(token, STAGED_PREFIX, limit=1), None) is not None
 
     def _changes_something(self, repository: Repository, branch: Branch) -> bool:
         """Whether the sealed tokens change the head; cheap if one of their first keys does."""
-        changes = StagedChanges(self._store, branch.sealed_tokens)
-        for item in islice(changes.items(), _PEEK):
-            key = path_of(item)
-            staged = decode(key, item.value)
+        sealed = Cells.sealed(self._store, branch.sealed_tokens)
+        for name, value in StagedChanges(sealed).begin(_PEEK):
+            key = path_of(name)
+            staged = decode(key, value)
             committed = self._reader.committed(repository, branch.commit_id, key)
             if (staged and staged.identity) != (committed and committed.identity):
                 return True
         head = self._commits.get(repository, branch.commit_id)
         committed_entries = self._committed_in(repository.home)
-        again = StagedChanges(self._store, branch.sealed_tokens)
-        applied = committed_entries.apply(head.metarange_id, again.tables())
+        applied = committed_entries.apply(head.metarange_id, StagedChanges(sealed).tables())
         return bool(applied.summary)

@@ -12,7 +12,6 @@ branch record says where it goes, then the commit's mark is read, and then the b
 """
 
 from collections.abc import Callable
-from itertools import islice
 from typing import Final
 
 from lakebed.engine.commits.dirty import DirtyCheck
@@ -24,7 +23,8 @@ from lakebed.engine.refs.branches import Branches
 from lakebed.engine.retention.marks import Marks
 from lakebed.engine.settings import EngineSettings
 from lakebed.engine.staging import empty_runs
-from lakebed.engine.staging.codec import TOMBSTONE, encode, newest, path_of
+from lakebed.engine.staging.cells import Cells, newest
+from lakebed.engine.staging.codec import TOMBSTONE, encode, path_of
 from lakebed.engine.staging.reader import Reader
 from lakebed.engine.staging.scan import StagedChanges
 from lakebed.errors import quoted
@@ -32,6 +32,7 @@ from lakebed.kv import (
     ABSENT,
     Item,
     OutcomeUnknown,
+    Pair,
     Predicate,
     PredicateFailed,
     Store,
@@ -105,8 +106,8 @@ class Resetter:
             with step_of_many(applied=number > 0):
                 before = self._branches.get(repository, branch)
                 staged = self._reader.staged(before, key)
-                decides = newest(staged)
-                done = decides is None or self._restore(repository, before, key, decides, staged[0])
+                value = newest(staged)
+                done = value is None or self._restore(repository, before, key, value, staged[0])
             if done and self._unchanged(repository, before, [key]):
                 return
         raise TooManyTries(f"the reset of {quoted(key)} on branch {branch}", self._tries)
@@ -119,9 +120,10 @@ class Resetter:
         while tries:
             with step_of_many(applied=has_begun):
                 before = self._branches.get(repository, branch)
-                changes = StagedChanges(self._store, before.tokens, start=start, prefix=prefix)
-                page = list(islice(changes.items(), _PAGE))
-            keys = [path_of(item) for item in page]
+                cells = Cells.of(self._store, before)
+                changes = StagedChanges(cells, start=start, prefix=prefix)
+                page = changes.begin(_PAGE)
+            keys = [path_of(name) for name, _ in page]
             has_begun = True
             with step_of_many(applied=True):
                 done = self._restore_page(repository, before, page)
@@ -187,12 +189,12 @@ class Resetter:
             raise BranchNotFound(before.id)
         return after.version == before.version
 
-    def _restore_page(self, repository: Repository, branch: Branch, page: list[Item]) -> bool:
+    def _restore_page(self, repository: Repository, branch: Branch, page: list[Pair]) -> bool:
         token = branch.staging_token.encode()
-        current = self._store.get_many([(token, item.key) for item in page])
+        current = self._store.get_many([(token, name) for name, _ in page])
         return all(
-            self._restore(repository, branch, path_of(item), item, own)
-            for item, own in zip(page, current, strict=True)
+            self._restore(repository, branch, path_of(name), value, own)
+            for (name, value), own in zip(page, current, strict=True)
         )
 
     def _restore(
@@ -200,7 +202,7 @@ class Resetter:
         repository: Repository,
         branch: Branch,
         key: bytes,
-        staged: Item,
+        staged: bytes,
         current: Item | None,
     ) -> bool:
         """Stage what the head has for a key; return whether that has certainly worked.
@@ -209,11 +211,11 @@ class Resetter:
             repository: In which repository.
             branch: The branch as it was read.
             key: Which key.
-            staged: What is staged for it.
-            current: What is staged for it under the current token.
+            staged: The value that is staged for it.
+            current: Its cell under the current token. If there is a proposal in it, that goes.
         """
         committed = self._reader.committed(repository, branch.commit_id, key)
-        if committed is None and staged.value == TOMBSTONE:
+        if committed is None and staged == TOMBSTONE:
             return True
         # Also over a put that changes nothing: its writer might take it back (`UndoLog`).
         value = TOMBSTONE if committed is None else encode(committed)

@@ -1,6 +1,6 @@
 """A staged value: an entry or a tombstone, as the bytes that the store keeps."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from google.protobuf.message import DecodeError
@@ -59,14 +59,9 @@ def decode(key: bytes, value: bytes) -> Entry | None:
     )
 
 
-def path_of(item: Item) -> bytes:
-    """Return the path of the object that an item of a staging token is about."""
-    return item.key[len(STAGED_PREFIX) :]
-
-
-def newest(staged: Iterable[Item | None]) -> Item | None:
-    """Return the item that decides, given what each token has for a key, newest token first."""
-    return next((item for item in staged if item is not None), None)
+def path_of(name: bytes) -> bytes:
+    """Return the path of the object that a key of a staging token is about."""
+    return name[len(STAGED_PREFIX) :]
 
 
 def parse_all(staged: Sequence[Item | Pair]) -> list[pb.StagedEntry]:

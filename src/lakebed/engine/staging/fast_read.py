@@ -88,7 +88,8 @@ class FastReader:
         seen = tuple([None if item is None else item.predicate for item in items])
         if known is not None and known.seen == seen:
             return known
-        entry = self._reader.entry(repository, branch, key, items[:-2])
+        staged = self._reader.staged(branch, key, items[:-2])
+        entry = self._reader.entry(repository, branch, key, staged)
         return Found(repository, entry, seen)
 
     def _find_in_commit(

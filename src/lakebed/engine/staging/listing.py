@@ -31,13 +31,13 @@ from lakebed.engine.committed.columns import (
 )
 from lakebed.engine.committed.listing import Block, DiffBlock, diff_page, entry_page
 from lakebed.engine.keys import STAGED_PREFIX
-from lakebed.engine.model import StagingToken
-from lakebed.engine.staging.codec import TOMBSTONE, newest
+from lakebed.engine.staging.cells import Cells, newest
+from lakebed.engine.staging.codec import TOMBSTONE
 from lakebed.engine.staging.empty_runs import EmptyRunNotes, Search, Stretch
 from lakebed.engine.staging.scan import StagedChanges, entry_rows
 from lakebed.formats import ENTRY_SCHEMA, Entry, MetaRangeID, entries_table
 from lakebed.formats.entries import one_array
-from lakebed.kv import Item, Store
+from lakebed.kv import Pair
 
 _FIRST_WINDOW: Final = 100
 _LARGEST_WINDOW: Final = 25_000
@@ -56,35 +56,31 @@ class Noting:
 
 
 def list_entries(
-    store: Store,
-    tokens: Sequence[StagingToken],
+    cells: Cells,
     committed: Committed,
     metarange_id: MetaRangeID,
     query: Query,
     *,
     noting: Noting,
 ) -> Page[Entry]:
-    """Return a page of the entries that tokens, newest first, make of a metarange."""
-    staged = _StagedWindows(store, tokens, query)
+    """Return a page of the entries that staged cells make of a metarange."""
+    staged = _StagedWindows(cells, query)
     start = query.first_key()
     if start is not None and staged.is_empty_from(start):
         return committed.list(metarange_id, query)
-    notes = EmptyRunNotes(store, tokens, metarange_id, now_us=noting.now_us)
+    notes = EmptyRunNotes(cells.store, cells.tokens, metarange_id, now_us=noting.now_us)
     runs = _EmptyRuns(notes, query, noting.tombstones_min)
-    return entry_page(
-        _MergedWindows(store, tokens, committed, metarange_id, query, staged, runs), query
-    )
+    return entry_page(_MergedWindows(cells, committed, metarange_id, query, staged, runs), query)
 
 
 def list_changes(
-    store: Store,
-    tokens: Sequence[StagingToken],
+    cells: Cells,
     committed: Committed,
     metarange_id: MetaRangeID,
     query: Query,
 ) -> Page[DiffEntry]:
-    """Return a page of the changes that tokens, newest first, make to a metarange."""
-    return diff_page(_ChangeWindows(store, tokens, committed, metarange_id, query), query)
+    """Return a page of the changes that staged cells make to a metarange."""
+    return diff_page(_ChangeWindows(cells, committed, metarange_id, query), query)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,22 +89,29 @@ class _Staged:
 
     keys: list[bytes]
     """In order, without `STAGED_PREFIX`."""
-    items: list[Item]
+    items: list[Pair]
     end: bytes | None
     """The key up to which they are complete; None: to the end of the prefix."""
+    proposed: Sequence[bytes] = ()
+    """Keys of the cells with a proposal, in order."""
 
     def between(self, start: bytes, end: bytes | None) -> "_Staged":
-        first = bisect_left(self.keys, start)
-        last = len(self.keys) if end is None else bisect_left(self.keys, end, first)
-        return _Staged(self.keys[first:last], self.items[first:last], end)
+        first, last = _places(self.keys, start, end)
+        begin, stop = _places(self.proposed, start, end)
+        proposed = self.proposed[begin:stop]
+        return _Staged(self.keys[first:last], self.items[first:last], end, proposed)
+
+
+def _places(keys: Sequence[bytes], start: bytes, end: bytes | None) -> tuple[int, int]:
+    first = bisect_left(keys, start)
+    return first, len(keys) if end is None else bisect_left(keys, end, first)
 
 
 class _StagedWindows:
     """Staged changes, some at a time, from any key on."""
 
-    def __init__(self, store: Store, tokens: Sequence[StagingToken], query: Query) -> None:
-        self._store = store
-        self._tokens = tokens
+    def __init__(self, cells: Cells, query: Query) -> None:
+        self._cells = cells
         self._prefix = query.prefix
         # A page with a delimiter jumps; one without reads on, and one more to see what follows.
         self._first_size = _FIRST_WINDOW if query.delimiter else query.amount + 1
@@ -140,12 +143,12 @@ class _StagedWindows:
         self._held = None
 
     def _read(self, start: bytes) -> _Staged:
-        changes = StagedChanges(
-            self._store, self._tokens, start=start, prefix=self._prefix, limit=self._size
-        )
-        items = list(islice(changes.items(), self._size))
-        keys = [item.key[_CUT:] for item in items]
-        return _Staged(keys, items, successor(keys[-1]) if len(keys) == self._size else None)
+        self._cells.passed_over.clear()
+        changes = StagedChanges(self._cells, start=start, prefix=self._prefix, limit=self._size)
+        items = changes.begin(self._size)
+        keys = [key[_CUT:] for key, _ in items]
+        end = successor(keys[-1]) if len(keys) == self._size else None
+        return _Staged(keys, items, end, sorted(self._cells.passed_over))
 
 
 class _EmptyRuns:
@@ -216,8 +219,7 @@ class _MergedWindows:
 
     def __init__(
         self,
-        store: Store,
-        tokens: Sequence[StagingToken],
+        cells: Cells,
         committed: Committed,
         metarange_id: MetaRangeID,
         query: Query,
@@ -229,8 +231,7 @@ class _MergedWindows:
         self._committed = committed
         self._metarange_id = metarange_id
         self._query = query
-        self._tokens = tokens
-        self._store = store
+        self._cells = cells
         self._probed: bytes | None = None
         self._block: Block | None = None
         self._end: bytes | None = b""
@@ -244,15 +245,18 @@ class _MergedWindows:
             if self._end is None:
                 return None
             start = max(key, self._end)
-            self._block, self._end, hidden = self._window(start)
+            self._block, self._end, staged = self._window(start)
             if self._block.keys:
                 continue
-            if self._end is None:
+            if staged.proposed:
+                # Its writer may have read the note already, and is about to make the key visible.
+                self._runs.stop()
+            if self._end is not None:
+                self._pass_over(staged, self._end)
+            elif not staged.proposed:
                 self._runs.end(prefix_end(self._query.prefix))
-            else:
-                self._pass_over(hidden, self._end)
 
-    def _pass_over(self, hidden: list[bytes], end: bytes) -> None:
+    def _pass_over(self, staged: _Staged, end: bytes) -> None:
         """Go on behind a window that is empty."""
         place = self._runs.jump(end)
         if place != end:
@@ -260,7 +264,7 @@ class _MergedWindows:
             self._runs.stop()
             self._end = place
             return
-        if self._runs.add(hidden, end):
+        if not staged.proposed and self._runs.add(staged.keys, end):
             self._staged.forget()
         self._block = self._probe(end)
 
@@ -278,19 +282,21 @@ class _MergedWindows:
         known = self._committed.known_keys(self._metarange_id, start, prefix_end(common))
         # Some of them, all over the prefix, the last one first.
         keys = known[:: -max(1, len(known) // _PROBES)]
-        wanted = [(token.encode(), STAGED_PREFIX + key) for key in keys for token in self._tokens]
-        found = iter(self._store.get_many(wanted) if wanted else [])
-        for key in keys:
-            staged = newest(list(islice(found, len(self._tokens))))
-            if staged is None:
+        names = [STAGED_PREFIX + key for key in keys]
+        tokens = [token.encode() for token in self._cells.tokens]
+        wanted = [(token, name) for name in names for token in tokens]
+        found = iter(self._cells.store.get_many(wanted) if wanted else [])
+        for key, name in zip(keys, names, strict=True):
+            value = newest(self._cells.settled(list(islice(found, len(tokens)))))
+            if value is None:
                 entry = self._committed.get(self._metarange_id, key)
                 return _MergedBlock(entries_table([entry]), _Staged([], [], None))
-            if staged.value != TOMBSTONE:
-                return _MergedBlock(_NOTHING, _Staged([key], [staged], None))
+            if value != TOMBSTONE:
+                return _MergedBlock(_NOTHING, _Staged([key], [(name, value)], None))
         return None
 
-    def _window(self, start: bytes) -> tuple[Block, bytes | None, list[bytes]]:
-        """Read what follows a key; return the block, where it ends, and the keys staged in it."""
+    def _window(self, start: bytes) -> tuple[Block, bytes | None, _Staged]:
+        """Read what follows a key; return the block, where it ends, and what is staged in it."""
         staged = self._staged.take(start)
         end = staged.end
         base = next(
@@ -305,7 +311,7 @@ class _MergedWindows:
             end = committed_end if end is None else min(end, committed_end)
             base = base.slice(0, keys.find(end))
         staged = staged.between(start, end)
-        return _MergedBlock(base, staged), end, staged.keys
+        return _MergedBlock(base, staged), end, staged
 
     def _committed_max(self, staged: _Staged) -> int:
         """Return how many committed rows to merge with staged ones at a time.
@@ -325,7 +331,7 @@ class _MergedBlock:
     """
 
     def __init__(self, base: pa.Table, staged: _Staged) -> None:
-        self._puts = [item for item in staged.items if item.value != TOMBSTONE]
+        self._puts = [item for item in staged.items if item[1] != TOMBSTONE]
         base_keys = one_array(base, "key")
         if staged.keys and base.num_rows:
             hidden = pc.is_in(base_keys, value_set=pa.array(staged.keys, pa.binary()))
@@ -337,7 +343,7 @@ class _MergedBlock:
         self._order: pa.Array | None = None
         keys = base_keys
         if self._puts:
-            put_keys = pa.array([item.key[_CUT:] for item in self._puts], pa.binary())
+            put_keys = pa.array([key[_CUT:] for key, _ in self._puts], pa.binary())
             keys = pa.concat_arrays([base_keys, put_keys]) if base.num_rows else put_keys
         if self._puts and base.num_rows:
             self._order = pc.sort_indices(keys)
@@ -363,14 +369,9 @@ class _ChangeWindows:
     """What staged changes do to a metarange, window by window; see `Blocks`."""
 
     def __init__(
-        self,
-        store: Store,
-        tokens: Sequence[StagingToken],
-        committed: Committed,
-        metarange_id: MetaRangeID,
-        query: Query,
+        self, cells: Cells, committed: Committed, metarange_id: MetaRangeID, query: Query
     ) -> None:
-        self._staged = _StagedWindows(store, tokens, query)
+        self._staged = _StagedWindows(cells, query)
         self._committed = committed
         self._metarange_id = metarange_id
         self._block: DiffBlock | None = None
@@ -390,7 +391,7 @@ class _ChangeWindows:
 
 
 def _edits(staged: _Staged) -> Edits:
-    puts = [item for item in staged.items if item.value != TOMBSTONE]
+    puts = [item for item in staged.items if item[1] != TOMBSTONE]
     items = zip(staged.keys, staged.items, strict=True)
-    removals = [key for key, item in items if item.value == TOMBSTONE]
+    removals = [key for key, (_, value) in items if value == TOMBSTONE]
     return Edits(entry_rows(puts), pa.array(removals, pa.binary()))

@@ -14,12 +14,12 @@ from typing import Final, TypeVar
 
 from lakebed.engine.committed import CommittedFor, DiffEntry, Page, Query
 from lakebed.engine.errors import EntryNotFound, TooManyTries
-from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import Branch, BranchID, CommitID, Repository
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
 from lakebed.engine.settings import EngineSettings
-from lakebed.engine.staging.codec import decode, newest
+from lakebed.engine.staging.cells import Cells, newest
+from lakebed.engine.staging.codec import decode
 from lakebed.engine.staging.listing import Noting, list_changes, list_entries
 from lakebed.formats import Entry
 from lakebed.kv import Item, Store
@@ -114,7 +114,7 @@ class Reader:
             commit = self._commits.get(repository, current.commit_id)
             committed = self._committed_in(repository.home)
             metarange_id = commit.metarange_id
-            return list_page(self._store, current.tokens, committed, metarange_id, query)
+            return list_page(Cells.of(self._store, current), committed, metarange_id, query)
 
         return self._consistently(repository, branch, read, known)
 
@@ -155,10 +155,14 @@ class Reader:
         """Whether the tokens of a branch, dropped or not, are certainly still there."""
         return self._runtime.monotonic() - branch.read_at < self._patience
 
-    def staged(self, branch: Branch, key: bytes) -> list[Item | None]:
-        """Return what each token of a branch has for a key, newest first; all in one call."""
-        name = STAGED_PREFIX + key
-        return self._store.get_many([(token.encode(), name) for token in branch.tokens])
+    def staged(
+        self, branch: Branch, key: bytes, found: Sequence[Item | None] | None = None
+    ) -> list[Item | None]:
+        """Return the cell of a key in each token of a branch, newest first; all in one call.
+
+        With `found`, these are the cells as they were read already, for the same branch record.
+        """
+        return Cells.of(self._store, branch).read(key, found)
 
     def entry(
         self,
@@ -167,16 +171,16 @@ class Reader:
         key: bytes,
         staged: Sequence[Item | None],
     ) -> Entry:
-        """Return the entry of a key, given what each token of the branch has for it.
+        """Return the entry of a key, given its cell in each token of the branch (`staged`).
 
         Raises:
             EntryNotFound: There is no such entry.
         """
-        decides = newest(staged)
-        if decides is None:
+        value = newest(staged)
+        if value is None:
             found = self.committed(repository, branch.commit_id, key)
         else:
-            found = decode(key, decides.value)
+            found = decode(key, value)
         if found is None:
             raise EntryNotFound(key)
         return found

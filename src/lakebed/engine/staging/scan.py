@@ -2,13 +2,17 @@
 
 If several tokens have a key, the newest one decides. With one token alone, which is the usual case,
 the pages of its scan become tables as they are. With several, their scans are merged by key.
+
+Proposals are passed over, or taken away (`cells`), before tokens are merged: a cell with a proposal
+alone decides nothing. In the pages of a single token nothing looks for them: they do not have the
+form of the columns, so a page with one is read value by value.
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from operator import itemgetter
-from typing import Final, TypeVar
+from typing import Final
 
 import pyarrow as pa
 
@@ -16,10 +20,11 @@ from lakebed.engine import records_pb2 as pb
 from lakebed.engine.committed.columns import Edits
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import StagingToken
+from lakebed.engine.staging.cells import Cells
 from lakebed.engine.staging.codec import parse_all
 from lakebed.engine.staging.columns import ROWS_MIN, parse_columns
 from lakebed.formats import CHANGE_SCHEMA, ENTRY_SCHEMA
-from lakebed.kv import Item, Pair, Store
+from lakebed.kv import Item, Pair
 
 _ROWS: Final = 8192
 _CUT: Final = len(STAGED_PREFIX)
@@ -28,16 +33,13 @@ _CUT: Final = len(STAGED_PREFIX)
 # be many times what is needed: each is read on as far as its turn comes.
 _FEW_TOKENS: Final = 4
 
-RowT = TypeVar("RowT", Item, Pair)
-
 
 class StagedChanges:
-    """The changes staged in some tokens, given newest first; scanned once, while iterating."""
+    """The changes staged in some tokens; scanned once, while iterating."""
 
     def __init__(
         self,
-        store: Store,
-        tokens: Sequence[StagingToken],
+        cells: Cells,
         *,
         start: bytes = b"",
         prefix: bytes = b"",
@@ -45,81 +47,103 @@ class StagedChanges:
     ) -> None:
         """Prepare a scan of the keys with a prefix, from `start` on.
 
-        With a `limit`, only the first so many changes are right: no more keys of each token than
-        that need to be read.
+        A caller that wants only so many changes says so by `limit`: no more keys of each token than
+        that are read before the caller goes on beyond them.
         """
-        self._store = store
-        self._tokens = tokens
+        self._cells = cells
         self._start = STAGED_PREFIX + start
         self._prefix = STAGED_PREFIX + prefix
-        self._limit = limit
+        self._limit = limit if len(cells.tokens) <= _FEW_TOKENS else None
+        self._begun: list[Pair] = []
+        self._unread: Iterator[Pair] | None = None
         self.held: set[StagingToken] = set()
         """The tokens that had any key, among those scanned so far."""
 
-    def tables(self) -> Iterator[pa.Table]:
-        """Yield the changes as tables by `CHANGE_SCHEMA`, sorted by key; none is empty."""
-        return changes_tables(self.pairs())
-
-    def items(self) -> Iterator[Item]:
-        """Yield the item that decides each key, in order of the keys."""
-        return self._newest(self._store.scan)
-
     def pairs(self) -> Iterator[Pair]:
         """Yield each key with the value that decides it, in order of the keys."""
-        return self._newest(self._store.scan_pairs)
+        return self._shown(self._rows())
 
-    def _newest(self, scan: Callable[..., Iterator[RowT]]) -> Iterator[RowT]:
-        if len(self._tokens) == 1:
-            return self._scan(scan, self._tokens[0])
-        return self._merge(scan)
+    def begin(self, count: int) -> list[Pair]:
+        """Return the first `count` of the pairs, or all that there are; `tables` has them too."""
+        self._begun += islice(self.pairs(), max(0, count - len(self._begun)))
+        return self._begun
 
-    def _merge(self, scan: Callable[..., Iterator[RowT]]) -> Iterator[RowT]:
-        scans = [self._ranked(scan, rank, token) for rank, token in enumerate(self._tokens)]
+    def tables(self) -> Iterator[pa.Table]:
+        """Yield all changes as tables by `CHANGE_SCHEMA`, sorted by key; none is empty."""
+        rows = chain(self._begun, self._rows())
+        while page := list(islice(rows, _ROWS)):
+            table = _columns(page)
+            if table is None:  # few rows, or a proposal among them
+                table = _parse_one_by_one(list(self._shown(page)))
+            if table.num_rows:
+                yield table
+
+    def _rows(self) -> Iterator[Pair]:
+        """Return what was not read yet: of one token its cells, of several what decides."""
+        if self._unread is None:
+            tokens = self._cells.tokens
+            self._unread = self._scan(tokens[0]) if len(tokens) == 1 else self._merge()
+        return self._unread
+
+    def _shown(self, rows: Iterable[Pair]) -> Iterator[Pair]:
+        """Yield the values of rows as `_rows` returns them."""
+        tokens = self._cells.tokens
+        return self._cells.shown(tokens[0], rows) if len(tokens) == 1 else iter(rows)
+
+    def _merge(self) -> Iterator[Pair]:
+        scans = [self._ranked(rank, token) for rank, token in enumerate(self._cells.tokens)]
         last = b""
         for key, _, row in heapq.merge(*scans):
             if key != last:
                 last = key
                 yield row
 
-    def _ranked(
-        self, scan: Callable[..., Iterator[RowT]], rank: int, token: StagingToken
-    ) -> Iterator[tuple[bytes, int, RowT]]:
+    def _ranked(self, rank: int, token: StagingToken) -> Iterator[tuple[bytes, int, Pair]]:
         """Scan a token; among equal keys, that of the newest token sorts first."""
-        for row in self._scan(scan, token):
+        for row in self._cells.shown(token, self._scan(token)):
             yield row[0], rank, row
 
-    def _scan(self, scan: Callable[..., Iterator[RowT]], token: StagingToken) -> Iterator[RowT]:
-        limit = self._limit if len(self._tokens) <= _FEW_TOKENS else None
-        rows = scan(token.encode(), self._start, prefix=self._prefix, limit=limit)
+    def _scan(self, token: StagingToken) -> Iterator[Pair]:
+        scan = self._cells.store.scan_pairs
+        rows = scan(token.encode(), self._start, prefix=self._prefix, limit=self._limit)
+        if self._limit is not None:
+            rows = self._beyond(rows, token, self._limit)
         first = next(rows, None)
         if first is None:
             return iter(())
         self.held.add(token)
         return chain([first], rows)
 
-
-def changes_tables(pairs: Iterable[Pair]) -> Iterator[pa.Table]:
-    """Yield what is staged as tables by `CHANGE_SCHEMA`; none is empty."""
-    rest = iter(pairs)
-    while page := list(islice(rest, _ROWS)):
-        yield changes_table(page)
+    def _beyond(self, rows: Iterator[Pair], token: StagingToken, limit: int) -> Iterator[Pair]:
+        """Yield rows and then those behind them: more are needed where some have no value."""
+        left = limit
+        for row in rows:
+            left -= 1
+            yield row
+            if not left:
+                scan = self._cells.store.scan_pairs
+                yield from scan(token.encode(), row[0] + b"\0", prefix=self._prefix)
 
 
 def changes_table(page: Sequence[Item | Pair]) -> pa.Table:
-    """Return what is staged as a table by `CHANGE_SCHEMA`.
+    """Return staged values as a table by `CHANGE_SCHEMA`.
 
     Raises:
         CorruptRecord: A value is not a staged one.
     """
-    if len(page) >= ROWS_MIN:
-        keys, values = (list(map(itemgetter(place), page)) for place in (0, 1))
-        table = parse_columns(keys, values, prefix_bytes=_CUT)
-        if table is not None:
-            return table
-    return _parse_one_by_one(page)
+    table = _columns(page)
+    return _parse_one_by_one(page) if table is None else table
 
 
-def entry_rows(page: list[Item]) -> pa.Table:
+def _columns(page: Sequence[Item | Pair]) -> pa.Table | None:
+    """Read a page as columns; None: the general parser is needed, or quicker."""
+    if len(page) < ROWS_MIN:
+        return None
+    keys, values = (list(map(itemgetter(place), page)) for place in (0, 1))
+    return parse_columns(keys, values, prefix_bytes=_CUT)
+
+
+def entry_rows(page: list[Pair]) -> pa.Table:
     """Return staged entries, none of them a tombstone, as a table by `ENTRY_SCHEMA`.
 
     Raises:

@@ -3,7 +3,8 @@
 A writer may learn too late that it must not acknowledge. Then it takes its write back: each staged
 key gets the value it had before, if it still has the writer's own. That loses nobody's acknowledged
 write. What others wrote over it stays; and what it wrote over was seen by the very compare-and-swap
-that replaced it.
+that replaced it. A proposal that someone made beside the value changes neither what was written nor
+by whom: it goes by the version of the value, and is dropped with it.
 
 Until then, which may be long, no staged value would name the object of the value that was replaced,
 and garbage collection could take it. So the new value names it too.
@@ -17,6 +18,7 @@ from contextlib import suppress
 
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import StagingToken
+from lakebed.engine.staging.cells import value_of, version_of
 from lakebed.engine.staging.codec import decode, encode
 from lakebed.formats import AddressType, Entry
 from lakebed.kv import Item, PredicateFailed, Store, Version
@@ -32,18 +34,18 @@ class UndoLog:
         self._store = store
         self._runtime = runtime
         self._key = STAGED_PREFIX + entry.key
-        self._replaced: dict[StagingToken, Item | None] = {}
+        self._replaced: dict[StagingToken, bytes | None] = {}
         self._versions: set[Version] = set()
 
     def find(self, token: StagingToken) -> Item | None:
-        """Return what is staged under a token."""
+        """Return the cell under a token."""
         return self._store.get_many([(token.encode(), self._key)])[0]
 
     def prepare(self, token: StagingToken, found: Item | None) -> tuple[bytes, Version]:
         """Return the value to write over what was found, and the version to write it with."""
         # If the reply to an earlier write was lost, our own value is there: not what to put back.
-        if found is None or found.predicate not in self._versions:
-            self._replaced[token] = found
+        if not self._is_own(found):
+            self._replaced[token] = value_of(found)
         version = new_version(self._runtime)
         self._versions.add(version)
         return encode(self.entry, replaced_address=self._address_of(self._replaced[token])), version
@@ -55,18 +57,22 @@ class UndoLog:
             OutcomeUnknown: The entry may still be visible.
         """
         for token, before in self._replaced.items():
-            found = self.find(token)
-            if found is None or found.predicate not in self._versions:
-                continue
-            # If it fails, someone has written over it: that stays.
-            with suppress(PredicateFailed):
-                if before is None:
-                    self._store.delete_if(token.encode(), self._key, found.predicate)
-                else:
-                    partition = token.encode()
-                    self._store.set_if(partition, self._key, before.value, found.predicate)
+            while (found := self.find(token)) is not None and self._is_own(found):
+                # If it fails, someone has written over the value, and that stays; or has made a
+                # proposal beside it, or taken one away.
+                with suppress(PredicateFailed):
+                    if before is None:
+                        self._store.delete_if(token.encode(), self._key, found.predicate)
+                    else:
+                        partition = token.encode()
+                        self._store.set_if(partition, self._key, before, found.predicate)
+                    break
 
-    def _address_of(self, item: Item | None) -> str:
+    def _is_own(self, found: Item | None) -> bool:
+        """Whether the value of a cell is this write's own, perhaps with a proposal beside it."""
+        return found is not None and version_of(found) in self._versions
+
+    def _address_of(self, value: bytes | None) -> str:
         """Return the address of an object that garbage collection might take, if one is staged."""
-        entry = None if item is None else decode(self.entry.key, item.value)
+        entry = None if value is None else decode(self.entry.key, value)
         return entry.address if entry and entry.address_type is AddressType.RELATIVE else ""

@@ -6,6 +6,7 @@ A history is a list of operations with the steps at which each began and returne
 - If a write succeeds, later reads return it or a write that did not happen before it.
 - A read returns what some write wrote that did not begin after the read ended.
 - A commit holds, for each key, what a read could return that ran while the commit did.
+- A write that was refused explains nothing: no read and no commit ever shows its value.
 
 Reads that see two concurrent writes in different orders, or values going back and forth between
 them, are allowed.
@@ -36,6 +37,8 @@ class Operation:
     ended: int | None = None
     """None: its actor died, and how it ended is not known."""
     succeeded: bool = False
+    refused: bool = False
+    """Whether it certainly had no effect, and never will."""
 
     def happened_before(self, step: int) -> bool:
         """Whether it was over when something began at this step."""
@@ -43,7 +46,7 @@ class Operation:
 
     def concerns(self, key: bytes) -> bool:
         """Whether it could change this key."""
-        return self.key is None or self.key == key
+        return (self.key is None or self.key == key) and not self.refused
 
 
 @dataclass(slots=True)
@@ -76,6 +79,7 @@ class History:
         """Whether something was put there without being acknowledged before a step."""
         return any(
             write.key == key
+            and not write.refused
             and write.value != ABSENT
             and not (write.succeeded and write.happened_before(begun))
             for write in self.writes

@@ -1,0 +1,219 @@
+"""Cells: what a staging token holds for a key, and the one rule by which cells are read.
+
+A cell holds a *value*: an entry, or a tombstone (`codec`). While a conditional write is under way,
+it may hold a *proposal* beside its value, or alone: the value that the write is to stage, and the
+version of the branch record under which its condition was judged. A proposal is not visible, and
+only its owner makes it the value (`writer`). A cell with a proposal alone is not a tombstone:
+nothing is staged there.
+
+**The rule.** A reader that goes by version w of the branch record, and meets a proposal that was
+made under another version, takes the proposal away before it uses the cell. It passes over a
+proposal that was made under w. A sealed token is read for any later version: all proposals in it
+are taken away.
+
+*Why that is enough.* The owner writes the proposal, then reads the branch again, and confirms only
+if the version is still that of the proposal. So a proposal that can be confirmed was in its cell
+before the branch left that version. A reader of a later version meets it, and the store decides by
+compare-and-swap on the one cell: either the value was confirmed, and the reader sees it, or the
+proposal is gone, was never visible, and the owner begins again. A proposal that is written later is
+never confirmed. A write that is confirmed late takes effect before the branch left the version that
+its condition was judged by: each reader of a later version sees it.
+
+A proposal that is taken away leaves its cell as it was before: the value has the version again that
+it was written with, so that a writer still recognises its own value (`undo`). This is the one place
+where a version comes back, and it comes back with the same value.
+
+An owner that died leaves a proposal that does no harm: the first scan after the branch has changed
+removes it, and so does any write of the key.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from google.protobuf.message import DecodeError
+
+from lakebed.engine import records_pb2 as pb
+from lakebed.engine.errors import TooManyTries
+from lakebed.engine.keys import STAGED_PREFIX
+from lakebed.engine.model import Branch, StagingToken
+from lakebed.engine.staging.codec import parse, path_of
+from lakebed.errors import quoted
+from lakebed.kv import (
+    CorruptRecord,
+    Item,
+    OutcomeUnknown,
+    Pair,
+    PredicateFailed,
+    Store,
+    StoreUnavailable,
+    Version,
+)
+
+MARK: Final = b"\xff"
+"""Begins a cell with a proposal. No message begins so: older programs refuse such a cell instead of
+taking it for a tombstone."""
+
+_TRIES: Final = 100
+
+
+class Cells:
+    """The cells of some tokens, as one version of a branch record shows them."""
+
+    def __init__(
+        self, store: Store, tokens: Sequence[StagingToken], version: Version | None
+    ) -> None:
+        """Prepare to read tokens, given newest first, for a version of the branch record.
+
+        Without a version, the tokens are sealed ones: each proposal in them is taken away.
+        """
+        self.store: Final = store
+        self.tokens: Final = tuple(tokens)
+        self._version = version
+        self.passed_over: list[bytes] = []
+        """Keys of cells whose proposals were passed over, as scans met them."""
+
+    @classmethod
+    def of(cls, store: Store, branch: Branch) -> "Cells":
+        """Return the cells of all tokens of a branch that was just read."""
+        return cls(store, branch.tokens, branch.version)
+
+    @classmethod
+    def sealed(cls, store: Store, tokens: Sequence[StagingToken]) -> "Cells":
+        """Return the cells of sealed tokens."""
+        return cls(store, tokens, None)
+
+    def read(self, key: bytes, found: Sequence[Item | None] | None = None) -> list[Item | None]:
+        """Return the cell of a path under each token; all are read in one call.
+
+        With `found`, these are the cells as they were read for the same branch record.
+
+        Raises:
+            TooManyTries: Others always made new proposals first.
+        """
+        if found is None:
+            name = STAGED_PREFIX + key
+            found = self.store.get_many([(token.encode(), name) for token in self.tokens])
+        return self.settled(found)
+
+    def settled(self, items: Sequence[Item | None]) -> list[Item | None]:
+        """Return cells, one for each token, without proposals of other versions."""
+        pairs = zip(self.tokens, items, strict=True)
+        return [self._settled(token, item) for token, item in pairs]
+
+    def shown(self, token: StagingToken, rows: Iterable[Pair]) -> Iterator[Pair]:
+        """Yield the cells of a token that have a value, with the value alone."""
+        for row in rows:
+            if not row[1].startswith(MARK):
+                yield row
+            elif (value := self._value_at(token, row[0])) is not None:
+                yield row[0], value
+
+    def _value_at(self, token: StagingToken, name: bytes) -> bytes | None:
+        # Read again: a scan of pairs has no versions.
+        (item,) = self.store.get_many([(token.encode(), name)])
+        item = self._settled(token, item)
+        if item is not None and item.value.startswith(MARK):
+            self.passed_over.append(path_of(name))
+        return value_of(item)
+
+    def _settled(self, token: StagingToken, item: Item | None) -> Item | None:
+        for _ in range(_TRIES):
+            if item is None or not item.value.startswith(MARK):
+                return item
+            if parse_proposed(item.key, item.value).branch_version == self._version:
+                return item
+            take_away(self.store, token, item)
+            (item,) = self.store.get_many([(token.encode(), item.key)])
+        assert item is not None
+        raise TooManyTries(f"the read of {quoted(path_of(item.key))}", _TRIES)
+
+
+def value_of(item: Item | None) -> bytes | None:
+    """Return the value of a cell, or None if nothing is staged there.
+
+    Raises:
+        CorruptRecord: It is not a cell.
+    """
+    if item is None or not item.value.startswith(MARK):
+        return None if item is None else item.value
+    proposed = parse_proposed(item.key, item.value)
+    return proposed.value.SerializeToString() if proposed.HasField("value") else None
+
+
+def version_of(item: Item) -> Version:
+    """Return the version of the value of a cell, which a proposal beside it does not change."""
+    if not item.value.startswith(MARK):
+        return item.predicate
+    return Version(parse_proposed(item.key, item.value).value_version)
+
+
+def newest(items: Iterable[Item | None]) -> bytes | None:
+    """Return the value that decides, given the settled cells of a key, newest token first."""
+    return next((value for value in map(value_of, items) if value is not None), None)
+
+
+def has_proposal(item: Item | None) -> bool:
+    """Whether there is a proposal in a cell."""
+    return item is not None and item.value.startswith(MARK)
+
+
+def propose(found: Item | None, value: bytes, branch_version: Version) -> bytes:
+    """Return a cell as it was found, with a proposal to stage a value instead of any other."""
+    proposed = pb.ProposedEntry(
+        proposal=pb.StagedEntry.FromString(value), branch_version=branch_version
+    )
+    beside = value_of(found)
+    if found is not None and beside is not None:
+        proposed.value.CopyFrom(parse(found.key, beside))
+        proposed.value_version = version_of(found)
+    return MARK + proposed.SerializeToString()
+
+
+def take_away(store: Store, token: StagingToken, item: Item) -> None:
+    """Take the proposal out of a cell that was read; others may have been faster.
+
+    Raises:
+        StoreUnavailable: Nothing was changed.
+    """
+    proposed = parse_proposed(item.key, item.value)
+    partition = token.encode()
+    try:
+        if proposed.HasField("value"):
+            value, version = proposed.value.SerializeToString(), Version(proposed.value_version)
+            store.set_if(partition, item.key, value, item.predicate, version=version)
+        else:
+            store.delete_if(partition, item.key, item.predicate)
+    except StoreUnavailable:
+        raise
+    except (PredicateFailed, OutcomeUnknown):
+        return
+
+
+def spelled_out(rows: Iterable[Item]) -> Iterator[Pair]:
+    """Yield each value and each proposal of cells as a row of its own.
+
+    For who must know of all that is visible, or may become so.
+    """
+    for key, value, _ in rows:
+        if not value.startswith(MARK):
+            yield key, value
+            continue
+        proposed = parse_proposed(key, value)
+        if proposed.HasField("value"):
+            yield key, proposed.value.SerializeToString()
+        yield key, proposed.proposal.SerializeToString()
+
+
+def parse_proposed(key: bytes, value: bytes) -> pb.ProposedEntry:
+    """Return a cell with a proposal as a message.
+
+    Raises:
+        CorruptRecord: It is not one.
+    """
+    try:
+        proposed = pb.ProposedEntry.FromString(value[len(MARK) :])
+    except DecodeError as error:
+        raise CorruptRecord(f"the staged value of {quoted(key)} cannot be read: {error}") from error
+    if not proposed.HasField("proposal") or not proposed.branch_version:
+        raise CorruptRecord(f"the staged value of {quoted(key)} cannot be read: no proposal in it")
+    return proposed
