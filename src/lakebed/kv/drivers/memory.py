@@ -149,14 +149,6 @@ class MemoryStore(Store):
                 self._partitions[partition][item.key] = item
             self._changes += 1
 
-    def drop_partition(self, partition: bytes) -> None:
-        if self._closed:
-            raise StoreClosed
-        self.limits.check_partition(partition)
-        with self._lock:
-            self._partitions.pop(partition, None)
-            self._changes += 1
-
     def edition(self) -> int:
         if self._closed:
             raise StoreClosed
