@@ -566,7 +566,8 @@ def test_a_repository_deleted_while_it_is_dumped_leaves_no_dump(cleaned: str) ->
     def delete_and_clean_up() -> None:
         store.delete(GRAVELER, REPOSITORIES.prefix + b"repo")
         if cleaned == "all":
-            store.drop_partition(world.repository.partition)
+            for item in store.scan(world.repository.partition):
+                store.delete(world.repository.partition, item.key)
         else:
             store.delete(world.repository.partition, COMMITS.prefix + first.id.encode())
 

@@ -98,5 +98,4 @@ WRITES: dict[str, Write] = {
     "delete": lambda store, part, _: store.delete(part, b"there"),
     "delete_if": lambda store, part, version: store.delete_if(part, b"there", version),
     "set_many": lambda store, part, _: store.set_many(part, [(b"there", b"n"), (b"x", b"n")]),
-    "drop_partition": lambda store, part, _: store.drop_partition(part),
 }

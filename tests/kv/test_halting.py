@@ -39,7 +39,6 @@ def test_a_process_that_has_the_store_open_stops_writing_soon() -> None:
         lambda: store.delete_if(b"p", b"key", version),
         lambda: store.set_many(b"p", [(b"key", b"x")]),
         lambda: store.set_all([(b"p", b"key", b"x")]),
-        lambda: store.drop_partition(b"p"),
         lambda: store.drop_tombstones(b"p", b"", 1),
     ]
     for write in writes:

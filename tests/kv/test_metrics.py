@@ -31,13 +31,12 @@ def test_every_call_is_counted_and_timed() -> None:
     store.set_all([(b"p", b"k", b"v")])
     store.delete_if(b"p", b"k", store.get(b"p", b"k").predicate)
     store.delete(b"p", b"k")
-    store.drop_partition(b"p")
     store.drop_tombstones(b"p", b"", 1)
     counts = {
         operation: sample("lakebed_kv_seconds_count", operation)
         for operation in (
             "get", "set", "set_if", "delete", "delete_if", "scan_page",
-            "get_many", "set_many", "set_all", "drop_partition", "drop_tombstones",
+            "get_many", "set_many", "set_all", "drop_tombstones",
         )
     }  # fmt: skip
     assert counts == {**dict.fromkeys(counts, 1.0), "get": 2.0, "scan_page": 2.0}

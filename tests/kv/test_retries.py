@@ -296,19 +296,17 @@ def test_values_in_several_partitions_are_not_written_again_blindly() -> None:
     assert script.calls == ["set_all"]
 
 
-def test_a_drop_is_repeated() -> None:
-    script = Script(None, StoreUnavailable("down"))
+def test_a_drop_of_tombstones_is_repeated() -> None:
+    script = Script(StoreUnavailable("down"))
     store = retrying(script)
-    store.set(b"p", b"k", b"v")
-    store.drop_partition(b"p")
-    assert list(store.scan(b"p")) == []
+    assert store.drop_tombstones(b"p", b"", 1) is None
+    assert script.calls == ["drop_tombstones"] * 2
 
 
 def test_the_default_bulk_calls_do_not_claim_that_nothing_happened() -> None:
     class OneByOne(MemoryStore):
         set_many = Store.set_many
         set_all = Store.set_all
-        drop_partition = Store.drop_partition
 
         def set(
             self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
@@ -317,20 +315,12 @@ def test_the_default_bulk_calls_do_not_claim_that_nothing_happened() -> None:
                 raise StoreUnavailable("down")
             return super().set(partition, key, value, version=version)
 
-        def delete(self, partition: bytes, key: bytes) -> None:
-            if key == b"1":
-                raise StoreUnavailable("down")
-            super().delete(partition, key)
-
     store = OneByOne(ThreadRuntime())
     with pytest.raises(OutcomeUnknown) as caught:
         store.set_many(b"p", [(b"0", b""), (b"1", b""), (b"2", b"")])
     assert not isinstance(caught.value, StoreUnavailable)
     with pytest.raises(OutcomeUnknown) as caught:
         store.set_all([(b"p", b"0", b""), (b"q", b"2", b"")])
-    assert not isinstance(caught.value, StoreUnavailable)
-    with pytest.raises(OutcomeUnknown) as caught:
-        store.drop_partition(b"p")
     assert not isinstance(caught.value, StoreUnavailable)
     with pytest.raises(StoreUnavailable):
         store.set_many(b"q", [(b"2", b"")])

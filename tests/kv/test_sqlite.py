@@ -27,7 +27,7 @@ from lakebed.kv import (
     StoreUnavailable,
 )
 from lakebed.kv.drivers.sqlite import writer as writer_module
-from lakebed.kv.drivers.sqlite.driver import DROP_CHUNK, SqliteStore
+from lakebed.kv.drivers.sqlite.driver import SqliteStore
 from lakebed.kv.drivers.sqlite.file import DatabaseFile
 from lakebed.kv.drivers.sqlite.writer import Writer
 from lakebed.runtime import ThreadRuntime
@@ -212,17 +212,6 @@ def test_values_in_several_partitions_are_written_all_or_none(store: SqliteStore
         store.set_all([(b"p", b"k", b"new"), (b"q", b"k", bytes(1 << 20))])
     found = store.get_many([(b"p", b"k"), (b"q", b"k")])
     assert [item and item.value for item in found] == [b"old", b"old"]
-
-
-def test_dropping_a_partition_lets_others_write_in_between(store: SqliteStore) -> None:
-    store.set_many(b"p", [(b"%06d" % number, b"v") for number in range(3 * DROP_CHUNK + 1)])
-    store.set_many(b"q", [(b"k", b"v")])
-    before = store.writer.commits
-    store.drop_partition(b"p")
-    assert store.writer.commits >= before + 4
-    assert list(store.scan(b"p")) == []
-    assert store.get(b"q", b"k").value == b"v"
-    store.drop_partition(b"p")
 
 
 # Durability

@@ -362,7 +362,9 @@ def drop_before_publishing(monkeypatch: pytest.MonkeyPatch) -> None:
         tokens: tuple[StagingToken, ...],
     ) -> Branch | None:
         for token in tokens:
-            self._branches._store.drop_partition(token.encode())
+            store = self._branches._store
+            for item in store.scan(token.encode()):
+                store.delete(token.encode(), item.key)
         return publish(self, repository, branch, commit, tokens)
 
     monkeypatch.setattr(Publisher, "publish", drop_then_publish)

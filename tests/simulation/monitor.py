@@ -123,12 +123,6 @@ class WatchedStore(MemoryStore):
                 self._tell_erased(of, key)
         return None
 
-    def drop_partition(self, partition: bytes) -> None:
-        keys = list(self._partitions.get(partition, ()))
-        super().drop_partition(partition)
-        for key in keys:
-            self._tell(partition, key)
-
 
 class WatchedBlock(MemoryBlockStore):
     """Reports when an owner object was written."""

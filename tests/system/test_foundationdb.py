@@ -32,7 +32,6 @@ WRITES: dict[str, Write] = {
     "delete": lambda store, _: store.delete(b"p", b"key"),
     "delete_if": lambda store, version: store.delete_if(b"p", b"key", version),
     "set_many": lambda store, _: store.set_many(b"p", [(b"key", b"new"), (b"other", b"new")]),
-    "drop_partition": lambda store, _: store.drop_partition(b"p"),
 }
 
 
@@ -183,7 +182,7 @@ def test_a_value_that_is_replaced_leaves_no_pieces(
     assert store.get(b"p", b"key\x00").value == large
     store.delete(b"p", b"key\x00")
     assert pieces() == 3
-    store.drop_partition(b"q")
+    store.delete(b"q", b"key")
     assert pieces() == 0
 
 

@@ -79,7 +79,6 @@ WRITES: dict[str, Write] = {
     "set_all": lambda store, part, _: store.set_all([(part, b"there", b"n"), (part, b"x", b"n")]),
     "create_two": create_two,
     "swap_two": swap_two,
-    "drop_partition": lambda store, part, _: store.drop_partition(part),
 }
 
 
@@ -143,14 +142,11 @@ def bench(postgresql: PostgreSQLServer, postgresql_url: str) -> Iterator[Bench]:
 def for_every_write(
     server: PostgreSQLServer,
     url: str,
-    check: Callable[[Bench, bytes, Write, int], None],
+    check: Callable[[Bench, bytes, Write], None],
     *,
     patience: Patience = PATIENCE,
 ) -> None:
-    """Run a check side by side for all writes, each with a store and a network of its own.
-
-    The check gets the write and the number of requests that come before the one that writes.
-    """
+    """Run a check side by side for all writes, each with a store and a network of its own."""
 
     def run(name: str, write: Write) -> None:
         with Bench(server, url, patience) as bench:
@@ -159,7 +155,7 @@ def for_every_write(
             warm = b"warm-" + name.encode()
             write(bench.store, warm, bench.fill(warm))
             try:
-                check(bench, name.encode(), write, 1 if name == "drop_partition" else 0)
+                check(bench, name.encode(), write)
             except BaseException as error:
                 error.add_note(f"with {name}")
                 raise
@@ -170,11 +166,11 @@ def for_every_write(
 def test_a_lost_reply_is_not_taken_for_a_failure(
     postgresql: PostgreSQLServer, postgresql_url: str
 ) -> None:
-    def check(bench: Bench, partition: bytes, write: Write, reads_before: int) -> None:
+    def check(bench: Bench, partition: bytes, write: Write) -> None:
         version = bench.fill(partition)
         before = bench.rows(partition)
         # Cut when the server has answered, so the write was applied.
-        bench.proxy.break_open(Fault.CUT_ON_REPLY, spared_requests=reads_before)
+        bench.proxy.break_open(Fault.CUT_ON_REPLY)
         with pytest.raises(OutcomeUnknown) as caught:
             write(bench.store, partition, version)
         assert not isinstance(caught.value, StoreUnavailable)
@@ -186,10 +182,10 @@ def test_a_lost_reply_is_not_taken_for_a_failure(
 def test_a_request_held_up_is_not_applied_later(
     postgresql: PostgreSQLServer, postgresql_url: str
 ) -> None:
-    def check(bench: Bench, partition: bytes, write: Write, reads_before: int) -> None:
+    def check(bench: Bench, partition: bytes, write: Write) -> None:
         version = bench.fill(partition)
         before = bench.rows(partition)
-        bench.proxy.break_open(Fault.HOLD_REQUESTS, spared_requests=reads_before)
+        bench.proxy.break_open(Fault.HOLD_REQUESTS)
         with pytest.raises(OutcomeUnknown):
             write(bench.store, partition, version)
         assert bench.proxy.holds
@@ -203,10 +199,10 @@ def test_a_request_held_up_is_not_applied_later(
 def test_a_request_held_up_is_not_applied_later_by_a_server_out_of_reach(
     postgresql: PostgreSQLServer, postgresql_url: str
 ) -> None:
-    def check(bench: Bench, partition: bytes, write: Write, reads_before: int) -> None:
+    def check(bench: Bench, partition: bytes, write: Write) -> None:
         version = bench.fill(partition)
         before = bench.rows(partition)
-        bench.proxy.break_open(Fault.HOLD_REQUESTS, spared_requests=reads_before)
+        bench.proxy.break_open(Fault.HOLD_REQUESTS)
         bench.proxy.break_new(Fault.CUT)
         begun = monotonic()
         with pytest.raises(OutcomeUnknown):

@@ -26,7 +26,6 @@ CALLS: dict[str, Callable[[Store], object]] = {
     "delete": lambda store: store.delete(b"p", b"k"),
     "set_many": lambda store: store.set_many(b"p", [(b"k", b"v")]),
     "set_all": lambda store: store.set_all([(b"p", b"k", b"v")]),
-    "drop_partition": lambda store: store.drop_partition(b"p"),
 }
 
 

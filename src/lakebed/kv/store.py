@@ -544,26 +544,14 @@ class Store(ABC):
                 self.set(partition, key, value)
             applied = True
 
-    def drop_partition(self, partition: bytes) -> None:
-        """Delete every key of a partition, each as by `delete`; keys written meanwhile may stay.
-
-        Raises:
-            OutcomeUnknown: Any of them may have been deleted; none will be deleted later.
-        """
-        applied = False
-        for item in self.scan(partition):
-            with step_of_many(applied=applied):
-                self.delete(partition, item.key)
-            applied = True
-
     def drop_tombstones(
         self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
     ) -> bytes | None:
-        """Remove the tombstones of about `limit` keys at or after `start`, and before `end`.
+        """Remove the tombstones among about `limit` keys at or after `start`, and before `end`.
 
-        Only for keys that no caller reads or writes any more: an earlier create that was held up
-        for so long may still be applied afterwards. A database that keeps no tombstones, or removes
-        them by itself, has nothing to do.
+        Only for keys that no call has written for a while, and that nothing reads any more: a
+        create that is delayed even longer may be applied afterwards. A database that keeps no
+        tombstones, or removes them by itself, has nothing to do.
 
         Returns:
             Where to go on; None if there is nothing more to remove.

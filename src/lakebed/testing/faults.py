@@ -119,10 +119,6 @@ class FaultyStore(WrappedStore):
         call = StoreCall("set_all", b"", b"", writes=True)
         self._intercept(call, lambda: self._inner.set_all(records))
 
-    def drop_partition(self, partition: bytes) -> None:
-        call = StoreCall("drop_partition", partition, b"", writes=True)
-        self._intercept(call, lambda: self._inner.drop_partition(partition))
-
     def drop_tombstones(
         self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
     ) -> bytes | None:

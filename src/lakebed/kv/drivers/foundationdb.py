@@ -26,7 +26,7 @@ replicas there are is the cluster's configuration, which is not checked.)
 
 **Limits.** A key has 10,000 bytes and a value 100,000; what is larger is kept in pieces, in the
 subspace ``("lakebed-pieces",)``. A transaction has 10 MB and takes 5 seconds at most; bulk writes
-are cut accordingly. To drop a partition is one step, whatever it holds.
+are cut accordingly.
 """
 
 import logging
@@ -248,16 +248,6 @@ class FoundationDBStore(Store):
             with self._lifetime.call(partition), step_of_many(applied=applied):
                 self._write(_name(partition), change)
             applied = True
-
-    def drop_partition(self, partition: bytes) -> None:
-        """Delete every key of a partition at once."""
-        with self._lifetime.call(partition):
-
-            def change(transaction: Any) -> None:
-                for prefix in (_name(partition), PIECES + row_name(partition)):
-                    transaction.clear_range(prefix, after_prefix(prefix))
-
-            self._write(_name(partition), change)
 
     def close(self) -> None:
         self._lifetime.close()

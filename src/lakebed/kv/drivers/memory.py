@@ -144,13 +144,6 @@ class MemoryStore(Store):
             for partition, item in items:
                 self._partitions[partition][item.key] = item
 
-    def drop_partition(self, partition: bytes) -> None:
-        if self._closed:
-            raise StoreClosed
-        self.limits.check_partition(partition)
-        with self._lock:
-            self._partitions.pop(partition, None)
-
     def close(self) -> None:
         self._closed = True
 

@@ -200,12 +200,6 @@ class RocksDBStore(Store):
                 self._write(names, lambda batch=batch: self._database.write(batch))  # type: ignore[misc] # bound at once
             applied = True
 
-    def drop_partition(self, partition: bytes) -> None:
-        """Delete every key of a partition at once."""
-        with self._lifetime.call(partition):
-            base = row_name(partition)
-            self._write([base], lambda: self._database.delete_range(base, after_prefix(base)))
-
     def close(self) -> None:
         self._lifetime.close()
 

@@ -54,7 +54,6 @@ from lakebed.kv.store import (
     ABSENT,
     EXISTS,
     FIRST_PAGE,
-    LARGEST_PAGE,
     Item,
     Limits,
     Predicate,
@@ -73,8 +72,9 @@ FENCE_SECONDS: Final = 60.0
 """How long a fence is tried before the process ends; far below any `Cells.tombstone_seconds`."""
 
 ERASED_SECONDS: Final = 600.0
-"""No tombstone is erased that is younger than this: the shortest time for which callers of
-`drop_tombstones` wait after the last call that may have written there began."""
+"""How long after the last call that may have written a key its tombstone is erased, at least.
+
+The Cleaner waits for the grace period. If that is set lower, no call lasts this long anyway."""
 
 FIRST_PAUSE_SECONDS: Final = 0.05
 LONGEST_PAUSE_SECONDS: Final = 2.0
@@ -306,25 +306,6 @@ class FencedStore(Store):
 
             self._in_parallel(write, newest.items(), written, applied=applied)
             applied = True
-
-    def drop_partition(self, partition: bytes) -> None:
-        self.limits.check_partition(partition)
-        start: bytes | None = b""
-        applied = False
-        while start is not None:
-            with self._lifetime.call(partition), step_of_many(applied=applied):
-                page = self._living(partition, start, LARGEST_PAGE)
-            deleted: list[None] = []
-
-            def delete(item: tuple[bytes, Cell], deleted: list[None] = deleted) -> None:
-                key, cell = item
-                with self._lifetime.call(partition, key):
-                    self._delete(partition, key, cell.seen)
-                deleted.append(None)
-
-            self._in_parallel(delete, page, deleted, applied=applied)
-            applied = applied or bool(page)
-            start = page[-1][0] + b"\x00" if len(page) == LARGEST_PAGE else None
 
     def drop_tombstones(
         self, partition: bytes, start: bytes, limit: int, end: bytes | None = None

@@ -107,10 +107,6 @@ class HaltingStore(WrappedStore):
             self._check(partition, key)
         self._inner.set_all(records)
 
-    def drop_partition(self, partition: bytes) -> None:
-        self._check(partition)
-        self._inner.drop_partition(partition)
-
     def drop_tombstones(
         self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
     ) -> bytes | None:

@@ -43,7 +43,6 @@ class MeteredStore(WrappedStore):
             "get_many",
             "set_many",
             "set_all",
-            "drop_partition",
             "drop_tombstones",
         )
         self._observe = {
@@ -133,10 +132,6 @@ class MeteredStore(WrappedStore):
     @traced("kv.set_all")
     def set_all(self, records: Sequence[Placed]) -> None:
         self._timed("set_all", self._inner.set_all, records)
-
-    @traced("kv.drop_partition")
-    def drop_partition(self, partition: bytes) -> None:
-        self._timed("drop_partition", self._inner.drop_partition, partition)
 
     @traced("kv.drop_tombstones")
     def drop_tombstones(

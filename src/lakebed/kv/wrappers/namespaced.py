@@ -109,9 +109,6 @@ class NamespacedStore(WrappedStore):
     def set_all(self, records: Sequence[Placed]) -> None:
         self._inner.set_all([(self._inside(of), key, value) for of, key, value in records])
 
-    def drop_partition(self, partition: bytes) -> None:
-        self._inner.drop_partition(self._inside(partition))
-
     def drop_tombstones(
         self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
     ) -> bytes | None:

@@ -278,9 +278,6 @@ class RetryingStore(WrappedStore):
     def set_all(self, records: Sequence[Placed]) -> None:
         self._repeat("set_all", self._inner.set_all, records)
 
-    def drop_partition(self, partition: bytes) -> None:
-        self._repeat("drop_partition", self._inner.drop_partition, partition)
-
     def drop_tombstones(
         self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
     ) -> bytes | None:

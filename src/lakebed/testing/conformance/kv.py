@@ -310,16 +310,6 @@ class SequentialConformance(ScansConformance, ArgumentsConformance):
         assert store.get(partition, b"key").value == b"2"
         assert store.get(other, b"key").value == b""
 
-    def test_drop_partition(self, store: Store, partition: bytes) -> None:
-        other = partition + b"/"
-        count = min(3000, self.bulk)
-        store.set_many(partition, [(b"%05d" % number, b"value") for number in range(count)])
-        store.set(other, b"key", b"value")
-        store.drop_partition(partition)
-        store.drop_partition(partition)
-        assert list(store.scan(partition)) == []
-        assert store.get(other, b"key").value == b"value"
-
     def test_drop_tombstones(self, store: Store, partition: bytes) -> None:
         keys = [b"%03d" % number for number in range(100)]
         store.set_many(partition, [(key, b"value") for key in keys])
@@ -353,7 +343,6 @@ class SequentialConformance(ScansConformance, ArgumentsConformance):
             lambda: store.get_many([(partition, b"key")]),
             lambda: store.set_many(partition, [(b"key", b"value")]),
             lambda: store.set_all([(partition, b"key", b"value")]),
-            lambda: store.drop_partition(partition),
         ]
         for call in calls:
             with pytest.raises(StoreClosed, match="closed"):

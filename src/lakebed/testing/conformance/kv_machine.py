@@ -88,12 +88,6 @@ class StoreMachine(RuleBasedStateMachine):
             item = self.store.get(self.partition, key)
             self.model[key] = (value, item.predicate)
 
-    @rule()
-    def drop(self) -> None:
-        """Drop the partition."""
-        self.store.drop_partition(self.partition)
-        self.model.clear()
-
     @rule(keys=st.lists(_keys, max_size=5))
     def get(self, keys: list[bytes]) -> None:
         """Read, one by one and together."""

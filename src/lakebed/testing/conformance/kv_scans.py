@@ -96,7 +96,8 @@ class ScansConformance(Sizes):
         values = [(b"%03d" % number, bytes([number]) * 200_000) for number in range(80)]
         store.set_many(partition, values)
         assert [(item.key, item.value) for item in store.scan(partition)] == values
-        store.drop_partition(partition)  # or listings of a whole table would read it, again
+        for key, _ in values:
+            store.delete(partition, key)  # or listings of a whole table would read it, again
 
     def test_every_partition_is_listed_once(self, store: Store, partition: bytes) -> None:
         """Awkward names too, and one that begins as another does."""

@@ -63,7 +63,7 @@ class _Wire:
         self._changed = threading.Condition()
         self._fault = fault
         self._forge = forge
-        self._spared_requests = -1
+        self._awaits_request = False
         self.held = False
         self._threads = [
             threading.Thread(target=self._carry_requests, daemon=True),
@@ -74,10 +74,10 @@ class _Wire:
         for thread in self._threads:
             thread.start()
 
-    def set_fault(self, fault: Fault, spared_requests: int) -> None:
+    def set_fault(self, fault: Fault) -> None:
         with self._changed:
             self._fault = fault
-            self._spared_requests = spared_requests
+            self._awaits_request = True
             self._changed.notify_all()
         if fault is Fault.CUT:
             self.cut()
@@ -123,22 +123,16 @@ class _Wire:
     def _let_through(self) -> bool:
         """Wait while requests are held; return whether the next one may pass."""
         with self._changed:
-            self._spared_requests -= 1
-            if self._spares():
-                return True
+            self._awaits_request = False
             self.held = self._fault is Fault.HOLD_REQUESTS
             self._changed.wait_for(lambda: self._fault is not Fault.HOLD_REQUESTS)
             return self._fault is not Fault.CUT_ON_REQUEST
-
-    def _spares(self) -> bool:
-        """Whether the last request was one to pass unharmed, with its reply."""
-        return self._spared_requests >= 0
 
     def _carry_replies(self) -> None:
         with suppress(OSError):
             while data := self._server.recv(CHUNK):
                 self._answered.set()
-                fault = Fault.NONE if self._spares() else self._fault
+                fault = Fault.NONE if self._awaits_request else self._fault
                 if fault is Fault.CUT_ON_REPLY:
                     return self.cut()
                 if fault is not Fault.SWALLOW_REPLIES:
@@ -196,15 +190,11 @@ class Proxy:
         port: int = self._listener.getsockname()[1]
         return port
 
-    def break_open(self, fault: Fault, *, spared_requests: int = 0) -> None:
-        """Set the fault of the connections that are open now.
-
-        The first `spared_requests` things that the client sends after this, and the replies to
-        them, pass unharmed.
-        """
+    def break_open(self, fault: Fault) -> None:
+        """Set the fault of the connections that are open now, from their next request on."""
         with self._lock:
             for wire in self._wires:
-                wire.set_fault(fault, spared_requests)
+                wire.set_fault(fault)
 
     def break_new(self, fault: Fault) -> None:
         """Set the fault of the connections to come."""

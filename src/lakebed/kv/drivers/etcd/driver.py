@@ -216,12 +216,6 @@ class EtcdStore(Store):
                 self._write([], puts)
             applied = True
 
-    def drop_partition(self, partition: bytes) -> None:
-        """Delete every key of a partition at once."""
-        with self._lifetime.call(partition):
-            base = self._key(partition, b"")
-            self._write([], [_delete(base, _successor(base))])
-
     def close(self) -> None:
         self._lifetime.close()
 
@@ -411,11 +405,8 @@ def _equals(key: bytes, value: bytes) -> Json:
     }
 
 
-def _delete(first: bytes, end: bytes | None = None) -> Json:
-    request = {"key": encode(first)}
-    if end is not None:
-        request["range_end"] = encode(end)
-    return {"request_delete_range": request}
+def _delete(key: bytes) -> Json:
+    return {"request_delete_range": {"key": encode(key)}}
 
 
 def _successor(prefix: bytes) -> bytes:

@@ -52,7 +52,6 @@ OPEN_SECONDS: Final = 30.0
 RECONNECT_SECONDS: Final = 0.1
 CHUNK_KEYS: Final = 500
 CHUNK_BYTES: Final = 4 << 20
-DROP_KEYS: Final = 1000
 PACKET_BYTES: Final = 16 << 20
 """What the server must take in one statement: a value, of which quoting may double each byte."""
 
@@ -193,23 +192,6 @@ class MySQLStore(Store):
             self._lifetime.begin(partition)
             with step_of_many(applied=applied):
                 self._write(statements.set_many(len(chunk)), *parameters)
-            applied = True
-
-    def drop_partition(self, partition: bytes) -> None:
-        """Delete every key of a partition, in chunks."""
-        start: bytes | None = b""
-        applied = False
-        while start is not None:
-            self._lifetime.begin(partition)
-            with step_of_many(applied=applied):
-                found = self._read(statements.NEXT_CHUNK, partition, start, DROP_KEYS)
-                if found:
-                    ((end,),) = found
-                    self._write(statements.DELETE_BETWEEN, partition, start, end)
-                    start = end
-                else:
-                    self._write(statements.DELETE_FROM, partition, start)
-                    start = None
             applied = True
 
     def close(self) -> None:

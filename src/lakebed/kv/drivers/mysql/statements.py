@@ -65,11 +65,6 @@ SCAN_TO: Final = (
 PARTITIONS: Final = (
     f"SELECT DISTINCT `partition` FROM {TABLE} WHERE `partition` > %s ORDER BY `partition` LIMIT %s"
 )
-# The key that begins the next chunk of a partition.
-NEXT_CHUNK: Final = (
-    f"SELECT `key` FROM {TABLE}"
-    " WHERE `partition` = %s AND `key` >= %s ORDER BY `key` LIMIT 1 OFFSET %s"
-)
 
 ROW: Final = "(%s, %s, %s, %s)"
 INSERT: Final = f"INSERT INTO {TABLE} (`partition`, `key`, `value`, `version`) VALUES {ROW}"
@@ -78,8 +73,6 @@ SET_IF_EXISTS: Final = f"UPDATE {TABLE} SET `value` = %s, `version` = %s {_HERE}
 SET_IF_VERSION: Final = f"{SET_IF_EXISTS} AND `version` = %s"
 DELETE: Final = f"DELETE FROM {TABLE} {_HERE}"
 DELETE_IF: Final = f"{DELETE} AND `version` = %s"
-DELETE_FROM: Final = f"DELETE FROM {TABLE} WHERE `partition` = %s AND `key` >= %s"
-DELETE_BETWEEN: Final = f"{DELETE_FROM} AND `key` < %s"
 
 
 def set_many(rows: int) -> str:

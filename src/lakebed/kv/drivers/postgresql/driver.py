@@ -48,7 +48,6 @@ OPEN_SECONDS: Final = 30.0
 RECONNECT_SECONDS: Final = 0.1
 CHUNK_KEYS: Final = 1000
 CHUNK_BYTES: Final = 8 << 20
-DROP_KEYS: Final = 1000
 DISK_FULL: Final = "53100"
 POOL_SIZE_MAX: Final = 1000
 _POOL_SIZE_OPTION: Final = "pool_size"
@@ -209,20 +208,6 @@ class PostgreSQLStore(Store):
         for record in records:
             self._check(*record)
         self._set_in_chunks(records)
-
-    def drop_partition(self, partition: bytes) -> None:
-        """Delete every key of a partition, in chunks: a statement has only so much time."""
-        self._check(partition, b"any")
-        start, applied = b"", False
-        while True:
-            with step_of_many(applied=applied):
-                found = self._read(statements.NEXT_CHUNK, (partition, start, wire.int8(DROP_KEYS)))
-                if not found.ntuples:
-                    self._write(statements.DELETE_FROM, partition, start)
-                    return
-                end = wire.value(found, 0, 0)
-                self._write(statements.DELETE_BETWEEN, partition, start, end)
-            start, applied = end, True
 
     def close(self) -> None:
         self._closed = True

@@ -122,11 +122,6 @@ WITH RECURSIVE found (partition) AS (
 SELECT partition FROM found LIMIT $2
 """
 
-# The key that begins the next chunk of a partition.
-NEXT_CHUNK: Final = """
-SELECT key FROM lakebed_kv WHERE partition = $1 AND key >= $2 ORDER BY key LIMIT 1 OFFSET $3
-"""
-
 # A late statement must fail, not match nothing. The failing branch depends on the clock, so that
 # the planner cannot compute it beforehand.
 _LATE: Final[LiteralString] = "decode('late: ' || clock_timestamp()::text, 'hex')"
@@ -174,5 +169,3 @@ SWAP_MANY: Final = (
 
 DELETE: Final = f"DELETE FROM lakebed_kv WHERE partition = $2 AND key = $3 AND {_UNLESS_LATE}"
 DELETE_IF: Final = DELETE + " AND version = $4"
-DELETE_FROM: Final = f"DELETE FROM lakebed_kv WHERE partition = $2 AND key >= $3 AND {_UNLESS_LATE}"
-DELETE_BETWEEN: Final = DELETE_FROM + " AND key < $4"

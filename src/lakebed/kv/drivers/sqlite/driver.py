@@ -80,16 +80,6 @@ _SET_IF_VERSION: Final = f"{_SET_IF_EXISTS} AND version = ?5"
 _DELETE: Final = "DELETE FROM entries WHERE partition = ?1 AND key = ?2"
 _DELETE_IF: Final = f"{_DELETE} AND version = ?3"
 
-_LAST_KEY: Final = "SELECT max(key) FROM entries WHERE partition = ?1"
-_CHUNK_END: Final = """
-    SELECT key FROM entries
-    WHERE partition = ?1 AND key >= ?2 AND key <= ?3 ORDER BY key LIMIT 1 OFFSET ?4
-"""
-_DELETE_RANGE: Final = "DELETE FROM entries WHERE partition = ?1 AND key >= ?2 AND key <= ?3"
-
-# Rows that dropping a partition deletes at a time; other writers get their turn in between.
-DROP_CHUNK: Final = 1000
-
 
 def open_driver(url: str, runtime: Runtime) -> Store:
     """Open the store in a file, creating it if need be; see `lakebed.kv.open_store`."""
@@ -280,20 +270,6 @@ class SqliteStore(Store):
             rows.append((partition, key, value, new_version(self._runtime)))
             size_bytes += len(value)
         self.writer.execute(_SET, rows, size_bytes=size_bytes)
-
-    def drop_partition(self, partition: bytes) -> None:
-        self.limits.check_partition(partition)
-        # To the last key of now: keys written meanwhile must not make this endless.
-        [(last,)] = self._readers.fetch(_LAST_KEY, (partition,))
-        start = b""
-        while last is not None:
-            ends = self._readers.fetch(_CHUNK_END, (partition, start, last, DROP_CHUNK - 1))
-            end = ends[0][0] if ends else last
-            with step_of_many(applied=start != b""):
-                self.writer.execute(_DELETE_RANGE, [(partition, start, end)])
-            if end == last:
-                return
-            start = end
 
     def close(self) -> None:
         self._readers.close()

@@ -176,11 +176,6 @@ class ValkeyStore(Store):
                 self._write(scripts.SET_MANY, partition, *arguments)
             applied = True
 
-    def drop_partition(self, partition: bytes) -> None:
-        """Delete every key of a partition at once."""
-        with self._lifetime.call(partition):
-            self._write(scripts.DROP, partition)
-
     def close(self) -> None:
         self._lifetime.close()
 

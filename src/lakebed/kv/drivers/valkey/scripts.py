@@ -49,14 +49,6 @@ return 1
 """
 )
 
-DROP: Final = (
-    _IN_TIME
-    + """
-redis.call('UNLINK', KEYS[1], KEYS[2])
-return 1
-"""
-)
-
 SCAN: Final = """
 local keys = redis.call('ZRANGEBYLEX', KEYS[2], ARGV[1], ARGV[2], 'LIMIT', 0, ARGV[3])
 if #keys == 0 then return {keys, {}} end
