@@ -11,7 +11,7 @@ from lakebed.catalog.errors import InvalidPurge, MissingBytes, Purged
 from lakebed.catalog.multipart.records import NamedPart, Target
 from lakebed.catalog.purge import purges
 from lakebed.catalog.purge.marks import CopyWatch, PurgeMarks
-from lakebed.catalog.purge.purges import PurgeReport
+from lakebed.catalog.purge.purges import PurgeProgress, PurgeReport
 from lakebed.catalog.purge.search import PurgeQuery
 from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.committed.files import Files
@@ -60,6 +60,21 @@ def test_a_path_goes_from_all_history_and_all_else_stays(lake: Lake) -> None:
     assert lake.text(second, b"kept") == "kept"
     assert lake.engine.commits.get(lake.repository, second).parents == (first,)
     assert len(lake.stored()) == 1
+
+
+def test_the_progress_tells_that_the_bytes_are_gone_before_the_second_search(lake: Lake) -> None:
+    lake.upload(b"a", "text")
+    commit(lake)
+    told: list[tuple[str, int, bool]] = []
+
+    def tell(progress: PurgeProgress) -> None:
+        report = progress.report
+        deleted = 0 if report is None else report.deleted
+        told.append((progress.step, deleted, bool(progress.searches_again)))
+        assert len(lake.stored()) == (0 if deleted else 1)
+
+    lake.catalog.purges.purge(REPOSITORY, by_path("a"), reason="r", username="u", tell=tell)
+    assert told == [("searching", 0, False), ("waiting", 1, True), ("searching again", 1, False)]
 
 
 def test_a_dry_run_changes_nothing_and_tells_what_else_there_is(lake: Lake) -> None:
