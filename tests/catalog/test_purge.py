@@ -1,6 +1,6 @@
 """Purging: what is deleted, what stays, and what those are told who read it later."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,8 +11,8 @@ from lakebed.catalog.errors import InvalidPurge, MissingBytes, Purged
 from lakebed.catalog.multipart.records import NamedPart, Target
 from lakebed.catalog.purge import purges
 from lakebed.catalog.purge.marks import CopyWatch, PurgeMarks
-from lakebed.catalog.purge.purges import PurgeReport
-from lakebed.catalog.purge.search import PurgeQuery
+from lakebed.catalog.purge.purges import PurgeProgress, PurgeReport
+from lakebed.catalog.purge.search import PurgeQuery, Search
 from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.committed.files import Files
 from lakebed.engine.model import BranchID, CommitID
@@ -20,6 +20,7 @@ from lakebed.formats import RangeID
 from lakebed.formats.purge_files import decode_purge
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, open_lake
 from tests.kit.rounds import stores
+from tests.kit.unfinished import completed_half, linked_half
 
 REQUEST = CommitRequest(committer="ann", message="m")
 
@@ -60,6 +61,21 @@ def test_a_path_goes_from_all_history_and_all_else_stays(lake: Lake) -> None:
     assert lake.text(second, b"kept") == "kept"
     assert lake.engine.commits.get(lake.repository, second).parents == (first,)
     assert len(lake.stored()) == 1
+
+
+def test_the_progress_tells_that_the_bytes_are_gone_before_the_second_search(lake: Lake) -> None:
+    lake.upload(b"a", "text")
+    commit(lake)
+    told: list[tuple[str, int, bool]] = []
+
+    def tell(progress: PurgeProgress) -> None:
+        report = progress.report
+        deleted = 0 if report is None else report.deleted
+        told.append((progress.step, deleted, bool(progress.searches_again)))
+        assert len(lake.stored()) == (0 if deleted else 1)
+
+    lake.catalog.purges.purge(REPOSITORY, by_path("a"), reason="r", username="u", tell=tell)
+    assert told == [("searching", 0, False), ("waiting", 1, True), ("searching again", 1, False)]
 
 
 def test_a_dry_run_changes_nothing_and_tells_what_else_there_is(lake: Lake) -> None:
@@ -121,6 +137,65 @@ def test_the_record_says_who_what_and_why(lake: Lake) -> None:
     assert (row["key"], row["reason"], row["username"]) == (b"a", "asked for", "ada")
     assert row["purged_us"] >= row["requested_us"] > 0
     assert (row["error"], row["versions"]) == ("", 1)
+
+
+def test_the_record_is_there_before_anything_is_deleted(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A purge that dies has left a record of what it may have deleted."""
+    lake.upload(b"a", "text")
+    address = lake.catalog.objects.stat(REPOSITORY, "main", b"a").address
+    folder = lake.repository.namespace.folder("_lakebed/purges")
+    delete, recorded = type(lake.block).delete_versions, list[tuple[str, int]]()
+
+    def look_first(self: object, addresses: Sequence[Address]) -> list[DeleteResult]:
+        for batch in lake.block.list_objects(folder):
+            for file in map(Address.parse, batch.column("address").to_pylist()):
+                content_id = file.path.rpartition("/")[2].removesuffix(".parquet")
+                rows = decode_purge(lake.block.read(file), content_id, file=str(file)).to_pylist()
+                recorded.extend((row["address"], row["purged_us"]) for row in rows)
+        return delete(self, addresses)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(lake.block), "delete_versions", look_first)
+        purge(lake, by_path("a"))
+    assert recorded[0] == (str(address), 0)
+
+
+@pytest.mark.parametrize("make", [linked_half, completed_half])
+def test_what_was_decided_and_is_not_staged_is_found(
+    lake: Lake, make: Callable[[Lake], None]
+) -> None:
+    """The request may stage it at any time, or a repeat of it."""
+    lake.upload(b"there", "staged")
+    make(lake)
+    assert len(lake.stored()) == 2
+    assert purge(lake, by_path("there")).deleted == 2
+    assert lake.stored() == []
+
+
+def test_what_is_committed_during_a_search_is_found(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Staged entries are searched before commits, the way in which they move."""
+    lake.upload(b"a", "text")
+    made: list[CommitID] = []
+
+    def then_commit(name: str) -> None:
+        read = getattr(Search, name)
+
+        def reading(self: Search) -> Iterator[pa.Table]:
+            yield from read(self)
+            if not made:
+                made.append(commit(lake))
+
+        monkeypatch.setattr(Search, name, reading)
+
+    then_commit("_staged")
+    then_commit("_committed")
+    tables = Search(lake.engine, lake.store, lake.repository).tables()
+    assert b"a" in [key for table in tables for key in table.column("key").to_pylist()]
+    assert made
 
 
 def test_marks_come_back_with_a_restore(lake: Lake) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,10 @@ from lakebed.engine.commits.merges import MergeRequest
 from lakebed.engine.committed import Query
 from lakebed.engine.errors import CommitExpired, RefsLeftOut, RepositoryNotFound, TooManyExpire
 from lakebed.engine.keys import COMMITS, RESTORED, RESTORED_NAME
-from lakebed.engine.model import BranchID, CommitID, TagID
+from lakebed.engine.model import BranchID, CommitID, Repository, TagID
 from lakebed.engine.retention import expirer
-from lakebed.engine.retention.expirer import Expiry
+from lakebed.engine.retention.expirer import Expirer, Expiry
+from lakebed.engine.retention.keep import Scan
 from lakebed.engine.retention.rules import BranchRule, RetentionRules
 from lakebed.formats.gc_files import GCFileKind, GCRunID, decode_gc_table
 from lakebed.ids import UniqueID
@@ -123,7 +125,8 @@ def test_without_rules_nothing_expires_and_marks_go(lake: Lake) -> None:
     expire(lake)
     lake.catalog.retention.delete_rules(REPOSITORY)
     pass_days(lake, 2)
-    assert expire(lake) == Expiry(commits=5, rescued=3)
+    assert expire(lake) == Expiry()
+    assert not list(lake.engine.marks.records(lake.repository).scan())
 
 
 def test_rules_of_a_branch_keep_its_history_for_longer(lake: Lake) -> None:
@@ -164,6 +167,84 @@ def test_more_commits_than_a_share_do_not_expire(
         lake.catalog.retention.expire(REPOSITORY, max_share=0.5)
     assert not list(lake.engine.marks.expired(lake.repository))
     assert lake.catalog.retention.expire(REPOSITORY, max_share=0.6).expired == 3
+
+
+def test_rules_that_are_replaced_during_a_scan_hold(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = old_commit(lake)
+    expire(lake)
+    pass_days(lake, 1.1)
+    scan = Expirer._scan
+
+    def replace_rules(self: Expirer, repository: Repository) -> Scan:
+        found = scan(self, repository)
+        lake.catalog.retention.set_rules(REPOSITORY, RetentionRules(90))
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Expirer, "_scan", replace_rules)
+        assert expire(lake).expired == 0
+    assert not lake.engine.marks.is_expired(lake.repository, old)
+
+
+@pytest.mark.parametrize("rules", [RetentionRules(90), None])
+def test_rules_that_are_replaced_before_a_commit_expires_hold(
+    lake: Lake, rules: RetentionRules | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pass has read the rules for the last time, and has not expired any commit yet."""
+    old_commit(lake)
+    expire(lake)
+    pass_days(lake, 1.1)
+    carry_out = Expirer._carry_out
+
+    def replace_rules(self: Expirer, repository: Repository, plan: Any) -> None:
+        if rules is None:
+            lake.catalog.retention.delete_rules(REPOSITORY)
+        else:
+            lake.catalog.retention.set_rules(REPOSITORY, rules)
+        carry_out(self, repository, plan)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Expirer, "_carry_out", replace_rules)
+        expire(lake)
+    assert not list(lake.engine.marks.expired(lake.repository))
+
+
+def test_the_same_rules_set_again_take_no_marks_away(lake: Lake) -> None:
+    old_commit(lake)
+    expire(lake)
+    pass_days(lake, 1.1)
+    lake.catalog.retention.set_rules(REPOSITORY, RetentionRules(2))
+    assert expire(lake).expired == 3
+
+
+def test_a_commit_that_is_made_during_a_scan_keeps_its_history(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refs are read before commits: the history is followed from the head that was read."""
+    rules = RetentionRules(1, (BranchRule("main", 30),))
+    lake.catalog.retention.set_rules(REPOSITORY, rules)
+    for path in (b"a", b"b", b"c"):
+        commit(lake, path)
+    pass_days(lake, 5)
+    made: list[CommitID] = []
+
+    def then_commit(name: str) -> None:
+        read = getattr(Expirer, name)
+
+        def reading(self: Expirer, *arguments: Any) -> Any:
+            found = read(self, *arguments)
+            if not made:
+                made.append(commit(lake, b"new"))
+            return found
+
+        monkeypatch.setattr(Expirer, name, reading)
+
+    then_commit("_read_refs")
+    then_commit("_read_commits")
+    assert expire(lake).marked == 0
+    assert made
 
 
 def test_nothing_expires_while_refs_are_restored(lake: Lake) -> None:

@@ -10,7 +10,7 @@ from lakebed.catalog.errors import TaskNotFound
 from lakebed.catalog.expiry import clean_expired
 from lakebed.catalog.keys import TASKS
 from lakebed.catalog.settings import CatalogSettings
-from lakebed.catalog.tasks import DUMP_REFS, RESTORE_REFS, TaskID
+from lakebed.catalog.tasks import DUMP_REFS, RESTORE_REFS, TaskID, Tell
 from lakebed.engine.errors import Invalid, RepositoryNotFound
 from lakebed.engine.model import RepositoryID
 from lakebed.errors import LakebedError
@@ -117,6 +117,24 @@ def test_a_task_that_runs(lake: Lake) -> None:
     assert (status.result, status.error) == (None, None)
     waiting[0]()
     assert tasks.status(REPOSITORY, task_id, DUMP_REFS).done
+
+
+def test_a_task_shows_its_progress_until_it_ends(lake: Lake) -> None:
+    tasks, seen = lake.catalog.tasks, list[str | None]()
+
+    def work(tell: Tell) -> str:
+        for progress in ("half", "nearly"):
+            tell(progress)
+            (record,) = Records(lake.store, TASKS, lake.repository.partition).scan()
+            shown = tasks.status(REPOSITORY, TaskID(record.name.decode()), "k")
+            assert (shown.done, shown.result) == (False, None)
+            seen.append(shown.progress)
+        return "whole"
+
+    task_id = tasks.start_telling(lake.repository, "k", work)
+    assert seen == ["half", "nearly"]
+    ended = tasks.status(REPOSITORY, task_id, "k")
+    assert (ended.done, ended.progress, ended.result) == (True, None, "whole")
 
 
 def test_a_task_whose_process_died(lake: Lake) -> None:

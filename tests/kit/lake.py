@@ -81,6 +81,11 @@ class Lake:
         self.catalog.uploads.upload(REPOSITORY, branch, path, [text.encode()])
 
 
+def compare_no_clocks(catalog: Catalog) -> None:
+    """Let tests turn the clock: the storage goes by the real one."""
+    catalog.clocks.check = lambda repository: None  # type: ignore[method-assign]
+
+
 def make_lake(
     store: Store,
     block: BlockStore,
@@ -95,8 +100,7 @@ def make_lake(
     settings = settings or CatalogSettings()
     engine = Engine(store, block, runtime=clock)
     catalog = Catalog(engine, store, block, clock, settings, links=links)
-    # The storage goes by the real clock, which tests do not turn.
-    catalog.clocks.check = lambda repository: None  # type: ignore[method-assign]
+    compare_no_clocks(catalog)
     place = Namespace.parse(namespace or f"{block.scheme}://lake/{name}")
     engine.repositories.create(name, place, committer="ann")
     engine.refs.create_branch(name, DEV, MAIN)

@@ -11,6 +11,7 @@ from prometheus_client import REGISTRY
 
 from lakebed.block import Address, LocalSettings, StorageUnavailable
 from lakebed.block.drivers.local.store import LocalBlockStore
+from lakebed.catalog.gc.clocks import Clocks
 from lakebed.catalog.keys import GC
 from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.commits.commit import CommitRequest
@@ -36,7 +37,7 @@ from lakebed.server.settings import (
     ServerSettings,
     SettingsError,
 )
-from tests.kit.lake import TurnableClock
+from tests.kit.lake import TurnableClock, compare_no_clocks
 
 LAKE, OTHER = RepositoryID("lake"), RepositoryID("other")
 MAIN = BranchID("main")
@@ -92,10 +93,24 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         auth=AuthSettings(secret_key="0123456789abcdef"),
     )
     services = open_services(settings)
+    compare_no_clocks(services.catalog)
     for name in (LAKE, OTHER):
         services.catalog.repositories.create(name, f"local://{name}", committer="ann")
     yield Server(services, clock)
     services.close()
+
+
+def test_no_run_is_made_by_a_clock_that_is_days_ahead(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    catalog = server.services.catalog
+    gc = server.services.settings.gc
+    check = Clocks(server.services.foundation.block, server.clock, gc).check
+    catalog.clocks.check = check  # type: ignore[method-assign]
+    with pytest.raises(RunsFailed):
+        server.later(48)
+    assert "seconds ahead of that of the storage" in caplog.text
+    assert server.run_files() == {}
 
 
 def test_what_nothing_names_goes_after_two_looks(server: Server) -> None:

@@ -53,8 +53,15 @@ def test_an_object_is_purged_from_all_history(
     assert run("fs", "cat", f"{repo}/main/ada.json") == "second"
     assert "say with --reason why" in run.result(*named, "--confirm")[2]
 
-    code, printed, said = run.result(*named, "--confirm", "--reason", "article 17")
+    begun = run.json(*named, "--confirm", "--reason", "article 17")
+    status = ("purge", "status", repo, begun["id"])
+    shown = run(*status)
+    assert shown.startswith(("The first search of", "2 of 2 objects (11 B) were deleted from all"))
+    assert run.json(*status)["completed"] is False
+    code, printed, said = run.result(*status, "--wait")
     assert code == 0
+    assert run.json(*status)["deleted"] == 2
+    assert "task" in run.error("purge", "status", repo, "none")
     assert printed.startswith("2 of 2 objects (11 B) of lakefs://people were deleted from all")
     assert "Not reached:\n  backups, replicas" in said
     for ref in ("main", "main~1"):
@@ -76,6 +83,18 @@ def test_an_object_is_purged_from_all_history(
     with pytest.raises(ClientError, match="NoSuchVersion"):
         s3.get_object(Bucket="people", Key="main/ada.json")
     assert [each["message"] for each in run.json("log", f"{repo}/main")][:2] == ["second", "first"]
+
+
+def test_a_purge_can_be_waited_for(run: CommandLine, server: LakebedServer, tmp_path: Path) -> None:
+    repo = "lakefs://waits"
+    run("repo", "create", repo, f"{server.namespace}/waits")
+    (tmp_path / "a").write_text("a")
+    run("fs", "upload", "-s", str(tmp_path / "a"), f"{repo}/main/a")
+    options = ("--path", "a", "--confirm", "--reason", "r", "--wait")
+    code, printed, said = run.result("purge", "object", repo, *options)
+    assert (code, printed[:20]) == (0, "1 of 1 objects (1 B)")
+    assert "`lakebed purge status lakefs://waits " in said
+    assert "1 of 1 objects (1 B) were deleted; the second search begins at 20" in said
 
 
 def test_runs_are_listed_for_those_who_may_read_only(

@@ -34,6 +34,9 @@ TaskID = NewType("TaskID", str)
 RunInBackground = Callable[[Callable[[], None]], object]
 """Begins to run a function, and does not wait for it."""
 
+Tell = Callable[[str], object]
+"""Takes the progress of a task, which its status shows."""
+
 DUMP_REFS: Final = "dump_refs"
 RESTORE_REFS: Final = "restore_refs"
 
@@ -53,6 +56,8 @@ class TaskStatus:
     done: bool
     """Whether it ended, one way or the other."""
     updated: datetime
+    progress: str | None
+    """How far it has come, while it goes on, if its kind of task says so."""
     result: str | None
     """What it made, if it succeeded; of dumps and restores, the id of the dump."""
     error: str | None
@@ -136,6 +141,7 @@ class Tasks:
             kind=task.kind,
             done=died or task.state != pb.TASK_STATE_RUNNING,
             updated=to_datetime(task.updated_us),
+            progress=(task.result or None) if task.state == pb.TASK_STATE_RUNNING else None,
             result=task.result if task.state == pb.TASK_STATE_DONE else None,
             error=error if failed else None,
             error_kind=("task_died" if died else task.error_kind) if failed else None,
@@ -152,7 +158,13 @@ class Tasks:
         return remove_where(self._records(repository), is_over)
 
     def start(self, repository: Repository, kind: str, work: Callable[[], str]) -> TaskID:
-        """Begin a task; what the work returns is its result."""
+        """Begin a task; the work returns its result."""
+        return self.start_telling(repository, kind, lambda _tell: work())
+
+    def start_telling(
+        self, repository: Repository, kind: str, work: Callable[[Tell], str]
+    ) -> TaskID:
+        """Begin a task whose work reports its progress; the work returns its result."""
         task_id = TaskID(self._runtime.random_bytes(10).hex())
         begun = pb.Task(kind=kind, state=pb.TASK_STATE_RUNNING, started_us=now_us(self._runtime))
         begun.updated_us = begun.started_us
@@ -161,7 +173,7 @@ class Tasks:
         return task_id
 
     def _run(
-        self, repository: Repository, task_id: TaskID, begun: pb.Task, work: Callable[[], str]
+        self, repository: Repository, task_id: TaskID, begun: pb.Task, work: Callable[[Tell], str]
     ) -> None:
         """Do the work and write heartbeats until it is over; then write the result."""
         records = self._records(repository)
@@ -169,9 +181,20 @@ class Tasks:
         over = self._runtime.event()
         failures: list[Exception] = []
 
+        def show(progress: str) -> None:
+            begun.result = progress
+            show_alive()
+
+        def show_alive() -> None:
+            alive = copy_of(begun)
+            alive.updated_us = now_us(self._runtime)
+            # If one heartbeat is lost, the next comes soon.
+            with suppress(OutcomeUnknown):
+                records.set(task_id.encode(), alive)
+
         def do() -> None:
             try:
-                ended.result = work()
+                ended.result = work(show)
                 ended.state = pb.TASK_STATE_DONE
             except Exception as error:  # noqa: BLE001 - noted below, and raised if unexpected
                 failures.append(error)
@@ -179,11 +202,7 @@ class Tasks:
 
         def beat() -> None:
             while not over.wait(self._settings.task_heartbeat_seconds / _BEATS_A_TIMEOUT):
-                alive = copy_of(begun)
-                alive.updated_us = now_us(self._runtime)
-                # If one heartbeat is lost, the next comes soon.
-                with suppress(OutcomeUnknown):
-                    records.set(task_id.encode(), alive)
+                show_alive()
 
         self._runtime.map_parallel(lambda each: each(), [do, beat], limit=2)
         for error in failures:

@@ -24,6 +24,7 @@ from lakebed.formats.gc_files import GCMark, GCRunID
 from lakebed.formats.layout import gc_path, mark_path
 from lakebed.gc.errors import InvalidOption, NotTheOwner, WrongStorage
 from lakebed.gc.server import Server
+from lakebed.runtime import Runtime, ThreadRuntime
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,11 @@ class Storage:
     def block(self) -> BlockStore:
         """The storage, opened once in each process."""
         return _opened(self.settings)
+
+    @property
+    def runtime(self) -> Runtime:
+        """The clock, chance and concurrency of the process that uses the storage."""
+        return ThreadRuntime()
 
     @property
     def is_on_disk(self) -> bool:

@@ -22,7 +22,7 @@ What lies elsewhere is never touched: imported objects are counted and named.
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
@@ -47,7 +47,7 @@ from lakebed.formats.object_paths import ObjectPath
 from lakebed.formats.purge_files import PURGE_SCHEMA, encode_purge
 from lakebed.kv import Store
 from lakebed.runtime import Runtime
-from lakebed.times import now_us, to_us
+from lakebed.times import now_us, to_datetime, to_us
 from lakebed.tracing import traced
 
 OBJECTS_MAX: Final = 100_000
@@ -117,6 +117,22 @@ class PurgeReport:
         return asdict(self)
 
 
+@dataclass(frozen=True, slots=True)
+class PurgeProgress:
+    """Progress of a purge that goes on."""
+
+    step: str
+    """``searching`` (and deleting), ``waiting`` for commits under way, or ``searching again``."""
+    report: PurgeReport | None = None
+    """The result of the first pass, once that is over."""
+    searches_again: str = ""
+    """When the second search begins."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the progress for a JSON document."""
+        return asdict(self)
+
+
 @dataclass(slots=True)
 class _Looked:
     """What one search found."""
@@ -167,9 +183,15 @@ class Purges:
 
     @traced("catalog.purge")
     def purge(
-        self, repository_id: RepositoryID, query: PurgeQuery, *, reason: str, username: str
+        self,
+        repository_id: RepositoryID,
+        query: PurgeQuery,
+        *,
+        reason: str,
+        username: str,
+        tell: Callable[[PurgeProgress], object] = lambda _progress: None,
     ) -> PurgeReport:
-        """Delete objects from all history; see the module.
+        """Delete objects from all history; see the module. `tell` gets the progress.
 
         It takes as long as a commit may take to be published, and longer.
 
@@ -195,8 +217,13 @@ class Purges:
             mark.purge_id, query.kind, quoted(query.value), repository.id, username, reason,
         )  # fmt: skip
         found: dict[Address, _Object] = {}
-        self._pass(repository, query, mark, found)
+        tell(PurgeProgress("searching"))
+        looked = self._pass(repository, query, mark, found)
+        report = _report(mark.purge_id, found.values(), looked, dry_run=False)
+        again = to_datetime(now_us(self._runtime) + to_us(self._settle_seconds))
+        tell(PurgeProgress("waiting", report, again.isoformat()))
         self._runtime.sleep(self._settle_seconds)
+        tell(PurgeProgress("searching again", report))
         looked = self._pass(repository, query, mark, found)
         return _report(mark.purge_id, found.values(), looked, dry_run=False)
 

@@ -28,6 +28,9 @@ def purge_object(
     confirm: Annotated[
         bool, typer.Option("--confirm", help="Do it. Without this, show what would be deleted.")
     ] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait for the end of the purge, and show its report.")
+    ] = False,
 ) -> None:
     """Delete the bytes of objects from all history; commits and their ids stay.
 
@@ -38,7 +41,81 @@ def purge_object(
         raise Misuse("name the objects by one of --path, --prefix and --checksum")
     if confirm and not reason:
         raise Misuse("say with --reason why: whoever reads the objects later is told")
-    report = _run(session, repository, {**named, "reason": reason, "confirm": confirm})
+    body = {**named, "reason": reason, "confirm": confirm}
+    task_id = session.client.call("POST", *_purges(repository), body=body)["id"]
+    if confirm and not wait:
+        follow = f"lakebed purge status {repository} {task_id}"
+        session.output.done(
+            f"The server purges objects of {repository}. See `{follow}`.", {"id": task_id}
+        )
+        return
+    if confirm:
+        warn(
+            "Deleting; then waiting for commits that are under way, to search once more. That takes"
+            " a quarter of an hour. If this command is stopped, the server goes on: see"
+            f" `lakebed purge status {repository} {task_id}`."
+        )
+    _show(session, repository, _end_of(session, repository, task_id))
+
+
+@client_command(app, "status")
+def purge_status(
+    session: Session,
+    repository: RepositoryArgument,
+    task_id: Annotated[
+        str, typer.Argument(metavar="TASK", help="As `lakebed purge object` printed it.")
+    ],
+    *,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end of the purge.")] = False,
+) -> None:
+    """Show how far a purge has come, or its report; a purge is known for a day after its end.
+
+    lakebed purge status lakefs://my-repo 4f1c8a02b7d9e6f35a11
+    """
+    if wait:
+        _show(session, repository, _end_of(session, repository, task_id))
+        return
+    status = session.client.get(*_purges(repository), task_id)
+    if status["completed"]:
+        _show(session, repository, status)
+        return
+    progress = status.get("progress") or {"step": "searching"}
+    if session.output.as_json:
+        session.output.record(status)
+    elif report := progress.get("report"):
+        then = progress["searches_again"]
+        session.output.done(
+            f"{_deleted(report)} from all history. "
+            + (f"A second search begins at {then}." if then else "The second search goes on.")
+        )
+    else:
+        session.output.done(f"The first search of {repository} goes on.")
+
+
+def _purges(repository: RepositoryUri) -> tuple[str, ...]:
+    return "repositories", repository.repository, "purges"
+
+
+def _end_of(session: Session, repository: RepositoryUri, task_id: str) -> dict[str, Any]:
+    """Wait for the end of a purge; return its status."""
+    told = ""
+    while True:
+        status: dict[str, Any] = session.client.get(*_purges(repository), task_id)
+        if status["completed"]:
+            return status
+        progress = status.get("progress") or {}
+        if progress.get("step") == "waiting" and progress["step"] != told:
+            then = progress["searches_again"]
+            warn(f"{_deleted(progress['report'])}; the second search begins at {then}.")
+        told = progress.get("step", told)
+        time.sleep(_POLL_SECONDS)
+
+
+def _show(session: Session, repository: RepositoryUri, status: dict[str, Any]) -> None:
+    """Show the report of a purge that has ended."""
+    if status.get("error"):
+        raise CommandError(status["error"]["message"])
+    report: dict[str, Any] = status["result"]
     if session.output.as_json:
         session.output.record(report)
     else:
@@ -49,28 +126,16 @@ def purge_object(
         )
 
 
-def _run(session: Session, repository: RepositoryUri, body: dict[str, object]) -> dict[str, Any]:
-    """Have the server do it, and wait for that."""
-    place = ("repositories", repository.repository, "purges")
-    if body["confirm"]:
-        warn(
-            "Deleting; then waiting for commits that are under way, to look once more. That takes"
-            " a quarter of an hour. If this command is stopped, the server goes on."
-        )
-    task_id = session.client.call("POST", *place, body=body)["id"]
-    while True:
-        status: dict[str, Any] = session.client.get(*place, task_id)
-        if status["completed"]:
-            break
-        time.sleep(_POLL_SECONDS)
-    if status.get("error"):
-        raise CommandError(status["error"]["message"])
-    result: dict[str, Any] = status["result"]
-    return result
+def _objects(report: dict[str, Any]) -> str:
+    return f"{report['objects']} objects ({size(report['bytes'])})"
+
+
+def _deleted(report: dict[str, Any]) -> str:
+    return f"{report['deleted']} of {_objects(report)} were deleted"
 
 
 def _tell(session: Session, repository: RepositoryUri, report: dict[str, Any]) -> None:
-    what = f"{report['objects']} objects ({size(report['bytes'])})"
+    what = _objects(report)
     if report["dry_run"] and not report["objects"]:
         session.output.done(f"No object of {repository} was found, in all its history.")
     elif report["dry_run"]:

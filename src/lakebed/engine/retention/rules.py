@@ -1,21 +1,29 @@
 """The rules of a repository that say for how long the data of its commits is kept."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import Invalid
-from lakebed.engine.keys import RETENTION, RETENTION_NAME, RETENTION_SINCE, RETENTION_SINCE_NAME
+from lakebed.engine.keys import (
+    EXPIRY,
+    RETENTION,
+    RETENTION_NAME,
+    RETENTION_SINCE,
+    RETENTION_SINCE_NAME,
+)
 from lakebed.engine.model import BranchID, Repository
 from lakebed.engine.refs.protection import check_pattern
 from lakebed.kv import ABSENT, PredicateFailed, Store
-from lakebed.kv.records import Records
+from lakebed.kv.records import Record, Records
 from lakebed.runtime import Runtime
 from lakebed.times import now_us
 
 DAYS_MAX: Final = 36_500
+_EXPIRING: Final = pb.EXPIRY_STATE_EXPIRING
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +86,7 @@ class RuleBook:
         return RetentionRules(record.message.default_days, branches)
 
     def set(self, repository: Repository, rules: RetentionRules) -> None:
-        """Replace the rules of a repository."""
+        """Replace the rules of a repository; see `_begin_again`."""
         self.counting_since_us(repository)
 
         def replace(message: pb.Retention) -> None:
@@ -90,11 +98,31 @@ class RuleBook:
                 branch.ParseFromString(known.get(rule.pattern, b""))
                 branch.pattern, branch.days = rule.pattern, rule.days
 
-        self._records(repository).change(RETENTION_NAME, replace)
+        records = self._records(repository)
+        before = records.find(RETENTION_NAME)
+        after = records.change(RETENTION_NAME, replace)
+        if before is None or before.message != after.message:
+            self._begin_again(repository)
 
     def delete(self, repository: Repository) -> None:
         """Remove the rules of a repository, if it has any: all commits are kept from then on."""
         self._records(repository).delete(RETENTION_NAME)
+        self._begin_again(repository)
+
+    def _begin_again(self, repository: Repository) -> None:
+        """Take away the marks of commits that have not expired, after the rules were written.
+
+        A pass may be about to expire commits by the rules before. It does so by the versions of
+        marks, so it fails. Passes that begin later read these rules.
+        """
+        marks = Records(self._store, EXPIRY, repository.partition)
+        expiring = [each for each in marks.scan_readable() if each.message.state == _EXPIRING]
+
+        def take_away(mark: Record[pb.Expiry]) -> None:
+            with suppress(PredicateFailed):  # it expired before these rules counted, or is in use
+                marks.delete_if(mark.name, mark.predicate)
+
+        self._runtime.map_parallel(take_away, expiring)
 
     def counting_since_us(self, repository: Repository) -> int:
         """Return when commits of older versions, which do not say it, count as stored.

@@ -15,7 +15,7 @@ from lakebed.gc.executors.read import Batches, Transform
 from lakebed.gc.executors.tally import TALLY
 from lakebed.gc.executors.write import PartWriter
 from lakebed.gc.storage import Storage
-from lakebed.runtime import Runtime, ThreadRuntime
+from lakebed.runtime import Runtime
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ def delete_due(
         results = PartWriter(storage, run_id, GCResultKind.SWEPT)
         failed = PartWriter(storage, run_id, GCResultKind.OBJECTS)
         versions = PartWriter(storage, run_id, GCResultKind.VERSIONS)
-        runtime = ThreadRuntime()
+        runtime = storage.runtime
         for batch in batches:
             for start in range(0, batch.num_rows, BATCH):
                 storage.check_owner()

@@ -25,7 +25,6 @@ from lakebed.formats.object_paths import (
 from lakebed.gc.executors.read import Batches, Transform, rows, texts
 from lakebed.gc.executors.tally import TALLY
 from lakebed.gc.storage import Storage
-from lakebed.runtime import ThreadRuntime
 
 STORED_SCHEMA: Final = pa.schema(
     [
@@ -64,7 +63,7 @@ def list_partitions(storage: Storage, closed_before_us: int) -> Transform:
         return [f"{folder}{name}/" for name in _open(names, closed_before_us)]
 
     def read(batches: Batches) -> Batches:
-        runtime = ThreadRuntime()
+        runtime = storage.runtime
         folders = (row["folder"] for row in rows(batches))
         while some := list(islice(folders, _BRANCHES)):
             # Each is a request to the storage, and most of its time is the way there and back.

@@ -20,7 +20,6 @@ from lakebed.formats.gc_state import (
 from lakebed.gc.executors.read import Batches, Transform
 from lakebed.gc.rules import Verdict
 from lakebed.gc.storage import Storage
-from lakebed.runtime import ThreadRuntime
 
 FILE_ROWS: Final = 100_000
 """How many rows go into one file; so many are in memory at a time."""
@@ -96,7 +95,7 @@ class PartWriter:
 
     def _write(self, table: pa.Table) -> GCResultFile:
         data, content_id = encode_result(self._kind, table)
-        name = f"{self._kind}-{ThreadRuntime().random_bytes(8).hex()}.parquet"
+        name = f"{self._kind}-{self._storage.runtime.random_bytes(8).hex()}.parquet"
         self._storage.block.create(self._storage.file(self._run_id, name), data)
         if self._kind is GCResultKind.SWEPT:
             self._write_text(name.replace(".parquet", ".txt"), table)

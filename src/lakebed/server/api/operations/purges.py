@@ -2,11 +2,13 @@
 
 import json
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
+
+from msgspec import Meta
 
 from lakebed.catalog.nouns import PurgeQuery, RepositoryID
 from lakebed.catalog.purge.repositories import LeftNamespace
-from lakebed.catalog.tasks import TaskID
+from lakebed.catalog.tasks import TaskID, Tell
 from lakebed.server.api.models import Error, TaskInfo, Wire
 from lakebed.server.api.request import ApiRequest
 from lakebed.server.api.routes import Need, Routes
@@ -31,6 +33,13 @@ class PurgeTaskStatus(Wire):
     id: str
     completed: bool
     update_time: datetime
+    progress: Annotated[
+        dict[str, Any] | None,
+        Meta(
+            description="of a purge that goes on: its step, the report of the first pass, and when"
+            " it searches again"
+        ),
+    ] = None
     result: dict[str, Any] | None = None
     error: Error | None = None
 
@@ -39,7 +48,9 @@ class PurgeTaskStatus(Wire):
 def purge_objects(request: ApiRequest, repository: RepositoryID, body: PurgeRequest) -> TaskInfo:
     """Begin to delete objects from all history; without `confirm`, to find what would be deleted.
 
-    They are named by a path, by what their paths begin with, or by a checksum.
+    They are named by a path, by what their paths begin with, or by a checksum. A first pass deletes
+    the bytes; a second one follows when no commit is under way any more. `getPurgeStatus` shows
+    the progress.
     """
     found = request.catalog.repositories.get(repository)
     query = _query(body)
@@ -47,13 +58,19 @@ def purge_objects(request: ApiRequest, repository: RepositoryID, body: PurgeRequ
         raise BadRequest("a purge needs a reason: whoever reads the object later is told")
     purges, username = request.catalog.purges, request.identity.user_id
 
-    def work() -> str:
+    def work(tell: Tell) -> str:
         if not body.confirm:
             return json.dumps(purges.plan(repository, query).as_dict())
-        done = purges.purge(repository, query, reason=body.reason, username=username)
+        done = purges.purge(
+            repository,
+            query,
+            reason=body.reason,
+            username=username,
+            tell=lambda progress: tell(json.dumps(progress.as_dict())),
+        )
         return json.dumps(done.as_dict())
 
-    return TaskInfo(id=request.catalog.tasks.start(found, _TASK, work))
+    return TaskInfo(id=request.catalog.tasks.start_telling(found, _TASK, work))
 
 
 @routes.add("getPurgeStatus", "GET", f"{_PURGES}/{{purge}}", _PURGE)
@@ -67,6 +84,7 @@ def get_purge_status(request: ApiRequest, repository: RepositoryID, purge: str) 
         id=task.id,
         completed=task.done,
         update_time=task.updated,
+        progress=None if task.progress is None else json.loads(task.progress),
         result=None if task.result is None else json.loads(task.result),
         error=error,
     )
