@@ -31,7 +31,7 @@ class DamagedHistory(LakebedError):
 class UnreadableAddress(LakebedError):
     """Entries of lakeFS have addresses that the storage here cannot read."""
 
-    kind = "unreadable_address"
+    kind = "source_address_unreadable"
 
     def __init__(self, name: str, refused: Sequence[str]) -> None:
         shown = "; ".join(refused[:_SHOWN])
