@@ -54,6 +54,15 @@ class NotATarget(LakebedError):
         )
 
 
+class CannotAdopt(LakebedError):
+    """A repository cannot take over the objects that it had in lakeFS."""
+
+    kind = "cannot_adopt"
+
+    def __init__(self, repository: str, reason: str) -> None:
+        super().__init__(f"repository {repository} cannot adopt its objects: {reason}")
+
+
 class SourceRefused(LakebedError):
     """The server that a repository is moved from does not do what it is asked for."""
 
