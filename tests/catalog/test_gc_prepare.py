@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import REGISTRY
 
-from lakebed.block import Namespace
+from lakebed.block import Address, Namespace
 from lakebed.catalog import records_pb2 as pb
 from lakebed.catalog.errors import InvalidRun
 from lakebed.catalog.gc.files import RunFiles
@@ -134,11 +134,16 @@ def test_everything_staged_is_written_down_unmasked(lake: Lake, limits: PageLimi
     assert pages == 1 if limits != SMALL else pages > 5
 
 
+@pytest.mark.parametrize("is_foreign", [False, True])
 def test_what_a_write_replaced_is_spared_while_it_may_be_put_back(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, *, is_foreign: bool
 ) -> None:
     """A writer that is held up after staging puts back what was there, however late."""
     lake.upload(b"a", "before")
+    if is_foreign:  # as what moved in from lakeFS, which the repository may have adopted
+        place = Address.parse(f"{lake.block.scheme}://old/lake/data/x")
+        lake.block.put(place, [b"before"])
+        lake.catalog.external.stage(REPOSITORY, MAIN, b"a", place, checksum="", size=6)
     replaced = address(lake, "main", b"a")
     looks: list[Counter[str]] = []
     stage = getattr(lake.store, lake.staging_call)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lakebed.block import LIST_SCHEMA, Namespace
+from lakebed.block import LIST_SCHEMA, MemorySettings, Namespace
 from lakebed.catalog.addresses import Addresses
 from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.model import BranchID, Repository, RepositoryID
@@ -14,6 +14,7 @@ from lakebed.formats.object_paths import ObjectPath, partition_made_us
 from lakebed.gc.executors.list import stored_objects
 from lakebed.gc.executors.read import entry_paths
 from lakebed.gc.rules import canonical_path, stored_object
+from lakebed.gc.storage import Storage
 from lakebed.ids import UniqueID
 from lakebed.runtime import ThreadRuntime
 
@@ -27,6 +28,7 @@ REPOSITORY = Repository(
     read_only=False,
     metadata={},
 )
+STORAGE = Storage(MemorySettings(), NAMESPACE, "ab12")
 GOOD = "repos/ab/branches/dev/fff9bf1e0bd6d4ff-00112233aabb/000640e1f4292b0000112233445566778899"
 
 hexadecimal = st.text("0123456789abcdef", min_size=13, max_size=13)
@@ -139,4 +141,4 @@ def test_entries_of_both_kinds() -> None:
             "address_type": pa.array([0, 1, 1, 1], pa.int8()),
         }
     )
-    assert entry_paths(entries, NAMESPACE).to_pylist() == ["repos/a", "repos/b", "repos/c"]
+    assert entry_paths(entries, STORAGE).to_pylist() == ["repos/a", "repos/b", "repos/c"]

@@ -282,3 +282,26 @@ def test_objects_that_cannot_be_read_are_named(lake: FakeLakeFS, commands: Comma
     assert f"commit {first}: cannot read 'a/3': there is no object at {lost}" in done.stdout
     assert f"cannot read 'a/4': {grown} has 5 bytes, not 4" in done.stdout
     assert "from the storage: 2 cannot be read." in done.stdout
+
+
+def test_a_lake_that_moved_in_is_adopted_once_lakefs_is_off(
+    lake: FakeLakeFS, commands: Commands
+) -> None:
+    commands.store_objects(lake)
+    adopt = ("migrate", "adopt", "lakefs://lake")
+    with served(lake) as endpoint:
+        commands.move(endpoint)
+        early = commands.run(*adopt, "--lakefs-is-off")
+        assert early.exit_code == 1
+        assert "it is read-only" in early.stderr
+        assert commands.move(endpoint, "--last").exit_code == 0
+        refused = commands.run(*adopt)
+        assert refused.exit_code == 2
+        assert "--lakefs-is-off" in refused.stderr
+        for _ in range(2):
+            done = commands.run(*adopt, "--lakefs-is-off")
+            assert done.exit_code == 0, done.stderr
+            assert "has adopted the objects below local://old/lake/data/" in done.stdout
+        again = commands.move(endpoint, "--as", "again")
+        assert again.exit_code == 1
+        assert "repository lake has adopted its objects" in again.stderr

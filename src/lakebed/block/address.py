@@ -156,6 +156,11 @@ class Namespace:
         slash = "" if relative.endswith("/") else "/"
         return Namespace(self.store, self.prefix + relative + slash)
 
+    def is_near(self, other: "Namespace") -> bool:
+        """Whether this namespace and another are the same, or one lies in the other."""
+        mine, others = str(self), str(other)
+        return mine.startswith(others) or others.startswith(mine)
+
     def __contains__(self, address: Address) -> bool:
         return (
             address.store == self.store

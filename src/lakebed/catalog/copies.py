@@ -15,7 +15,8 @@ leaves young objects alone: a look that finds neither the old entry (deleted mea
 one (not there yet) does no harm. If the object has grown old by the time the copy is to be
 acknowledged, the entry is taken back and the bytes are copied after all.
 
-An external object (see `external`) is never collected: on its branch it is always shared.
+An external object (see `external`) is never collected: on its branch it is always shared. One that
+was adopted from lakeFS is collected, and is like those that a commit names.
 
 What was purged is not copied. A copy of bytes is acknowledged only if its source was not marked to
 be purged by the time at which the copy was staged (see `purge.marks`); one that shares the address
@@ -81,6 +82,12 @@ class _Copy:
     content_type: str
     metadata: Mapping[str, str]
     condition: Condition | None
+
+
+def _is_external(copy: _Copy) -> bool:
+    """Whether garbage collection never takes the object: it was imported, or is lakeFS's still."""
+    entry = copy.entry
+    return entry.address_type is AddressType.FULL and not copy.source.has_adopted(entry.address)
 
 
 class Copies:
@@ -211,7 +218,7 @@ class Copies:
 
     def _make(self, copy: _Copy, *, may_share: bool) -> ObjectStats:
         issued = ObjectPath.parse(copy.entry.address)
-        if may_share and copy.entry.address_type is AddressType.FULL:
+        if may_share and _is_external(copy):
             return self._share(copy, None)
         if may_share and issued is not None and self._freshness.may_share(issued):
             try:
@@ -254,7 +261,7 @@ class Copies:
         entry = copy.entry
         if copy.source.unique_id != copy.repository.unique_id:
             return None
-        if entry.address_type is not AddressType.RELATIVE:
+        if _is_external(copy):
             return None
         try:
             commit = self._engine.resolver.commit(copy.source, copy.ref)

@@ -1,7 +1,7 @@
 """The values of the engine: ids as types of their own, records as frozen classes."""
 
 from dataclasses import dataclass, field
-from typing import NewType
+from typing import Final, NewType
 
 from lakebed.block import Namespace
 from lakebed.engine import records_pb2 as pb
@@ -38,6 +38,18 @@ class Home:
     unique_id: UniqueID
 
 
+MOVED_NAMESPACE: Final = "::lakebed::moved-namespace"
+"""In the metadata of a repository that moved in from lakeFS: the namespace that it had there."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptedNamespace:
+    """Where lakeFS kept a repository's objects, which count as the repository's own since then."""
+
+    namespace: Namespace
+    adopted_us: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repository:
     """An active repository."""
@@ -49,11 +61,16 @@ class Repository:
     created_us: int
     read_only: bool
     metadata: dict[str, str] = field(hash=False)
+    adopted: AdoptedNamespace | None = None
     partition: bytes = field(init=False, repr=False, compare=False)
     """The partition of its branches, tags and commits. Every read asks for it several times."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "partition", repository_partition(self.id, self.unique_id))
+
+    def has_adopted(self, address: str) -> bool:
+        """Whether the repository has adopted the object at a whole address."""
+        return self.adopted is not None and address.startswith(str(self.adopted.namespace))
 
     @property
     def home(self) -> Home:

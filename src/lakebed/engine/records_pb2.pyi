@@ -34,7 +34,7 @@ ADDRESS_TYPE_RELATIVE: AddressType
 ADDRESS_TYPE_FULL: AddressType
 
 class Repository(_message.Message):
-    __slots__ = ("unique_id", "state", "storage_namespace", "default_branch", "created_us", "read_only", "metadata", "adopted_unique_ids")
+    __slots__ = ("unique_id", "state", "storage_namespace", "default_branch", "created_us", "read_only", "metadata", "adopted_unique_ids", "adopted_namespace")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -50,6 +50,7 @@ class Repository(_message.Message):
     READ_ONLY_FIELD_NUMBER: _ClassVar[int]
     METADATA_FIELD_NUMBER: _ClassVar[int]
     ADOPTED_UNIQUE_IDS_FIELD_NUMBER: _ClassVar[int]
+    ADOPTED_NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     unique_id: str
     state: RepositoryState
     storage_namespace: str
@@ -58,7 +59,16 @@ class Repository(_message.Message):
     read_only: bool
     metadata: _containers.ScalarMap[str, str]
     adopted_unique_ids: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, unique_id: _Optional[str] = ..., state: _Optional[_Union[RepositoryState, str]] = ..., storage_namespace: _Optional[str] = ..., default_branch: _Optional[str] = ..., created_us: _Optional[int] = ..., read_only: bool = ..., metadata: _Optional[_Mapping[str, str]] = ..., adopted_unique_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+    adopted_namespace: AdoptedNamespace
+    def __init__(self, unique_id: _Optional[str] = ..., state: _Optional[_Union[RepositoryState, str]] = ..., storage_namespace: _Optional[str] = ..., default_branch: _Optional[str] = ..., created_us: _Optional[int] = ..., read_only: bool = ..., metadata: _Optional[_Mapping[str, str]] = ..., adopted_unique_ids: _Optional[_Iterable[str]] = ..., adopted_namespace: _Optional[_Union[AdoptedNamespace, _Mapping]] = ...) -> None: ...
+
+class AdoptedNamespace(_message.Message):
+    __slots__ = ("storage_namespace", "adopted_us")
+    STORAGE_NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    ADOPTED_US_FIELD_NUMBER: _ClassVar[int]
+    storage_namespace: str
+    adopted_us: int
+    def __init__(self, storage_namespace: _Optional[str] = ..., adopted_us: _Optional[int] = ...) -> None: ...
 
 class NamespaceClaim(_message.Message):
     __slots__ = ("repository", "unique_id", "closed_us", "purge_requested_us")

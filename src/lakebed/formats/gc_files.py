@@ -87,6 +87,17 @@ class GCFile:
     content_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class GCAdopted:
+    """Where lakeFS kept objects that a repository has taken over; they count as its own."""
+
+    storage_namespace: str
+    """Their paths are whole addresses, which begin so."""
+    adopted_us: int
+    """They count as written then, or later: who took their addresses before has ended by the time
+    at which they are old enough."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GCRun:
     """What a run is about; fixed by the server before it read anything."""
@@ -108,6 +119,10 @@ class GCRun:
     """How long after its making a partition may still get objects."""
     with_uploads: bool
     """Whether open uploads and staged entries are read: without them, nothing is garbage."""
+    adopted: tuple[GCAdopted, ...] = ()
+    """At most one."""
+    left_alone: str = ""
+    """The namespace in lakeFS whose objects the commits name, and which was not adopted."""
     expired: tuple[GCFile, ...] = ()
     """The commits that had expired, read before anything else: their objects are not in use."""
 

@@ -229,7 +229,7 @@ class Job:
     ) -> Summary:
         """Delete, and leave a state to the next run."""
         known, manifest = judging.known, judging.manifest
-        summary, failed = self._sweep(findings, summary)
+        summary, failed = self._sweep(manifest, findings, summary)
         left_closed = 0
         if failed:
             left_closed = self._executor.count_made_before(
@@ -297,12 +297,12 @@ class Job:
         return manifest
 
     def _sweep(
-        self, findings: Findings, summary: Summary
+        self, manifest: GCManifest, findings: Findings, summary: Summary
     ) -> tuple[Summary, tuple[GCResultFile, ...]]:
         """Delete what is due; return what could not be deleted, for the next run."""
         if not findings.due:
             return summary, ()
-        files = self._executor.sweep(summary.run_id, findings.due)
+        files = self._executor.sweep(manifest, findings.due)
         summary, stay = add_up_swept(self._storage, summary, files)
         self._note(
             f"{summary.deleted} objects were deleted, {summary.failed} could not be,"
@@ -414,4 +414,5 @@ def _summary(judging: Judging, options: Options, findings: Findings, executor: s
         failed=0,
         success=True,
         counts=findings.counts,
+        left_alone=manifest.run.left_alone,
     )

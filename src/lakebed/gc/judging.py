@@ -138,7 +138,7 @@ class Executor(Protocol):
             MissingHistory: A file of a commit is not in the storage.
         """
 
-    def sweep(self, run_id: GCRunID, due: Iterable[GCResultFile]) -> tuple[GCResultFile, ...]:
+    def sweep(self, manifest: GCManifest, due: Iterable[GCResultFile]) -> tuple[GCResultFile, ...]:
         """Delete what is due; return the files that say what became of it."""
 
     def count_made_before(
@@ -164,5 +164,14 @@ def of_kind(files: Iterable[GCResultFile], kind: GCResultKind) -> tuple[GCResult
 
 
 def repository_uids(manifest: GCManifest) -> tuple[str, ...]:
-    """Return whose objects a run looks at: the repository's own, and those of adopted ones."""
-    return (manifest.run.unique_id, *manifest.run.adopted_unique_ids)
+    """Return whose objects a run looks at: the repository's own, and those of adopted ones.
+
+    An adopted namespace of lakeFS is named by its address: the first run after it was adopted is a
+    clean one, as after refs were restored.
+    """
+    run = manifest.run
+    return (
+        run.unique_id,
+        *run.adopted_unique_ids,
+        *(each.storage_namespace for each in run.adopted),
+    )

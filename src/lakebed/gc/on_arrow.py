@@ -8,7 +8,7 @@ objects; it grows with the number of commits and ranges, by their ids.
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -75,12 +75,14 @@ class ArrowExecutor:
         self._budget_bytes = budget_bytes
 
     def judge(self, judging: Judging) -> Findings:
+        reader = self._reader.of(judging.manifest)
         with tempfile.TemporaryDirectory(prefix="lakebed-gc-") as folder:
-            return _ArrowJudging(self._reader, judging, self._tables(Path(folder))).run()
+            return _ArrowJudging(reader, judging, self._tables(Path(folder))).run()
 
-    def sweep(self, run_id: GCRunID, due: Iterable[GCResultFile]) -> tuple[GCResultFile, ...]:
-        batches = self._reader.results(run_id, due, GCResultKind.DUE)
-        return _as_files(delete_due(self._reader.storage, run_id)(batches))
+    def sweep(self, manifest: GCManifest, due: Iterable[GCResultFile]) -> tuple[GCResultFile, ...]:
+        run_id, reader = manifest.run.run_id, self._reader.of(manifest)
+        batches = reader.results(run_id, due, GCResultKind.DUE)
+        return _as_files(delete_due(reader.storage, run_id)(batches))
 
     def count_made_before(
         self, run_id: GCRunID, objects: Iterable[GCResultFile], made_us: int
@@ -93,7 +95,7 @@ class ArrowExecutor:
         return pc.sum(uploads.column("open")).as_py() or 0
 
     def have_same_content(self, one: GCManifest, other: GCManifest) -> bool:
-        reader = self._reader
+        reader = self._reader.of(one)
         commits = (_sorted(reader.prepared(each, GCFileKind.COMMITS)) for each in (one, other))
         with tempfile.TemporaryDirectory(prefix="lakebed-gc-") as folder:
             mine, others = (self._tables(Path(folder) / each) for each in ("one", "other"))
@@ -112,6 +114,10 @@ class _Reader:
 
     storage: Storage
     runtime: Runtime
+
+    def of(self, manifest: GCManifest) -> "_Reader":
+        """Return a reader that counts as the repository's own what a run does."""
+        return replace(self, storage=replace(self.storage, adopted=manifest.run.adopted))
 
     def prepared(self, manifest: GCManifest, kind: GCFileKind) -> pa.Table:
         """What the server prepared of one kind."""

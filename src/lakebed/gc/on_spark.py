@@ -31,16 +31,15 @@ class SparkExecutor:
 
     def __init__(self, spark: SparkSession, storage: Storage) -> None:
         self._sources = Sources(spark, storage)
-        self._storage = storage
         self._objects = objects = self._sources.counter()
         TALLY.follow(lambda: objects.value)
 
     def judge(self, judging: Judging) -> Findings:
-        return _SparkJudging(self._sources, judging, self._objects).run()
+        return _SparkJudging(self._sources.of(judging.manifest), judging, self._objects).run()
 
-    def sweep(self, run_id: GCRunID, due: Iterable[GCResultFile]) -> tuple[GCResultFile, ...]:
-        sources = self._sources
-        transform = delete_due(self._storage, run_id, self._objects.add)
+    def sweep(self, manifest: GCManifest, due: Iterable[GCResultFile]) -> tuple[GCResultFile, ...]:
+        run_id, sources = manifest.run.run_id, self._sources.of(manifest)
+        transform = delete_due(sources.storage, run_id, self._objects.add)
         with explained():
             rows = sources.results(run_id, due, GCResultKind.DUE).repartition(sources.width)
             return _as_files(rows.mapInArrow(transform, WRITTEN).collect())
@@ -58,7 +57,8 @@ class SparkExecutor:
 
     def have_same_content(self, one: GCManifest, other: GCManifest) -> bool:
         with explained():
-            for read in (self._sources.held, self._sources.commits):
+            sources = self._sources.of(one)
+            for read in (sources.held, sources.commits):
                 mine, others = read(one), read(other)
                 if not (mine.exceptAll(others).isEmpty() and others.exceptAll(mine).isEmpty()):
                     return False

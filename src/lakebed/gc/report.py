@@ -103,6 +103,8 @@ class Summary:
     """The figures by branch."""
     swept: tuple[GCResultFile, ...] = ()
     """What became of each object that was to be deleted."""
+    left_alone: str = ""
+    """The namespace in lakeFS whose objects no run touches before they are adopted."""
     commits: dict[str, Any] = field(default_factory=dict)
     """How many commits expired, or of a dry run, would have; see `expireCommits` of the API."""
 
@@ -116,7 +118,15 @@ class Summary:
 
     def sentence(self) -> str:
         """Say in words what happened."""
-        return self._of_commits() + self._of_objects()
+        return self._of_commits() + self._of_objects() + self._of_lakefs()
+
+    def _of_lakefs(self) -> str:
+        if not self.left_alone:
+            return ""
+        return (
+            f" All objects of lakeFS below {self.left_alone} are left alone: `lakebed migrate adopt"
+            f" lakefs://{self.repository}` takes them over, once lakeFS is off."
+        )
 
     def _of_commits(self) -> str:
         """Say what became of old commits, and what that frees."""

@@ -116,20 +116,41 @@ class State:
     """The set of expired commits that the run went by."""
 
 
-def canonical_path(address: str, address_type: AddressType, namespace: Namespace) -> str | None:
+def is_adopted(path: str) -> bool:
+    """Whether a path is that of an object in an adopted namespace: its whole address."""
+    return "://" in path
+
+
+def canonical_path(
+    address: str,
+    address_type: AddressType,
+    namespace: Namespace,
+    adopted: Collection[str] = (),
+) -> str | None:
     """Return the path of an entry's address in a namespace; None if it is elsewhere.
+
+    The path of an object that the repository has `adopted` (the folder that it is in) is its whole
+    address.
 
     Entries name the same object by its path or by its whole address. Garbage collection compares
     paths only: compared as they are, a live object would look like garbage. For the same reason an
     address that cannot be read references the object whose path it ends with.
+
+    Raises:
+        InvalidAddress: The address cannot be read, and may be that of an adopted object, whose path
+            has no form of its own.
     """
     if address_type is AddressType.RELATIVE:
         return address
     try:
         whole = Address.parse(address)
-    except InvalidAddress:
+    except InvalidAddress as error:
+        if adopted:
+            raise InvalidAddress(f"an entry has the address {address!r}: {error}") from error
         _LOGGER.warning("an entry has an address that cannot be read (see fsck): %r", address)
         return path_at_end(address)
+    if str(whole).startswith(tuple(adopted)):
+        return str(whole)
     return namespace.relative(whole) if whole in namespace else None
 
 

@@ -1,7 +1,7 @@
 """The frames that a run works on, each read from the storage by the executors."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pyspark import Accumulator
@@ -44,6 +44,10 @@ class Sources:
 
     spark: SparkSession
     storage: Storage
+
+    def of(self, manifest: GCManifest) -> "Sources":
+        """Return sources that count as the repository's own what a run does."""
+        return replace(self, storage=replace(self.storage, adopted=manifest.run.adopted))
 
     @property
     def width(self) -> int:

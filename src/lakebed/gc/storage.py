@@ -20,9 +20,10 @@ from lakebed.block import (
     open_block,
 )
 from lakebed.formats import OWNER_PATH, decode_owner
-from lakebed.formats.gc_files import GCMark, GCRunID
+from lakebed.formats.gc_files import GCAdopted, GCMark, GCRunID
 from lakebed.formats.layout import gc_path, mark_path
 from lakebed.gc.errors import InvalidOption, NotTheOwner, WrongStorage
+from lakebed.gc.rules import is_adopted
 from lakebed.gc.server import Server
 from lakebed.runtime import Runtime, ThreadRuntime
 
@@ -36,6 +37,8 @@ class Storage:
     repository_uid: str
     versions: str = "keep"
     """The server's setting `gc.versions`: ``keep`` or ``delete``."""
+    adopted: tuple[GCAdopted, ...] = ()
+    """What a run counts as the repository's own beside the namespace."""
 
     @property
     def block(self) -> BlockStore:
@@ -56,6 +59,10 @@ class Storage:
         """The address of a file of a run."""
         return self.namespace.address(gc_path(self.repository_uid, run_id, name))
 
+    def object_at(self, path: str) -> Address:
+        """Return the address of an object; of one that was adopted, its path is that."""
+        return Address.parse(path) if is_adopted(path) else self.namespace.address(path)
+
     def delete(self, addresses: Sequence[Address]) -> list[DeleteResult]:
         """Delete objects, with all their versions if the setting says so."""
         if self.versions == "delete":
@@ -63,16 +70,18 @@ class Storage:
         return self.block.delete_many(addresses)
 
     def check_owner(self) -> None:
-        """Make sure that the namespace still belongs to this creation of the repository.
+        """Make sure that all namespaces still belong to this creation of the repository.
 
         Raises:
             NotTheOwner: It was deleted, and perhaps made again.
             BlockError: The storage refused or failed.
         """
-        address = self.namespace.address(OWNER_PATH)
-        owner = decode_owner(self.block.read(address), file=str(address))
-        if owner.unique_id != self.repository_uid:
-            raise NotTheOwner(str(self.namespace), self.repository_uid, owner.unique_id)
+        others = [Namespace.parse(each.storage_namespace) for each in self.adopted]
+        for namespace in (self.namespace, *others):
+            address = namespace.address(OWNER_PATH)
+            owner = decode_owner(self.block.read(address), file=str(address))
+            if owner.unique_id != self.repository_uid:
+                raise NotTheOwner(str(namespace), self.repository_uid, owner.unique_id)
 
 
 def open_storage(server: Server, settings: BlockSettings | None = None) -> Storage:

@@ -31,7 +31,7 @@ class DamagedHistory(LakebedError):
 class UnreadableAddress(LakebedError):
     """Entries of lakeFS have addresses that the storage here cannot read."""
 
-    kind = "unreadable_address"
+    kind = "source_address_unreadable"
 
     def __init__(self, name: str, refused: Sequence[str]) -> None:
         shown = "; ".join(refused[:_SHOWN])
@@ -52,6 +52,15 @@ class NotATarget(LakebedError):
         super().__init__(
             f"repository {repository} cannot be moved into: {reason}. Choose another name"
         )
+
+
+class CannotAdopt(LakebedError):
+    """A repository cannot take over the objects that it had in lakeFS."""
+
+    kind = "cannot_adopt"
+
+    def __init__(self, repository: str, reason: str) -> None:
+        super().__init__(f"repository {repository} cannot adopt its objects: {reason}")
 
 
 class SourceRefused(LakebedError):

@@ -26,7 +26,14 @@ from typing import Final
 from lakebed.block import InvalidAddress, Namespace
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import CommitNotFound, Invalid, RepositoryNotFound
-from lakebed.engine.model import BranchID, CommitID, Repository, RepositoryID, TagID
+from lakebed.engine.model import (
+    MOVED_NAMESPACE,
+    BranchID,
+    CommitID,
+    Repository,
+    RepositoryID,
+    TagID,
+)
 from lakebed.engine.read_only import read_only_lifted
 from lakebed.engine.refs.protection import check_pattern
 from lakebed.errors import quoted
@@ -93,6 +100,7 @@ def run_round(
         UnreadableAddress: The storage here cannot read an object.
         OutcomeUnknown: A write may not have been applied: run the round again.
     """
+    _check_not_adopted(engine, source, plan)
     repository = _target(engine, plan)
     taker = HistoryTaker(engine, repository, source, runtime)
     for taken in taker.run():
@@ -104,10 +112,20 @@ def run_round(
         if with_uncommitted:
             _stage(engine, repository, source, report)
         _set_protection(engine, repository, plan, report)
-    engine.repositories.set_metadata(repository.id, put=plan.metadata)
+    moved = {MOVED_NAMESPACE: str(source.addresses.namespace)}
+    engine.repositories.set_metadata(repository.id, put={**plan.metadata, **moved})
     if is_last:
         engine.repositories.set_read_only(repository.id, read_only=False)
     return report
+
+
+def _check_not_adopted(engine: Engine, source: Source, plan: Plan) -> None:
+    """Refuse a lake whose objects another repository may delete."""
+    old = source.addresses.namespace
+    for other in engine.repositories.list():
+        adopted = other.adopted
+        if adopted is not None and other.id != plan.repository and adopted.namespace.is_near(old):
+            raise NotATarget(plan.repository, f"repository {other.id} has adopted its objects")
 
 
 def _target(engine: Engine, plan: Plan) -> Repository:

@@ -118,7 +118,7 @@ class Explanations:
         stored = self._stored(address)
         verdict, committed = self._of_commits(repository, names, shown_by, is_gone=stored is None)
         if stored is None:
-            path = repository.namespace.relative(address)
+            path = _path(repository, address)
             reasons += ["The storage has no such object.", *self._of_report(repository, path)]
             return Explanation(str(address), "gone", [*reasons, *kept, *committed])
         reasons += [*kept, *committed]
@@ -128,6 +128,8 @@ class Explanations:
 
     def _of_stranger(self, repository: Repository, address: Address) -> str | None:
         """Say that garbage collection does not touch an object, if so."""
+        if repository.has_adopted(str(address)):
+            return None
         inside = address in repository.namespace
         issued = ObjectPath.parse(repository.namespace.relative(address)) if inside else None
         if issued is None:
@@ -224,10 +226,10 @@ class Explanations:
         return "kept", reasons
 
     def _of_garbage(self, repository: Repository, stored: ObjectInfo) -> Iterator[str]:
-        settings, path = self._settings, repository.namespace.relative(stored.address)
-        issued = ObjectPath.parse(path)
-        assert issued is not None
-        born_us = max(issued.issued_us, to_us(stored.mtime.timestamp()))
+        settings, path = self._settings, _path(repository, stored.address)
+        issued, adopted = ObjectPath.parse(path), repository.adopted
+        since_us = issued.issued_us if issued else adopted.adopted_us if adopted else 0
+        born_us = max(since_us, to_us(stored.mtime.timestamp()))
         old_us = born_us + to_us(settings.min_age_seconds + settings.skew_seconds)
         if old_us > now_us(self._runtime):
             yield (
@@ -313,6 +315,13 @@ class Explanations:
             )
         elif fate.way is not None:
             yield f"No branch leads to it, and such commits are kept for {fate.way.days} days."
+
+
+def _path(repository: Repository, address: Address) -> str:
+    """Return what runs call an object: see `lakebed.gc.rules.canonical_path`."""
+    if repository.has_adopted(str(address)):
+        return str(address)
+    return repository.namespace.relative(address)
 
 
 def _day(moment_us: int) -> str:

@@ -44,17 +44,23 @@ class Names:
     def __init__(
         self, engine: Engine, store: Store, repository: Repository, address: Address
     ) -> None:
-        path = repository.namespace.relative(address)
-        issued = ObjectPath.parse(path)
-        assert issued is not None, "others are never collected"
+        self._spellings = {str(address)}
+        issued: ObjectPath | None = None
+        if not repository.has_adopted(str(address)):
+            path = repository.namespace.relative(address)
+            issued = ObjectPath.parse(path)
+            assert issued is not None, "others are never collected"
+            self._spellings.add(path)
         self._engine = engine
         self._store = store
         self._repository = repository
         self._issued = issued
-        self._spellings = {path, str(address)}
+        """None: the object was adopted from lakeFS."""
 
     def upload(self) -> pb.Link | pb.MultipartUpload | None:
         """Return the record of the upload that the object's address was given out for."""
+        if self._issued is None:
+            return None
         name, partition = self._issued.uid.encode(), self._repository.partition
         link = Records(self._store, LINKS, partition).find(name)
         if link is not None:
@@ -86,7 +92,7 @@ class Names:
         Raises:
             MissingFile, DamagedFile, ForeignFile: A file of a commit cannot be read.
         """
-        since_us = self._issued.issued_us - skew_us
+        since_us = 0 if self._issued is None else self._issued.issued_us - skew_us
         first: dict[MetaRangeID, Commit] = {}
         for commit in commits:
             if not commit.stored_us or commit.stored_us >= since_us:

@@ -44,11 +44,19 @@ from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import RepositoryNotFound
 from lakebed.engine.keys import COMMITS
-from lakebed.engine.model import Repository, RepositoryID
+from lakebed.engine.model import MOVED_NAMESPACE, Repository, RepositoryID
 from lakebed.engine.refs.dump import active_record
 from lakebed.engine.repositories.owner import installation_id
 from lakebed.engine.retention.audit import read_expired, write_expired
-from lakebed.formats.gc_files import GCFile, GCFileKind, GCManifest, GCPage, GCRun, GCRunID
+from lakebed.formats.gc_files import (
+    GCAdopted,
+    GCFile,
+    GCFileKind,
+    GCManifest,
+    GCPage,
+    GCRun,
+    GCRunID,
+)
 from lakebed.ids import UniqueID
 from lakebed.kv import Store
 from lakebed.kv.records import Records
@@ -246,6 +254,8 @@ class GCPreparation:
                 active_record(self._store, repository).message.adopted_unique_ids
             ),
             storage_namespace=str(repository.namespace),
+            adopted=_adopted(repository),
+            left_alone="" if repository.adopted else repository.metadata.get(MOVED_NAMESPACE, ""),
             began_us=to_us(now),
             cutoff_us=to_us(now - settings.min_age_seconds - settings.skew_seconds),
             gap_us=to_us(settings.gap_seconds),
@@ -330,3 +340,10 @@ class GCPreparation:
             )
         writer.flush()
         return writer.written
+
+
+def _adopted(repository: Repository) -> tuple[GCAdopted, ...]:
+    found = repository.adopted
+    if found is None:
+        return ()
+    return (GCAdopted(str(found.namespace), found.adopted_us),)

@@ -1,14 +1,19 @@
 """Rules of retention, and passes that expire commits by them."""
 
+import logging
+from typing import Final
+
 from lakebed.catalog.gc.clocks import Clocks
 from lakebed.catalog.gc.leases import GCLeases
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import RepositoryNotFound
-from lakebed.engine.model import RepositoryID
+from lakebed.engine.model import MOVED_NAMESPACE, RepositoryID
 from lakebed.engine.retention.expirer import Expiry
 from lakebed.engine.retention.rules import RetentionRules
 from lakebed.ids import UniqueID
 from lakebed.tracing import traced
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 
 class Retention:
@@ -62,6 +67,12 @@ class Retention:
             raise RepositoryNotFound(repository_id)
         self._clocks.check(repository)
         done = self._engine.expirer.run(repository, max_share=max_share, dry_run=dry_run)
+        left_alone = repository.metadata.get(MOVED_NAMESPACE)
+        if (done.expired or done.marked) and left_alone and not repository.adopted:
+            _LOGGER.warning(
+                "commits of repository %s expire, and no object of lakeFS below %s is freed before"
+                " `lakebed migrate adopt` has taken them over", repository_id, left_alone,
+            )  # fmt: skip
         if done.expired and not dry_run:
             self._leases.expect_garbage(repository_id)
         return done

@@ -140,4 +140,6 @@ class StagedWalk:
         ]
         # What a write has replaced may be put back.
         replaced = [message.replaced_address for message in messages]
-        return named + [prefix + address for address in replaced if address]
+        return named + [
+            address if "://" in address else prefix + address for address in replaced if address
+        ]

@@ -18,7 +18,8 @@ is left alone; a checksum means the same bytes, whenever they come.
 it. Reading an object whose bytes are gone answers with the reason; one that is marked and still
 there can be read until it is deleted.
 
-What lies elsewhere is never touched: imported objects are counted and named.
+What lies elsewhere is never touched: imported objects are counted and named, and so are those of a
+lake that moved in, until the repository has adopted them.
 """
 
 import logging
@@ -39,7 +40,7 @@ from lakebed.catalog.purge.search import PurgeQuery, Search
 from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import TooManyTries
-from lakebed.engine.model import Repository, RepositoryID
+from lakebed.engine.model import MOVED_NAMESPACE, Repository, RepositoryID
 from lakebed.errors import quoted
 from lakebed.formats import AddressType
 from lakebed.formats.layout import purge_folder, purge_path
@@ -110,6 +111,8 @@ class PurgeReport:
     versions: int = 0
     failed: Named = field(default_factory=Named)
     """What the storage refused to delete, and why."""
+    adoptable: str = ""
+    """How objects of lakeFS that were found can be purged."""
     not_reached: tuple[str, ...] = NOT_REACHED
 
     def as_dict(self) -> dict[str, Any]:
@@ -179,7 +182,7 @@ class Purges:
         repository = self._engine.repositories.get(repository_id)
         found = self._look(repository, query, {}).new
         looked = self._look(repository, query, found)
-        return _report("", found.values(), looked, dry_run=True)
+        return _report(repository, "", found.values(), looked, dry_run=True)
 
     @traced("catalog.purge")
     def purge(
@@ -225,7 +228,7 @@ class Purges:
         self._runtime.sleep(self._settle_seconds)
         tell(PurgeProgress("searching again", report))
         looked = self._pass(repository, query, mark, found)
-        return _report(mark.purge_id, found.values(), looked, dry_run=False)
+        return _report(repository, mark.purge_id, found.values(), looked, dry_run=False)
 
     def _pass(
         self,
@@ -274,7 +277,8 @@ class Purges:
         looked = _Looked()
         namespace = repository.namespace
         texts = {str(address) for address in known}
-        addresses = pa.array([*texts, *(namespace.relative(each) for each in known)], pa.string())
+        relative = (namespace.relative(each) for each in known if each in namespace)
+        addresses = pa.array([*texts, *relative], pa.string())
         checksums = pa.array({each.checksum for each in known.values()} - {""}, pa.string())
         for table in Search(self._engine, self._store, repository).tables():
             asked = query.matches(table)
@@ -305,12 +309,13 @@ class Purges:
         if isinstance(address, str):
             looked.elsewhere.add(address)
             return
-        issued = ObjectPath.parse(namespace.relative(address)) if address in namespace else None
-        if issued is None:
-            looked.elsewhere.add(str(address))
-            return
-        if until_us is not None and issued.issued_us > until_us:
-            return
+        if not repository.has_adopted(str(address)):
+            issued = ObjectPath.parse(namespace.relative(address)) if address in namespace else None
+            if issued is None:
+                looked.elsewhere.add(str(address))
+                return
+            if until_us is not None and issued.issued_us > until_us:
+                return
         looked.paths.add(row["key"])
         if address not in known and address not in looked.new:
             looked.new[address] = _Object(address, row["key"], row["size"], row["checksum"])
@@ -355,7 +360,12 @@ class Purges:
 
 
 def _report(
-    purge_id: str, objects: Iterable[_Object], looked: _Looked, *, dry_run: bool
+    repository: Repository,
+    purge_id: str,
+    objects: Iterable[_Object],
+    looked: _Looked,
+    *,
+    dry_run: bool,
 ) -> PurgeReport:
     found = list(objects)
     gone = [each for each in found if each.purged_us]
@@ -372,6 +382,20 @@ def _report(
         deleted=len(gone),
         versions=sum(each.versions for each in gone),
         failed=_named(failed),
+        adoptable=_adoptable(repository, looked),
+    )
+
+
+def _adoptable(repository: Repository, looked: _Looked) -> str:
+    """Say how objects of a lake that moved in can be purged, if some were found."""
+    moved = repository.metadata.get(MOVED_NAMESPACE)
+    count = sum(moved is not None and each.startswith(moved) for each in looked.elsewhere)
+    if not count or repository.adopted:
+        return ""
+    return (
+        f"{count:,} objects are lakeFS's, below {moved}, and were left alone:"
+        f" `lakebed migrate adopt lakefs://{repository.id}` takes them over, once lakeFS is off."
+        " Purge them then"
     )
 
 

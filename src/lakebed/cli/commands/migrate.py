@@ -189,6 +189,51 @@ def from_sql(
             raise Incomplete(f"{len(refs.damaged)} rows could not be read, see above")
 
 
+@app.command("adopt")
+def adopt_objects(
+    *,
+    uri: Annotated[
+        str, typer.Argument(metavar="URI", help="The repository here: lakefs://repository")
+    ],
+    lakefs_is_off: Annotated[
+        bool, typer.Option("--lakefs-is-off", help="No lakeFS uses these objects any more.")
+    ] = False,
+    namespace: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMESPACE",
+            help="Its storage namespace in lakeFS.",
+            show_default="as noted when it moved in",
+        ),
+    ] = None,
+    config: ServerConfigOption = None,
+    database: DatabaseOption = None,
+) -> None:
+    """Take over the objects of a repository that moved in: from then on they can be deleted.
+
+    Purges, retention and garbage collection work on what lakeFS wrote below its namespace then, as
+    on what was uploaded here. Imported objects stay foreign. This cannot be taken back: lakeFS must
+    be off, and no other repository of lakeFS may have imported objects from this one.
+    """
+    from lakebed.block import Namespace  # noqa: PLC0415 - it is slow to import
+    from lakebed.migrate.adopt import adopt  # noqa: PLC0415 - as are its friends
+
+    repository = parse_repository(uri).repository
+    if not lakefs_is_off:
+        raise Misuse(
+            f"objects of {repository} that no commit here references would be deleted in time, also"
+            " if lakeFS references them. Turn lakeFS off, upgrade all servers of Lakebed, then say"
+            " --lakefs-is-off"
+        )
+    with _Target(config, database) as target:
+        given = None if namespace is None else Namespace.parse(namespace)
+        adopted = adopt(target.engine, repository, given)
+    typer.echo(
+        f"Repository {repository} has adopted the objects below {adopted.namespace}: purges,"
+        " retention and garbage collection work on them from now on."
+    )
+
+
 @app.command("users")
 def move_users(
     *,

@@ -160,6 +160,8 @@ def _tell(session: Session, repository: RepositoryUri, report: dict[str, Any]) -
             warn(f"{heading} ({named['count']}):")
             for each in named["first"]:
                 warn(f"  {each}")
+    if report.get("adoptable"):
+        warn(f"{report['adoptable']}.")
     warn("Not reached:")
     for each in report["not_reached"]:
         warn(f"  {each}")

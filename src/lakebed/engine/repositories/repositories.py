@@ -47,13 +47,14 @@ from lakebed.engine.errors import (
     Deleting,
     GivenUp,
     Invalid,
+    NamespaceTaken,
     NotUnique,
     ReadOnly,
     RepositoryNotFound,
     TooManyTries,
 )
 from lakebed.engine.keys import GRAVELER, REPOSITORIES
-from lakebed.engine.model import BranchID, Repository, RepositoryID
+from lakebed.engine.model import AdoptedNamespace, BranchID, Repository, RepositoryID
 from lakebed.engine.names import check_branch_name, check_repository_name
 from lakebed.engine.read_only import is_read_only_lifted
 from lakebed.engine.refs.branches import Branches
@@ -427,6 +428,50 @@ class Repositories:
 
         return self._change(repository, change)
 
+    def adopt(self, repository: RepositoryID, namespace: Namespace) -> AdoptedNamespace:
+        """Take over the objects that a repository had in lakeFS; to call this again does no harm.
+
+        1. The claim of the namespace: no other repository of this installation has or gets it.
+        2. The owner object in it: nor has one of another installation.
+        3. The record of the repository: from here on, objects in there count as its own.
+
+        A death before step 3, or a repository that is created there at the same moment, leaves a
+        namespace that only this repository can adopt.
+
+        Raises:
+            RepositoryNotFound: There is no such repository.
+            NamespaceTaken: Another repository keeps its data there, above or below.
+            Invalid: The repository has adopted another namespace.
+            TooManyTries, OutcomeUnknown, BlockError: It may have been adopted: repeat it.
+        """
+        record = self._find_active(repository)
+        claimant, before = claimant_of(record), _adopted(record.message)
+        if before is not None and before.namespace != namespace:
+            raise Invalid(f"repository {repository} has adopted {before.namespace} already")
+        self._claims.check_size(namespace)
+        # A refusal of `take` leaves the claim, because another adoption may go by it.
+        for other in self._claims.near(namespace):
+            if other != claimant and self._removal.lives(other):
+                raise NamespaceTaken(
+                    f"repository {repository} cannot adopt the objects in {namespace}: repository"
+                    f" {other.repository} keeps its data there, above or below"
+                )
+        self._claims.take(namespace, claimant, self._removal.lives)
+        self._owners.take(namespace, claimant, self._removal.lives)
+        adopted = pb.AdoptedNamespace(
+            storage_namespace=str(namespace), adopted_us=now_us(self._runtime)
+        )
+
+        def change(message: pb.Repository) -> None:
+            if message.unique_id != claimant.unique_id:
+                raise RepositoryNotFound(repository)
+            if not message.HasField("adopted_namespace"):
+                message.adopted_namespace.CopyFrom(adopted)
+
+        changed = self._change(repository, change)
+        assert changed.adopted is not None
+        return changed.adopted
+
     def _change(
         self, repository: RepositoryID, change: Callable[[pb.Repository], None]
     ) -> Repository:
@@ -529,4 +574,12 @@ def _repository(record: RepositoryRecord) -> Repository:
         created_us=message.created_us,
         read_only=message.read_only,
         metadata=dict(message.metadata),
+        adopted=_adopted(message),
     )
+
+
+def _adopted(message: pb.Repository) -> AdoptedNamespace | None:
+    if not message.HasField("adopted_namespace"):
+        return None
+    found = message.adopted_namespace
+    return AdoptedNamespace(Namespace.parse(found.storage_namespace), found.adopted_us)

@@ -20,7 +20,7 @@ _ADDRESS_TYPES: Final = {int(each): each for each in AddressType}
 
 
 def encode(entry: Entry, *, replaced_address: str = "") -> bytes:
-    """Return the value that stages an entry, perhaps over one with a relative address."""
+    """Return the value that stages an entry, perhaps over one with another address."""
     return pb.StagedEntry(
         identity=entry.identity,
         entry=pb.Entry(

@@ -20,7 +20,7 @@ from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import StagingToken
 from lakebed.engine.staging.cells import value_of, version_of
 from lakebed.engine.staging.codec import decode, encode
-from lakebed.formats import AddressType, Entry
+from lakebed.formats import Entry
 from lakebed.kv import Item, PredicateFailed, Store, Version
 from lakebed.kv.store import new_version
 from lakebed.runtime import Runtime
@@ -75,4 +75,4 @@ class UndoLog:
     def _address_of(self, value: bytes | None) -> str:
         """Return the address of an object that garbage collection might take, if one is staged."""
         entry = None if value is None else decode(self.entry.key, value)
-        return entry.address if entry and entry.address_type is AddressType.RELATIVE else ""
+        return "" if entry is None else entry.address

@@ -99,7 +99,7 @@ def delete_objects(storage: Storage, runtime: Runtime, paths: Sequence[str]) -> 
     for attempt in range(_TRIES):
         if attempt:
             runtime.sleep(_PAUSE_SECONDS * 2 ** (attempt - 1) * (0.5 + runtime.random()))
-        deleted = storage.delete([storage.namespace.address(path) for path in left])
+        deleted = storage.delete([storage.object_at(path) for path in left])
         for path, result in zip(left, deleted, strict=True):
             before = results.get(path, result)
             results[path] = result if before is result else _both(before, result)

@@ -14,6 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.block import Namespace
+from lakebed.formats.gc_files import GCAdopted
+from lakebed.formats.layout import LAKEBED_FOLDER
 from lakebed.formats.object_paths import (
     ISSUED_FROM,
     MADE_FROM,
@@ -24,6 +26,7 @@ from lakebed.formats.object_paths import (
 )
 from lakebed.gc.executors.read import Batches, Transform, rows, texts
 from lakebed.gc.executors.tally import TALLY
+from lakebed.gc.rules import is_adopted
 from lakebed.gc.storage import Storage
 
 STORED_SCHEMA: Final = pa.schema(
@@ -43,11 +46,14 @@ _LETTER_A: Final = 97
 
 
 def list_branches(storage: Storage) -> Transform:
-    """From unique ids of repositories to the folders of their branches."""
+    """From unique ids of repositories to the folders of their branches; adopted folders stay."""
 
     def read(batches: Batches) -> Batches:
         storage.check_owner()
         for row in rows(batches):
+            if is_adopted(row["repository_uid"]):
+                yield from _as_batches(iter([row["repository_uid"]]))
+                continue
             folder = branches_folder(row["repository_uid"])
             names = storage.block.list_folders(storage.namespace.folder(folder))
             yield from _as_batches(f"{folder}{name}/" for name in names)
@@ -56,9 +62,14 @@ def list_branches(storage: Storage) -> Transform:
 
 
 def list_partitions(storage: Storage, closed_before_us: int) -> Transform:
-    """From folders of branches to those of their partitions that are not closed."""
+    """From folders of branches to those of their partitions that are not closed.
+
+    An adopted folder gets no more objects: it is closed by the first run that lists it.
+    """
 
     def open_in(folder: str) -> list[str]:
+        if is_adopted(folder):
+            return [] if closed_before_us else [folder]
         names = storage.block.list_folders(storage.namespace.folder(folder))
         return [f"{folder}{name}/" for name in _open(names, closed_before_us)]
 
@@ -95,6 +106,13 @@ def list_objects(storage: Storage, count: Callable[[int], None] = TALLY.add) -> 
     def read(batches: Batches) -> Batches:
         storage.check_owner()
         for row in rows(batches):
+            adopted = [each for each in storage.adopted if each.storage_namespace == row["folder"]]
+            for each in adopted:
+                for listed in storage.block.list_objects(Namespace.parse(row["folder"])):
+                    count(listed.num_rows)
+                    yield adopted_objects(listed, each)
+            if adopted:
+                continue
             folder = storage.namespace.folder(row["folder"])
             for listed in storage.block.list_objects(folder):
                 count(listed.num_rows)
@@ -118,6 +136,20 @@ def stored_objects(listed: pa.RecordBatch, namespace: Namespace) -> pa.RecordBat
     return pa.RecordBatch.from_arrays(
         [pa.array(column) for column in columns], schema=STORED_SCHEMA
     )
+
+
+def adopted_objects(listed: pa.RecordBatch, adopted: GCAdopted) -> pa.RecordBatch:
+    """Return the objects of a listing of an adopted folder, which are in no partition."""
+    own = pc.starts_with(listed.column("address"), f"{adopted.storage_namespace}{LAKEBED_FOLDER}/")
+    listed = listed.filter(pc.invert(own))
+    mtime_us = listed.column("mtime").cast(pa.int64())
+    columns = [
+        listed.column("address"),
+        listed.column("size"),
+        pc.max_element_wise(mtime_us, adopted.adopted_us),
+        pa.repeat(pa.scalar(0, pa.int64()), listed.num_rows),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=STORED_SCHEMA)
 
 
 def made_us_of(paths: pa.Array) -> npt.NDArray[np.int64]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.block import Namespace, ObjectNotFound
+from lakebed.block import ObjectNotFound
 from lakebed.formats import (
     AddressType,
     MetaRangeID,
@@ -45,7 +45,7 @@ def read_prepared_paths(storage: Storage, run_id: GCRunID) -> Transform:
 
     def read(batches: Batches) -> Batches:
         for table in _prepared(storage, run_id, batches):
-            yield from _as_batches(relative(table.column("address"), storage.namespace))
+            yield from _as_batches(relative(table.column("address"), storage), storage)
 
     return read
 
@@ -143,35 +143,39 @@ def read_paths_of(
                 raise MissingRange(found, str(address)) from error
             table = decode_range(data, found, file=str(address))
             count(table.num_rows)
-            yield from _as_batches(entry_paths(table, storage.namespace))
+            yield from _as_batches(entry_paths(table, storage), storage)
 
     return read
 
 
-def entry_paths(entries: pa.Table, namespace: Namespace) -> pa.ChunkedArray:
+def entry_paths(entries: pa.Table, storage: Storage) -> pa.ChunkedArray:
     """Return the paths that entries name, of objects that may be the repository's own."""
     is_relative = pc.equal(entries.column("address_type"), int(AddressType.RELATIVE))
     addresses = entries.column("address")
     own = addresses.filter(is_relative)
-    others = relative(addresses.filter(pc.invert(is_relative)), namespace)
+    others = relative(addresses.filter(pc.invert(is_relative)), storage)
     return pa.chunked_array([*own.chunks, *others.chunks], pa.string())
 
 
-def relative(addresses: pa.ChunkedArray, namespace: Namespace) -> pa.ChunkedArray:
-    """Return the paths of whole addresses in a namespace, of those that lie in it."""
-    prefix = str(namespace)
+def relative(addresses: pa.ChunkedArray, storage: Storage) -> pa.ChunkedArray:
+    """Return the paths of whole addresses, of those that are in the repository's namespaces."""
+    namespace, prefix = storage.namespace, str(storage.namespace)
+    adopted = [each.storage_namespace for each in storage.adopted]
     is_inside = pc.starts_with(addresses, prefix)
     inside = pc.utf8_slice_codeunits(addresses.filter(is_inside), len(prefix))
     others = pc.unique(addresses.filter(pc.invert(is_inside))).to_pylist()
     # Another spelling of an address inside would look like a foreign one.
-    respelled = [canonical_path(each, AddressType.FULL, namespace) for each in others]
+    respelled = [canonical_path(each, AddressType.FULL, namespace, adopted) for each in others]
     more = pa.array([path for path in respelled if path is not None], pa.string())
     return pa.chunked_array([*inside.chunks, more], pa.string())
 
 
-def _as_batches(paths: pa.ChunkedArray) -> Batches:
+def _as_batches(paths: pa.ChunkedArray, storage: Storage) -> Batches:
     """Yield paths in batches, without those of imported objects, which are never listed."""
-    own = paths.filter(pc.starts_with(paths, REPOSITORIES))
+    is_own = pc.starts_with(paths, REPOSITORIES)
+    for each in storage.adopted:
+        is_own = pc.or_(is_own, pc.starts_with(paths, each.storage_namespace))
+    own = paths.filter(is_own)
     yield from pa.table([own], schema=_PATHS).to_batches(max_chunksize=_ROWS_MAX)
 
 

@@ -63,6 +63,9 @@ DUE_LABEL: Final = "due"
 FREED_LABEL: Final = "freed"
 """What counts call candidates that only old commits named, and that the run does not delete."""
 
+ADOPTED_LABEL: Final = "(adopted from lakeFS)"
+"""What counts call the branch of objects in an adopted namespace."""
+
 _NUMBERS: Final = ("objects", "bytes")
 _BRANCH: Final = 3  # of the parts of a path
 
@@ -204,6 +207,7 @@ class Counts:
 def _labelled(table: pa.Table) -> pa.Table:
     """Return judged objects as counts of one each."""
     branch = pc.list_element(pc.split_pattern(table.column("path"), "/"), _BRANCH)
+    branch = pc.if_else(pc.match_substring(table.column("path"), "://"), ADOPTED_LABEL, branch)
     verdict = pc.if_else(table.column("is_freed"), FREED_LABEL, table.column("verdict"))
     verdict = pc.if_else(table.column("is_due"), DUE_LABEL, verdict)
     columns = [
