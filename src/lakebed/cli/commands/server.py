@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lakebed.cli.options import ServerConfigOption, dotted_settings
+from lakebed.cli.output import warn
 from lakebed.cli.running import OF_THE_SERVER
 from lakebed.errors import MissingExtraError
 
@@ -108,6 +109,7 @@ def check(*, config: ServerConfigOption = None) -> None:
     from lakebed.server.processes.preflight import (  # noqa: PLC0415 - see above
         check_database,
         check_storage,
+        warnings_of,
     )
     from lakebed.server.settings import SettingsError, masked  # noqa: PLC0415 - see above
 
@@ -119,6 +121,8 @@ def check(*, config: ServerConfigOption = None) -> None:
         problems += error.problems
     problems += check_database(settings)
     problems += check_storage(settings)
+    for warning in warnings_of(settings):
+        warn(f"warning: {warning}")
     if problems:
         raise SettingsError(problems)
     typer.echo(yaml.safe_dump(masked(settings), sort_keys=False, allow_unicode=True), nl=False)

@@ -21,6 +21,7 @@ from lakebed.engine.keys import GRAVELER, REPOSITORIES
 from lakebed.errors import LakebedError
 from lakebed.kv import check_url, open_store
 from lakebed.kv.records import Records
+from lakebed.kv.urls import unencrypted_hosts
 from lakebed.server.connections.tls import Tls
 from lakebed.server.settings import ListenSettings, ServerSettings, SettingsError, embedded_path
 
@@ -61,6 +62,20 @@ def check_database(settings: ServerSettings) -> list[str]:
     except LakebedError as error:
         return [f"database.url: {error}"]
     return []
+
+
+def warnings_of(settings: ServerSettings) -> list[str]:
+    """Return what is allowed and dangerous in the settings."""
+    hosts = unencrypted_hosts(settings.database.url)
+    if not hosts:
+        return []
+    is_postgresql = settings.database.url.startswith("postgresql:")
+    option = "sslmode=verify-full" if is_postgresql else "tls=true"
+    problem = (
+        f"database.url: the connection to {', '.join(hosts)} need not be encrypted: passwords and"
+        f" data may cross the network in clear text. Add {option} to the URL"
+    )
+    return [problem]
 
 
 def check_storage(settings: ServerSettings) -> list[str]:
