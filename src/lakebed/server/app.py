@@ -32,6 +32,7 @@ from lakebed.server.http.readiness import Readiness, ReadinessDoor
 from lakebed.server.http.repeated_answers import RepeatedAnswers
 from lakebed.server.http.request import while_waiting
 from lakebed.server.processes.children import begin_builder
+from lakebed.server.processes.preflight import check_same_storage
 from lakebed.server.questions import StorageQuestion, ask_store
 from lakebed.server.s3.gateway import Gateway
 from lakebed.server.services import Services
@@ -117,6 +118,11 @@ def open_services(
         signer=signer,
         while_waiting=while_waiting,
     )
+    try:
+        check_same_storage(settings, opened.foundation.engine.repositories.list_readable())
+    except BaseException:
+        opened.close()
+        raise
     store, block, engine = (
         opened.foundation.store,
         opened.foundation.block,

@@ -5,9 +5,11 @@ import os
 import socket
 import ssl
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
+from typing import Final
 
 from lakebed.block import (
     BlockStore,
@@ -18,12 +20,15 @@ from lakebed.block import (
     open_block,
 )
 from lakebed.engine.keys import GRAVELER, REPOSITORIES
+from lakebed.engine.model import Repository
 from lakebed.errors import LakebedError
 from lakebed.kv import check_url, open_store
 from lakebed.kv.records import Records
 from lakebed.kv.urls import unencrypted_hosts
 from lakebed.server.connections.tls import Tls
 from lakebed.server.settings import ListenSettings, ServerSettings, SettingsError, embedded_path
+
+_REPOSITORIES_ASKED: Final = 100
 
 
 class CannotStart(LakebedError):  # noqa: N818 - it says what happened
@@ -111,6 +116,26 @@ def probe_storage(
         with suppress(InvalidAddress):  # a prefix may end before the name of a bucket does
             namespace = Namespace.parse(prefix)
     block.probe(namespace or find_namespace())
+
+
+def check_same_storage(settings: ServerSettings, repositories: Iterable[Repository]) -> None:
+    """Make sure that a local storage is the one that the repositories of the database are in.
+
+    Raises:
+        CannotStart: It has the folder of none of them.
+    """
+    block = settings.blockstore.block
+    if not isinstance(block, LocalSettings):
+        return
+    known = list(islice(repositories, _REPOSITORIES_ASKED))
+    folders = [block.root / each.namespace.parts.bucket / each.namespace.prefix for each in known]
+    if folders and not any(folder.is_dir() for folder in folders):
+        raise CannotStart(
+            f"the storage {block.root} (blockstore.local.root) has no folder of any repository in"
+            f" the database, such as {known[0].id} at {known[0].namespace}: it is not the storage"
+            f" that the database belongs to. If the files are lost, make the folder {folders[0]} to"
+            " start all the same"
+        )
 
 
 def _any_namespace(settings: ServerSettings) -> Namespace | None:
