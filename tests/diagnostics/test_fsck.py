@@ -9,6 +9,7 @@ import pytest
 from lakebed import cli
 from lakebed.block import Address, BlockStore, StorageUnavailable
 from lakebed.catalog.model import new_entry
+from lakebed.catalog.purge.search import PurgeQuery
 from lakebed.cli import running
 from lakebed.diagnostics.fsck import Damage, Report, RepositoryCheck
 from lakebed.engine import records_pb2 as pb
@@ -255,3 +256,29 @@ def test_the_command_says_what_is_damaged_by_its_exit_code(
     assert printed.err == "lakebed: 1 damaged, see above\n"
     assert running.run(cli.app, [*command, "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["damages"][0]["commits"] == touched
+
+
+@pytest.mark.usefixtures("commits")
+def test_heads_whose_data_is_gone_are_named(lake: Lake) -> None:
+    """As after the restore of a database that is older than the last garbage collection."""
+    gone = lake.catalog.objects.stat(REPOSITORY, "main", b"object-1").address
+    lake.block.delete(gone)
+    (damage,) = checked(lake).damages
+    assert (damage.what, damage.name) == ("branch", "main")
+    assert damage.problem == (
+        f"the data of 1 of its objects is not in the storage, such as that of 'object-1' at {gone}"
+    )
+    lake.block.delete(lake.catalog.objects.stat(REPOSITORY, "main", b"object-0").address)
+    assert {(each.what, each.name) for each in checked(lake).damages} == {
+        ("branch", "main"),
+        ("tag", "v1"),
+    }
+    assert checked(lake, sample=10).damages == []
+
+
+@pytest.mark.usefixtures("commits")
+def test_purged_objects_are_missing_on_purpose(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lake.clock, "sleep", lambda _seconds: None)
+    query = PurgeQuery("path", b"object-0")
+    lake.catalog.purges.purge(REPOSITORY, query, reason="asked for", username="ada")
+    assert checked(lake).damages == []

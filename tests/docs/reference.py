@@ -101,7 +101,10 @@ def _settings(kind: type, prefix: str, defaults: object) -> Iterator[tuple[str, 
         assert words, f"{key} needs a docstring: {kind.__module__}.{kind.__name__}"
         choices = [one for one in _alternatives(hints[each.name]) if get_origin(one) is Literal]
         if choices:
-            words = f"One of {', '.join(f'`{one}`' for one in get_args(choices[0]))}. {words}"
+            names = [*get_args(choices[0])]
+            if bool in _alternatives(hints[each.name]):
+                names += ["true", "false"]
+            words = f"One of {', '.join(f'`{one}`' for one in names)}. {words}"
         yield f"`{key}`", _default(default), words
 
 

@@ -1,5 +1,6 @@
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,8 +10,9 @@ import yaml
 from lakebed.block import AzureSettings, LocalSettings, MemorySettings, S3Settings
 from lakebed.catalog.settings import LinkSettings
 from lakebed.server.config_files import load
+from lakebed.server.processes.preflight import warnings_of
 from lakebed.server.quickstart import flags_of, make_key
-from lakebed.server.settings import ServerSettings, SettingsError, masked
+from lakebed.server.settings import DatabaseSettings, ServerSettings, SettingsError, masked
 
 KEY: Final = "a secret key of the tests"
 KEYED: Final = {"LAKEBED_SERVER__AUTH__SECRET_KEY": KEY}
@@ -251,11 +253,11 @@ SECRET: Final = "hunter2-hunter2-hunter2"
 def test_no_secret_is_ever_shown(tmp_path: Path) -> None:
     text = f"""
     auth: {{secret_key: {SECRET}}}
-    database: {{url: 'postgresql://me:{SECRET}@{SECRET}@db:5432/x?sslpassword={SECRET}&a=b'}}
     blockstore: {{s3: {{secret_access_key: {SECRET}, session_token: {SECRET}}},
                   azure: {{account: a, account_key: {SECRET}}}}}
     """
-    settings = from_yaml(tmp_path, text, {})
+    url = f"postgresql://me:{SECRET}@{SECRET}@db:5432/x?sslpassword={SECRET}&a=b"
+    settings = replace(from_yaml(tmp_path, text, {}), database=DatabaseSettings(url=url))
     shown: dict[str, Any] = masked(settings)
     assert SECRET not in yaml.safe_dump(shown) + repr(settings) + str(settings)
     assert shown["database"]["url"] == "postgresql://me:********@db:5432/x?sslpassword=********&a=b"
@@ -323,3 +325,17 @@ def test_objects_in_a_folder_of_their_own_are_no_problem(tmp_path: Path) -> None
     flags = flags_of(tmp_path, "127.0.0.1", 8000)
     make_key(tmp_path)
     load(environment={}, flags=flags)
+
+
+def test_a_database_in_clear_text_over_a_network_is_warned_of(tmp_path: Path) -> None:
+    def warned(url: str) -> list[str]:
+        return warnings_of(from_yaml(tmp_path, f"database: {{url: '{url}'}}"))
+
+    (warning,) = warned("mysql://u:secret-word@db.corp/lakebed")
+    assert "the connection to db.corp need not be encrypted" in warning
+    assert "Add tls=true" in warning
+    assert "secret-word" not in warning
+    (warning,) = warned("postgresql://u:secret-word@db.corp/lakebed")
+    assert "Add sslmode=verify-full" in warning
+    assert warned("mysql://u:p@db.corp/lakebed?tls=true") == []
+    assert warned("sqlite:///lakebed.db") == []

@@ -101,7 +101,7 @@ def test_the_systemd_unit() -> None:
     service = unit["Service"]
     program, command, option, config = service["ExecStart"].split()
     assert (Path(program).name, command, option) == ("lakebed", "run", "--config")
-    assert Path(config).name == "lakebed.yaml"
+    assert config == "%d/lakebed.yaml"
     assert int(service["TimeoutStopSec"]) > ServerSettings().processes.shutdown_seconds
     name, _, _ = service["Environment"].partition("=")
     assert name == "LAKEBED_SERVER__AUTH__SECRET_KEY_FILE"
@@ -111,6 +111,27 @@ def test_the_systemd_unit() -> None:
     assert settings.database.url.startswith(f"sqlite:///{kept}/")
     assert settings.blockstore.local is not None
     assert settings.blockstore.local.root.is_relative_to(kept)
+
+
+def test_the_systemd_unit_can_read_what_is_installed_for_it() -> None:
+    """Its user exists only while it runs: systemd reads private files, and hands them over."""
+    unit = (DEPLOY / "systemd" / "lakebed.service").read_text()
+    assert "DynamicUser=yes" in unit
+    loaded = dict(re.findall(r"^LoadCredential=(.+):(.+)$", unit, re.MULTILINE))
+    guide = (DEPLOY.parent / "docs" / "deploy.md").read_text()
+    installed = re.findall(r"install (?:-D )?-m (\d+) \S+ (/etc/lakebed/\S+)", guide)
+    assert [path for _, path in installed] == [
+        "/etc/lakebed/lakebed.yaml",
+        "/etc/lakebed/secret.key",
+    ]
+    for mode, path in installed:
+        is_private = not int(mode, 8) & 0o004
+        assert is_private
+        assert path in loaded.values()
+    for used in re.findall(r"%d/(\S+)", unit):
+        assert used in loaded
+    others = [line for line in unit.splitlines() if not line.startswith(("#", "LoadCredential="))]
+    assert not [line for line in others if "/etc/lakebed/" in line]
 
 
 @pytest.mark.parametrize("name", ["nginx.conf", "Caddyfile"])

@@ -1,7 +1,10 @@
 """How to reach a storage: one frozen class for each kind; no secret shows in a ``repr``."""
 
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +41,17 @@ class S3Settings:
     """Its secret."""
     session_token: str | None = field(default=None, repr=False)
     """The token that belongs to keys that end after a time."""
-    path_style: bool = False
-    """Whether the bucket goes into the path and not into the host name of a request."""
+    path_style: bool | Literal["auto"] = "auto"
+    """Whether the bucket goes into the path and not into the host name of a request. ``auto``: if
+    the host of the endpoint is an address, or a name without dots."""
+
+    @property
+    def uses_path_style(self) -> bool:
+        """Whether the bucket goes into the path, with ``auto`` decided."""
+        if self.path_style != "auto":
+            return self.path_style
+        host = urlsplit(self.endpoint or "").hostname
+        return host is not None and ("." not in host or _is_address(host))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,3 +76,11 @@ class AzureSettings:
 
 
 BlockSettings = LocalSettings | MemorySettings | S3Settings | GCSSettings | AzureSettings
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True

@@ -426,6 +426,18 @@ class BlockStore(ABC):
         # The prefix itself sorts before every path that it begins, and does not lie in it.
         return max(namespace.prefix, start_after.path)
 
+    def probe(self, namespace: Namespace | None) -> None:
+        """Send one signed request to the storage, to see that endpoint and credentials are right.
+
+        Args:
+            namespace: Where to list; None: no place is known. Then a driver may have no request.
+
+        Raises:
+            BlockError: What is wrong.
+        """
+        if namespace is not None:
+            next(self.list_objects(namespace), None)
+
     # Small metadata files
 
     @abstractmethod

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from google.protobuf.message import Message
 
 from lakebed.block import Address, BlockStore, InvalidAddress, Namespace, StorageUnavailable
+from lakebed.diagnostics.heads import Missing, StoredObjects
 from lakebed.diagnostics.records import DamagedRecord, as_text, decode
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.committed.cache import Cache
@@ -104,6 +105,8 @@ class RepositoryCheck:
         self._sample = sample
         self._report = Report(repository, sampled=sample is not None)
         self._commits: set[str] = set()
+        self._heads: dict[str, list[tuple[str, str]]] = defaultdict(list)
+        """The branches and tags at each commit."""
         self._made_of: dict[MetaRangeID, list[str]] = defaultdict(list)
         """The commits of each metarange."""
 
@@ -118,6 +121,8 @@ class RepositoryCheck:
         self._check_refs()
         refs = self._check_metaranges()
         self._check_ranges(refs)
+        if self._sample is None:
+            self._check_heads()
         return self._report
 
     # Records
@@ -139,13 +144,19 @@ class RepositoryCheck:
 
     def _check_refs(self) -> None:
         for name, branch in self._readable(self._partition, BRANCHES.prefix, pb.Branch):
-            if not branch.pending and branch.commit_id not in self._commits:
-                self._add("branch", name, f"its commit {branch.commit_id} is not there")
+            if not branch.pending:
+                self._note_head("branch", name, branch.commit_id)
             for token in (branch.staging_token, *branch.sealed_tokens):
                 self._check_staged(token.encode())
         for name, tag in self._readable(self._partition, TAGS.prefix, pb.Tag):
-            if not tag.pending and tag.commit_id not in self._commits:
-                self._add("tag", name, f"its commit {tag.commit_id} is not there")
+            if not tag.pending:
+                self._note_head("tag", name, tag.commit_id)
+
+    def _note_head(self, what: str, name: str, commit_id: str) -> None:
+        if commit_id in self._commits:
+            self._heads[commit_id].append((what, name))
+        else:
+            self._add(what, name, f"its commit {commit_id} is not there")
 
     def _check_staged(self, token: bytes) -> None:
         for name, cell in self._readable(token, STAGED_PREFIX, Message) if token else ():
@@ -252,6 +263,41 @@ class RepositoryCheck:
         except InvalidAddress as error:
             return str(error)
         return ""
+
+    # Objects
+
+    def _check_heads(self) -> None:
+        """Name the branches and tags that show objects which the storage does not have."""
+        # Listed after the refs were read: what they show was stored before.
+        stored = StoredObjects(self._store, self._block, self._namespace)
+        missing_in: dict[RangeID, Missing] = {}
+        for metarange_id, commit_ids in self._made_of.items():
+            refs = [ref for commit_id in commit_ids for ref in self._heads[commit_id]]
+            _, read = self._read_metarange(metarange_id) if refs else (metarange_id, "")
+            if isinstance(read, str):
+                continue  # no ref is there, or the damage is reported
+            new = [each.range_id for each in read.refs if each.range_id not in missing_in]
+            missing_in.update(
+                map_ahead(self._runtime, lambda each: self._missing_in(stored, each), new)
+            )
+            missing = [missing_in[ref.range_id] for ref in read.refs]
+            count = sum(each.objects for each in missing)
+            if count:
+                key, address = next(each.example for each in missing if each.objects)
+                problem = (
+                    f"the data of {count} of its objects is not in the storage, such as that of"
+                    f" {quoted(key)} at {address}"
+                )
+                for what, name in refs:
+                    self._add(what, name, problem)
+
+    def _missing_in(self, stored: StoredObjects, range_id: RangeID) -> tuple[RangeID, Missing]:
+        try:
+            return range_id, stored.missing(self._files.load_range(range_id))
+        except StorageUnavailable:
+            raise
+        except Exception:  # noqa: BLE001 - the damage is reported
+            return range_id, Missing()
 
     def _commits_with(self, damaged: Iterable[RangeID]) -> dict[RangeID, list[str]]:
         """Return the commits that need each of some ranges; this reads the metaranges again."""

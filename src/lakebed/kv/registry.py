@@ -11,7 +11,7 @@ from lakebed.kv.errors import InvalidArgument
 from lakebed.kv.halt import check_not_halted
 from lakebed.kv.schema import check_schema
 from lakebed.kv.store import Store
-from lakebed.kv.urls import take_namespace
+from lakebed.kv.urls import check_credentials, take_namespace
 from lakebed.kv.wrappers.halting import HaltingStore, Permit
 from lakebed.kv.wrappers.metrics import MeteredStore
 from lakebed.kv.wrappers.namespaced import NamespacedStore
@@ -129,6 +129,7 @@ def _load_driver(url: str) -> OpenDriver:
     if scheme not in _DRIVERS:
         known = ", ".join(f"{name}://" for name in _DRIVERS)
         raise InvalidArgument(f"cannot open {scheme or 'a store without a scheme'}: use {known}")
+    check_credentials(url)
     module, extra = _DRIVERS[scheme]
     try:
         driver: OpenDriver = import_module(module).open_driver

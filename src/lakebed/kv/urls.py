@@ -3,6 +3,7 @@
 import re
 import ssl
 from collections.abc import Collection
+from ipaddress import ip_address
 from typing import Final
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
@@ -11,6 +12,13 @@ from lakebed.kv.errors import InvalidArgument
 _NAMESPACE: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _NAMESPACE_OPTION: Final = "namespace"
 POOL_SIZE_MAX: Final = 1000
+MASK: Final = "********"
+_OPTION_NAME: Final = re.compile(r"[A-Za-z_]{1,64}")
+_PLACES: Final = ("endpoint", "emulator")
+"""Options that name a server instead of the vendor's own."""
+_WITH_TLS_OPTION: Final = frozenset(
+    {"mysql", "mariadb", "etcd", "valkey", "redis", "cassandra", "hbase", "mongodb"}
+)
 
 
 def split_url(
@@ -32,11 +40,79 @@ def split_url(
     found = dict(parse_qsl(parts.query, keep_blank_values=True))
     unknown = sorted(found.keys() - set(options))
     if unknown:
+        # What is no name may be a part of a password with a question mark in it.
+        named = [name if _OPTION_NAME.fullmatch(name) else MASK for name in unknown]
         raise InvalidArgument(
-            f"a {parts.scheme} URL has no option {', '.join(unknown)}: use"
+            f"a {parts.scheme} URL has no option {', '.join(named)}: use"
             f" {', '.join(sorted(options))}"
         )
     return parts, found
+
+
+def check_credentials(url: str) -> None:
+    """Refuse a URL in which a part of a password would count as something else.
+
+    Drivers and databases quote hosts, paths and options in their errors.
+
+    Raises:
+        InvalidArgument: It has an @ where none belongs.
+    """
+    rest = url.partition("://")[2]
+    authority, path, query = _split(rest)
+    options = [option.partition("=") for option in query.split("&")]
+    if (
+        authority.count("@") > 1
+        or (authority and "@" in path)
+        or any("@" in name for name, _, _ in options)
+    ):
+        raise InvalidArgument(
+            "the URL is malformed: the user or the password has a character in it that means"
+            " something else there: write @ as %40, / as %2F, ? as %3F, # as %23 and : as %3A"
+        )
+    for name, _, value in options:
+        if name in _PLACES and "@" in value:
+            raise InvalidArgument(f"the option {name} of a URL takes no user and no password")
+
+
+def _split(rest: str) -> tuple[str, str, str]:
+    """Split a URL without its scheme into user and hosts, path and query."""
+    before, _, query = rest.partition("?")
+    end = min((place for each in "/#" if (place := before.find(each)) >= 0), default=len(before))
+    return before[:end], before[end:], query
+
+
+def unencrypted_hosts(url: str) -> list[str]:
+    """Return the hosts that a database is reached at over a network without TLS."""
+    scheme, _, rest = url.partition("://")
+    authority, _, query = _split(rest)
+    options = dict(parse_qsl(query))
+    if scheme in _WITH_TLS_OPTION:
+        encrypted = options.get("tls", options.get("ssl")) == "true"
+    elif scheme == "postgresql":
+        encrypted = options.get("sslmode") in {"require", "verify-ca", "verify-full"}
+    elif any(options.get(name, "").startswith("http://") for name in _PLACES):
+        authority = _split(next(options[name] for name in _PLACES if name in options)[7:])[0]
+        encrypted = False
+    else:
+        return []
+    hosts = options.get("host", authority.rpartition("@")[2]).split(",")
+    return [] if encrypted else [each for each in map(_without_port, hosts) if _is_remote(each)]
+
+
+def _without_port(host: str) -> str:
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host if host.count(":") > 1 else host.partition(":")[0]
+
+
+def _is_remote(host: str) -> bool:
+    """Whether a host is another machine, as far as its name tells; a socket is not."""
+    if not host or host.startswith("/") or host == "localhost":
+        return False
+    try:
+        return not ip_address(host).is_loopback
+    except ValueError:
+        return True
 
 
 def is_on(options: dict[str, str], name: str) -> bool:

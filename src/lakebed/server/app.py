@@ -31,6 +31,7 @@ from lakebed.server.http.presigned import PART_PATH, PATH, PresignedDoor, URLSig
 from lakebed.server.http.readiness import Readiness, ReadinessDoor
 from lakebed.server.http.request import while_waiting
 from lakebed.server.processes.children import begin_builder
+from lakebed.server.processes.preflight import check_same_storage
 from lakebed.server.questions import StorageQuestion, ask_store
 from lakebed.server.s3.gateway import Gateway
 from lakebed.server.services import Services
@@ -116,6 +117,11 @@ def open_services(
         signer=signer,
         while_waiting=while_waiting,
     )
+    try:
+        check_same_storage(settings, opened.foundation.engine.repositories.list_readable())
+    except BaseException:
+        opened.close()
+        raise
     store, block, engine = (
         opened.foundation.store,
         opened.foundation.block,

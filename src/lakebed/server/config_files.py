@@ -215,10 +215,11 @@ def _decode_path(target: type, value: object) -> object:
 
 def _expected(annotation: Any) -> str:
     if get_origin(annotation) is Literal:
-        return "one of " + ", ".join(get_args(annotation))
+        names = ", ".join(get_args(annotation))
+        return f"one of {names}" if len(get_args(annotation)) > 1 else names
     if isinstance(annotation, UnionType):
-        (inner,) = (each for each in get_args(annotation) if each is not NoneType)
-        return _expected(inner)
+        inner = [_expected(each) for each in get_args(annotation) if each is not NoneType]
+        return " or ".join(inner)
     return _EXPECTED[annotation]
 
 

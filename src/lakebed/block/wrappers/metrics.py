@@ -59,9 +59,9 @@ _BYTES: Final = Counter(
 _OPERATIONS: Final = (
     "put", "put_new", "get", "read", "head", "delete", "delete_many",
     "delete_versions", "copy", "list_objects",
-    "list_folders", "list_strays", "create", "create_by_content", "replace", "create_upload",
-    "put_part", "complete_upload", "abort_upload", "list_parts", "list_uploads", "presign_get",
-    "presign_put", "presign_part",
+    "list_folders", "list_strays", "probe", "create", "create_by_content", "replace",
+    "create_upload", "put_part", "complete_upload", "abort_upload", "list_parts", "list_uploads",
+    "presign_get", "presign_put", "presign_part",
 )  # fmt: skip
 
 
@@ -168,6 +168,10 @@ class MeteredBlockStore(BlockStore):
     @traced("block.list_strays")
     def list_strays(self, namespace: Namespace) -> Iterator[Stray]:
         return self._iterate("list_strays", lambda: self._inner.list_strays(namespace))
+
+    @traced("block.probe")
+    def probe(self, namespace: Namespace | None) -> None:
+        self._timed("probe", lambda: self._inner.probe(namespace))
 
     # Small metadata files
 

@@ -222,7 +222,7 @@ class Purges:
         found: dict[Address, _Object] = {}
         tell(PurgeProgress("searching"))
         looked = self._pass(repository, query, mark, found)
-        report = _report(mark.purge_id, found.values(), looked, dry_run=False)
+        report = _report(repository, mark.purge_id, found.values(), looked, dry_run=False)
         again = to_datetime(now_us(self._runtime) + to_us(self._settle_seconds))
         tell(PurgeProgress("waiting", report, again.isoformat()))
         self._runtime.sleep(self._settle_seconds)

@@ -31,6 +31,8 @@ def fsck(
 ) -> None:
     """Read every metarange and range of every commit of a repository, and prove its id.
 
+    Branches and tags that show objects which the storage does not have are named, too.
+
     It needs the settings of the server. Nothing is changed. The exit code is 1 if something is
     damaged; each damage is printed with the commits that it touches.
     """

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lakebed.cli.options import ServerConfigOption, dotted_settings
+from lakebed.cli.output import warn
 from lakebed.cli.running import OF_THE_SERVER
 from lakebed.errors import MissingExtraError
 
@@ -99,13 +100,17 @@ def _check_installed() -> None:
 def check(*, config: ServerConfigOption = None) -> None:
     """Check the settings, open the database, and print what they come to; secrets are masked.
 
-    All problems are told at once. A new database gets what a server needs in it, except that a file
-    which is not there yet is not made.
+    A storage in a cloud gets one signed request. All problems are told at once. A new database gets
+    what a server needs in it, except that a file which is not there yet is not made.
     """
     import yaml  # noqa: PLC0415 - only this command needs it
 
     from lakebed.server.config_files import read  # noqa: PLC0415 - see above
-    from lakebed.server.processes.preflight import check_database  # noqa: PLC0415 - see above
+    from lakebed.server.processes.preflight import (  # noqa: PLC0415 - see above
+        check_database,
+        check_storage,
+        warnings_of,
+    )
     from lakebed.server.settings import SettingsError, masked  # noqa: PLC0415 - see above
 
     settings = read(config, environment=os.environ)
@@ -115,6 +120,9 @@ def check(*, config: ServerConfigOption = None) -> None:
     except SettingsError as error:
         problems += error.problems
     problems += check_database(settings)
+    problems += check_storage(settings)
+    for warning in warnings_of(settings):
+        warn(f"warning: {warning}")
     if problems:
         raise SettingsError(problems)
     typer.echo(yaml.safe_dump(masked(settings), sort_keys=False, allow_unicode=True), nl=False)

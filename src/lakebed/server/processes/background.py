@@ -20,6 +20,7 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any, Final, NoReturn
 
+from lakebed.block import BlockError
 from lakebed.catalog.expiry import clean_expired
 from lakebed.engine.cleaner.cleaner import Cleaner
 from lakebed.errors import LakebedError
@@ -29,6 +30,7 @@ from lakebed.server.http import logs
 from lakebed.server.http.metrics import mark_process
 from lakebed.server.processes import reclaim
 from lakebed.server.processes.children import end_with_parent, hide_settings
+from lakebed.server.processes.preflight import probe_storage
 from lakebed.server.processes.reclaim import Reclaim
 from lakebed.server.services import Services
 from lakebed.server.settings import ServerSettings
@@ -80,6 +82,19 @@ def clean_runs(services: Services) -> int:
     return sum(services.actions.clean(repository) for repository in repositories)
 
 
+def check_storage(services: Services) -> None:
+    """Log an error if the storage cannot be reached, or refuses, with these settings."""
+    repositories = services.catalog.repositories.list_readable()
+    try:
+        probe_storage(
+            services.foundation.block,
+            services.settings,
+            lambda: next((each.namespace for each in repositories), None),
+        )
+    except BlockError as error:
+        _LOGGER.error("the storage cannot be used: %s", error)  # noqa: TRY400 - settings are wrong
+
+
 def main(settings: ServerSettings, link: Connection) -> None:
     """Run the jobs, once every interval, until the process is told to end."""
     end_with_parent(link)
@@ -113,6 +128,7 @@ def keep_up(services: Services) -> NoReturn:
         for _ in range(count):
             arguments = (name, run_waiting, look_seconds)
             threading.Thread(target=_keep_running, args=arguments, daemon=True, name=name).start()
+    run(Job("storage", partial(check_storage, services)))
     run(Job("backups", services.catalog.backups.catch_up_all))
     jobs, pause = jobs_of(services), threading.Event()
     while True:

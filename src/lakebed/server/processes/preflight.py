@@ -5,13 +5,30 @@ import os
 import socket
 import ssl
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
+from typing import Final
 
+from lakebed.block import (
+    BlockStore,
+    InvalidAddress,
+    LocalSettings,
+    MemorySettings,
+    Namespace,
+    open_block,
+)
+from lakebed.engine.keys import GRAVELER, REPOSITORIES
+from lakebed.engine.model import Repository
 from lakebed.errors import LakebedError
 from lakebed.kv import check_url, open_store
+from lakebed.kv.records import Records
+from lakebed.kv.urls import unencrypted_hosts
 from lakebed.server.connections.tls import Tls
-from lakebed.server.settings import ListenSettings, ServerSettings, embedded_path
+from lakebed.server.settings import ListenSettings, ServerSettings, SettingsError, embedded_path
+
+_REPOSITORIES_ASKED: Final = 100
 
 
 class CannotStart(LakebedError):  # noqa: N818 - it says what happened
@@ -50,6 +67,89 @@ def check_database(settings: ServerSettings) -> list[str]:
     except LakebedError as error:
         return [f"database.url: {error}"]
     return []
+
+
+def warnings_of(settings: ServerSettings) -> list[str]:
+    """Return what is allowed and dangerous in the settings."""
+    hosts = unencrypted_hosts(settings.database.url)
+    if not hosts:
+        return []
+    is_postgresql = settings.database.url.startswith("postgresql:")
+    option = "sslmode=verify-full" if is_postgresql else "tls=true"
+    problem = (
+        f"database.url: the connection to {', '.join(hosts)} need not be encrypted: passwords and"
+        f" data may cross the network in clear text. Add {option} to the URL"
+    )
+    return [problem]
+
+
+def check_storage(settings: ServerSettings) -> list[str]:
+    """Send one signed request to a storage in a cloud; return what is wrong with its settings.
+
+    It is about the place of new repositories or of one that is there, if any is known.
+    """
+    try:
+        block_settings = settings.blockstore.block
+    except SettingsError:
+        return []  # the check of the settings says so
+    if isinstance(block_settings, LocalSettings | MemorySettings):
+        return []
+    try:
+        with open_block(block_settings) as block:
+            probe_storage(block, settings, lambda: _any_namespace(settings))
+    except LakebedError as error:
+        return [f"blockstore.{settings.blockstore.type}: {error}"]
+    return []
+
+
+def probe_storage(
+    block: BlockStore, settings: ServerSettings, find_namespace: Callable[[], Namespace | None]
+) -> None:
+    """Send one signed request to a storage.
+
+    Raises:
+        BlockError: The storage does not answer, or refuses.
+    """
+    prefix = settings.blockstore.default_namespace_prefix
+    namespace: Namespace | None = None
+    if prefix is not None:
+        with suppress(InvalidAddress):  # a prefix may end before the name of a bucket does
+            namespace = Namespace.parse(prefix)
+    block.probe(namespace or find_namespace())
+
+
+def check_same_storage(settings: ServerSettings, repositories: Iterable[Repository]) -> None:
+    """Make sure that a local storage is the one that the repositories of the database are in.
+
+    Raises:
+        CannotStart: It has the folder of none of them.
+    """
+    block = settings.blockstore.block
+    if not isinstance(block, LocalSettings):
+        return
+    known = list(islice(repositories, _REPOSITORIES_ASKED))
+    folders = [block.root / each.namespace.parts.bucket / each.namespace.prefix for each in known]
+    if folders and not any(folder.is_dir() for folder in folders):
+        raise CannotStart(
+            f"the storage {block.root} (blockstore.local.root) has no folder of any repository in"
+            f" the database, such as {known[0].id} at {known[0].namespace}: it is not the storage"
+            f" that the database belongs to. If the files are lost, make the folder {folders[0]} to"
+            " start all the same"
+        )
+
+
+def _any_namespace(settings: ServerSettings) -> Namespace | None:
+    """Return the namespace of a repository, or None if the database has none, or does not open."""
+    url = settings.database.url
+    path = embedded_path(url)
+    if url.startswith("memory:") or (path is not None and not path.exists()):
+        return None
+    try:
+        with open_store(url) as store:
+            records = Records(store, REPOSITORIES, GRAVELER).scan()
+            return next((Namespace.parse(each.message.storage_namespace) for each in records), None)
+    except LakebedError:
+        return None
 
 
 def address_of(host: str) -> str:

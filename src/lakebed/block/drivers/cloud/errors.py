@@ -35,6 +35,8 @@ from lakebed.block.errors import (
 )
 
 Place = Address | Namespace
+Subject = Place | str
+"""What a call is about; a text describes a whole storage."""
 
 _STATUS: Final = re.compile(r'(?:non-2xx status code: |\bcode: "|\(code: )(\d{3})\b')
 _CODE: Final = re.compile(r"<Code>(\w{1,64})</Code>")
@@ -50,58 +52,71 @@ class Answer(NamedTuple):
     """The cloud's own name for the trouble, if it gave one."""
 
 
-def refusal(answer: Answer, place: Place) -> BlockError:
+def refusal(answer: Answer, place: Subject) -> BlockError:
     """Return the error that an answer means for a call about a place."""
     said = f"{answer.status or 'no answer'} {answer.code}".rstrip()
+    if answer.code in _HINTS:
+        said = f"{said}: {_HINTS[answer.code]}"
     meaning = _BY_CODE.get(answer.code) or _BY_STATUS.get(answer.status) or _failed
     return meaning(place, said)
 
 
-def _failed(place: Place, said: str) -> BlockError:
+def _failed(place: Subject, said: str) -> BlockError:
     return StorageUnavailable(f"the storage failed at {place}: {said}")
 
 
-def _forbidden(place: Place, said: str) -> BlockError:
+def _forbidden(place: Subject, said: str) -> BlockError:
     return Forbidden(f"these credentials may not access {place}: {said}")
 
 
-def _full(place: Place, said: str) -> BlockError:
+def _full(place: Subject, said: str) -> BlockError:
     return StorageFull(f"there is no room for {place}: {said}")
 
 
-def _held(place: Place, said: str) -> BlockError:
+def _held(place: Subject, said: str) -> BlockError:
     return StorageUnavailable(
         f"{place} was changed meanwhile, or is in use by another request: {said}"
     )
 
 
-def _invalid_part(place: Place, said: str) -> BlockError:
+def _invalid_part(place: Subject, said: str) -> BlockError:
     return InvalidPart(
         f"the upload of {place} cannot be completed with a part that was named: {said}"
     )
 
 
-def _no_bucket(place: Place, said: str) -> BlockError:
-    return InvalidAddress(f"there is no bucket or container {place.store} for {place}: {said}")
+def _no_bucket(place: Subject, said: str) -> BlockError:
+    store = place if isinstance(place, str) else place.store
+    return InvalidAddress(f"there is no bucket or container {store} for {place}: {said}")
 
 
-def _not_found(place: Place, said: str) -> BlockError:
+def _not_found(place: Subject, said: str) -> BlockError:
     return ObjectNotFound(place) if isinstance(place, Address) else _no_bucket(place, said)
 
 
-def _outside(place: Place, said: str) -> BlockError:
+def _outside(place: Subject, said: str) -> BlockError:
     return RangeNotSatisfiable(f"the range lies outside the object at {place}: {said}")
 
 
-def _refused(place: Place, said: str) -> BlockError:
+def _refused(place: Subject, said: str) -> BlockError:
     return InvalidArgument(f"the storage refuses a request for {place}: {said}")
 
 
-def _unspellable(place: Place, said: str) -> BlockError:
+def _unspellable(place: Subject, said: str) -> BlockError:
     return InvalidAddress(f"the storage cannot spell {place}: {said}")
 
 
-_Meaning = Callable[[Place, str], BlockError]
+_HINTS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "InvalidAccessKeyId": "the storage does not know this access key id",
+        "SignatureDoesNotMatch": "the secret access key is not that of the access key id",
+        "RequestTimeTooSkewed": "the clock of this machine differs too much from the storage's",
+        "AuthorizationHeaderMalformed": "check the region",
+        "PermanentRedirect": "the bucket is in another region, or has another endpoint",
+    }
+)
+
+_Meaning = Callable[[Subject, str], BlockError]
 
 # What the code says beyond the status.
 _BY_CODE: Final[Mapping[str, _Meaning]] = MappingProxyType(
@@ -162,3 +177,20 @@ def explained(place: Place, *, conditional: bool = False) -> Iterator[None]:
         yield
     except (BaseError, FileNotFoundError, PermissionError) as error:
         raise explain(error, place, conditional=conditional) from error
+    except BaseException as error:
+        if is_panic(error):
+            raise panicked(error, place) from error
+        raise
+
+
+def is_panic(error: BaseException) -> bool:
+    """Whether a library of Rust has panicked: its exception is no `Exception`."""
+    return type(error).__name__ == "PanicException" and not isinstance(error, Exception)
+
+
+def panicked(error: BaseException, place: Place) -> BlockError:
+    """Return the error for a call during which a library of Rust has panicked."""
+    return StorageUnavailable(
+        f"the library for this storage failed at {place} ({error}): check its endpoint and its"
+        " other settings"
+    )

@@ -23,7 +23,7 @@ from obstore.exceptions import BaseError
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from lakebed.block.address import Address, Namespace, StoreName
-from lakebed.block.drivers.cloud.errors import Place, explained
+from lakebed.block.drivers.cloud.errors import Place, explained, is_panic, panicked
 from lakebed.block.drivers.cloud.streams import Source, body
 from lakebed.block.errors import (
     AlreadyExists,
@@ -326,6 +326,10 @@ class CloudBlockStore(BlockStore):
                     raise InvalidArgument(
                         f"no client can be made for {place.store} with these settings"
                     ) from error
+                except BaseException as error:
+                    if is_panic(error):
+                        raise panicked(error, place) from error
+                    raise
                 self._clients[place.store, once] = client
                 _LOGGER.debug("made a client for %s", place.store)
         return client

@@ -14,7 +14,7 @@ from botocore.exceptions import (
     TokenRetrievalError,
 )
 
-from lakebed.block.drivers.cloud.errors import Answer, Place, refusal
+from lakebed.block.drivers.cloud.errors import Answer, Place, Subject, refusal
 from lakebed.block.errors import BlockError, Forbidden, InvalidArgument, StorageUnavailable
 
 _NO_CREDENTIALS: Final = (
@@ -33,7 +33,7 @@ def answer_of(error: ClientError) -> Answer:
     return Answer(status, "" if code.isdecimal() else code)
 
 
-def explain(error: BotoCoreError | ClientError, place: Place) -> BlockError:
+def explain(error: BotoCoreError | ClientError, place: Subject) -> BlockError:
     """Return the error that an exception of boto3 means for a call about a place."""
     if isinstance(error, ClientError):
         return refusal(answer_of(error), place)

@@ -16,7 +16,7 @@ import boto3
 import pyarrow as pa
 from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError
+from botocore.exceptions import BotoCoreError, ClientError
 from obstore.auth.boto3 import Boto3CredentialProvider
 from obstore.store import S3Store
 
@@ -31,7 +31,7 @@ from lakebed.block.drivers.cloud.store import (
     has_empty_segment,
 )
 from lakebed.block.drivers.cloud.streams import Source, held_back
-from lakebed.block.drivers.s3.errors import explained
+from lakebed.block.drivers.s3.errors import answer_of, explain, explained
 from lakebed.block.drivers.s3.wire import Wire
 from lakebed.block.errors import (
     BlockError,
@@ -453,6 +453,28 @@ class S3BlockStore(CloudBlockStore):
         ]
         return iter(sorted(uploads, key=lambda upload: (upload.address, upload.upload_id)))
 
+    def probe(self, namespace: Namespace | None) -> None:
+        self._check_open()
+        try:
+            if namespace is None:
+                self._sdk_once.list_buckets()
+                return
+            self._check(namespace)
+            bucket, prefix = namespace.parts.bucket, namespace.prefix
+            self._sdk_once.list_objects_v2(Bucket=bucket, Prefix=prefix, MaxKeys=1)
+        except ClientError as error:
+            answer = answer_of(error)
+            # Without a bucket in mind: these keys are right, and good for some buckets only.
+            if namespace is not None or answer.code != "AccessDenied":
+                raise refusal(answer, namespace or self._all) from error
+        except BotoCoreError as error:
+            raise explain(error, self._all) from error
+
+    @property
+    def _all(self) -> str:
+        """What errors call the storage where no bucket is meant."""
+        return f"the S3 storage at {self._settings.endpoint or 'AWS'}"
+
     def close(self) -> None:
         super().close()
         self._wire.close()
@@ -469,7 +491,7 @@ class S3BlockStore(CloudBlockStore):
             raise Forbidden(f"there are no credentials to reach {bucket} with")
         config: S3Config = {
             "region": self._settings.region,
-            "virtual_hosted_style_request": not self._settings.path_style,
+            "virtual_hosted_style_request": not self._settings.uses_path_style,
             "disable_bulk_delete": True,
         }
         if self._settings.endpoint is not None:
@@ -485,7 +507,7 @@ class S3BlockStore(CloudBlockStore):
     def _endpoint_of(self, store: StoreName) -> str:
         """Return the endpoint as obstore wants it: with the bucket where it is in the host."""
         url = urlsplit(self._settings.endpoint or "")
-        host = url.netloc if self._settings.path_style else f"{store.bucket}.{url.netloc}"
+        host = url.netloc if self._settings.uses_path_style else f"{store.bucket}.{url.netloc}"
         return urlunsplit(url._replace(netloc=host))
 
     @property
@@ -513,7 +535,7 @@ class S3BlockStore(CloudBlockStore):
             read_timeout=60,
             max_pool_connections=64,
             retries={"total_max_attempts": attempts, "mode": "standard"},
-            s3={"addressing_style": "path" if self._settings.path_style else "virtual"},
+            s3={"addressing_style": "path" if self._settings.uses_path_style else "virtual"},
             # Servers other than Amazon's refuse checksums that they do not know.
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
