@@ -20,6 +20,7 @@ from prometheus_client import REGISTRY
 from lakebed.block import Between, BlockStore, ByteStream, LocalSettings, Namespace, open_block
 from lakebed.block.file_sections import FileSection
 from lakebed.server.connections.connection import Connection
+from lakebed.server.connections.listening import listen as open_port
 from lakebed.server.connections.server import ConnectionServer
 from lakebed.server.http.envelope import Envelope
 from lakebed.server.http.logs import ACCESS
@@ -76,7 +77,7 @@ class World:
             listen=listen or ListenSettings(port=0),
             limits=LimitSettings(stall_seconds=stall_seconds),
         )
-        server = ConnectionServer(Envelope(self), settings, "127.0.0.1")
+        server = ConnectionServer(Envelope(self), settings, open_port("127.0.0.1", 0))
         thread = threading.Thread(target=server.run, daemon=True)
         thread.start()
         yield server._listener.getsockname()[1]

@@ -98,6 +98,8 @@ class ProcessSettings:
     """Processes of each worker that build large commits and merges (`engine.large_commit_keys`)."""
     shutdown_seconds: int = 30
     """How long requests under way may take to finish when the server is told to stop."""
+    hang_seconds: int = 30
+    """A worker that has not looked for requests for so long is killed and replaced; 0: never."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -430,7 +432,11 @@ def _layout_problems(settings: ServerSettings, file: Path | None) -> Iterator[st
 
 def _impossible_numbers(settings: ServerSettings) -> Iterator[str]:
     """Find numbers that are negative, infinite, or zero where that makes no sense."""
-    may_be_zero = {"limits.queue_seconds", "processes.shutdown_seconds"}
+    may_be_zero = {
+        "limits.queue_seconds",
+        "processes.hang_seconds",
+        "processes.shutdown_seconds",
+    }
     for section in fields(settings):
         for name, value in masked(getattr(settings, section.name)).items():
             key = f"{section.name}.{name}"
