@@ -231,7 +231,8 @@ class LimitSettings:
     stall_seconds: float = 60.0
     """A client that takes or sends nothing for so long is cut off."""
     body_bytes_per_second: int = 1024
-    """The least that a client may send of a body on average, but for a minute of patience."""
+    """The least that a client may send of a body, or take of an object, on average, after a minute
+    of patience."""
     request_seconds: float = 600.0
     """The longest request, its body apart."""
     transfer_seconds: float = 6 * 3600.0

@@ -259,7 +259,12 @@ class ConnectionServer:
                 return
         environ = {**self._environ, "REMOTE_ADDR": host, "REMOTE_PORT": str(port)}
         try:
-            connection = Connection(connected, environ, stall_seconds=self._limits.stall_seconds)
+            connection = Connection(
+                connected,
+                environ,
+                stall_seconds=self._limits.stall_seconds,
+                rate_min=self._limits.body_bytes_per_second,
+            )
         except BaseException:
             connected.close()
             raise
