@@ -39,6 +39,7 @@ MASK: Final = "********"
 SECRET_KEY_LENGTH_MIN: Final = 16
 _PORT_MAX: Final = 65535
 _SPARE_THREADS: Final = 16
+_UMASK: Final = re.compile(r"[0-7]{1,4}")
 _ORIGIN: Final = re.compile(r"https?://[a-z0-9.-]+(:[0-9]+)?")
 
 
@@ -98,6 +99,9 @@ class ProcessSettings:
     """Processes of each worker that build large commits and merges (`engine.large_commit_keys`)."""
     shutdown_seconds: int = 30
     """How long requests under way may take to finish when the server is told to stop."""
+    umask: str = "077"
+    """Permissions that files and folders made by the server do not get, in octal digits. By default
+    its user alone has access; with ``"027"`` its group can read them."""
     hang_seconds: int = 30
     """A worker that has not looked for requests for so long is killed and replaced; 0: never."""
 
@@ -365,6 +369,7 @@ def mask(secret: str) -> str:
 
 def _problems(settings: ServerSettings) -> Iterator[str]:
     yield from _impossible_numbers(settings)
+    yield from _umask_problems(settings)
     yield from _listen_problems(settings.listen)
     yield from _network_problems("listen.trusted_proxies", settings.listen.trusted_proxies)
     yield from _network_problems("metrics.networks", settings.metrics.networks)
@@ -446,6 +451,15 @@ def _impossible_numbers(settings: ServerSettings) -> Iterator[str]:
                     yield f"{key} is {value}: use 0 or a larger number"
                 elif key not in may_be_zero and not 0 < value < inf:
                     yield f"{key} is {value}: use a number above 0"
+
+
+def _umask_problems(settings: ServerSettings) -> Iterator[str]:
+    umask = settings.processes.umask
+    if not _UMASK.fullmatch(umask) or int(umask, 8) & 0o700:
+        yield (
+            f'processes.umask is "{umask}": use octal digits in quotes that leave the user all'
+            ' permissions, as in "077"'
+        )
 
 
 def _time_problems(settings: ServerSettings) -> Iterator[str]:

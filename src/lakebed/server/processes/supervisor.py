@@ -69,6 +69,7 @@ def serve(
     Raises:
         CannotStart: The port is taken, a folder cannot be written, or the first worker failed.
     """
+    os.umask(int(settings.processes.umask, 8))  # of all processes, and before the first file
     logs.configure_process(settings.logging)
     listener = open_port(settings.listen)
     try:
