@@ -4,7 +4,7 @@ import errno
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from wsgiref.types import StartResponse, WSGIEnvironment
 
 import pytest
@@ -226,6 +226,42 @@ def test_what_a_stopped_worker_has_not_accepted_is_answered_by_another(
     assert not stopped._connections
     for each in (stopped._listener, stopped._stops, stopped._tells_to_stop):
         each.close()
+
+
+def test_a_server_with_more_connections_than_another_leaves_the_next_to_it() -> None:
+    counts = [0, 0, 7]
+    first = ConnectionServer(app, ServerSettings(), listen("127.0.0.1", 0), counts=counts)
+    other = ConnectionServer(app, ServerSettings(), first._listener.dup(), number=1, counts=counts)
+    with ExitStack() as stack:
+        for each in (first, other):
+            for opened in (each._listener, each._stops, each._tells_to_stop):
+                stack.enter_context(opened)
+
+        def connect() -> None:
+            port = first._listener.getsockname()
+            stack.enter_context(socket.create_connection(port, PATIENCE_SECONDS))
+
+        first._find_event()  # the look with which it begins
+        for _ in range(2):
+            connect()
+            first._handle(first._find_event())
+        assert counts == [2, 0, 7]
+        connect()
+        assert first._poll.poll(0) == []
+        assert other._find_event() == other._port
+        other._handle(other._port)
+        assert counts == [2, 1, 7]
+        # The pause ends, whatever the counts are, and there is none while nothing comes.
+        assert first._find_event() == first._port
+        first._handle(first._port)
+        connect()
+        assert first._poll.poll(PATIENCE_SECONDS)
+        first._handle(first._port)
+        assert counts == [3, 1, 7]
+        for each in (first, other):
+            for connection in list(each._connections):
+                each._close(connection)
+        assert counts == [0, 0, 7]
 
 
 def test_a_server_that_stops_answers_the_connections_in_the_queue(

@@ -215,13 +215,13 @@ class ConnectionServer:
         with suppress(OSError, ValueError):  # another thread of this worker has done it
             self._poll.unregister(self._port)
         try:
-            self._take_next()
+            is_taken = self._take_next()
         except (OSError, MemoryError) as error:
             # In the line no more until the next look: the other workers may have room.
             _LOGGER.warning("cannot take a connection: %s", error)
             self._make_room()
             return
-        if len(self._connections) > min(self._counts) + _LEAD_MAX:
+        if is_taken and len(self._connections) > min(self._counts) + _LEAD_MAX:
             self._looks_from = time.monotonic() + PAUSE_SECONDS
         else:
             self._line_up()
