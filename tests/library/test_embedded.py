@@ -93,3 +93,14 @@ def test_commits_are_of_the_user_of_the_process(
 def test_repositories_have_a_place(folder_lake: lakebed.Lake) -> None:
     created = folder_lake.repository("placed").create().properties
     assert created.storage_namespace == "local://placed"
+
+
+def test_words_that_are_too_long_are_refused(folder_lake: lakebed.Lake) -> None:
+    repository = folder_lake.repository("wordy").create()
+    main = repository.branch("main")
+    main.object("a").upload(b"data")
+    long = "x" * (64 * 1024 + 1)
+    for words in ({"message": long}, {"message": "m", "metadata": {"a": long}}):
+        with pytest.raises(lakebed.Invalid, match="at most 65536 bytes"):
+            main.commit(**words)
+    assert len(list(main.log())) == 1

@@ -2,16 +2,18 @@
 
 import errno
 import socket
+import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from wsgiref.types import StartResponse, WSGIEnvironment
 
 import pytest
 
 from lakebed.server.connections import server as module
 from lakebed.server.connections.connection import Connection, Stage
+from lakebed.server.connections.listening import listen
 from lakebed.server.connections.server import ConnectionServer
-from lakebed.server.settings import ListenSettings, ServerSettings
+from lakebed.server.settings import ServerSettings
 from tests.kit.served import PATIENCE_SECONDS, eventually
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -35,7 +37,7 @@ def app(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
 @pytest.fixture
 def server() -> Iterator[ConnectionServer]:
     """A server with a port and no threads: tests play them."""
-    made = ConnectionServer(app, ServerSettings(listen=ListenSettings(port=0)), "127.0.0.1")
+    made = ConnectionServer(app, ServerSettings(), listen("127.0.0.1", 0))
     yield made
     for connection in list(made._connections):
         made._close(connection)
@@ -180,6 +182,9 @@ def test_a_connection_that_cannot_be_waited_for_does_not_end_the_port(
     class Full:
         """A poll object that has no place for more."""
 
+        def unregister(self, handle: int) -> None:
+            real.unregister(handle)
+
         def register(self, handle: int, _events: int) -> None:
             raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -187,11 +192,11 @@ def test_a_connection_that_cannot_be_waited_for_does_not_end_the_port(
     with socket.create_connection(server._listener.getsockname()) as client:
         client.settimeout(PATIENCE_SECONDS)
         monkeypatch.setattr(server, "_poll", Full())
-        server._accept(server._listener)
+        server._accept()
         assert not server._connections
         assert client.recv(1) == b""
     monkeypatch.setattr(server, "_poll", real)
-    server._look()
+    server._handle(server._find_event())
     with socket.create_connection(server._listener.getsockname()) as client:
         client.settimeout(PATIENCE_SECONDS)
         eventually(lambda: answer_of_started(server, client))
@@ -210,6 +215,93 @@ def test_a_request_that_came_before_the_end_is_answered(server: ConnectionServer
     with closing(asks), closing(idle):
         assert b"\r\nConnection: close\r\n" in asks.recv(4096)
         assert idle.recv(1) == b""
+
+
+def test_a_connection_that_no_worker_is_woken_for_is_taken(server: ConnectionServer) -> None:
+    # As when the system woke a worker that died before it accepted.
+    server._poll.unregister(server._port)
+    with closing(socket.create_connection(server._listener.getsockname())) as client:
+        client.settimeout(PATIENCE_SECONDS)
+        client.sendall(GET)
+        assert server._find_event() == server._port
+        server._handle(server._port)
+        work_off(server)
+        assert client.recv(4096).endswith(b"ok")
+
+
+def test_what_a_stopped_worker_has_not_accepted_is_answered_by_another(
+    server: ConnectionServer,
+) -> None:
+    stopped = ConnectionServer(app, ServerSettings(), server._listener.dup())
+    with closing(socket.create_connection(server._listener.getsockname())) as client:
+        client.settimeout(PATIENCE_SECONDS)
+        assert stopped._find_event() == stopped._port  # and goes no further
+        assert answer_to(server, client).endswith(b"ok")
+    stopped._handle(stopped._port)
+    assert not stopped._connections
+    for each in (stopped._listener, stopped._stops, stopped._tells_to_stop):
+        each.close()
+
+
+def test_a_server_with_more_connections_than_another_leaves_the_next_to_it() -> None:
+    counts = [0, 0, 7]
+    first = ConnectionServer(app, ServerSettings(), listen("127.0.0.1", 0), counts=counts)
+    other = ConnectionServer(app, ServerSettings(), first._listener.dup(), number=1, counts=counts)
+    with ExitStack() as stack:
+        for each in (first, other):
+            for opened in (each._listener, each._stops, each._tells_to_stop):
+                stack.enter_context(opened)
+
+        def connect() -> None:
+            port = first._listener.getsockname()
+            stack.enter_context(socket.create_connection(port, PATIENCE_SECONDS))
+
+        first._find_event()  # the look with which it begins
+        for _ in range(2):
+            connect()
+            first._handle(first._find_event())
+        assert counts == [2, 0, 7]
+        connect()
+        assert first._poll.poll(0) == []
+        assert other._find_event() == other._port
+        other._handle(other._port)
+        assert counts == [2, 1, 7]
+        # The pause ends, whatever the counts are, and there is none while nothing comes.
+        assert first._find_event() == first._port
+        first._handle(first._port)
+        connect()
+        assert first._poll.poll(PATIENCE_SECONDS)
+        first._handle(first._port)
+        assert counts == [3, 1, 7]
+        for each in (first, other):
+            for connection in list(each._connections):
+                each._close(connection)
+        assert counts == [0, 0, 7]
+
+
+def test_a_server_that_stops_answers_the_connections_in_the_queue(
+    server: ConnectionServer,
+) -> None:
+    port = server._listener.getsockname()
+    with closing(socket.create_connection(port)) as client, closing(socket.create_connection(port)):
+        client.settimeout(PATIENCE_SECONDS)
+        client.sendall(GET)
+        server._begin_to_stop()
+        work_off(server)
+        assert b"\r\nConnection: close\r\n" in client.recv(4096)
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(port)
+    server._handle(-1)  # an event of the port that comes late
+    server._accept()
+
+
+def test_the_thread_that_waits_for_requests_shows_that_it_does(server: ConnectionServer) -> None:
+    beats: list[float] = []
+    server._beat = lambda: beats.append(time.monotonic())
+    for number in (1, 2, 3):
+        assert server._find_event() == server._port
+        assert len(beats) == number
+    assert beats[2] - beats[0] >= 2 * module.LOOK_SECONDS * 0.99
 
 
 def test_idle_connections_whose_requests_have_come_do_not_make_room(
@@ -284,7 +376,7 @@ def test_a_connection_that_there_is_no_memory_for_does_not_end_the_port(
     port = server._listener.getsockname()
     with closing(socket.create_connection(port)):
         work_off(server)
-    server._look()
+    server._handle(server._find_event())
     with closing(socket.create_connection(port)) as client:
         work_off(server)
         assert answer_to(server, client).startswith(b"HTTP/1.1 200 OK")

@@ -6,9 +6,10 @@ import os
 import socket
 import ssl
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from http.client import HTTPConnection, HTTPSConnection, IncompleteRead
 from pathlib import Path
 from typing import Any, Final
@@ -19,7 +20,10 @@ from prometheus_client import REGISTRY
 
 from lakebed.block import Between, BlockStore, ByteStream, LocalSettings, Namespace, open_block
 from lakebed.block.file_sections import FileSection
+from lakebed.server.connections import connection as connection_module
 from lakebed.server.connections.connection import Connection
+from lakebed.server.connections.listening import listen as open_port
+from lakebed.server.connections.request_bodies import Stalled
 from lakebed.server.connections.server import ConnectionServer
 from lakebed.server.http.envelope import Envelope
 from lakebed.server.http.logs import ACCESS
@@ -70,13 +74,16 @@ class World:
 
     @contextmanager
     def served(
-        self, listen: ListenSettings | None = None, stall_seconds: float = PATIENCE_SECONDS
+        self,
+        listen: ListenSettings | None = None,
+        stall_seconds: float = PATIENCE_SECONDS,
+        rate_min: int = 1,
     ) -> Iterator[int]:
         settings = ServerSettings(
             listen=listen or ListenSettings(port=0),
-            limits=LimitSettings(stall_seconds=stall_seconds),
+            limits=LimitSettings(stall_seconds=stall_seconds, body_bytes_per_second=rate_min),
         )
-        server = ConnectionServer(Envelope(self), settings, "127.0.0.1")
+        server = ConnectionServer(Envelope(self), settings, open_port("127.0.0.1", 0))
         thread = threading.Thread(target=server.run, daemon=True)
         thread.start()
         yield server._listener.getsockname()[1]
@@ -301,6 +308,70 @@ def test_a_client_that_takes_nothing_is_cut_off(world: World) -> None:
         with pytest.raises(ConnectionResetError):
             deque(iter(lambda: client.recv(1 << 20), b""), maxlen=0)
     assert 0 < world.taken == line["bytes"] < LARGE_BYTES
+
+
+@pytest.mark.parametrize("file_bytes_min", [0, 1 << 40], ids=["sendfile", "send"])
+def test_clients_that_take_less_than_the_least_rate_are_cut_off(
+    world: World, monkeypatch: pytest.MonkeyPatch, file_bytes_min: int
+) -> None:
+    monkeypatch.setattr(connection_module, "PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr(connection_module, "_FILE_BYTES_MIN", file_bytes_min)
+    os.truncate(world.file, LARGE_BYTES)
+    before = counted("lakebed_http_refusals_total", kind="stalled_download")
+    readers = 20
+    with ExitStack() as stack:
+        port = stack.enter_context(world.served(rate_min=1 << 30))
+        clients = [stack.enter_context(connect(port, receives=1 << 14)) for _ in range(readers)]
+        for client in clients:
+            client.sendall(GET % b"")
+
+        def take_some() -> bool:
+            for client in clients:
+                with suppress(ConnectionResetError):
+                    client.recv(1 << 14)
+            return len(world.lines) == readers
+
+        eventually(take_some)
+        after = counted("lakebed_http_refusals_total", kind="stalled_download")
+    assert after == before + readers
+    assert all(line["bytes"] < LARGE_BYTES for line in world.lines)
+    eventually(lambda: open_files(world.root) == world.idle_files)
+
+
+class Trickling(Connection):
+    """A connection whose client takes some bytes every ten seconds, on a clock of its own."""
+
+    def __init__(self, taken: int) -> None:
+        self.sent, self.now, self.taken = 1 << 30, 0.0, taken
+        ours, self.theirs = socket.socketpair()
+        super().__init__(ours, {"REMOTE_ADDR": "x"}, stall_seconds=60.0, rate_min=1024)
+
+    def count_untaken(self) -> int:
+        return self.sent
+
+    def _wait(self, _event: int) -> bool:
+        self.now += 10
+        self.sent -= self.taken
+        return False
+
+
+@pytest.mark.parametrize(
+    ("taken", "waits"), [(8 << 10, 31), (1, 7), (0, 1), (10 << 10, None), (1 << 20, None)]
+)
+def test_the_least_rate_is_an_average_with_a_minute_of_patience(
+    monkeypatch: pytest.MonkeyPatch, taken: int, waits: int | None
+) -> None:
+    connection = Trickling(taken)
+    with connection.socket, connection.theirs:
+        monkeypatch.setattr(time, "monotonic", lambda: connection.now)
+        if waits is None:
+            for _ in range(1000):
+                connection._wait_for_room()
+            return
+        for _ in range(waits - 1):
+            connection._wait_for_room()
+        with pytest.raises(Stalled):
+            connection._wait_for_room()
 
 
 def test_a_client_that_takes_a_large_answer_late_gets_all_of_it(world: World, port: int) -> None:

@@ -88,6 +88,13 @@ def test_a_list_is_read_from_a_file(tmp_path: Path) -> None:
     assert problem.startswith("listen.trusted_proxies: expected a list of texts, not '10.0.0.0/8'")
 
 
+@pytest.mark.parametrize("umask", ["", "0o77", "78", "700", "-1", "00077"])
+def test_a_umask_is_octal_and_leaves_the_user_all_permissions(tmp_path: Path, umask: str) -> None:
+    assert from_yaml(tmp_path, "processes: {umask: '027'}").processes.umask == "027"
+    (problem,) = problems_of(tmp_path, f"processes: {{umask: '{umask}'}}")
+    assert problem.startswith(f'processes.umask is "{umask}": use octal digits in quotes')
+
+
 def test_an_unknown_key_is_an_error_that_says_where_and_suggests_the_right_one(
     tmp_path: Path,
 ) -> None:

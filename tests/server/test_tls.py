@@ -27,6 +27,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
+from lakebed.server.connections.listening import listen as open_port
 from lakebed.server.connections.server import ConnectionServer
 from lakebed.server.processes.preflight import CannotStart, check_certificate
 from lakebed.server.settings import ListenSettings, ServerSettings
@@ -77,7 +78,7 @@ def listen(tmp_path: Path) -> ListenSettings:
 
 @pytest.fixture
 def port(listen: ListenSettings) -> Iterator[int]:
-    server = ConnectionServer(app, ServerSettings(listen=listen), "127.0.0.1")
+    server = ConnectionServer(app, ServerSettings(listen=listen), open_port("127.0.0.1", 0))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     yield server._listener.getsockname()[1]

@@ -1,5 +1,6 @@
 """A quickstart, and people who want more than they may: other users of the machine, and its own."""
 
+import os
 import stat
 import subprocess
 import sys
@@ -11,7 +12,9 @@ import httpx
 import pytest
 
 from lakebed.server.quickstart import SAMPLE, WELL_KNOWN_PAIR
+from lakebed.testing.servers.lakebed import lakebed_server
 from tests.kit.served import eventually, free_port
+from tests.system.api_kit import RawClient, create_repository
 
 ADMIN: Final = (WELL_KNOWN_PAIR.access_key_id, WELL_KNOWN_PAIR.secret_access_key)
 FOR_EVERYONE: Final = 0o022
@@ -78,6 +81,28 @@ def test_other_users_of_the_machine_read_nothing(client: httpx.Client, folder: P
     assert open_to_others == []
     names = {path.name for path in folder.iterdir()}
     assert names >= {"objects", "lakebed.db", "lakebed.log", "secret.key"}
+
+
+def test_other_users_of_the_machine_read_nothing_of_any_server(tmp_path: Path) -> None:
+    before = os.umask(FOR_EVERYONE)
+    try:
+        data = tmp_path / "data"
+        settings: dict[str, dict[str, Any]] = {
+            "database": {"url": f"sqlite:///{data}/lakebed.db"},
+            "blockstore": {"local": {"root": str(data / "objects")}},
+            "cache": {"disk_folder": str(data / "cache")},
+            "logging": {"file": str(data / "logs" / "lakebed.log")},
+        }
+        with lakebed_server(tmp_path, settings=settings) as server, RawClient(server) as client:
+            create_repository(client, "lake")
+            at = "/repositories/lake/branches/main"
+            assert client.call("POST", f"{at}/objects", body=b"data", path="a/b").status == 201
+            assert client.post_json(f"{at}/commits", {"message": "m"}).status == 201
+            found = list(data.rglob("*"))
+            assert {path.name for path in data.iterdir()} >= {"objects", "lakebed.db", "logs"}
+            assert [path for path in found if path.lstat().st_mode & 0o077] == []
+    finally:
+        os.umask(before)
 
 
 def test_a_listing_gives_no_urls_to_those_who_may_only_list(client: httpx.Client) -> None:

@@ -136,8 +136,9 @@ def test_workers_serve_as_many_connections_each(servers: Servers) -> None:
         for _ in range(24):
             connection = stack.enter_context(served.connect(PID))
             answers[answer_of(connection)[1]] += 1
-    # Whoever accepts an odd number keeps one more than it gives.
-    assert sorted(answers.values()) in ([12, 12], [11, 13])
+    # A worker that has two more than another lets it go first, if that one runs.
+    assert len(answers) == 2
+    assert min(answers.values()) >= 8
 
 
 @pytest.mark.parametrize("chosen", [None, "system"])

@@ -8,7 +8,7 @@ from lakebed.engine.commits.commit import CommitRequest, CommitResult
 from lakebed.engine.commits.merges import MergeRequest
 from lakebed.engine.committed import Strategy
 from lakebed.engine.engine import Engine
-from lakebed.engine.model import BranchID, Commit, RepositoryID
+from lakebed.engine.model import WORDS_BYTES_MAX, BranchID, Commit, RepositoryID, size_of
 from lakebed.formats import MetaRangeID
 from lakebed.tracing import traced
 
@@ -62,12 +62,21 @@ def merge_request(
     )
 
 
-def check_commit_metadata(metadata: Mapping[str, str]) -> None:
-    """Refuse names in a commit's metadata that are not for clients.
+def check_commit_words(message: str, metadata: Mapping[str, str]) -> None:
+    """Refuse a message or metadata that a client cannot give to a commit.
 
     Raises:
-        InvalidMetadata: One begins as ours do.
+        InvalidMetadata: One of them is too long, or a name in the metadata begins as ours do.
     """
+    if (size := len(message.encode())) > WORDS_BYTES_MAX:
+        raise InvalidMetadata(
+            f"the message of a commit has at most {WORDS_BYTES_MAX} bytes, and this one has {size}"
+        )
+    if (size := size_of(metadata)) > WORDS_BYTES_MAX:
+        raise InvalidMetadata(
+            f"the metadata of a commit has at most {WORDS_BYTES_MAX} bytes, names and values"
+            f" together, and this has {size}"
+        )
     for name in metadata:
         if name.startswith(RESERVED):
             raise InvalidMetadata(
@@ -79,7 +88,7 @@ def check_commit_metadata(metadata: Mapping[str, str]) -> None:
 class Commits:
     """Makes commits in all repositories; its methods raise as those of `Engine` do.
 
-    Beside that, they raise `InvalidMetadata` for metadata with names that are not for clients.
+    Beside that, they raise `InvalidMetadata` for a message or metadata that clients cannot give.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -95,7 +104,7 @@ class Commits:
         source_metarange: str | None = None,
     ) -> CommitResult:
         """Commit what is staged on a branch, or else a metarange that is there already."""
-        check_commit_metadata(request.metadata)
+        check_commit_words(request.message, request.metadata)
         source = None if source_metarange is None else MetaRangeID(source_metarange)
         return self._engine.commit(repository_id, branch, request, source_metarange=source)
 
@@ -104,7 +113,7 @@ class Commits:
         self, repository_id: RepositoryID, source: str, branch: BranchID, request: MergeRequest
     ) -> Commit:
         """Merge a ref, as it is now, into a branch."""
-        check_commit_metadata(request.metadata)
+        check_commit_words(request.message, request.metadata)
         return self._engine.merge(repository_id, source, branch, request)
 
     @traced("catalog.revert")
@@ -118,7 +127,7 @@ class Commits:
         parent_number: int | None = None,
     ) -> Commit:
         """Undo on a branch what a commit changed, compared with one of its parents."""
-        check_commit_metadata(request.metadata)
+        check_commit_words(request.message, request.metadata)
         return self._engine.revert(repository_id, branch, ref, request, parent_number=parent_number)
 
     @traced("catalog.cherry_pick")
@@ -140,7 +149,7 @@ class Commits:
         already, it is an empty commit: whoever picks a list of commits, or asks again after a lost
         reply, is not stopped by those that are there.
         """
-        check_commit_metadata(metadata or {})
+        check_commit_words(message or "", metadata or {})
         repository = self._engine.repositories.get(repository_id)
         origin = self._engine.resolver.commit(repository, ref)
         request = CommitRequest(

@@ -137,7 +137,7 @@ class NotComparable(CatalogError, ValueError):
 
 
 class InvalidMetadata(CatalogError, ValueError):
-    """Metadata of an object that is too large, or names that are not for clients."""
+    """Metadata, or a message, that is too large; or names that are not for clients."""
 
     kind = "invalid_metadata"
 

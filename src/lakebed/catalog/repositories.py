@@ -96,6 +96,7 @@ class Repositories:
 
         Raises:
             RepositoryNotFound: There is none.
+            Invalid: The repository would have too much metadata.
             TooManyTries, OutcomeUnknown: It may have been done.
         """
         self._engine.repositories.set_metadata(repository_id, put=put, remove=remove)

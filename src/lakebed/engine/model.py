@@ -1,5 +1,6 @@
 """The values of the engine: ids as types of their own, records as frozen classes."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NewType
 
@@ -9,6 +10,9 @@ from lakebed.formats import EMPTY_METARANGE, MetaRangeID
 from lakebed.ids import UniqueID
 from lakebed.kv import Version
 from lakebed.runtime import Runtime
+
+WORDS_BYTES_MAX: Final = 64 << 10
+"""How long a client may make the message of a commit, its metadata, and that of a repository."""
 
 RepositoryID = NewType("RepositoryID", str)
 """The name of a repository."""
@@ -173,3 +177,8 @@ class Commit:
     def is_first(self) -> bool:
         """Whether it is the commit that a repository is created with, before there is any tree."""
         return not self.parents and self.metarange_id == EMPTY_METARANGE
+
+
+def size_of(metadata: Mapping[str, str]) -> int:
+    """Return how many bytes metadata has, names and values together."""
+    return sum(len(name.encode()) + len(value.encode()) for name, value in metadata.items())

@@ -39,6 +39,7 @@ MASK: Final = "********"
 SECRET_KEY_LENGTH_MIN: Final = 16
 _PORT_MAX: Final = 65535
 _SPARE_THREADS: Final = 16
+_UMASK: Final = re.compile(r"[0-7]{1,4}")
 _ORIGIN: Final = re.compile(r"https?://[a-z0-9.-]+(:[0-9]+)?")
 
 
@@ -98,6 +99,11 @@ class ProcessSettings:
     """Processes of each worker that build large commits and merges (`engine.large_commit_keys`)."""
     shutdown_seconds: int = 30
     """How long requests under way may take to finish when the server is told to stop."""
+    umask: str = "077"
+    """Permissions that files and folders made by the server do not get, in octal digits. By default
+    its user alone has access; with ``"027"`` its group can read them."""
+    hang_seconds: int = 30
+    """A worker that has not looked for requests for so long is killed and replaced; 0: never."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,7 +235,8 @@ class LimitSettings:
     stall_seconds: float = 60.0
     """A client that takes or sends nothing for so long is cut off."""
     body_bytes_per_second: int = 1024
-    """The least that a client may send of a body on average, but for a minute of patience."""
+    """The least that a client may send of a body, or take of an object, on average, after a minute
+    of patience."""
     request_seconds: float = 600.0
     """The longest request, its body apart."""
     transfer_seconds: float = 6 * 3600.0
@@ -362,6 +369,7 @@ def mask(secret: str) -> str:
 
 def _problems(settings: ServerSettings) -> Iterator[str]:
     yield from _impossible_numbers(settings)
+    yield from _umask_problems(settings)
     yield from _listen_problems(settings.listen)
     yield from _network_problems("listen.trusted_proxies", settings.listen.trusted_proxies)
     yield from _network_problems("metrics.networks", settings.metrics.networks)
@@ -435,7 +443,11 @@ def _layout_problems(settings: ServerSettings, file: Path | None) -> Iterator[st
 
 def _impossible_numbers(settings: ServerSettings) -> Iterator[str]:
     """Find numbers that are negative, infinite, or zero where that makes no sense."""
-    may_be_zero = {"limits.queue_seconds", "processes.shutdown_seconds"}
+    may_be_zero = {
+        "limits.queue_seconds",
+        "processes.hang_seconds",
+        "processes.shutdown_seconds",
+    }
     for section in fields(settings):
         for name, value in masked(getattr(settings, section.name)).items():
             key = f"{section.name}.{name}"
@@ -444,6 +456,15 @@ def _impossible_numbers(settings: ServerSettings) -> Iterator[str]:
                     yield f"{key} is {value}: use 0 or a larger number"
                 elif key not in may_be_zero and not 0 < value < inf:
                     yield f"{key} is {value}: use a number above 0"
+
+
+def _umask_problems(settings: ServerSettings) -> Iterator[str]:
+    umask = settings.processes.umask
+    if not _UMASK.fullmatch(umask) or int(umask, 8) & 0o700:
+        yield (
+            f'processes.umask is "{umask}": use octal digits in quotes that leave the user all'
+            ' permissions, as in "077"'
+        )
 
 
 def _time_problems(settings: ServerSettings) -> Iterator[str]:

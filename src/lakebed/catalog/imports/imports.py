@@ -12,7 +12,7 @@ from typing import Final, NewType
 
 from lakebed.block import Address, BlockStore, InvalidAddress
 from lakebed.catalog import records_pb2 as pb
-from lakebed.catalog.commits import check_commit_metadata
+from lakebed.catalog.commits import check_commit_words
 from lakebed.catalog.errors import ImportOver, TaskNotFound
 from lakebed.catalog.imports.places import check_places
 from lakebed.catalog.imports.sources import ImportSource, in_order, source_messages
@@ -129,14 +129,15 @@ class Imports:
 
         Raises:
             InvalidImport: The destinations overlap, or a source is not one.
-            InvalidMetadata: The metadata has names that are not for clients.
+            InvalidMetadata: The message or the metadata is too long, or has a name that clients
+                cannot give.
             InvalidAddress: The storage of this installation has no such place.
             AddressTaken, AddressClosed: A source lies in a repository, or where one was.
             RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
             DirtyBranch: Something is staged on the branch.
             OutcomeUnknown: It may have been begun.
         """
-        check_commit_metadata(metadata or {})
+        check_commit_words(message, metadata or {})
         ordered = in_order(sources)
         for source in ordered:
             if source.place.parts.scheme != self._block.scheme:

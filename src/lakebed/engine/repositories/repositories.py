@@ -54,7 +54,14 @@ from lakebed.engine.errors import (
     TooManyTries,
 )
 from lakebed.engine.keys import GRAVELER, REPOSITORIES
-from lakebed.engine.model import AdoptedNamespace, BranchID, Repository, RepositoryID
+from lakebed.engine.model import (
+    WORDS_BYTES_MAX,
+    AdoptedNamespace,
+    BranchID,
+    Repository,
+    RepositoryID,
+    size_of,
+)
 from lakebed.engine.names import check_branch_name, check_repository_name
 from lakebed.engine.read_only import is_read_only_lifted
 from lakebed.engine.refs.branches import Branches
@@ -409,6 +416,7 @@ class Repositories:
         Raises:
             RepositoryNotFound: There is none.
             Deleting: It is being deleted.
+            Invalid: The repository would have too much metadata.
             TooManyTries: Others always changed it first.
             OutcomeUnknown: It may have been changed.
         """
@@ -417,6 +425,11 @@ class Repositories:
             for key in remove:
                 message.metadata.pop(key, None)
             message.metadata.update(put)
+            if put and (size := size_of(message.metadata)) > WORDS_BYTES_MAX:
+                raise Invalid(
+                    f"the metadata of a repository has at most {WORDS_BYTES_MAX} bytes, names and"
+                    f" values together, and would have {size}"
+                )
 
         return self._change(repository, change)
 

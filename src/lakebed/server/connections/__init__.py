@@ -4,7 +4,7 @@
 - `request_bodies`: the body of a request, as the application reads it;
 - `answers`: what the application answers, as bytes;
 - `connection`: one connection, and where it is between its requests;
-- `dealing`: shares connections with the other workers;
+- `listening`: the listening socket, which all workers share;
 - `server`: takes connections in, and the threads that serve them.
 
 Threads wait together at one *poll object* of the system. Whichever gets an event serves the request

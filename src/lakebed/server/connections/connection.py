@@ -24,6 +24,7 @@ from lakebed.server.connections.heads import HeadReader
 from lakebed.server.connections.request_bodies import Stalled
 from lakebed.server.connections.tls import TlsSocket
 from lakebed.server.http import refusals
+from lakebed.server.http.bodies import PATIENCE_SECONDS
 from lakebed.server.http.refusals import Refusal
 
 _RECEIVE_BYTES: Final = 1 << 16
@@ -67,7 +68,12 @@ class Connection:
     """A connection with a client."""
 
     def __init__(
-        self, connected: socket.socket, environ: dict[str, Any], *, stall_seconds: float
+        self,
+        connected: socket.socket,
+        environ: dict[str, Any],
+        *,
+        stall_seconds: float,
+        rate_min: float = 0.0,
     ) -> None:
         """Take a connection that does not block.
 
@@ -75,11 +81,15 @@ class Connection:
             connected: Its socket.
             environ: What the environments of all its requests have in common.
             stall_seconds: How long the client may do nothing while it is waited for.
+            rate_min: The bytes per second that the client must take of a streamed answer on
+                average, but for `PATIENCE_SECONDS`; 0: any rate will do.
         """
         self.socket: Final = connected
         self.handle: Final = connected.fileno()
         self.environ: Final = environ
         self.stall_seconds = stall_seconds
+        self._rate_min = rate_min
+        self._patience = PATIENCE_SECONDS
         self.stage = Stage.IDLE
         self.deadline = 0.0
         """When the connection has waited for too long, by the monotonic clock."""
@@ -171,7 +181,8 @@ class Connection:
 
         Raises:
             OSError: The connection broke.
-            Stalled: The client took nothing for `stall_seconds`; the connection is cut.
+            Stalled: The client took nothing for `stall_seconds`, or takes too little; the
+                connection is cut.
         """
         left = [memoryview(buffer) for buffer in buffers]
         while left:
@@ -193,8 +204,10 @@ class Connection:
         Raises:
             BrokenOff: The application could not finish it.
             OSError: The connection broke.
-            Stalled: The client took nothing for `stall_seconds`; the connection is cut.
+            Stalled: The client took nothing for `stall_seconds`, or takes too little; the
+                connection is cut.
         """
+        self._patience = PATIENCE_SECONDS
         file: FileSection | None = getattr(chunks, "file", None)
         is_plain = not isinstance(self.socket, TlsSocket)
         if file is not None and file.size >= _FILE_BYTES_MIN and is_plain:
@@ -256,12 +269,10 @@ class Connection:
         except (OSError, ValueError):  # it broke, or is closed
             return 0
 
-    def cut(self) -> None:
-        """Prepare to close a connection whose client takes nothing, and count that."""
+    def cut(self, reason: str = "takes nothing of an answer") -> None:
+        """Prepare to close a connection whose client takes too little, and count that."""
         refusals.count(
-            Refusal.STALLED_DOWNLOAD,
-            "cut off a client that takes nothing of an answer",
-            client=self.peer,
+            Refusal.STALLED_DOWNLOAD, f"cut off a client that {reason}", client=self.peer
         )
         self.reset_at_close()
 
@@ -271,10 +282,19 @@ class Connection:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
 
     def _wait_for_room(self) -> None:
-        self.note_untaken()
-        if not self._wait(select.POLLOUT) and not self.has_taken_some():
+        untaken, begun = self.count_untaken(), time.monotonic()
+        has_room = self._wait(select.POLLOUT)
+        taken = untaken - self.count_untaken()
+        if not has_room and taken <= 0:
             self.cut()
             raise Stalled from None
+        if self._rate_min:
+            # Only the time for which the client is waited for counts, as for bodies of requests.
+            self._patience += max(0, taken) / self._rate_min - (time.monotonic() - begun)
+            if self._patience < 0:
+                self.cut(f"takes less than {self._rate_min:g} bytes a second of an answer")
+                raise Stalled from None
+            self._patience = min(self._patience, PATIENCE_SECONDS)
 
     def _wait(self, event: int) -> bool:
         about_to_wait()

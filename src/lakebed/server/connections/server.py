@@ -1,5 +1,13 @@
 """The HTTP server of a worker: takes connections in, and serves them in threads.
 
+All workers of a server share one listening socket, whose queue holds the connections that no worker
+has accepted. So a worker that hangs or dies has no queue of its own, and the others take what
+comes. The system wakes one worker for a connection, the first in line of those that wait
+(EPOLLEXCLUSIVE). A worker accepts one connection and goes to the end of the line; one that has two
+connections more than another does so after `PAUSE_SECONDS`, or it would take many that come at once
+before the others run. A worker that is woken and dies before it accepts leaves the connection in
+the queue, and no other is woken for it: so each worker looks into the queue once in `LOOK_SECONDS`.
+
 One thread waits at the poll object for all; which one, see `turns`. An event is off until the
 thread that got it turns it on again, so a connection is held by one thread at a time, also when two
 threads poll. Whichever thread takes a connection out of `_waiting` holds it: the one that got its
@@ -13,6 +21,7 @@ import sys
 import threading
 import time
 from collections import Counter, deque
+from collections.abc import Callable, MutableSequence
 from contextlib import suppress
 from http import HTTPStatus
 from itertools import islice
@@ -21,8 +30,8 @@ from wsgiref.types import WSGIApplication
 
 from lakebed.server.connections.answers import Answer, refusal
 from lakebed.server.connections.connection import BrokenOff, Connection, Stage
-from lakebed.server.connections.dealing import Dealer
 from lakebed.server.connections.heads import BadHead, Head, HeadReader
+from lakebed.server.connections.listening import BACKLOG
 from lakebed.server.connections.request_bodies import (
     BodyOfLength,
     ChunkedBody,
@@ -47,14 +56,18 @@ _LARGE_BYTES: Final = 1 << 20
 _CONNECTIONS_MAX: Final = 10_000
 _OTHER_FILES: Final = 200
 """Files that a worker has open beside its connections."""
-_BACKLOG: Final = 1024
-_ACCEPT_AT_ONCE: Final = 64
 _ROOM: Final = 64
 """How many idle connections are closed when there are too many."""
+PAUSE_SECONDS: Final = 0.001
+"""How long a worker with more connections than others leaves new ones to them."""
+_LEAD_MAX: Final = 1
+"""How many connections a worker may have more than another without a pause."""
 _LEAST_MISSED: Final = (frozenset({Stage.IDLE}), frozenset({Stage.HEAD, Stage.LINGERING}))
 _FIND_AT_ONCE: Final = 32
 _LOOKS_A_STALL: Final = 8
-_LOOK_SECONDS_MAX: Final = 1.0
+LOOK_SECONDS: Final = 1.0
+"""How often a worker looks into the queue of connections, and shows that it serves; at least, how
+often it looks for connections that have waited for too long."""
 _DROP_BYTES: Final = 1 << 18
 
 _ONCE: Final = select.EPOLLONESHOT
@@ -72,30 +85,34 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 
 class ConnectionServer:
-    """Serves an application at an address."""
+    """Serves an application at a listening socket."""
 
     def __init__(
         self,
         app: WSGIApplication,
         settings: ServerSettings,
-        address: str,
+        listener: socket.socket,
         *,
         files_max: int = _CONNECTIONS_MAX + _OTHER_FILES,
-        dealer: Dealer | None = None,
         processor: int | None = None,
+        number: int = 0,
+        counts: MutableSequence[int] | None = None,
+        beat: Callable[[], object] = lambda: None,
     ) -> None:
-        """Open the port; connections are taken in by `run`.
+        """Prepare; connections are taken in by `run`.
 
         Args:
             app: The application.
             settings: Checked ones.
-            address: The numeric address to listen at.
+            listener: A listening socket that does not block; `run` closes it at its end.
             files_max: How many files this process may open.
-            dealer: Deals connections out, if there are other workers.
             processor: The one that answers requests; None: any.
+            number: Which of the workers this is, from 0 on.
+            counts: How many connections each worker has, in memory that all share.
+            beat: Called about once in `LOOK_SECONDS` by the thread that waits for requests.
 
         Raises:
-            OSError: The port cannot be opened, or the certificate cannot be read.
+            OSError: The certificate cannot be read.
         """
         self._app = app
         self._limits = settings.limits
@@ -103,17 +120,18 @@ class ConnectionServer:
         self._connections_max = max(1, min(_CONNECTIONS_MAX, files_max - _OTHER_FILES))
         self._environ = _common_environ(settings)
         self._tls = Tls.of(settings.listen)
-        self._listener = _listen(address, settings.listen.port)
-        self._dealer = dealer
-        sources: list[socket.socket | Dealer] = [self._listener]
-        if dealer is not None:
-            sources.append(dealer)
-        self._sources = {each.fileno(): each for each in sources}
-        """Where connections come from, by handle."""
+        self._listener = listener
+        self._port = listener.fileno()
+        """The handle of the listening socket; -1 once it is closed."""
+        self._lining_up = threading.Lock()
         self._poll = select.epoll()
-        for handle in self._sources:
-            self._poll.register(handle, select.EPOLLIN | _ONCE)
+        self._line_up()
+        self._beat = beat
+        self._looks_from = 0.0
         self._connections: set[Connection] = set()
+        self._number = number
+        self._counts = [0] if counts is None else counts
+        self._counts[number] = 0  # an earlier worker of this number may have been killed
         self._waiting: dict[int, Connection] = {}
         """Those that no thread holds, by their handles; the one that waits longest is first."""
         self._found: deque[int] = deque()
@@ -121,7 +139,6 @@ class ConnectionServer:
         self._turns = Turns(
             self._find_event, self._handle, most=settings.limits.threads, processor=processor
         )
-        self._is_full = False
         self._stops, self._tells_to_stop = socket.socketpair()
         self._is_stopping = False
 
@@ -138,14 +155,13 @@ class ConnectionServer:
     def _begin_to_stop(self) -> None:
         """Take no more connections in, and close those that want nothing."""
         self._is_stopping = True
-        if self._dealer is not None:
-            self._dealer.leave()
         # What came before the end is served: the system would reset it.
-        sources, self._sources = list(self._sources.values()), {}  # handles may be used again
-        for source in sources:
-            for _ in range(_BACKLOG // _ACCEPT_AT_ONCE):
-                self._accept(source)
-            source.close()
+        for _ in range(BACKLOG):
+            if not self._take_next():
+                break
+        with self._lining_up:
+            self._port = -1  # the handle may be used again
+            self._listener.close()
         for connection in list(self._waiting.values()):
             if connection.stage is Stage.IDLE and not connection.has_something:
                 self._take_and_close(connection)
@@ -165,13 +181,19 @@ class ConnectionServer:
             try:
                 return self._found.popleft()
             except IndexError:
-                self._found.extend(handle for handle, _ in self._poll.poll(None, _FIND_AT_ONCE))
+                now = time.monotonic()
+                if now < self._looks_from:
+                    events = self._poll.poll(self._looks_from - now, _FIND_AT_ONCE)
+                    self._found.extend(handle for handle, _ in events)
+                else:
+                    self._looks_from = now + LOOK_SECONDS
+                    self._beat()
+                    self._found.append(self._port)
 
     def _handle(self, handle: int) -> None:
         """Do what an event asks for; whatever fails, the thread goes on."""
-        source = self._sources.get(handle)
-        if source is not None:
-            self._accept(source)
+        if handle == self._port:
+            self._accept()
             return
         connection = self._waiting.pop(handle, None)
         if connection is None:  # it was closed just now
@@ -186,31 +208,41 @@ class ConnectionServer:
 
     # Connections
 
-    def _accept(self, source: socket.socket | Dealer) -> None:
-        """Take in what waits at a source, or give it to another worker."""
-        try:
-            for _ in range(_ACCEPT_AT_ONCE):
-                with suppress(ConnectionError):
-                    connected, address = source.accept()
-                    if source is not self._listener or not self._gives(connected):
-                        self._take_in(connected, address)
-        except BlockingIOError:
-            pass
-        except (OSError, MemoryError) as error:
-            if not self._is_stopping:
-                _LOGGER.warning("cannot take a connection: %s", error)
-                self._is_full = True  # the next look goes on
-                self._make_room()
+    def _accept(self) -> None:
+        """Take in the next connection, and go to the end of the line of workers that wait."""
+        if self._port < 0:
             return
-        self._listen_again(source)
+        with suppress(OSError, ValueError):  # another thread of this worker has done it
+            self._poll.unregister(self._port)
+        try:
+            is_taken = self._take_next()
+        except (OSError, MemoryError) as error:
+            # In the line no more until the next look: the other workers may have room.
+            _LOGGER.warning("cannot take a connection: %s", error)
+            self._make_room()
+            return
+        if is_taken and len(self._connections) > min(self._counts) + _LEAD_MAX:
+            self._looks_from = time.monotonic() + PAUSE_SECONDS
+        else:
+            self._line_up()
 
-    def _gives(self, connected: socket.socket) -> bool:
-        """Whether a connection that was accepted is another worker's now."""
-        return self._dealer is not None and not self._is_stopping and self._dealer.give(connected)
+    def _take_next(self) -> bool:
+        """Take in the next connection in the queue; return whether there was one."""
+        try:
+            connected, address = self._listener.accept()
+        except BlockingIOError:
+            return False
+        except ConnectionError:  # the client is gone
+            return True
+        with suppress(ConnectionError):
+            self._take_in(connected, address)
+        return True
 
-    def _listen_again(self, source: socket.socket | Dealer) -> None:
-        with suppress(ValueError, OSError):  # it is closed: the server stops
-            self._poll.modify(source.fileno(), select.EPOLLIN | _ONCE)
+    def _line_up(self) -> None:
+        """Wait for connections, behind the other workers that do."""
+        with self._lining_up, suppress(OSError):  # another thread of this worker has done it
+            if self._port >= 0:
+                self._poll.register(self._port, select.EPOLLIN | select.EPOLLEXCLUSIVE)
 
     def _take_in(self, connected: socket.socket, address: tuple[Any, ...]) -> None:
         host, port = address[:2]
@@ -227,11 +259,17 @@ class ConnectionServer:
                 return
         environ = {**self._environ, "REMOTE_ADDR": host, "REMOTE_PORT": str(port)}
         try:
-            connection = Connection(connected, environ, stall_seconds=self._limits.stall_seconds)
+            connection = Connection(
+                connected,
+                environ,
+                stall_seconds=self._limits.stall_seconds,
+                rate_min=self._limits.body_bytes_per_second,
+            )
         except BaseException:
             connected.close()
             raise
         self._connections.add(connection)
+        self._counts[self._number] = len(self._connections)
         try:
             # Without events first: a thread that got a late one of an earlier connection with this
             # handle may take this one as soon as it waits, and turns its events on itself.
@@ -286,11 +324,12 @@ class ConnectionServer:
 
     def _close(self, connection: Connection) -> None:
         self._connections.discard(connection)
+        self._counts[self._number] = len(self._connections)
         connection.socket.close()
 
     def _look_again(self) -> None:
         shortest = min(self._limits.stall_seconds, self._limits.header_seconds)
-        pause = min(_LOOK_SECONDS_MAX, shortest / _LOOKS_A_STALL)
+        pause = min(LOOK_SECONDS, shortest / _LOOKS_A_STALL)
         while True:
             time.sleep(pause)
             try:
@@ -314,10 +353,6 @@ class ConnectionServer:
         self._bound_memory()
         if self._tls is not None:
             self._tls.renew()
-        if self._is_full and not self._is_stopping:
-            self._is_full = False
-            for source in list(self._sources.values()):
-                self._listen_again(source)
 
     def _end_wait(self, connection: Connection) -> None:
         """Close a connection that has waited for too long, unless its client takes an answer."""
@@ -470,23 +505,6 @@ def _head_of(connection: Connection, answer: Answer, length: int | None) -> byte
     except ValueError:
         _LOGGER.exception("the application gave an answer that cannot be sent")
         return None
-
-
-def _listen(address: str, port: int) -> socket.socket:
-    """Open the port, which other workers may have open too."""
-    listener = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        # Connections take this over: an answer goes out at once.
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        listener.bind((address, port))
-        listener.listen(_BACKLOG)
-        listener.setblocking(False)
-    except OSError:
-        listener.close()
-        raise
-    return listener
 
 
 def _common_environ(settings: ServerSettings) -> dict[str, Any]:

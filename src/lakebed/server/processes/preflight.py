@@ -25,6 +25,7 @@ from lakebed.errors import LakebedError
 from lakebed.kv import check_url, open_store
 from lakebed.kv.records import Records
 from lakebed.kv.urls import unencrypted_hosts
+from lakebed.server.connections.listening import listen
 from lakebed.server.connections.tls import Tls
 from lakebed.server.settings import ListenSettings, ServerSettings, SettingsError, embedded_path
 
@@ -38,12 +39,11 @@ class CannotStart(LakebedError):  # noqa: N818 - it says what happened
 
 
 def check_place(settings: ServerSettings) -> None:
-    """Make sure that the port is free, and that the certificate can be read and folders written.
+    """Make sure that the certificate can be read and folders written.
 
     Raises:
         CannotStart: One of them is not so.
     """
-    check_port(settings.listen)
     check_certificate(settings.listen)
     for folder in _folders(settings):
         _check_folder(folder)
@@ -165,23 +165,16 @@ def address_of(host: str) -> str:
     return str(found[0][4][0])
 
 
-def check_port(listen: ListenSettings) -> None:
-    """Make sure that the port can be opened.
+def open_port(settings: ListenSettings) -> socket.socket:
+    """Return the listening socket that all workers share.
 
     Raises:
-        CannotStart: It is taken, or may not be used.
+        CannotStart: The port is taken, or may not be used.
     """
-    address = address_of(listen.host)
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family) as probe:
-        # As the server sets it, or a port that was in use a moment ago would seem taken. The option
-        # that lets workers share a port is off here: with it, two servers could.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((address, listen.port))
-            probe.listen()
-        except OSError as error:
-            raise CannotStart(port_message(listen.host, listen.port, error)) from error
+    try:
+        return listen(address_of(settings.host), settings.port)
+    except OSError as error:
+        raise CannotStart(port_message(settings.host, settings.port, error)) from error
 
 
 def check_certificate(listen: ListenSettings) -> None:

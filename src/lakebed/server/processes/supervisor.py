@@ -1,10 +1,11 @@
 """The processes of a server: a supervisor, its workers, and one in the background.
 
-The supervisor opens neither store nor storage. It makes sure that the port is free, starts the
-workers and the background process, starts them again when they die, and reports when the first
-worker answers. SIGTERM, SIGINT or the end of its terminal make it stop: workers take no new
-connections and finish their requests, for a while. All processes notice when the supervisor is
-gone.
+The supervisor opens neither store nor storage. It opens the port, whose listening socket all
+workers share, starts the workers and the background process, starts them again when they die, and
+reports when the first worker answers. A worker shows by a byte a second that it serves; one that
+has been silent for `processes.hang_seconds` is killed and replaced. SIGTERM, SIGINT or the end of
+its terminal make it stop: workers take no new connections and finish their requests, for a while.
+All processes notice when the supervisor is gone.
 """
 
 import http.client
@@ -14,12 +15,15 @@ import os
 import select
 import shutil
 import signal
+import socket
 import ssl
 import tempfile
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from math import ceil
+from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Final
@@ -28,7 +32,7 @@ from lakebed.server.http import logs
 from lakebed.server.http.metrics import FOLDER_VARIABLE, forget_process, mark_process
 from lakebed.server.processes.children import call_by_name
 from lakebed.server.processes.metrics import ProcessMetrics
-from lakebed.server.processes.preflight import CannotStart, check_place
+from lakebed.server.processes.preflight import CannotStart, check_place, open_port
 from lakebed.server.settings import ServerSettings
 
 APP_FACTORY: Final = "lakebed.server.app:create"
@@ -41,6 +45,7 @@ _ARROW_MEMORY: Final = "jemalloc"
 them back soon; for the system to fill new ones with zeros took half of the time of a commit."""
 LOOK_SECONDS: Final = 1.0
 """How often the supervisor looks after its processes; the least time between two deaths of one."""
+_BEATS_AT_ONCE: Final = 1 << 16
 _DEATHS_MAX: Final = 4
 """How many workers may die before the first has answered."""
 
@@ -64,16 +69,23 @@ def serve(
     Raises:
         CannotStart: The port is taken, a folder cannot be written, or the first worker failed.
     """
+    os.umask(int(settings.processes.umask, 8))  # of all processes, and before the first file
     logs.configure_process(settings.logging)
-    check_place(settings)
+    listener = open_port(settings.listen)
+    try:
+        check_place(settings)
+    except BaseException:
+        listener.close()
+        raise
     folder = Path(tempfile.mkdtemp(prefix="lakebed-"))
     os.environ[FOLDER_VARIABLE] = str(folder)
     os.environ.setdefault(_ARROW_MEMORY_VARIABLE, _ARROW_MEMORY)
     # For all processes of this one; see `children`.
     multiprocessing.set_start_method("spawn", force=True)
     try:
-        _Supervisor(settings, folder, factory, on_ready).run()
+        _Supervisor(settings, folder, factory, on_ready, listener).run()
     finally:
+        listener.close()
         del os.environ[FOLDER_VARIABLE]
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -93,8 +105,10 @@ class _Supervisor:
         folder: Path,
         factory: str,
         on_ready: Callable[[str], None],
+        listener: socket.socket,
     ) -> None:
         self._settings = settings
+        self._listener = listener
         self._on_ready = on_ready
         self._is_ready = threading.Event()
         self._is_stopping = False
@@ -105,8 +119,9 @@ class _Supervisor:
         self._wakes, self._wake = os.pipe()
         self._folder = folder
         self._metrics = ProcessMetrics(folder)
+        counts = multiprocessing.RawArray("I", settings.workers)
         self._workers = [
-            _Child("worker", _WORKER, settings, factory, far_link, folder, number)
+            _Worker(_WORKER, settings, factory, far_link, listener, number, counts)
             for number in range(settings.workers)
         ]
         self._background = _Child("background", _BACKGROUND, settings, far_link)
@@ -135,7 +150,8 @@ class _Supervisor:
 
     @property
     def _children(self) -> "list[_Child]":
-        return self._workers if self._settings.one_process else [*self._workers, self._background]
+        others = [] if self._settings.one_process else [self._background]
+        return [*self._workers, *others]
 
     def _start(self) -> None:
         if self._settings.in_memory:
@@ -155,6 +171,7 @@ class _Supervisor:
 
     def _look_after(self) -> None:
         """Start again what has died: all of it, each time; and do the other chores."""
+        self._end_one_that_hangs()
         dead = [child for child in self._children if not child.is_alive]
         for child in dead:
             _LOGGER.warning("%s ended; it is started again", child.words)
@@ -174,8 +191,32 @@ class _Supervisor:
         self._metrics.write()
         logs.bound_file(self._settings.logging)
 
+    def _end_one_that_hangs(self) -> None:
+        """Kill a worker that has been silent for too long; the next one when this one is replaced.
+
+        Silence is counted in looks, not by a clock: time in which this process, or the whole
+        machine, was stopped says nothing of the workers.
+        """
+        for worker in self._workers:
+            worker.listen()
+        looks_max = ceil(self._settings.processes.hang_seconds / LOOK_SECONDS)
+        if not looks_max or self._settings.in_memory:  # all data would be lost with the worker
+            return
+        if any(worker.is_starting and worker.silent_looks < looks_max for worker in self._workers):
+            return
+        for worker in self._workers:
+            if worker.is_alive and not worker.is_starting and worker.silent_looks >= looks_max:
+                _LOGGER.error(
+                    "%s has not served for %d seconds: it is killed and replaced",
+                    worker.words,
+                    worker.silent_looks * LOOK_SECONDS,
+                )
+                worker.kill()
+                return
+
     def _end(self) -> None:
         """Tell all processes to end, and kill those that have not after a while."""
+        self._listener.close()
         for child in self._children:
             child.tell_to_end()
         until = time.monotonic() + max(1, self._settings.processes.shutdown_seconds)
@@ -210,9 +251,11 @@ class _Child:
         self._arguments = (function, *arguments)
         self._process: BaseProcess | None = None
 
-    def start(self) -> None:
+    def start(self, *arguments: Any) -> None:
         process = multiprocessing.Process(
-            target=call_by_name, args=self._arguments, name=f"lakebed-{self.role}"
+            target=call_by_name,
+            args=(*self._arguments, *arguments),
+            name=f"lakebed-{self.role}",
         )
         process.start()
         self._process = process
@@ -241,8 +284,42 @@ class _Child:
             return
         self._process.join(max(0.0, until - time.monotonic()))
         if self._process.is_alive():
-            self._process.kill()
-            self._process.join()
+            self.kill()
+
+    def kill(self) -> None:
+        """End it at once, and wait for that."""
+        assert self._process is not None, "it was started"
+        self._process.kill()
+        self._process.join()
+
+
+class _Worker(_Child):
+    """A worker, which shows that it serves."""
+
+    def __init__(self, function: str, *arguments: Any) -> None:
+        super().__init__("worker", function, *arguments)
+        self._beats: Connection | None = None
+        self.is_starting = True
+        """Whether it has not shown yet that it serves."""
+        self.silent_looks = 0
+        """How many looks of the supervisor have found nothing new from it."""
+
+    def start(self) -> None:
+        beats, far_beats = multiprocessing.Pipe(duplex=False)
+        with far_beats:  # only the worker shall have it
+            super().start(far_beats)
+        os.set_blocking(beats.fileno(), False)
+        if self._beats is not None:
+            self._beats.close()
+        self._beats, self.is_starting, self.silent_looks = beats, True, 0
+
+    def listen(self) -> None:
+        """Take what the worker has sent since the last time."""
+        self.silent_looks += 1
+        if self._beats is not None:
+            with suppress(BlockingIOError):
+                if os.read(self._beats.fileno(), _BEATS_AT_ONCE):
+                    self.is_starting, self.silent_looks = False, 0
 
 
 def _answers(endpoint: str) -> bool:

@@ -4,16 +4,17 @@ import gc
 import logging
 import os
 import signal
+import socket
 import sys
 import time
+from collections.abc import MutableSequence
+from contextlib import suppress
+from functools import partial
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Final, NoReturn
-from wsgiref.types import WSGIApplication
 
 from lakebed.errors import LakebedError
 from lakebed.processors import processor_of
-from lakebed.server.connections.dealing import Dealer
 from lakebed.server.connections.server import ConnectionServer
 from lakebed.server.http import logs
 from lakebed.server.http.metrics import mark_process
@@ -23,7 +24,6 @@ from lakebed.server.processes.children import (
     hide_settings,
     load_by_name,
 )
-from lakebed.server.processes.preflight import CannotStart, address_of, port_message
 from lakebed.server.settings import ServerSettings
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -31,7 +31,13 @@ _FAILED_PAUSE_SECONDS: Final = 1.0
 
 
 def main(
-    settings: ServerSettings, factory: str, link: Connection, folder: Path, number: int
+    settings: ServerSettings,
+    factory: str,
+    link: Connection,
+    listener: socket.socket,
+    number: int,
+    counts: MutableSequence[int],
+    beats: Connection,
 ) -> None:
     """Make the application and serve it, until the process is told to end.
 
@@ -40,8 +46,10 @@ def main(
         factory: The function that makes the application from settings: ``package.module:function``.
             A method `close` of the application is called at the end.
         link: To the supervisor: to say what went wrong, and to notice its end.
-        folder: That of the server's processes.
+        listener: The listening socket, which all workers share.
         number: Which of the workers this is, from 0 on.
+        counts: How many connections each worker has, in memory that all share.
+        beats: To the supervisor: a byte says that this worker waits for requests or serves them.
     """
     end_with_parent(link)
     hide_settings()
@@ -50,9 +58,19 @@ def main(
     mark_process("worker")
     try:
         app = load_by_name(factory)(settings)
-        dealer = _dealer(settings, folder, number)
-        processor = processor_of(number, settings.workers)
-        server = _open(settings, app, files_max, dealer, processor)
+        listener.setblocking(False)  # a flag of the object as well as of the socket
+        listener.set_inheritable(False)
+        os.set_blocking(beats.fileno(), False)
+        server = ConnectionServer(
+            app,
+            settings,
+            listener,
+            files_max=files_max,
+            processor=processor_of(number, settings.workers),
+            number=number,
+            counts=counts,
+            beat=partial(_beat, beats),
+        )
     except Exception as error:  # noqa: BLE001 - whatever it is, the supervisor wants to know
         _give_up(error, link)
     # What is there by now stays. The garbage collector, which holds up all requests while it works,
@@ -65,31 +83,10 @@ def main(
         close()
 
 
-def _dealer(settings: ServerSettings, folder: Path, number: int) -> Dealer | None:
-    if settings.workers == 1:
-        return None
-    try:
-        return Dealer(folder, number, settings.workers)
-    except OSError as error:
-        _LOGGER.warning("this worker gets no connections from others, and gives none: %s", error)
-        return None
-
-
-def _open(
-    settings: ServerSettings,
-    app: WSGIApplication,
-    files_max: int,
-    dealer: Dealer | None,
-    processor: int | None,
-) -> ConnectionServer:
-    listen = settings.listen
-    address = address_of(listen.host)
-    try:
-        return ConnectionServer(
-            app, settings, address, files_max=files_max, dealer=dealer, processor=processor
-        )
-    except OSError as error:
-        raise CannotStart(port_message(listen.host, listen.port, error)) from error
+def _beat(beats: Connection) -> None:
+    # A supervisor that is stopped takes none, and one that is gone ends this process.
+    with suppress(OSError):
+        os.write(beats.fileno(), b".")
 
 
 def _give_up(error: Exception, link: Connection) -> NoReturn:
