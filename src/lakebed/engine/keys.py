@@ -6,7 +6,7 @@
 |                        | closed_namespaces/<storage namespace>                     |
 | graveler_deleted       | repo/<repository>/<unique id>                             |
 | <repository>-<uid>     | branches/<name>, tags/<name>, commits/<id>, expired/<id>, |
-|                        | settings/…                                                |
+|                        | refused/<id>, settings/…                                  |
 | <staging token>        | key/<object path>, emptied                                |
 | cleanup_tokens         | <staging token>                                           |
 | kv_metadata            | schema_version, installation_id, leases/…, usage/<month>  |
@@ -31,6 +31,9 @@ DELETED: Final = Kind(b"repo/", pb.DeletedRepository)
 BRANCHES: Final = Kind(b"branches/", pb.Branch)
 TAGS: Final = Kind(b"tags/", pb.Tag)
 COMMITS: Final = Kind(b"commits/", pb.Commit)
+
+REFUSALS: Final = Kind(b"refused/", pb.Refusal)
+"""Which commits hooks refused, by the ids of the commits."""
 
 EXPIRY: Final = Kind(b"expired/", pb.Expiry)
 """Marks of commits that expire, by the ids of the commits."""
