@@ -175,7 +175,8 @@ def rest_page() -> str:
 def _permissions(route: Route) -> str:
     if isinstance(route.needs, Access):
         return route.needs.value
-    return ", ".join(f"`{action}`" for action in _actions_of(route))
+    conditions = {str(need.action): f" with `{need.when}`" for need in route.needs if need.when}
+    return ", ".join(f"`{action}`{conditions.get(action, '')}" for action in _actions_of(route))
 
 
 def _actions_of(route: Route) -> list[str]:

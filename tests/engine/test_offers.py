@@ -44,6 +44,7 @@ class Listening(Hooks):
 
     def before_commit(self, offer: Offer) -> None:
         self._engine().commits.get(REPOSITORY, offer.commit.id)  # another process can read it
+        assert offer.head.id == offer.commit.parents[0]  # which the swap replaces
         self.heard.append(("before", offer))
         if self._things:
             self._things.pop(0)()
@@ -335,7 +336,9 @@ def skip_hooks_on_a_rebuild(monkeypatch: pytest.MonkeyPatch) -> None:
             self._was_asked = True
 
     def begin_once(self: OfferDesk, repository: Repository, wish: offers.Wish) -> Offers:
-        desk = OfferDesk(self.branches, self.commits, self.publisher, Once(self.hooks), self.marks)
+        desk = OfferDesk(
+            self.branches, self.commits, self.publisher, Once(self.hooks), self.marks, self.refusals
+        )
         return begin(desk, repository, wish)
 
     monkeypatch.setattr(OfferDesk, "begin", begin_once)
@@ -355,6 +358,7 @@ def tell_the_id_early(monkeypatch: pytest.MonkeyPatch) -> None:
             branch=branch,
             branch_unique_id=self._desk.branches.get(REPOSITORY, branch).unique_id,
             commit=made,
+            head=draft.parents[0],
             judge=made,
         )
         self._desk.hooks.before_commit(told)

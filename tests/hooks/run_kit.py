@@ -131,6 +131,9 @@ class HookLake:
         request = CommitRequest(committer="ann", message=message, metadata={"k": "v"})
         return self.catalog.commits.commit(LAKE, branch, request).commit
 
+    def set_strict(self, *, strict: bool) -> None:
+        self.engine.repositories.set_strict_hooks(LAKE, strict=strict)
+
     def merge(self, source: str = "dev", branch: BranchID = MAIN) -> Commit:
         request = MergeRequest(committer="ann", message="merge")
         return self.catalog.commits.merge(LAKE, source, branch, request)

@@ -54,6 +54,7 @@ BODIES: dict[str, Any] = {
         ("commits_meta_range_id", "tags_meta_range_id", "branches_meta_range_id"), "none"
     ),
     "purgeObjects": {"path": PATH},
+    "setHooksSettings": {"strict": False},
     "createBranch": {"name": "dev", "source": BRANCH},
     "resetBranch": {"type": "reset"},
     "revertBranch": {"ref": BRANCH, "parent_number": 0},
@@ -125,6 +126,10 @@ def request(route: Route) -> tuple[str, str, dict[str, Any]]:
     if route.query is not None:
         required = [each for each in msgspec.structs.fields(route.query) if each.required]
         kwargs["params"] = {each.encode_name: QUERIES[each.encode_name] for each in required}
+    if isinstance(route.needs, tuple):
+        kwargs.setdefault("params", {}).update(
+            {need.when: "true" for need in route.needs if need.when}
+        )
     if route.body is not None:
         kwargs["json"] = BODIES[route.operation]
     if route.uploads:

@@ -316,3 +316,80 @@ def test_the_background_process_removes_runs_that_were_kept_for_long(
     monkeypatch.setattr(runtime, "now", lambda: later)
     assert job.run() == 1
     assert world.call("GET", RUNS).json["results"] == []
+
+
+BRANCHES = f"/repositories/{REPOSITORY}/branches"
+HOOKS = f"/repositories/{REPOSITORY}/settings/hooks"
+
+
+def owner_of_data(world: Server) -> KeyPair:
+    """The keys of a user who may do everything with repositories, and manage none of them."""
+    world.services.auth.users.create("owner")
+    world.services.auth.user_policies.add("owner", "FSFullAccess")
+    made = world.services.auth.credentials.create("owner")
+    return KeyPair(access_key_id=made.access_key_id, secret_access_key=made.secret_access_key)
+
+
+def test_a_gate_judges_its_own_deletion_and_only_administrators_pass_it(
+    world: Server, receiver: Receiver
+) -> None:
+    put_action(world, f"{receiver.url}/gate", "pre-commit", "pre-merge")
+    assert commit(world).status_code == 201
+    pair = owner_of_data(world)
+    receiver.statuses["/gate"] = 500
+    file = {"path": "_lakefs_actions/gate.yaml"}
+    world.call("POST", BRANCHES, json={"name": "dev", "source": "main"}, pair=pair)
+    deleted = world.call("DELETE", f"{BRANCHES}/main/objects", params=file, pair=pair)
+    assert deleted.status_code == 204
+    assert commit(world, pair).status_code == 412
+    # Nor does the owner of the data skip hooks, or take the rule away.
+    body = {"message": "why"}
+    skip = {"skip_hooks": "true"}
+    commits = f"{BRANCHES}/main/commits"
+    assert world.call("POST", commits, params=skip, json=body, pair=pair).status_code == 401
+    assert world.call("PUT", HOOKS, json={"strict": False}, pair=pair).status_code == 401
+    assert world.call("GET", HOOKS).json == {"strict": True}
+    asked = len(receiver.bodies)
+    made = world.call("POST", commits, params=skip, json=body)
+    assert made.status_code == 201
+    assert made.json["metadata"] == {".lakebed.hooks_skipped_by": "admin"}
+    assert len(receiver.bodies) == asked
+    (run,) = world.call("GET", RUNS, params={"commit": made.json["id"]}).json["results"]
+    assert (run["status"], run["skipped_by"]) == ("completed", "admin")
+
+
+def test_hooks_that_are_not_strict_are_those_of_the_commit(
+    world: Server, receiver: Receiver
+) -> None:
+    put_action(world, f"{receiver.url}/gate", "pre-commit")
+    assert commit(world).status_code == 201
+    receiver.statuses["/gate"] = 500
+    assert world.call("PUT", HOOKS, json={"strict": False}).status_code == 204
+    assert world.call("GET", HOOKS).json == {"strict": False}
+    file = {"path": "_lakefs_actions/gate.yaml"}
+    world.call("DELETE", f"{BRANCHES}/main/objects", params=file)
+    assert commit(world).status_code == 201
+
+
+def test_a_refused_commit_is_marked(world: Server, receiver: Receiver) -> None:
+    put_action(world, f"{receiver.url}/gate", "pre-commit")
+    receiver.statuses["/gate"] = 500
+    assert commit(world).status_code == 412
+    run = world.call("GET", RUNS).json["results"][0]
+    by = f"pre-commit hook 'check' of action 'gate', run {run['run_id']}"
+    base = f"/repositories/{REPOSITORY}"
+    for _ in range(2):  # the second answer may be a repeated one
+        assert world.call("GET", f"{base}/commits/{run['commit_id']}").json["refused"] == by
+    first, second = world.call("GET", f"{base}/refs/{run['commit_id']}/commits").json["results"]
+    assert first["refused"] == by
+    assert "refused" not in second
+    assert "refused" not in world.call("GET", f"{base}/commits/main").json
+    for path, body in (
+        ("branches", {"name": "sneak", "source": run["commit_id"]}),
+        ("tags", {"id": "sneak", "ref": run["commit_id"]}),
+        (f"refs/{run['commit_id']}/merge/main", {}),
+    ):
+        answer = world.call("POST", f"{base}/{path}", json=body)
+        assert answer.status_code == 412
+        assert answer.json["kind"] == "commit_refused"
+        assert f"was refused by {by}, and is on no branch" in answer.json["message"]

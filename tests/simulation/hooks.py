@@ -5,6 +5,7 @@ Every commit that a branch leads to was approved under its own id, and the hooks
 have run, once everybody is done. No hook is told that something happened that did not.
 """
 
+import re
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
@@ -63,6 +64,9 @@ hooks:
 """
 
 
+_GATE: Final = re.compile(rb"id: (gate\d*)")
+
+
 class NoCalls:
     """The hooks here ask nothing of the server."""
 
@@ -79,12 +83,13 @@ class Hooking:
     world: CatalogWorld
     calm: bool = False
     approved: set[str] = field(default_factory=set)
+    gates: dict[str, set[str]] = field(default_factory=dict)
+    """Which hooks approved each commit."""
     refused: set[str] = field(default_factory=set)
     told: dict[EventType, dict[str, set[str]]] = field(default_factory=dict)
     """Of what comes after operations: for each commit, branch or tag the runs."""
 
     def run_hook(self, spec: HookSpec, event: Event, *, runtime: Runtime, **_rest: object) -> None:
-        del spec
         random = self.world.random
         if not self.calm and random.random() < 0.5:
             runtime.sleep(random.random() * random.choice([1, 20, 300]))
@@ -101,6 +106,7 @@ class Hooking:
             self.refused.add(event.commit_id)
             raise HookFailed("no")
         self.approved.add(event.commit_id)
+        self.gates.setdefault(event.commit_id, set()).add(spec.id)
 
     def actions(
         self,
@@ -275,6 +281,54 @@ def hooks(seed: int) -> None:
     hooks_hold(seed)
 
 
+# Gates that change
+
+
+def change_the_gate(process: HookedProcess) -> None:
+    """Replace the hook of the branch by another one."""
+    world = process.hooking.world
+    for _ in range(4):
+        process.actor.runtime.sleep(world.random.random() * 60)
+        with suppress(LakebedError):
+            number = world.random.randrange(1000)
+            text = ACTION.replace(b"id: gate", b"id: gate%d" % number)
+            process.catalog.uploads.upload(REPOSITORY, MAIN, FILE, [text])
+            process.catalog.commits.commit(REPOSITORY, MAIN, REQUEST)
+
+
+def check_gates(hooking: Hooking) -> int:
+    """Check that the gate of each replaced head approved what replaced it; count such gates."""
+    objects = hooking.world.catalog.objects
+    changed = 0
+    for commit in hooking.history():
+        gates = []
+        for each in (commit.parents[0], commit.id):
+            with objects.read(objects.stat(REPOSITORY, each, FILE)) as stream:
+                found = _GATE.search(b"".join(stream))
+            assert found is not None
+            gates.append(found[1].decode())
+        passed = hooking.gates[commit.id]
+        assert set(gates) <= passed, f"{commit.id} passed {passed}, and not {gates}"
+        changed += gates[0] != gates[1]
+    return changed
+
+
+def gates_hold(seed: int, faults: Faults = FAULTS) -> int:
+    world = CatalogWorld(Simulation(seed, faults, steps_max=400_000))
+    hooking = begin(world)
+    for number in range(2):
+        start(hooking, f"changer{number}", change_the_gate)
+    start(hooking, "committer", commit)
+    start(hooking, "merger", merge)
+    world.simulation.run()
+    check(hooking)
+    return check_gates(hooking)
+
+
+def gates(seed: int) -> None:
+    gates_hold(seed)
+
+
 # Refs that come and go
 
 
@@ -355,7 +409,7 @@ def refs(seed: int) -> None:
     refs_are_told(seed)
 
 
-SCENARIOS: Final = {"hooks": hooks, "refs": refs}
+SCENARIOS: Final = {"hooks": hooks, "refs": refs, "gates": gates}
 
 
 # Refs, for deaths at every step

@@ -1,6 +1,7 @@
 """Hooks under the simulator: every seed holds, a death at any step, broken rules."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from lakebed.engine.engine import Engine
 from lakebed.engine.hooks import Offer
-from lakebed.engine.model import Branch, CommitID, Repository
+from lakebed.engine.model import Branch, Commit, CommitID, Repository
 from lakebed.engine.refs import branches, tags
 from lakebed.hooks.events import EventType
 from lakebed.hooks.guard import Guard
@@ -55,6 +56,12 @@ def test_whatever_becomes_of_refs_is_told() -> None:
     made = [made for seed in range(20) for made, _ in hooks.refs_are_told(seed).made]
     assert len(made) > 80
     assert len(set(made)) == 5
+
+
+def test_the_gate_of_each_head_approves_what_replaces_it() -> None:
+    seeds = range(rounds(25, long=3_000, fast=4))
+    assert first_failure("tests.simulation.hooks:gates", seeds) is None
+    assert sum(hooks.gates_hold(seed) for seed in range(4)) > 5
 
 
 @pytest.mark.slow
@@ -240,6 +247,40 @@ def test_a_broken_rule_is_found_out(plant: Plant, monkeypatch: pytest.MonkeyPatc
     failure = first_failure("tests.simulation.hooks:hooks", seeds)
     assert failure is not None
     assert "AssertionError" in failure.error, "found by a check, not by a crash"
+
+
+def ask_the_candidate_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hooks of the head are not asked."""
+    gates = Guard._gates
+    monkeypatch.setattr(
+        Guard,
+        "_gates",
+        lambda self, where, event_type: gates(self, replace(where, head=None), event_type),
+    )
+
+
+def ask_the_first_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each offer of a request is asked of the head that the first one would have replaced."""
+    before_commit = Guard.before_commit
+    heads: dict[Guard, Commit] = {}  # a process has one guard, and here one request at a time
+
+    def ask(self: Guard, offer: Offer) -> None:
+        head = offer.head if offer.number == 1 else heads[self]
+        heads[self] = head
+        before_commit(self, replace(offer, head=head))
+
+    monkeypatch.setattr(Guard, "before_commit", ask)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plant", [ask_the_candidate_alone, ask_the_first_head])
+def test_a_gate_that_is_not_asked_is_found_out(
+    plant: Plant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    failure = first_failure("tests.simulation.hooks:gates", range(100))
+    assert failure is not None
+    assert "passed" in failure.error
 
 
 @pytest.mark.slow

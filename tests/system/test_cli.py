@@ -254,6 +254,59 @@ def test_tags(run: CommandLine, repo: str) -> None:
     assert "(404)" in run.error("tag", "delete", tag)
 
 
+_SHUT = """\
+name: shut
+on: {pre-commit: , pre-merge: , pre-revert: , pre-cherry-pick: ,
+     pre-create-branch: , pre-delete-branch: , pre-create-tag: , pre-delete-tag: }
+hooks:
+  - {id: never, type: lua, properties: {script: error("no")}}
+"""
+
+
+def test_administrators_skip_hooks(run: CommandLine, repo: str, files: Files) -> None:
+    main, dev, tag = f"{repo}/main", f"{repo}/dev", f"{repo}/v1"
+    run("branch", "create", dev, "-s", main)
+    files.put("_lakefs_actions/shut.yaml", _SHUT)
+    run("commit", main, "-m", "Shut the gate", "--skip-hooks")
+    made = run.json("show", "commit", main)
+    assert made["metadata"] == {".lakebed.hooks_skipped_by": "admin"}
+    assert run("actions", "runs", "list", repo).split("\t")[4] == "skipped"
+    files.put("data")
+    files.put("other", branch="dev")
+    files.commit("Other", branch="dev")
+    for command in (
+        ("commit", main, "-m", "Data"),
+        ("branch", "revert", main, "main", "--yes"),
+        ("merge", dev, main),
+        ("cherry-pick", dev, main),
+        ("branch", "create", f"{repo}/new", "-s", main),
+        ("tag", "create", tag, main),
+        ("tag", "delete", tag, "--yes"),
+        ("branch", "delete", f"{repo}/new", "--yes"),
+    ):
+        _, printed, said = run.result(*command)
+        assert "hook aborted" in said, (command, printed, said)
+        run(*command, "--skip-hooks")
+
+
+def test_a_refused_commit_says_so(run: CommandLine, repo: str, files: Files) -> None:
+    main = f"{repo}/main"
+    files.put("_lakefs_actions/shut.yaml", _SHUT)
+    run.result("commit", main, "-m", "Refused")
+    refused = f"{repo}/{run.json('actions', 'runs', 'list', repo)[0]['commit_id']}"
+    by = run.json("show", "commit", refused)["refused"]
+    assert by.startswith("pre-commit hook 'never' of action 'shut', run ")
+    assert f"refused by {by}, and is on no branch (412)" in run.error(
+        "branch", "create", f"{repo}/sneak", "-s", refused
+    )
+
+
+def test_hooks_are_strict_or_not(run: CommandLine, repo: str) -> None:
+    assert run.json("actions", "settings", repo) == {"strict": True}
+    assert run("actions", "settings", repo, "--no-strict") == f"Strict hooks of {repo} are off\n"
+    assert run.json("actions", "settings", repo) == {"strict": False}
+
+
 def test_protected_branches(run: CommandLine, repo: str, files: Files) -> None:
     assert run.json("branch-protect", "list", repo) == []
     run("branch-protect", "add", repo, "stable-*")

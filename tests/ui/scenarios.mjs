@@ -421,6 +421,14 @@ export async function actions({ page, at }) {
   await page.getByText("failed", { exact: true }).first().waitFor();
   await page.getByRole("link", { name: "pre-commit" }).first().click();
   await says(page, "a level is below the bed");
+  // The commit that it refused says so, and nothing is begun from it.
+  await page.getByLabel("About this run").getByRole("link").click();
+  await says(page, "Refused by a hook, on no branch");
+  await says(page, "Refused by pre-commit hook 'above-the-bed' of action 'levels'");
+  for (const name of ["Branch from here", "Revert", "Cherry-pick"]) assert(await button(page, name).isDisabled(), name);
+  const refused = new URL(page.url()).pathname.split("/").pop();
+  await page.goto(at(`commits?ref=${refused}`));
+  await page.getByText("refused", { exact: true }).waitFor();
   await page.goto(at("actions"));
   await page.getByLabel("Runs on branch").fill("no-such-branch");
   await says(page, "No runs for no-such-branch");
@@ -515,6 +523,11 @@ export async function settings({ page, at, lake }) {
   await page.getByLabel("Branches that match").fill("release-*");
   await says(page, "There is a rule for release-* already");
   await button(page, "Remove release-*").click();
+  await says(page, "Strict: the action files of a branch's head judge what takes its place, too.");
+  await button(page, "Make hooks not strict").click();
+  await says(page, "Whoever may change these files can remove a gate.");
+  await button(page, "Make hooks strict").click();
+  await button(page, "Make hooks not strict").waitFor();
   await button(page, "Add metadata").click();
   await field(page, "Name").fill("owner");
   await field(page, "Value").fill("hydrology");

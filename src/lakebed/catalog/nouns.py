@@ -7,7 +7,7 @@ imported from where they are defined.
 from lakebed.block import Address, Between, ByteRange, ByteStream, FromOffset, Suffix
 from lakebed.block.ranges import resolve as resolve_range
 from lakebed.catalog.purge.search import PurgeQuery
-from lakebed.engine.acting import acting_as
+from lakebed.engine.acting import acting_as, skipping_hooks
 from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.commits.merges import MergeRequest
 from lakebed.engine.committed import ChangeType, CommonPrefix, Page, Query, Strategy
@@ -59,4 +59,5 @@ __all__ = [
     "is_commit_id",
     "read_only_lifted",
     "resolve_range",
+    "skipping_hooks",
 ]

@@ -14,6 +14,7 @@ from lakebed.engine.errors import PreconditionFailed, TooManyTries
 from lakebed.engine.model import Branch, BranchID, Commit, CommitID, RepositoryID, Tag, TagID
 from lakebed.engine.refs.log import LogPage, LogQuery
 from lakebed.engine.refs.protection import Protection
+from lakebed.engine.refs.resolve import may_name_commit
 from lakebed.formats import DumpID
 from lakebed.kv import ABSENT, Predicate, Version
 from lakebed.times import from_datetime
@@ -144,6 +145,21 @@ class Refs:
         """
         repository, commit_id = self._engine.find_commit(repository_id, ref)
         return self._engine.commits.get(repository, commit_id)
+
+    @traced("catalog.refused")
+    def refused(self, repository_id: RepositoryID, ref: str) -> dict[CommitID, str]:
+        """Return the commits in the history of a ref that hooks refused, and which hooks.
+
+        That is at most the commit that the ref names by its id: no branch or tag leads to others.
+
+        Raises:
+            RepositoryNotFound, RefNotFound, InvalidRef: There is no such commit.
+        """
+        if not may_name_commit(ref):
+            return {}
+        repository, commit_id = self._engine.find_commit(repository_id, ref)
+        by = self._engine.refusals.find(repository, ref, commit_id)
+        return {} if by is None else {commit_id: by}
 
     @traced("catalog.log")
     def log(

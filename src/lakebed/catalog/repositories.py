@@ -84,6 +84,16 @@ class Repositories:
         """
         self._engine.repositories.delete(repository_id, force=force)
 
+    @traced("catalog.set_strict_hooks")
+    def set_strict_hooks(self, repository_id: RepositoryID, *, strict: bool) -> None:
+        """Let the hooks of branches' heads judge what takes their place, or not.
+
+        Raises:
+            RepositoryNotFound: There is none.
+            TooManyTries, OutcomeUnknown: It may have been done.
+        """
+        self._engine.repositories.set_strict_hooks(repository_id, strict=strict)
+
     @traced("catalog.set_repository_metadata")
     def set_metadata(
         self,

@@ -52,6 +52,12 @@ LogLevelOption = Annotated[
     typer.Option("--log-level", help="Which lines of the log to show.", show_default="warning"),
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+SkipHooksOption = Annotated[
+    bool,
+    typer.Option(
+        "--skip-hooks", help="Run no hooks before it, which is noted; for administrators."
+    ),
+]
 MetaOption = Annotated[
     list[str] | None,
     typer.Option("--meta", metavar="NAME=VALUE", help="Metadata; may be given several times."),
@@ -144,3 +150,8 @@ def read_json(file: Path, expected: str) -> Any:
 def dotted_settings(**flags: object) -> dict[str, object]:
     """Return the flags that were given by the dotted keys of a server's settings."""
     return {key.replace("__", "."): value for key, value in flags.items() if value is not None}
+
+
+def skip_query(*, skip_hooks: bool) -> dict[str, bool]:
+    """Return the query of an operation that hooks judge."""
+    return {"skip_hooks": True} if skip_hooks else {}

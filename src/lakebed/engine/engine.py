@@ -119,6 +119,7 @@ class Engine:
         self._history = History(self.commits, self._runtime)
         self.protection = BranchProtection(store, self._runtime)
         self.marks = self._parts.marks
+        self.refusals = self._parts.refusals
         self.retention = RuleBook(store, self._runtime)
         self.expirer = Expirer(
             store, self._runtime, self.marks, self.retention, settings or EngineSettings()
@@ -139,6 +140,7 @@ class Engine:
             branches=self.branches,
             tags=self.tags,
             protection=self.protection,
+            refusals=self.refusals,
             hooks=self._hooks,
         )
         self._fast_reader = FastReader(
@@ -466,7 +468,7 @@ class Engine:
         if ends is not None:
             commit, known = ends
         else:
-            commit, known = self.resolver.commit(repository, source), None
+            commit, known = self._source(repository, source), None
         return self._parts.merger.merge(
             repository, branch, commit, request, source_ref=source, known=known
         )
@@ -483,7 +485,7 @@ class Engine:
     ) -> Commit:
         """Merge a ref, as it is now, into a branch that was just read; see `Merger.merge`."""
         repository = self.repositories.get_writable(repository_id)
-        commit = self.resolver.commit(repository, source)
+        commit = self._source(repository, source)
         return self._parts.merger.merge(
             repository,
             destination.id,
@@ -493,6 +495,17 @@ class Engine:
             known=destination,
             note=note,
         )
+
+    def _source(self, repository: Repository, ref: str) -> Commit:
+        """Return the commit of a ref that a branch is about to lead to.
+
+        Raises:
+            CommitRefused: A hook refused it.
+            RefNotFound, InvalidRef: There is none.
+        """
+        commit = self.resolver.commit(repository, ref)
+        self.refusals.check(repository, ref, commit.id)
+        return commit
 
     def count_conflicts(self, repository: Repository, base: Commit, ends: Sequence[Commit]) -> int:
         """Return how many keys two commits changed differently since a third one."""
@@ -624,7 +637,7 @@ class Engine:
     def hard_reset(self, repository_id: RepositoryID, branch: BranchID, ref: str) -> None:
         """Make a clean branch point to another commit; see `Resetter.hard_reset`."""
         repository = self._open_for_writing(repository_id, branch)
-        target = self.resolver.commit(repository, ref)
+        target = self._source(repository, ref)
         before_try = partial(self._hooks.before_leaving, repository)
         self._parts.resetter.hard_reset(repository, branch, target, before_try)
 

@@ -22,6 +22,7 @@ LakebedError
     ├── ReadOnly                the repository is read-only
     ├── Deleting                the repository is being deleted
     ├── Refused                 a hook refused
+    ├── CommitRefused           a hook refused a commit, and no ref is made to it
     ├── TooManyTries            others always came first; try again
     ├── GivenUp                 it took so long that others ended it; try again
     ├── RefsLeftOut             a dump was restored, except for some refs
@@ -274,6 +275,25 @@ class Refused(EngineError):
     """A hook refused the operation."""
 
     kind = "refused"
+
+    def __init__(self, message: str, *, by: str = "") -> None:
+        """Make the error.
+
+        Args:
+            message: The message.
+            by: Which hook refused it, as in "refused by …"; empty: the message's first line.
+        """
+        super().__init__(message)
+        self.by = by or message.partition("\n")[0]
+
+
+class CommitRefused(EngineError):
+    """A hook refused this commit, so no ref is made to it."""
+
+    kind = "commit_refused"
+
+    def __init__(self, commit_id: str, by: str) -> None:
+        super().__init__(f"commit {commit_id} was refused by {by}, and is on no branch")
 
 
 class TooManyTries(EngineError):

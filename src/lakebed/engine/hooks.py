@@ -13,6 +13,8 @@ class Preparation:
 
     repository: Repository
     branch: BranchID
+    head: Commit
+    """The head of the branch when the commit began."""
     metarange_id: MetaRangeID
     """The branch with what is staged, as it was when the commit began."""
     committer: str
@@ -31,6 +33,8 @@ class Offer:
     branch_unique_id: UniqueID
     commit: Commit
     """The very commit that will be the head, if nobody refuses it; it can be read already."""
+    head: Commit
+    """The commit whose place it takes: it is published by a swap of a branch record with it."""
     judge: Commit
     """The commit that holds the rules for the offer: of a merge the source, of what is staged the
     offered commit itself, else the head."""

@@ -6,7 +6,7 @@
 |                        | closed_namespaces/<storage namespace>                     |
 | graveler_deleted       | repo/<repository>/<unique id>                             |
 | <repository>-<uid>     | branches/<name>, tags/<name>, commits/<id>, expired/<id>, |
-|                        | settings/…                                                |
+|                        | refused/<id>, settings/…                                  |
 | <staging token>        | key/<object path>, emptied                                |
 | cleanup_tokens         | <staging token>                                           |
 | kv_metadata            | schema_version, installation_id, leases/…, usage/<month>  |
@@ -57,6 +57,9 @@ def _names_commit(_name: bytes, message: pb.Branch | pb.Tag) -> None:
 BRANCHES: Final = Kind(b"branches/", pb.Branch, ("staging_token",), _names_commit)
 TAGS: Final = Kind(b"tags/", pb.Tag, check=_names_commit)
 COMMITS: Final = Kind(b"commits/", pb.Commit, ("version",))
+
+REFUSALS: Final = Kind(b"refused/", pb.Refusal)
+"""Which commits hooks refused, by the ids of the commits."""
 
 EXPIRY: Final = Kind(b"expired/", pb.Expiry, ("state",))
 """Marks of commits that expire, by the ids of the commits."""

@@ -66,6 +66,8 @@ class Repository:
     read_only: bool
     metadata: dict[str, str] = field(hash=False)
     adopted: AdoptedNamespace | None = None
+    strict_hooks: bool = False
+    """Whether the hooks of a branch's head judge what takes its place, too."""
     partition: bytes = field(init=False, repr=False, compare=False)
     """The partition of its branches, tags and commits. Every read asks for it several times."""
 

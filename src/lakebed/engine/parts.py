@@ -25,6 +25,7 @@ from lakebed.engine.hooks import Hooks
 from lakebed.engine.refs.ancestry import MergeBases
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
+from lakebed.engine.refs.refusals import Refusals
 from lakebed.engine.refs.tags import Tags
 from lakebed.engine.retention.marks import Marks
 from lakebed.engine.settings import EngineSettings
@@ -50,6 +51,7 @@ class EngineParts:
     publisher: Publisher
     dirty: DirtyCheck
     marks: Marks
+    refusals: Refusals
 
 
 def assemble(
@@ -78,6 +80,7 @@ def assemble(
     commits = Commits(store, runtime)
     merge_bases = MergeBases(commits, runtime)
     marks = Marks(store)
+    refusals = Refusals(store, runtime)
     reader = Reader(store, branches, commits, committed_in, runtime, settings)
     publisher = Publisher(store, branches, commits, runtime, settings)
     dirty = DirtyCheck(store, commits, reader, publisher, committed_in, settings)
@@ -96,6 +99,7 @@ def assemble(
             runtime,
             hooks=hooks,
             marks=marks,
+            refusals=refusals,
             settings=settings,
         ),
         merger=Merger(
@@ -109,10 +113,12 @@ def assemble(
             runtime,
             hooks=hooks,
             marks=marks,
+            refusals=refusals,
             settings=settings,
         ),
         resetter=Resetter(store, branches, publisher, dirty, reader, marks, runtime, settings),
         publisher=publisher,
         dirty=dirty,
         marks=marks,
+        refusals=refusals,
     )

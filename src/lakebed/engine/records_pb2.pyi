@@ -34,7 +34,7 @@ ADDRESS_TYPE_RELATIVE: AddressType
 ADDRESS_TYPE_FULL: AddressType
 
 class Repository(_message.Message):
-    __slots__ = ("unique_id", "state", "storage_namespace", "default_branch", "created_us", "read_only", "metadata", "adopted_unique_ids", "adopted_namespace")
+    __slots__ = ("unique_id", "state", "storage_namespace", "default_branch", "created_us", "read_only", "metadata", "adopted_unique_ids", "adopted_namespace", "strict_hooks")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -51,6 +51,7 @@ class Repository(_message.Message):
     METADATA_FIELD_NUMBER: _ClassVar[int]
     ADOPTED_UNIQUE_IDS_FIELD_NUMBER: _ClassVar[int]
     ADOPTED_NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    STRICT_HOOKS_FIELD_NUMBER: _ClassVar[int]
     unique_id: str
     state: RepositoryState
     storage_namespace: str
@@ -60,7 +61,8 @@ class Repository(_message.Message):
     metadata: _containers.ScalarMap[str, str]
     adopted_unique_ids: _containers.RepeatedScalarFieldContainer[str]
     adopted_namespace: AdoptedNamespace
-    def __init__(self, unique_id: _Optional[str] = ..., state: _Optional[_Union[RepositoryState, str]] = ..., storage_namespace: _Optional[str] = ..., default_branch: _Optional[str] = ..., created_us: _Optional[int] = ..., read_only: bool = ..., metadata: _Optional[_Mapping[str, str]] = ..., adopted_unique_ids: _Optional[_Iterable[str]] = ..., adopted_namespace: _Optional[_Union[AdoptedNamespace, _Mapping]] = ...) -> None: ...
+    strict_hooks: bool
+    def __init__(self, unique_id: _Optional[str] = ..., state: _Optional[_Union[RepositoryState, str]] = ..., storage_namespace: _Optional[str] = ..., default_branch: _Optional[str] = ..., created_us: _Optional[int] = ..., read_only: bool = ..., metadata: _Optional[_Mapping[str, str]] = ..., adopted_unique_ids: _Optional[_Iterable[str]] = ..., adopted_namespace: _Optional[_Union[AdoptedNamespace, _Mapping]] = ..., strict_hooks: bool = ...) -> None: ...
 
 class AdoptedNamespace(_message.Message):
     __slots__ = ("storage_namespace", "adopted_us")
@@ -180,6 +182,14 @@ class Commit(_message.Message):
     branch: str
     sources: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, version: _Optional[int] = ..., committer: _Optional[str] = ..., message: _Optional[str] = ..., metarange_id: _Optional[str] = ..., created_us: _Optional[int] = ..., parents: _Optional[_Iterable[str]] = ..., metadata: _Optional[_Mapping[str, str]] = ..., generation: _Optional[int] = ..., consumed_tokens: _Optional[_Iterable[str]] = ..., nonce: _Optional[bytes] = ..., stored_us: _Optional[int] = ..., branch: _Optional[str] = ..., sources: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Refusal(_message.Message):
+    __slots__ = ("by", "refused_us")
+    BY_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_US_FIELD_NUMBER: _ClassVar[int]
+    by: str
+    refused_us: int
+    def __init__(self, by: _Optional[str] = ..., refused_us: _Optional[int] = ...) -> None: ...
 
 class Expiry(_message.Message):
     __slots__ = ("state", "marked_us", "expired_us")

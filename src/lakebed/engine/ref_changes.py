@@ -24,6 +24,7 @@ from lakebed.engine.model import (
 from lakebed.engine.names import check_branch_name, check_tag_name
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.protection import BranchProtection
+from lakebed.engine.refs.refusals import Refusals
 from lakebed.engine.refs.resolve import Resolver
 from lakebed.engine.refs.tags import Tags
 from lakebed.engine.repositories.repositories import Repositories
@@ -46,6 +47,7 @@ class RefChanges:
         branches: Branches,
         tags: Tags,
         protection: BranchProtection,
+        refusals: Refusals,
         hooks: Hooks,
     ) -> None:
         self._runtime = runtime
@@ -54,6 +56,7 @@ class RefChanges:
         self._branches = branches
         self._tags = tags
         self._protection = protection
+        self._refusals = refusals
         self._hooks = hooks
 
     @traced("engine.create_branch")
@@ -67,6 +70,7 @@ class RefChanges:
             RepositoryNotFound, ReadOnly, RefNotFound, InvalidRef: There is nothing to branch from.
             NotUnique: There is already a branch of this name.
             CommitExpired: The data of the commit is not kept any more.
+            CommitRefused: A hook refused the commit when it was made.
             Refused: A hook refused it.
         """
         branch = check_branch_name(name)
@@ -75,6 +79,7 @@ class RefChanges:
             return created
         repository = self._repositories.get_writable(repository_id)
         commit = self._resolver.commit(repository, source)
+        self._refusals.check(repository, source, commit.id)
         with self._change(repository) as unique_id:
             self._hooks.before_create_branch(repository, branch, commit.id, source, unique_id)
             return self._branches.create(
@@ -188,6 +193,7 @@ class RefChanges:
         tag = check_tag_name(name)
         repository = self._repositories.get_writable(repository_id)
         commit = self._resolver.commit(repository, ref)
+        self._refusals.check(repository, ref, commit.id)
         with self._change(repository) as unique_id:
             self._hooks.before_create_tag(repository, tag, commit.id, unique_id)
             before_try = partial(self._hooks.before_try, repository, unique_id)

@@ -74,9 +74,11 @@ class Event:
     """The repository's unique id: one of the same name that is made later has another."""
     storage_namespace: str
     source_ref: str
-    """Where the action files are read from, and the scripts that they name."""
+    """The branch or the commit that the event is about; of a merge, its source."""
     username: str
     """Who triggered the event."""
+    script_ref: str = ""
+    """Where the scripts that action files name are read; empty: at `source_ref`."""
     branch_id: str = ""
     tag_id: str = ""
     commit_id: str = ""

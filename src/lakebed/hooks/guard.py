@@ -10,6 +10,13 @@ Which files count for which event:
 | post-commit, -merge, -revert, …    | the new commit                                              |
 | create and delete, pre and post    | the commit of the branch or the tag                         |
 
+In a repository with *strict hooks*, what comes before an operation is also asked of the head that
+the operation replaces: else a commit without an action file, or with a weaker one, would pass the
+gate that it removes. Files of the head that the candidate has too run once; all must pass. The
+candidate is the source of a merge, else the new commit. The head is the first parent of the offered
+commit, and the commit is published by a swap of a branch record with that head: if the head moves
+while hooks run, the swap fails, and a new commit over the new head is offered.
+
 Runs of post events are written down *before* the operation takes effect (`Runs.prepare`) and
 confirmed after it. See `post` for what becomes of those that nobody confirms.
 """
@@ -17,15 +24,15 @@ confirmed after it. See `post` for what becomes of those that nobody confirms.
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from lakebed.engine.acting import acting_user
+from lakebed.engine.acting import acting_user, are_hooks_skipped
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import Refused
 from lakebed.engine.hooks import Hooks, Offer, Preparation
-from lakebed.engine.model import Branch, BranchID, CommitID, Repository, Tag, TagID
+from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository, Tag, TagID
 from lakebed.errors import LakebedError
 from lakebed.formats import MetaRangeID
 from lakebed.hooks import records_pb2 as pb
@@ -47,6 +54,12 @@ OFFERS_MAX: Final = 5
 branch that never rests, would keep the request for ever."""
 
 _UNDER_WAY: Final = 10_000
+
+_REPAIR: Final = (
+    ". The hooks of the branch's head count too: an administrator can repair them without being"
+    " asked (skip_hooks, lakebed commit --skip-hooks)"
+)
+"""Advice if an action file of a head cannot be used."""
 
 _EVENTS: Final[Mapping[str, tuple[EventType, EventType]]] = {
     "commit": (EventType.PRE_COMMIT, EventType.POST_COMMIT),
@@ -105,7 +118,12 @@ class Guard(Hooks):
     # Commits
 
     def prepare_commit(self, preparation: Preparation) -> bool:
-        where = _Where(preparation.repository, preparation.metarange_id, preparation.branch)
+        where = _Where(
+            preparation.repository,
+            preparation.metarange_id,
+            preparation.branch,
+            head=preparation.head,
+        )
 
         def new_run() -> pb.Run:
             return pb.Run(
@@ -120,8 +138,19 @@ class Guard(Hooks):
 
     def before_commit(self, offer: Offer) -> None:
         before, _ = _EVENTS[offer.operation]
-        source_ref = offer.judge.id if before is EventType.PRE_MERGE else offer.branch
-        where = _Where(offer.repository, offer.judge.metarange_id, offer.branch)
+        source_ref: str = offer.branch
+        judge = offer.judge
+        if before is EventType.PRE_MERGE:
+            source_ref = judge.id
+        elif offer.repository.strict_hooks:
+            judge = offer.commit
+        where = _Where(
+            offer.repository,
+            judge.metarange_id,
+            offer.branch,
+            script_ref=judge.id,
+            head=offer.head,
+        )
         run_id = self._ask(where, before, lambda: _run_of(offer, source_ref), offer.number)
         if run_id:
             self._note(offer.repository, offer.commit.id, _UnderWay(pre_run_id=run_id))
@@ -153,6 +182,8 @@ class Guard(Hooks):
 
     def minds_branch(self, repository: Repository, branch: BranchID, commit_id: CommitID) -> bool:
         pair = EventType.PRE_CREATE_BRANCH, EventType.POST_CREATE_BRANCH
+        if are_hooks_skipped():
+            return True  # which is written down
         try:
             where = self._where(repository, commit_id, branch)
             return any(self._actions(where, event_type) for event_type in pair)
@@ -256,17 +287,56 @@ class Guard(Hooks):
     def _ask(self, where: "_Where", event_type: EventType, new_run: NewRun, number: int = 1) -> str:
         """Run the hooks of an event; return the run's id, or nothing if there are none.
 
+        Of two runs, the id of the one with the candidate's hooks is returned.
+
         Raises:
             Refused: A hook failed, or an action file cannot be used.
         """
-        actions = self._actions(where, event_type)
-        if not actions:
-            return ""
-        if number > OFFERS_MAX:
+        if are_hooks_skipped():
+            return self._skip(where, event_type, new_run)
+        gates = self._gates(where, event_type)
+        if gates and number > OFFERS_MAX:
             raise Refused(
                 f"branch {where.branch} changed {OFFERS_MAX} times while {event_type} hooks ran:"
                 " try again when it rests"
             )
+        run_id = ""
+        for gate, actions in gates:
+            run_id = self._run(gate, event_type, new_run, actions)
+        return run_id
+
+    def _gates(self, where: "_Where", event_type: EventType) -> list[tuple["_Where", list[Action]]]:
+        """Return the action files that judge an event, by where they are."""
+        own = self._actions(where, event_type)
+        gates: list[tuple[_Where, list[Action]]] = []
+        head = where.head if where.repository.strict_hooks else None
+        if head is not None and head.metarange_id != where.metarange_id:
+            there = replace(where, metarange_id=head.metarange_id, script_ref=head.id, head=None)
+            of_head = self._actions(there, event_type, advice=_REPAIR)
+            if of_head:
+                own = [each for each in own if not self._is_among(each, of_head, where, there)]
+                gates.append((there, of_head))
+        if own:
+            gates.append((where, own))
+        return gates
+
+    def _is_among(
+        self, action: Action, others: list[Action], where: "_Where", there: "_Where"
+    ) -> bool:
+        """Whether other actions have an equal one, whose scripts are equal too."""
+        reader = self._with.reader
+        return action in others and reader.have_equal_scripts(
+            where.repository, action, where.metarange_id, there.metarange_id
+        )
+
+    def _run(
+        self, where: "_Where", event_type: EventType, new_run: NewRun, actions: list[Action]
+    ) -> RunID:
+        """Run actions before an operation.
+
+        Raises:
+            Refused: A hook failed.
+        """
         parts, repository = self._with, where.repository
         held = parts.runs.begin(repository, where.complete(new_run(), event_type))
         try:
@@ -276,21 +346,41 @@ class Guard(Hooks):
             raise Refused(f"run {held.id} of {event_type} hooks was ended by others") from None
         HOOK_RUNS.labels(event_type, "failure" if failures else "success").inc()
         if failures:
-            raise Refused(refusal(event_type, held.id, failures))
+            first = failures[0]
+            by = f"{event_type} hook '{first.hook_id}' of action '{first.action}', run {held.id}"
+            raise Refused(refusal(event_type, held.id, failures), by=by)
         return held.id
+
+    def _skip(self, where: "_Where", event_type: EventType, new_run: NewRun) -> str:
+        """Write down that an administrator skipped the hooks of an event; return the run's id."""
+        if event_type is EventType.PREPARE_COMMIT:
+            return ""  # what follows is written down
+        run = where.complete(new_run(), event_type)
+        run_id = self._with.runs.note_skipped(where.repository, run)
+        _LOGGER.warning(
+            "%s skipped the %s hooks of %s/%s: commit %s, run %s",
+            run.username,
+            event_type,
+            where.repository.id,
+            run.tag or run.branch,
+            run.commit_id or "unchanged",
+            run_id,
+        )
+        return run_id
 
     def _prepare(self, where: "_Where", event_type: EventType, new_run: NewRun) -> RunID | None:
         if not self._actions(where, event_type):
             return None
         return self._with.runs.prepare(where.repository, where.complete(new_run(), event_type))
 
-    def _actions(self, where: "_Where", event_type: EventType) -> list[Action]:
+    def _actions(self, where: "_Where", event_type: EventType, advice: str = "") -> list[Action]:
         if where.repository.read_only:
             return []
         try:
             actions = self._with.reader.read(where.repository, where.metarange_id)
         except InvalidAction as error:
-            raise Refused(f"{event_type}: {error}") from error
+            by = f"{event_type} hooks, which cannot run: {error}"
+            raise Refused(f"{event_type}: {error}{advice}", by=by) from error
         return select(actions, event_type, where.branch) if actions else []
 
     def _confirm(self, repository: Repository, key: str) -> None:
@@ -341,11 +431,16 @@ class _Where:
     repository: Repository
     metarange_id: MetaRangeID
     branch: str = ""
+    script_ref: str = ""
+    """Where scripts of these action files are read; empty: at the event's source."""
+    head: Commit | None = None
+    """The head that the operation replaces, if it replaces one."""
 
     def complete(self, run: pb.Run, event_type: EventType) -> pb.Run:
         run.event_type = event_type
         run.metarange_id = self.metarange_id
         run.branch = self.branch
+        run.script_ref = self.script_ref
         return run
 
 

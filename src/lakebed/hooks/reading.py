@@ -10,6 +10,7 @@ from lakebed.catalog.catalog import Catalog
 from lakebed.catalog.pins import with_pin
 from lakebed.engine.committed import Query
 from lakebed.engine.engine import Engine
+from lakebed.engine.errors import EntryNotFound
 from lakebed.engine.model import Repository
 from lakebed.formats import Entry, MetaRangeID
 from lakebed.hooks.errors import InvalidAction
@@ -44,6 +45,21 @@ class ActionReader:
         if actions:
             check_names(actions)
         return actions
+
+    def have_equal_scripts(
+        self, repository: Repository, action: Action, left: MetaRangeID, right: MetaRangeID
+    ) -> bool:
+        """Whether the scripts that an action names are the same objects in two contents."""
+        committed = self._engine.committed(repository)
+
+        def script(metarange_id: MetaRangeID, path: str) -> Entry | None:
+            try:
+                return committed.get(metarange_id, path.encode())
+            except EntryNotFound:
+                return None
+
+        paths = [hook.properties.get("script_path") for hook in action.hooks]
+        return all(script(left, path) == script(right, path) for path in paths if path)
 
     def _find(self, repository: Repository, metarange_id: MetaRangeID) -> list[Entry]:
         known = repository.unique_id, metarange_id

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1blakebed/hooks/records.proto\x12\rlakebed.hooks\"\x8e\x04\n\x03Run\x12\x12\n\nevent_type\x18\x01 \x01(\t\x12&\n\x05state\x18\x02 \x01(\x0e\x32\x17.lakebed.hooks.RunState\x12\x12\n\ncreated_us\x18\x03 \x01(\x03\x12\x12\n\nstarted_us\x18\x04 \x01(\x03\x12\x10\n\x08\x65nded_us\x18\x05 \x01(\x03\x12\x12\n\nupdated_us\x18\x06 \x01(\x03\x12\x0e\n\x06passed\x18\x07 \x01(\x08\x12\r\n\x05owner\x18\x08 \x01(\x0c\x12\x10\n\x08\x61ttempts\x18\t \x01(\x05\x12\x14\n\x0cmetarange_id\x18\n \x01(\t\x12\x12\n\nsource_ref\x18\x0b \x01(\t\x12\x0e\n\x06\x62ranch\x18\x0c \x01(\t\x12\x0b\n\x03tag\x18\r \x01(\t\x12\x11\n\tcommit_id\x18\x0e \x01(\t\x12\x11\n\tcommitter\x18\x0f \x01(\t\x12\x0f\n\x07message\x18\x10 \x01(\t\x12\x32\n\x08metadata\x18\x11 \x03(\x0b\x32 .lakebed.hooks.Run.MetadataEntry\x12\x14\n\x0cmerge_source\x18\x12 \x01(\t\x12\x10\n\x08username\x18\x13 \x01(\t\x12\x12\n\npre_run_id\x18\x14 \x01(\t\x12\x15\n\rref_unique_id\x18\x15 \x01(\t\x12\x10\n\x08is_trial\x18\x17 \x01(\x08\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01J\x04\x08\x16\x10\x17\"q\n\x07HookRun\x12\x0e\n\x06\x61\x63tion\x18\x01 \x01(\t\x12\x0f\n\x07hook_id\x18\x02 \x01(\t\x12\x12\n\nstarted_us\x18\x03 \x01(\x03\x12\x10\n\x08\x65nded_us\x18\x04 \x01(\x03\x12\x0e\n\x06passed\x18\x05 \x01(\x08\x12\x0f\n\x07skipped\x18\x06 \x01(\x08\"\n\n\x08RunIndex\"3\n\nWaitingRun\x12\x12\n\nrepository\x18\x01 \x01(\t\x12\x11\n\tunique_id\x18\x02 \x01(\t*\x7f\n\x08RunState\x12\x19\n\x15RUN_STATE_UNSPECIFIED\x10\x00\x12\x16\n\x12RUN_STATE_PREPARED\x10\x01\x12\x15\n\x11RUN_STATE_WAITING\x10\x02\x12\x15\n\x11RUN_STATE_RUNNING\x10\x03\x12\x12\n\x0eRUN_STATE_DONE\x10\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1blakebed/hooks/records.proto\x12\rlakebed.hooks\"\xb6\x04\n\x03Run\x12\x12\n\nevent_type\x18\x01 \x01(\t\x12&\n\x05state\x18\x02 \x01(\x0e\x32\x17.lakebed.hooks.RunState\x12\x12\n\ncreated_us\x18\x03 \x01(\x03\x12\x12\n\nstarted_us\x18\x04 \x01(\x03\x12\x10\n\x08\x65nded_us\x18\x05 \x01(\x03\x12\x12\n\nupdated_us\x18\x06 \x01(\x03\x12\x0e\n\x06passed\x18\x07 \x01(\x08\x12\r\n\x05owner\x18\x08 \x01(\x0c\x12\x10\n\x08\x61ttempts\x18\t \x01(\x05\x12\x14\n\x0cmetarange_id\x18\n \x01(\t\x12\x12\n\nsource_ref\x18\x0b \x01(\t\x12\x0e\n\x06\x62ranch\x18\x0c \x01(\t\x12\x0b\n\x03tag\x18\r \x01(\t\x12\x11\n\tcommit_id\x18\x0e \x01(\t\x12\x11\n\tcommitter\x18\x0f \x01(\t\x12\x0f\n\x07message\x18\x10 \x01(\t\x12\x32\n\x08metadata\x18\x11 \x03(\x0b\x32 .lakebed.hooks.Run.MetadataEntry\x12\x14\n\x0cmerge_source\x18\x12 \x01(\t\x12\x10\n\x08username\x18\x13 \x01(\t\x12\x12\n\npre_run_id\x18\x14 \x01(\t\x12\x15\n\rref_unique_id\x18\x15 \x01(\t\x12\x10\n\x08is_trial\x18\x17 \x01(\x08\x12\x12\n\nscript_ref\x18\x18 \x01(\t\x12\x12\n\nis_skipped\x18\x19 \x01(\x08\x1a/\n\rMetadataEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01J\x04\x08\x16\x10\x17\"q\n\x07HookRun\x12\x0e\n\x06\x61\x63tion\x18\x01 \x01(\t\x12\x0f\n\x07hook_id\x18\x02 \x01(\t\x12\x12\n\nstarted_us\x18\x03 \x01(\x03\x12\x10\n\x08\x65nded_us\x18\x04 \x01(\x03\x12\x0e\n\x06passed\x18\x05 \x01(\x08\x12\x0f\n\x07skipped\x18\x06 \x01(\x08\"\n\n\x08RunIndex\"3\n\nWaitingRun\x12\x12\n\nrepository\x18\x01 \x01(\t\x12\x11\n\tunique_id\x18\x02 \x01(\t*\x7f\n\x08RunState\x12\x19\n\x15RUN_STATE_UNSPECIFIED\x10\x00\x12\x16\n\x12RUN_STATE_PREPARED\x10\x01\x12\x15\n\x11RUN_STATE_WAITING\x10\x02\x12\x15\n\x11RUN_STATE_RUNNING\x10\x03\x12\x12\n\x0eRUN_STATE_DONE\x10\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,16 +33,16 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_RUN_METADATAENTRY']._loaded_options = None
   _globals['_RUN_METADATAENTRY']._serialized_options = b'8\001'
-  _globals['_RUNSTATE']._serialized_start=755
-  _globals['_RUNSTATE']._serialized_end=882
+  _globals['_RUNSTATE']._serialized_start=795
+  _globals['_RUNSTATE']._serialized_end=922
   _globals['_RUN']._serialized_start=47
-  _globals['_RUN']._serialized_end=573
-  _globals['_RUN_METADATAENTRY']._serialized_start=520
-  _globals['_RUN_METADATAENTRY']._serialized_end=567
-  _globals['_HOOKRUN']._serialized_start=575
-  _globals['_HOOKRUN']._serialized_end=688
-  _globals['_RUNINDEX']._serialized_start=690
-  _globals['_RUNINDEX']._serialized_end=700
-  _globals['_WAITINGRUN']._serialized_start=702
-  _globals['_WAITINGRUN']._serialized_end=753
+  _globals['_RUN']._serialized_end=613
+  _globals['_RUN_METADATAENTRY']._serialized_start=560
+  _globals['_RUN_METADATAENTRY']._serialized_end=607
+  _globals['_HOOKRUN']._serialized_start=615
+  _globals['_HOOKRUN']._serialized_end=728
+  _globals['_RUNINDEX']._serialized_start=730
+  _globals['_RUNINDEX']._serialized_end=740
+  _globals['_WAITINGRUN']._serialized_start=742
+  _globals['_WAITINGRUN']._serialized_end=793
 # @@protoc_insertion_point(module_scope)

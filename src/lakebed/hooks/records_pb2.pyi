@@ -20,7 +20,7 @@ RUN_STATE_RUNNING: RunState
 RUN_STATE_DONE: RunState
 
 class Run(_message.Message):
-    __slots__ = ("event_type", "state", "created_us", "started_us", "ended_us", "updated_us", "passed", "owner", "attempts", "metarange_id", "source_ref", "branch", "tag", "commit_id", "committer", "message", "metadata", "merge_source", "username", "pre_run_id", "ref_unique_id", "is_trial")
+    __slots__ = ("event_type", "state", "created_us", "started_us", "ended_us", "updated_us", "passed", "owner", "attempts", "metarange_id", "source_ref", "branch", "tag", "commit_id", "committer", "message", "metadata", "merge_source", "username", "pre_run_id", "ref_unique_id", "is_trial", "script_ref", "is_skipped")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -50,6 +50,8 @@ class Run(_message.Message):
     PRE_RUN_ID_FIELD_NUMBER: _ClassVar[int]
     REF_UNIQUE_ID_FIELD_NUMBER: _ClassVar[int]
     IS_TRIAL_FIELD_NUMBER: _ClassVar[int]
+    SCRIPT_REF_FIELD_NUMBER: _ClassVar[int]
+    IS_SKIPPED_FIELD_NUMBER: _ClassVar[int]
     event_type: str
     state: RunState
     created_us: int
@@ -72,7 +74,9 @@ class Run(_message.Message):
     pre_run_id: str
     ref_unique_id: str
     is_trial: bool
-    def __init__(self, event_type: _Optional[str] = ..., state: _Optional[_Union[RunState, str]] = ..., created_us: _Optional[int] = ..., started_us: _Optional[int] = ..., ended_us: _Optional[int] = ..., updated_us: _Optional[int] = ..., passed: bool = ..., owner: _Optional[bytes] = ..., attempts: _Optional[int] = ..., metarange_id: _Optional[str] = ..., source_ref: _Optional[str] = ..., branch: _Optional[str] = ..., tag: _Optional[str] = ..., commit_id: _Optional[str] = ..., committer: _Optional[str] = ..., message: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., merge_source: _Optional[str] = ..., username: _Optional[str] = ..., pre_run_id: _Optional[str] = ..., ref_unique_id: _Optional[str] = ..., is_trial: bool = ...) -> None: ...
+    script_ref: str
+    is_skipped: bool
+    def __init__(self, event_type: _Optional[str] = ..., state: _Optional[_Union[RunState, str]] = ..., created_us: _Optional[int] = ..., started_us: _Optional[int] = ..., ended_us: _Optional[int] = ..., updated_us: _Optional[int] = ..., passed: bool = ..., owner: _Optional[bytes] = ..., attempts: _Optional[int] = ..., metarange_id: _Optional[str] = ..., source_ref: _Optional[str] = ..., branch: _Optional[str] = ..., tag: _Optional[str] = ..., commit_id: _Optional[str] = ..., committer: _Optional[str] = ..., message: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., merge_source: _Optional[str] = ..., username: _Optional[str] = ..., pre_run_id: _Optional[str] = ..., ref_unique_id: _Optional[str] = ..., is_trial: bool = ..., script_ref: _Optional[str] = ..., is_skipped: bool = ...) -> None: ...
 
 class HookRun(_message.Message):
     __slots__ = ("action", "hook_id", "started_us", "ended_us", "passed", "skipped")

@@ -246,6 +246,7 @@ class Runner:
             repository_uid=repository.unique_id,
             storage_namespace=str(repository.namespace),
             source_ref=run.source_ref,
+            script_ref=run.script_ref,
             username=run.username,
             branch_id=run.branch,
             tag_id=run.tag,

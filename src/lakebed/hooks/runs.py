@@ -65,6 +65,8 @@ class RunInfo:
     ended: datetime | None
     """None: it goes on."""
     passed: bool
+    skipped_by: str = ""
+    """Who skipped its hooks, if somebody did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +177,13 @@ class Runs:
         begun.started_us = begun.updated_us = now_us(self._runtime)
         record = self._add(repository, begun)
         return HeldRun(self.records(repository), record, mark, self._runtime)
+
+    def note_skipped(self, repository: Repository, run: pb.Run) -> RunID:
+        """Write down that a run was skipped: it has ended, and none of its hooks ran."""
+        skipped = copy_of(run)
+        skipped.state, skipped.passed, skipped.is_skipped = pb.RUN_STATE_DONE, True, True
+        skipped.started_us = skipped.ended_us = skipped.updated_us = now_us(self._runtime)
+        return RunID(self._add(repository, skipped).name.decode())
 
     def prepare(self, repository: Repository, run: pb.Run) -> RunID:
         """Write down what is to be run once an operation, which comes next, has taken effect."""
@@ -395,6 +404,7 @@ class Runs:
             started=to_datetime(run.started_us),
             ended=to_datetime(run.ended_us or run.updated_us) if is_over else None,
             passed=run.passed and not died,
+            skipped_by=run.username if run.is_skipped else "",
         )
 
     # Removing

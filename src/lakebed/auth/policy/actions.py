@@ -45,6 +45,9 @@ class Action(StrEnum):
     PURGE_REPOSITORY = "retention:PurgeRepository"
 
     READ_ACTION = "ci:ReadAction"
+    SKIP_HOOKS = "ci:SkipHooks"
+    GET_HOOKS_SETTINGS = "ci:ReadHooksSettings"
+    SET_HOOKS_SETTINGS = "ci:SetHooksSettings"
 
     LIST_PULL_REQUESTS = "pr:ListPullRequests"
     READ_PULL_REQUEST = "pr:ReadPullRequest"

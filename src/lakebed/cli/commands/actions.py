@@ -158,6 +158,32 @@ def _find_output(session: Session, repository: str, run_id: str, hook_run_id: st
         return ""  # it has not begun
 
 
+@client_command(app, "settings")
+def settings(
+    session: Session,
+    repository: RepositoryArgument,
+    *,
+    strict: Annotated[
+        bool | None,
+        typer.Option(
+            "--strict/--no-strict",
+            help="Whether hooks of a branch's head judge changes of it, too.",
+        ),
+    ] = None,
+) -> None:
+    """Show or set which hooks judge changes.
+
+    lakebed actions settings lakefs://my-repo --strict
+    """
+    path = ("repositories", repository.repository, "settings", "hooks")
+    if strict is None:
+        session.output.record(session.client.get(*path))
+        return
+    session.client.call("PUT", *path, body={"strict": strict})
+    state = "on" if strict else "off"
+    session.output.done(f"Strict hooks of {repository} are {state}", {"strict": strict})
+
+
 @client_command(runs_app, "list")
 def list_runs(
     session: Session,
@@ -182,7 +208,7 @@ def list_runs(
             ("Event", lambda item: item["event_type"]),
             ("Branch", lambda item: item["branch"]),
             ("Began", lambda item: Whole(item["start_time"])),
-            ("Status", lambda item: item["status"]),
+            ("Status", lambda item: "skipped" if item.get("skipped_by") else item["status"]),
             ("Commit", lambda item: CommitId(item["commit_id"])),
         ],
     )

@@ -7,7 +7,7 @@ import typer
 
 from lakebed.cli.errors import CommandError, Misuse
 from lakebed.cli.groups import new_group
-from lakebed.cli.options import YesOption
+from lakebed.cli.options import SkipHooksOption, YesOption, skip_query
 from lakebed.cli.output import CommitId
 from lakebed.cli.session import Page, Session, client_command
 from lakebed.cli.uris import (
@@ -42,6 +42,7 @@ def create(
             "--source", "-s", parser=parse_ref, metavar="REF", help="The ref that it begins at."
         ),
     ],
+    skip_hooks: SkipHooksOption = False,
 ) -> None:
     """Create a branch.
 
@@ -55,6 +56,7 @@ def create(
         repository,
         "branches",
         body={"name": branch.ref, "source": source.ref},
+        query=skip_query(skip_hooks=skip_hooks),
     )
     commit_id = answer.text.strip().strip('"')
     session.output.done(
@@ -130,6 +132,7 @@ def revert(
     allow_empty: Annotated[
         bool, typer.Option("--allow-empty", help="Commit even if nothing changes.")
     ] = False,
+    skip_hooks: SkipHooksOption = False,
     yes: YesOption = False,
 ) -> None:
     """Commit the opposite of commits.
@@ -141,14 +144,15 @@ def revert(
     made = []
     for name in names:
         body = {"ref": name, "parent_number": parent or 0, "allow_empty": allow_empty}
-        made.append(_revert(session, branch, body))
+        query = skip_query(skip_hooks=skip_hooks)
+        made.append(_revert(session, branch, body, query))
         if not session.output.as_json:
             session.output.done(f"Reverted {name} on {branch}: {made[-1]}")
     if session.output.as_json:
         session.output.done("", {"reverted": names, "commits": made})
 
 
-def _revert(session: Session, branch: RefUri, body: dict[str, Any]) -> str:
+def _revert(session: Session, branch: RefUri, body: dict[str, Any], query: dict[str, bool]) -> str:
     """Revert a commit; return the id of the branch's new head.
 
     Raises:
@@ -156,7 +160,7 @@ def _revert(session: Session, branch: RefUri, body: dict[str, Any]) -> str:
     """
     at = ("repositories", branch.repository, "branches", branch.ref)
     try:
-        session.client.call("POST", *at, "revert", body=body)
+        session.client.call("POST", *at, "revert", body=body, query=query)
     except Refused as error:
         if isinstance(error.body, dict) and error.body.get("kind") == "parent_number_missing":
             raise CommandError(
@@ -177,10 +181,23 @@ def _name_in(branch: RefUri, ref: str) -> str:
 
 
 @client_command(app, "delete")
-def delete(session: Session, branch: BranchArgument, *, yes: YesOption = False) -> None:
+def delete(
+    session: Session,
+    branch: BranchArgument,
+    *,
+    skip_hooks: SkipHooksOption = False,
+    yes: YesOption = False,
+) -> None:
     """Delete a branch, with its uncommitted changes."""
     session.confirm(f"Delete {branch} with its uncommitted changes?", yes=yes)
-    session.client.call("DELETE", "repositories", branch.repository, "branches", branch.ref)
+    session.client.call(
+        "DELETE",
+        "repositories",
+        branch.repository,
+        "branches",
+        branch.ref,
+        query=skip_query(skip_hooks=skip_hooks),
+    )
     session.output.done(f"Deleted {branch}")
 
 

@@ -8,7 +8,7 @@ import typer
 from lakebed.cli.commands.history import commit_text
 from lakebed.cli.errors import CommandError, Misuse
 from lakebed.cli.groups import new_app, new_group
-from lakebed.cli.options import MetaOption, key_values
+from lakebed.cli.options import MetaOption, SkipHooksOption, key_values, skip_query
 from lakebed.cli.session import Session, client_command
 from lakebed.cli.uris import BranchArgument, RefArgument, RefUri, same_repository
 from lakebed.client.http import Client
@@ -31,6 +31,7 @@ def commit(
     allow_empty_message: Annotated[
         bool, typer.Option("--allow-empty-message", help="Commit even if the message says nothing.")
     ] = False,
+    skip_hooks: SkipHooksOption = False,
 ) -> None:
     """Commit what is staged on a branch.
 
@@ -47,6 +48,7 @@ def commit(
         branch.ref,
         "commits",
         body=body,
+        query=skip_query(skip_hooks=skip_hooks),
     )
     session.output.done(f"Committed {made['id']} to {branch}", made)
 
@@ -76,6 +78,7 @@ def cherry_pick(
             "--parent-number", "-m", min=1, help="Of a merge: the parent to compare it with."
         ),
     ] = None,
+    skip_hooks: SkipHooksOption = False,
 ) -> None:
     """Apply one commit to a branch.
 
@@ -86,7 +89,14 @@ def cherry_pick(
     if parent is not None:
         body["parent_number"] = parent
     made = session.client.call(
-        "POST", "repositories", repository, "branches", branch.ref, "cherry-pick", body=body
+        "POST",
+        "repositories",
+        repository,
+        "branches",
+        branch.ref,
+        "cherry-pick",
+        body=body,
+        query=skip_query(skip_hooks=skip_hooks),
     )
     session.output.done(f"Committed {made['id']} to {branch}", made)
 

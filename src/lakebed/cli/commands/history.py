@@ -136,6 +136,8 @@ def commit_text(commit: Item) -> str:
         f"Author:    {printable(commit['committer'])}",
         f"Date:      {moment(commit['creation_date'])}",
     ]
+    if "refused" in commit:
+        lines.append(f"Refused:   by {printable(commit['refused'])}; it is on no branch")
     if len(commit["parents"]) > 1:
         lines.append(f"Merge:     {' '.join(printable(parent) for parent in commit['parents'])}")
     lines += ["", *(f"    {printable(line)}" for line in commit["message"].splitlines())]

@@ -9,7 +9,7 @@ import typer
 
 from lakebed.cli.errors import CommandError, Misuse
 from lakebed.cli.groups import new_app
-from lakebed.cli.options import MetaOption, key_values
+from lakebed.cli.options import MetaOption, SkipHooksOption, key_values, skip_query
 from lakebed.cli.output import Column, Item, Size, coloured, printable, warn
 from lakebed.cli.session import Session, client_command
 from lakebed.cli.uris import BranchArgument, RefArgument, RefUri, parse_ref, same_repository
@@ -112,6 +112,7 @@ def merge(
     force: Annotated[
         bool, typer.Option("--force", help="Even if the repository is read-only.")
     ] = False,
+    skip_hooks: SkipHooksOption = False,
 ) -> None:
     """Merge a ref into a branch.
 
@@ -137,6 +138,7 @@ def merge(
             "merge",
             destination.ref,
             body={name: value for name, value in body.items() if value is not None},
+            query=skip_query(skip_hooks=skip_hooks),
         )
     except Refused as error:
         if error.status == _CONFLICT:

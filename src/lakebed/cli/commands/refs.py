@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from lakebed.cli.groups import new_app, new_group
-from lakebed.cli.options import YesOption, read_json
+from lakebed.cli.options import SkipHooksOption, YesOption, read_json, skip_query
 from lakebed.cli.output import CommitId
 from lakebed.cli.session import Page, Session, client_command
 from lakebed.cli.uris import RefArgument, RepositoryArgument, TagArgument, same_repository
@@ -27,6 +27,7 @@ def create_tag(
     force: Annotated[
         bool, typer.Option("--force", "-f", help="Replace the tag, if there is one.")
     ] = False,
+    skip_hooks: SkipHooksOption = False,
 ) -> None:
     """Name a commit for good.
 
@@ -34,15 +35,16 @@ def create_tag(
     """
     tags = ("repositories", same_repository(tag, ref), "tags")
     body = {"id": tag.ref, "ref": ref.ref}
+    query = skip_query(skip_hooks=skip_hooks)
     try:
-        made = session.client.call("POST", *tags, body=body)
+        made = session.client.call("POST", *tags, body=body, query=query)
     except Refused as error:
         if not force or error.status != HTTPStatus.CONFLICT:
             raise
         # Before the tag goes: whether there is a commit for the new one.
         commit = session.client.get(*tags[:2], "commits", ref.ref)["id"]
-        session.client.call("DELETE", *tags, tag.ref)
-        made = session.client.call("POST", *tags, body={**body, "ref": commit})
+        session.client.call("DELETE", *tags, tag.ref, query=query)
+        made = session.client.call("POST", *tags, body={**body, "ref": commit}, query=query)
     session.output.done(f"Created {tag} at {made['commit_id']}", made)
 
 
@@ -62,10 +64,23 @@ def show_tag(session: Session, tag: TagArgument) -> None:
 
 
 @client_command(tag_app, "delete")
-def delete_tag(session: Session, tag: TagArgument, *, yes: YesOption = False) -> None:
+def delete_tag(
+    session: Session,
+    tag: TagArgument,
+    *,
+    skip_hooks: SkipHooksOption = False,
+    yes: YesOption = False,
+) -> None:
     """Delete a tag; its commit stays."""
     session.confirm(f"Delete the tag {tag}?", yes=yes)
-    session.client.call("DELETE", "repositories", tag.repository, "tags", tag.ref)
+    session.client.call(
+        "DELETE",
+        "repositories",
+        tag.repository,
+        "tags",
+        tag.ref,
+        query=skip_query(skip_hooks=skip_hooks),
+    )
     session.output.done(f"Deleted {tag}")
 
 

@@ -47,6 +47,7 @@ from lakebed.engine.metrics import COMMIT_CHANGES, COMMIT_SECONDS, REBUILDS, mea
 from lakebed.engine.model import Branch, BranchID, Commit, Repository, StagingToken
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
+from lakebed.engine.refs.refusals import Refusals
 from lakebed.engine.retention.marks import Marks
 from lakebed.engine.settings import EngineSettings
 from lakebed.errors import LakebedError
@@ -123,9 +124,10 @@ class Committer:
         *,
         hooks: Hooks,
         marks: Marks,
+        refusals: Refusals,
         settings: EngineSettings,
     ) -> None:
-        self._desk = OfferDesk(branches, commits, publisher, hooks, marks)
+        self._desk = OfferDesk(branches, commits, publisher, hooks, marks, refusals)
         self._branches = branches
         self._commits = commits
         self._publisher = publisher
@@ -296,6 +298,7 @@ def _preparation(
     return Preparation(
         repository=repository,
         branch=branch.id,
+        head=build.head,
         metarange_id=build.made.metarange_id,
         committer=request.committer,
         message=request.message,

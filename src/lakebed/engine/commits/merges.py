@@ -32,6 +32,7 @@ from lakebed.engine.model import Branch, BranchID, Commit, Repository
 from lakebed.engine.refs.ancestry import MergeBases
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
+from lakebed.engine.refs.refusals import Refusals
 from lakebed.engine.retention.marks import EXPIRED, Marks
 from lakebed.engine.settings import EngineSettings
 from lakebed.formats import MetaRangeID
@@ -87,9 +88,10 @@ class Merger:
         *,
         hooks: Hooks,
         marks: Marks,
+        refusals: Refusals,
         settings: EngineSettings,
     ) -> None:
-        self._desk = OfferDesk(branches, commits, publisher, hooks, marks)
+        self._desk = OfferDesk(branches, commits, publisher, hooks, marks, refusals)
         self._marks = marks
         self._publisher = publisher
         self._branches = branches

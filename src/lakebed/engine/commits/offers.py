@@ -17,18 +17,24 @@ the branch was elsewhere, so its own mark is looked at before that.)
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
+from lakebed.engine.acting import acting_user, are_hooks_skipped
 from lakebed.engine.commits.publish import Publisher
 from lakebed.engine.commits.sources import check_sources
-from lakebed.engine.errors import CommitExpired
+from lakebed.engine.errors import CommitExpired, Refused
 from lakebed.engine.hooks import Hooks, Offer
 from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository, StagingToken
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
+from lakebed.engine.refs.refusals import Refusals
 from lakebed.engine.retention.marks import Marks
 from lakebed.formats import MetaRangeID
 from lakebed.kv.store import Placed
+
+HOOKS_SKIPPED: Final = ".lakebed.hooks_skipped_by"
+"""In the metadata of a commit that no hook was asked about: the user who wanted it so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +57,7 @@ class Draft:
 
     metarange_id: MetaRangeID
     parents: Sequence[Commit]
+    """The first is the head whose place it takes."""
     judge: Commit | None = None
     """The commit that holds the rules for it; None: the new commit itself."""
     sources: tuple[CommitID, ...] = ()
@@ -67,15 +74,20 @@ class OfferDesk:
         publisher: Publisher,
         hooks: Hooks,
         marks: Marks,
+        refusals: Refusals,
     ) -> None:
         self.branches = branches
         self.commits = commits
         self.publisher = publisher
         self.hooks = hooks
         self.marks = marks
+        self.refusals = refusals
 
     def begin(self, repository: Repository, wish: Wish) -> "Offers":
         """Return the offers of a new request: none yet."""
+        if are_hooks_skipped():
+            metadata = {**wish.metadata, HOOKS_SKIPPED: acting_user()}
+            wish = replace(wish, metadata=metadata)
         return Offers(self, repository, wish)
 
 
@@ -129,11 +141,16 @@ class Offers:
             branch=branch.id,
             branch_unique_id=branch.unique_id,
             commit=commit,
+            head=draft.parents[0],
             judge=draft.judge or commit,
             merge_source=self._wish.merge_source,
             number=len(self._made) + 1,
         )
-        self._desk.hooks.before_commit(offer)
+        try:
+            self._desk.hooks.before_commit(offer)
+        except Refused as refused:
+            self._desk.refusals.note(self._repository, commit.id, refused)
+            raise
         self._made[key] = offer
         return offer
 

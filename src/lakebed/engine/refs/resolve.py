@@ -50,6 +50,11 @@ _STEP: Final = re.compile(r"([~^])([0-9]*)")
 _NAMED_WHEN_AMBIGUOUS: Final = 3
 
 
+def may_name_commit(expression: str) -> bool:
+    """Whether a well-formed expression begins with the id of a commit, or a beginning of one."""
+    return _COMMIT.fullmatch(_parse(expression)[0]) is not None
+
+
 class View(Enum):
     """Which part of a branch an expression asks for; anything else has only the commit."""
 

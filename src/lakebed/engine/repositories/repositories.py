@@ -309,6 +309,7 @@ class Repositories:
             default_branch=check_branch_name(default_branch),
             read_only=read_only,
             metadata=metadata,
+            strict_hooks=True,
         )
 
     def _create(
@@ -485,6 +486,14 @@ class Repositories:
         assert changed.adopted is not None
         return changed.adopted
 
+    def set_strict_hooks(self, repository: RepositoryID, *, strict: bool) -> Repository:
+        """Let the hooks of heads judge what takes their place, or not; raises as `set_metadata`."""
+
+        def change(message: pb.Repository) -> None:
+            message.strict_hooks = strict
+
+        return self._change(repository, change)
+
     def _change(
         self, repository: RepositoryID, change: Callable[[pb.Repository], None]
     ) -> Repository:
@@ -586,6 +595,7 @@ def _repository(record: RepositoryRecord) -> Repository:
         default_branch=BranchID(message.default_branch),
         created_us=message.created_us,
         read_only=message.read_only,
+        strict_hooks=message.strict_hooks,
         metadata=dict(message.metadata),
         adopted=_adopted(message),
     )

@@ -124,10 +124,11 @@ def _read_script(context: HookContext) -> bytes:
         script: str = properties["script"]
         return script.encode(errors="surrogatepass")
     path: str = properties["script_path"]
-    where = {"repository": event.repository_id, "reference": event.source_ref, "path": path}
+    ref = event.script_ref or event.source_ref
+    where = {"repository": event.repository_id, "reference": ref, "path": path}
     status, body = context.caller.call("get_object", where)
     if status != _OK:
-        raise HookFailed(f"script_path: {path} cannot be read at {event.source_ref}: {status}")
+        raise HookFailed(f"script_path: {path} cannot be read at {ref}: {status}")
     if len(body) > SCRIPT_BYTES_MAX:
         raise HookFailed(f"script_path: {path} has more than {SCRIPT_BYTES_MAX} bytes")
     return bytes(body)

@@ -18,7 +18,7 @@ from falcon import code_to_http_status
 from falcon.routing import CompiledRouter
 
 from lakebed.auth import Context, Permission
-from lakebed.catalog.nouns import acting_as, read_only_lifted
+from lakebed.catalog.nouns import acting_as, read_only_lifted, skipping_hooks
 from lakebed.server.api.request import ApiRequest
 from lakebed.server.api.routes import Access, Reply, Route
 from lakebed.server.http.admission import Admission
@@ -106,6 +106,7 @@ class Operation:
         self._admission = admission
         self._bind = _binder(route)
         self._can_force = any("force" in _names(each) for each in (route.query, route.body))
+        self._can_skip = "skip_hooks" in _names(route.query)
         self._needs_permissions = isinstance(route.needs, tuple)
         self._admit = admission.admit_transfer if route.transfer else admission.admit_work
 
@@ -150,6 +151,7 @@ class Operation:
         with (
             acting_as(record.user),
             read_only_lifted(lifted=self._can_force and _is_forced(given)),
+            skipping_hooks(skip=self._can_skip and given["query"].skip_hooks),
         ):
             return route.handler(**given)
 
@@ -165,6 +167,8 @@ def permissions(
     fields = {**parts, "query": given.get("query"), "body": given.get("body")}
     found: list[Permission] = []
     for need in route.needs:
+        if need.when is not None and not getattr(fields["query"], need.when):
+            continue
         if need.each is None:
             found.append(Permission(need.action, need.resource.format_map(fields)))
             continue

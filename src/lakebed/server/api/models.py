@@ -5,7 +5,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 
-from msgspec import Meta, Struct, field
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from lakebed.catalog.imports.sources import ImportSource
 from lakebed.catalog.nouns import Query
@@ -42,6 +42,17 @@ Force = Annotated[bool, Meta(description="write even to a read-only repository")
 
 
 class ForceQuery(Wire):
+    force: Force = False
+
+
+class SkipQuery(Wire):
+    skip_hooks: Annotated[
+        bool,
+        Meta(description="run no hooks before the operation; this is noted (for administrators)"),
+    ] = False
+
+
+class ForceSkipQuery(SkipQuery):
     force: Force = False
 
 
@@ -214,6 +225,13 @@ class ResetCreation(Wire):
     path: str | None = None
 
 
+class HooksSettings(Struct, kw_only=True):
+    strict: Annotated[
+        bool,
+        Meta(description="hooks of a branch's head judge what takes its place, too"),
+    ]
+
+
 class CommitOverrides(Wire):
     message: str | None = None
     metadata: dict[str, str] = field(default_factory=dict)
@@ -253,6 +271,8 @@ class Commit(Struct, kw_only=True):
     metadata: dict[str, str]
     generation: int
     version: int = 1
+    refused: str | UnsetType = UNSET
+    """Which hook refused the commit, so that no branch leads to it; given by its id only."""
 
 
 class Merge(Wire):

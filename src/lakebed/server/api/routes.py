@@ -38,6 +38,8 @@ class Need:
     resource: str
     each: str | None = None
     """A field of the body with many values; the permission is needed for each, as ``{each}``."""
+    when: str | None = None
+    """A field of the query; the permission is needed only if that is set."""
 
 
 def fs(action: str, resource: str, *, each: str | None = None) -> Need:

@@ -48,6 +48,8 @@ class ActionRun(Wire, kw_only=True, omit_defaults=True):
     event_type: str
     status: str
     commit_id: str
+    skipped_by: str = ""
+    """The user who skipped its hooks: none ran."""
 
 
 class HookRun(Wire, kw_only=True, omit_defaults=True):
@@ -101,6 +103,7 @@ def _wire_run(run: RunInfo) -> ActionRun:
         event_type=run.event_type,
         status=_status(passed=run.passed, running=run.ended is None),
         commit_id=run.commit_id,
+        skipped_by=run.skipped_by,
     )
 
 

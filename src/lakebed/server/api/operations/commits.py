@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from msgspec import UNSET
+
 from lakebed.catalog import nouns
 from lakebed.catalog.commits import STRATEGIES, merge_request
 from lakebed.catalog.errors import MergeConflict, ParentNumberMissing
@@ -16,10 +18,10 @@ from lakebed.server.api.models import (
     MergeResult,
     ResetCreation,
     RevertCreation,
-    Wire,
+    SkipQuery,
 )
 from lakebed.server.api.request import ApiRequest, as_key, as_text, one_of, seconds
-from lakebed.server.api.routes import Reply, Routes, fs
+from lakebed.server.api.routes import Need, Reply, Routes, fs
 from lakebed.server.http.errors import body_of
 
 _commits = Routes("commits")
@@ -28,6 +30,7 @@ _branches = Routes("branches")
 
 MERGE_PATH: Final = "/repositories/{repository}/refs/{ref}/merge/{destination_branch}"
 _REPOSITORY: Final = "repository/{repository}"
+SKIP_HOOKS: Final = Need("ci:SkipHooks", f"arn:lakefs:fs:::{_REPOSITORY}", when="skip_hooks")
 _ONE: Final = "/repositories/{repository}/branches/{branch}"
 _ARN: Final = f"{_REPOSITORY}/branch/{{branch}}"
 
@@ -38,7 +41,7 @@ _NO_OVERRIDES: Final = CommitOverrides()
 _CONFLICTS_SHOWN: Final = 100
 
 
-class CommitQuery(Wire):
+class CommitQuery(SkipQuery, kw_only=True):
     source_metarange: str = ""
 
 
@@ -46,10 +49,11 @@ class HardResetQuery(ForceQuery, kw_only=True):
     ref: str
 
 
-def wire_commit(commit: nouns.Commit) -> Commit:
+def wire_commit(commit: nouns.Commit, *, refused: str | None = None) -> Commit:
     """Return a commit in the words of the API.
 
-    There, the commit that a repository is created with is nobody's, and has no metarange.
+    There, the commit that a repository is created with is nobody's, and has no metarange. `refused`
+    says which hook refused it.
     """
     return Commit(
         id=commit.id,
@@ -60,6 +64,7 @@ def wire_commit(commit: nouns.Commit) -> Commit:
         meta_range_id="" if commit.is_first else commit.metarange_id,
         metadata=commit.metadata,
         generation=commit.generation,
+        refused=UNSET if refused is None else refused,
     )
 
 
@@ -67,7 +72,7 @@ def wire_commit(commit: nouns.Commit) -> Commit:
     "commit",
     "POST",
     f"{_ONE}/commits",
-    fs("CreateCommit", _ARN),
+    (fs("CreateCommit", _ARN), SKIP_HOOKS),
     status=201,
     statuses=(403, 409, 412),
     answer=Commit,
@@ -102,7 +107,9 @@ def commit(
 )
 def get_commit(request: ApiRequest, repository: RepositoryID, commit_id: str) -> Commit:
     """Return a commit, by its id or any ref."""
-    return wire_commit(request.catalog.refs.get_commit(repository, commit_id))
+    refs = request.catalog.refs
+    found = refs.get_commit(repository, commit_id)
+    return wire_commit(found, refused=refs.refused(repository, commit_id).get(found.id))
 
 
 # Merging
@@ -112,7 +119,7 @@ def get_commit(request: ApiRequest, repository: RepositoryID, commit_id: str) ->
     "mergeIntoBranch",
     "POST",
     MERGE_PATH,
-    fs("CreateCommit", f"{_REPOSITORY}/branch/{{destination_branch}}"),
+    (fs("CreateCommit", f"{_REPOSITORY}/branch/{{destination_branch}}"), SKIP_HOOKS),
     statuses=(403, 409, 412),
     answer=MergeResult,
 )
@@ -121,6 +128,7 @@ def merge_into_branch(
     repository: RepositoryID,
     ref: str,
     destination_branch: BranchID,
+    query: SkipQuery,  # noqa: ARG001 - the dispatcher reads it
     body: Merge = _PLAIN,
 ) -> Reply:
     """Merge a ref into a branch."""
@@ -160,12 +168,16 @@ def conflict_body(error: MergeConflict, operation: str) -> dict[str, object]:
     "revertBranch",
     "POST",
     f"{_ONE}/revert",
-    fs("RevertBranch", _ARN),
+    (fs("RevertBranch", _ARN), SKIP_HOOKS),
     status=204,
     statuses=(403, 409),
 )
 def revert(
-    request: ApiRequest, repository: RepositoryID, branch: BranchID, body: RevertCreation
+    request: ApiRequest,
+    repository: RepositoryID,
+    branch: BranchID,
+    query: SkipQuery,  # noqa: ARG001 - the dispatcher reads it
+    body: RevertCreation,
 ) -> Reply:
     """Undo on a branch what a commit changed."""
     overrides = body.commit_overrides or _NO_OVERRIDES
@@ -188,12 +200,16 @@ def revert(
     "cherryPick",
     "POST",
     f"{_ONE}/cherry-pick",
-    (fs("CreateCommit", _ARN), fs("ReadCommit", _REPOSITORY)),
+    (fs("CreateCommit", _ARN), fs("ReadCommit", _REPOSITORY), SKIP_HOOKS),
     status=201,
     statuses=(403, 409),
 )
 def cherry_pick(
-    request: ApiRequest, repository: RepositoryID, branch: BranchID, body: CherryPickCreation
+    request: ApiRequest,
+    repository: RepositoryID,
+    branch: BranchID,
+    query: SkipQuery,  # noqa: ARG001 - the dispatcher reads it
+    body: CherryPickCreation,
 ) -> Commit:
     """Do again on a branch what a commit changed."""
     overrides = body.commit_overrides or _NO_OVERRIDES

@@ -10,15 +10,16 @@ from lakebed.server.api.models import (
     BranchCreation,
     Commit,
     FindMergeBaseResult,
-    ForceQuery,
+    ForceSkipQuery,
     Page,
     PageQuery,
     Ref,
+    SkipQuery,
     TagCreation,
     first_page,
     page_of,
 )
-from lakebed.server.api.operations.commits import MERGE_PATH, wire_commit
+from lakebed.server.api.operations.commits import MERGE_PATH, SKIP_HOOKS, wire_commit
 from lakebed.server.api.request import ApiRequest, as_key
 from lakebed.server.api.routes import Reply, Routes, fs
 
@@ -70,12 +71,17 @@ def list_branches(request: ApiRequest, repository: RepositoryID, query: Branches
     "createBranch",
     "POST",
     _BRANCHES,
-    fs("CreateBranch", f"{_REPOSITORY}/branch/{{body.name}}"),
+    (fs("CreateBranch", f"{_REPOSITORY}/branch/{{body.name}}"), SKIP_HOOKS),
     status=201,
-    statuses=(403, 409),
+    statuses=(403, 409, 412),
     media="text/plain",
 )
-def create_branch(request: ApiRequest, repository: RepositoryID, body: BranchCreation) -> Reply:
+def create_branch(
+    request: ApiRequest,
+    repository: RepositoryID,
+    query: SkipQuery,  # noqa: ARG001 - the dispatcher reads it
+    body: BranchCreation,
+) -> Reply:
     """Create a branch; the answer is the id of its commit, as text."""
     created = request.catalog.refs.create_branch(
         repository, body.name, body.source, hidden=body.hidden
@@ -93,7 +99,7 @@ def get_branch(request: ApiRequest, repository: RepositoryID, branch: BranchID) 
     "deleteBranch",
     "DELETE",
     _BRANCH,
-    fs("DeleteBranch", _BRANCH_ARN),
+    (fs("DeleteBranch", _BRANCH_ARN), SKIP_HOOKS),
     status=204,
     statuses=(403,),
 )
@@ -101,7 +107,7 @@ def delete_branch(
     request: ApiRequest,
     repository: RepositoryID,
     branch: BranchID,
-    query: ForceQuery,  # noqa: ARG001 - the dispatcher reads it
+    query: ForceSkipQuery,  # noqa: ARG001 - the dispatcher reads it
 ) -> None:
     """Delete a branch and what is uncommitted on it."""
     request.catalog.refs.delete_branch(repository, branch)
@@ -121,11 +127,16 @@ def list_tags(request: ApiRequest, repository: RepositoryID, query: PageQuery) -
     "createTag",
     "POST",
     _TAGS,
-    fs("CreateTag", f"{_REPOSITORY}/tag/{{body.id}}"),
+    (fs("CreateTag", f"{_REPOSITORY}/tag/{{body.id}}"), SKIP_HOOKS),
     status=201,
-    statuses=(403, 409),
+    statuses=(403, 409, 412),
 )
-def create_tag(request: ApiRequest, repository: RepositoryID, body: TagCreation) -> Ref:
+def create_tag(
+    request: ApiRequest,
+    repository: RepositoryID,
+    query: SkipQuery,  # noqa: ARG001 - the dispatcher reads it
+    body: TagCreation,
+) -> Ref:
     """Create a tag."""
     return _wire(request.catalog.refs.create_tag(repository, body.id, body.ref))
 
@@ -136,12 +147,19 @@ def get_tag(request: ApiRequest, repository: RepositoryID, tag: TagID) -> Ref:
     return _wire(request.catalog.refs.get_tag(repository, tag))
 
 
-@_tags.add("deleteTag", "DELETE", _TAG, fs("DeleteTag", _TAG_ARN), status=204, statuses=(403,))
+@_tags.add(
+    "deleteTag",
+    "DELETE",
+    _TAG,
+    (fs("DeleteTag", _TAG_ARN), SKIP_HOOKS),
+    status=204,
+    statuses=(403,),
+)
 def delete_tag(
     request: ApiRequest,
     repository: RepositoryID,
     tag: TagID,
-    query: ForceQuery,  # noqa: ARG001 - the dispatcher reads it
+    query: ForceSkipQuery,  # noqa: ARG001 - the dispatcher reads it
 ) -> None:
     """Delete a tag; the commit stays."""
     request.catalog.refs.delete_tag(repository, tag)
@@ -172,7 +190,8 @@ def log_commits(
         prefixes=[prefix.encode() for prefix in query.prefixes],
         look_ahead=not query.limit_only,
     )
-    results = [wire_commit(commit) for commit in page.commits]
+    refused = request.catalog.refs.refused(repository, ref)
+    results = [wire_commit(each, refused=refused.get(each.id)) for each in page.commits]
     return page_of(results, has_more=page.has_more, last=results[-1].id if results else "")
 
 

@@ -7,6 +7,7 @@ from lakebed.catalog.nouns import RepositoryID
 from lakebed.server.api.models import (
     BranchProtectionRule,
     ForceQuery,
+    HooksSettings,
     Page,
     PageQuery,
     Repository,
@@ -188,6 +189,32 @@ def set_protection(
         strict={rule.pattern: rule.strict for rule in body if rule.strict is not None},
         version=None if expected is None else expected.strip('"'),
     )
+
+
+# Hooks
+
+
+@routes.add(
+    "getHooksSettings",
+    "GET",
+    f"{_ONE}/settings/hooks",
+    Need("ci:ReadHooksSettings", f"arn:lakefs:fs:::{_ARN}"),
+)
+def get_hooks_settings(request: ApiRequest, repository: RepositoryID) -> HooksSettings:
+    """Return which hooks judge operations."""
+    return HooksSettings(strict=request.catalog.repositories.get(repository).strict_hooks)
+
+
+@routes.add(
+    "setHooksSettings",
+    "PUT",
+    f"{_ONE}/settings/hooks",
+    Need("ci:SetHooksSettings", f"arn:lakefs:fs:::{_ARN}"),
+    status=204,
+)
+def set_hooks_settings(request: ApiRequest, repository: RepositoryID, body: HooksSettings) -> None:
+    """Set which hooks judge operations."""
+    request.catalog.repositories.set_strict_hooks(repository, strict=body.strict)
 
 
 # The same in the words of older clients

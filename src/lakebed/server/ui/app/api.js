@@ -8,7 +8,7 @@
  */
 /** @typedef {{id: string, commit_id: string}} Ref */
 /** @typedef {{id: string, creation_date: number, default_branch: string, storage_namespace: string, read_only: boolean}} Repository */
-/** @typedef {{id: string, parents: string[], committer: string, message: string, creation_date: number, meta_range_id: string, metadata: Record<string, string>, generation: number}} Commit */
+/** @typedef {{id: string, parents: string[], committer: string, message: string, creation_date: number, meta_range_id: string, metadata: Record<string, string>, generation: number, refused?: string}} Commit */
 /** @typedef {{path: string, path_type: string, physical_address: string, checksum: string, mtime: number, size_bytes?: number, metadata?: Record<string, string>, content_type?: string}} ObjectStats */
 /** @typedef {{type: string, path: string, path_type: string, size_bytes?: number}} Difference */
 

@@ -13,7 +13,7 @@ const TONES = { running: "warn", completed: "good", failed: "bad" };
 
 /** @param {{of: any}} props */
 function Status({ of }) {
-  return of.skipped ? html`<${Badge}>skipped<//>` : html`<${Badge} tone=${TONES[of.status]}>${of.status}<//>`;
+  return of.skipped || of.skipped_by ? html`<${Badge}>skipped<//>` : html`<${Badge} tone=${TONES[of.status]}>${of.status}<//>`;
 }
 
 /** Look again and again while something goes on, and once when it has ended. @param {boolean} isRunning @param {() => void} look */
@@ -55,10 +55,11 @@ export function Run({ name, parts }) {
     hooks.reload();
   });
   return html`<${Shown} of=${run}>${(/** @type {any} */ found) => html`<${Heading} title=${html`${found.event_type} on ${found.branch}`} note=${html`<${Status} of=${found} /> began <${Time} at=${seconds(found.start_time)} />`} />
-    <div class="split"><div class="stack"><${Shown} of=${hooks}>${(/** @type {any} */ page) => page.results.length === 0 ? html`<section class="card"><${Empty} icon="actions" title=${isRunning ? "No hook has begun yet" : "No hooks"} /></section>` : page.results.map((/** @type {any} */ hook) => html`<${Hook} key=${hook.hook_run_id} base=${base} hook=${hook} />`)}<//></div>
+    <div class="split"><div class="stack"><${Shown} of=${hooks}>${(/** @type {any} */ page) => page.results.length === 0 ? html`<section class="card"><${Empty} icon="actions" title=${isRunning ? "No hook has begun yet" : found.skipped_by ? "No hook ran" : "No hooks"} /></section>` : page.results.map((/** @type {any} */ hook) => html`<${Hook} key=${hook.hook_run_id} base=${base} hook=${hook} />`)}<//></div>
       <aside class="card pad" aria-label="About this run"><${Facts} of=${{
         Run: html`<${Id} id=${parts.run} what="run id" />`,
         Commit: found.commit_id && html`<${Link} href=${inRepository(name, `commits/${found.commit_id}`)}><code>${found.commit_id.slice(0, 10)}</code><//>`,
+        "Skipped by": found.skipped_by,
         Took: found.end_time && `${Math.max(0, seconds(found.end_time) - seconds(found.start_time)).toFixed(1)} s`,
       }} /></aside></div>`}<//>`;
 }

@@ -20,7 +20,7 @@ function One({ name, repository, commit }) {
   const [dialog, setDialog] = useState("");
   const [parent, setParent] = useState(0);
   const [title, ...rest] = (commit.message || "(no message)").split("\n");
-  const why = repository.data?.read_only ? "This repository is read-only" : "";
+  const why = commit.refused ? "A hook refused this commit" : repository.data?.read_only ? "This repository is read-only" : "";
   const isFirst = commit.parents.length === 0;
   const against = commit.parents[parent];
   return html`<${Heading} title=${title} note=${html`${commit.committer || "Lakebed"} committed <${Time} at=${commit.creation_date} />`}>
@@ -28,6 +28,7 @@ function One({ name, repository, commit }) {
       <${Button} icon="branch" why=${why} onClick=${() => setDialog("branch")}>Branch from here<//>
       <${Button} icon="undo" why=${why || (isFirst ? "The first commit cannot be undone" : "")} onClick=${() => setDialog("revert")}>Revert<//>
       <${Button} icon="commit" why=${why || (isFirst ? "The first commit changes nothing" : "")} onClick=${() => setDialog("cherry-pick")}>Cherry-pick<//><//>
+    ${commit.refused && html`<div class="notice failed" role="status"><${Icon} name="warning" /><div><strong>Refused by a hook, on no branch</strong><p>Refused by ${commit.refused}.</p></div></div>`}
     <div class="split"><div class="stack">
         ${rest.join("\n").trim() && html`<section class="card pad"><p class="message">${rest.join("\n").trim()}</p></section>`}
         ${commit.parents.length > 1 && html`<div class="row small"><span class="soft">Changes against</span>${commit.parents.map((each, at) => html`<button key=${each} class=${at === parent ? "primary" : ""} onClick=${() => setParent(at)}>parent ${at + 1}: ${short(each)}</button>`)}</div>`}

@@ -47,7 +47,7 @@ function Log({ name, of: ref, place }) {
 
 /** @param {{name: string, commit: import("../api.js").Commit}} props */
 function Row({ name, commit }) {
-  return html`<li><div><${Link} href=${inRepository(name, `commits/${commit.id}`)} title=${commit.message}>${commit.message.split("\n")[0] || "(no message)"}<//>
+  return html`<li><div><${Link} href=${inRepository(name, `commits/${commit.id}`)} title=${commit.message}>${commit.message.split("\n")[0] || "(no message)"}<//>${commit.refused && html` <${Badge} tone="bad">refused<//>`}
       <p>${commit.committer || "Lakebed"} · <${Time} at=${commit.creation_date} /></p></div>
     ${commit.parents.length > 1 && html`<span class="wide-only"><${Badge} tone="accent">merge<//></span>`}
     <${Id} id=${commit.id} what="commit id" /></li>`;

@@ -10,7 +10,7 @@ import { notify, useAction, useLoad, useMissing } from "../state.js";
 /** @param {{name: string, repository: any}} props */
 export function Settings({ name, repository }) {
   const [deleting, setDeleting] = useState(false);
-  const missing = useMissing({ rules: ["branches:SetBranchProtectionRules", `repository/${name}`], metadata: ["fs:UpdateRepository", `repository/${name}`], remove: ["fs:DeleteRepository", `repository/${name}`] });
+  const missing = useMissing({ rules: ["branches:SetBranchProtectionRules", `repository/${name}`], hooks: ["ci:SetHooksSettings", `repository/${name}`], metadata: ["fs:UpdateRepository", `repository/${name}`], remove: ["fs:DeleteRepository", `repository/${name}`] });
   return html`<${Heading} title="Settings" />
     <section class="card"><header><h2>General</h2></header><div class="pad"><${Shown} of=${repository} rows=${3}>${(/** @type {any} */ found) => html`<${Facts} across of=${{
       Name: found.id,
@@ -20,6 +20,7 @@ export function Settings({ name, repository }) {
       Writing: found.read_only ? html`<${Badge}><${Icon} name="lock" />read-only<//> <span class="soft">set when it was created</span>` : "allowed",
     }} />`}<//></div></section>
     <${ProtectionRules} name=${name} why=${missing.rules} />
+    <${Hooks} name=${name} why=${missing.hooks} />
     <${Metadata} name=${name} why=${missing.metadata} />
     <section class="card"><header><h2>Delete this repository</h2><${Button} kind="danger" icon="garbage" why=${missing.remove} onClick=${() => setDeleting(true)}>Delete<//></header><p class="pad soft">Branches, tags and commits are gone then. The objects stay in the storage.</p></section>
     ${deleting && html`<${Deletion} name=${name} isReadOnly=${Boolean(repository.data?.read_only)} onClose=${() => setDeleting(false)} />`}`;
@@ -47,6 +48,19 @@ function ProtectionRules({ name, why }) {
     <form class="pad stack" onSubmit=${add}><div class="row"><input class="grow mono" aria-label="Branches that match" placeholder="main, or release-*" value=${pattern} onInput=${(/** @type {any} */ event) => setPattern(event.target.value)} />
       <button type="submit" title=${why || undefined} disabled=${Boolean(why) || !pattern.trim() || isThere || action.busy}>Protect</button></div>
       <${Check} label="Strict: only merges change them" value=${strict} onInput=${setStrict} />${isThere && html`<p class="wrong small">There is a rule for ${pattern} already.</p>`}<${ErrorBox} error=${action.error} /></form>`}<//></section>`;
+}
+
+/** @param {{name: string, why: string}} props */
+function Hooks({ name, why }) {
+  const where = path`/repositories/${name}/settings/hooks`;
+  const found = useLoad((signal) => get(where, {}, signal), name);
+  const action = useAction();
+  const change = async (/** @type {boolean} */ strict) => {
+    if (await action.run(() => put(where, { strict }))) found.reload();
+  };
+  return html`<section class="card"><header><h2>Hooks</h2></header><${Shown} of=${found} rows=${1}>${(/** @type {any} */ data) => html`<div class="pad stack">
+    <p class="soft">${data.strict ? "Strict: the action files of a branch's head judge what takes its place, too." : "Not strict: a commit or a merge is judged by the action files that it brings along. Whoever may change these files can remove a gate."}</p>
+    <div><button title=${why || undefined} disabled=${Boolean(why) || action.busy} onClick=${() => change(!data.strict)}>${data.strict ? "Make hooks not strict" : "Make hooks strict"}</button></div><${ErrorBox} error=${action.error} /></div>`}<//></section>`;
 }
 
 /** @param {{name: string, why: string}} props */

@@ -1,0 +1,61 @@
+"""Which commits hooks refused.
+
+The record of a refused commit stays: hooks were told its id, and runs name it. No branch leads to
+it, and none is made to: `Refusals.check` is asked wherever a ref comes to lead to a commit that was
+named by its id. (A branch or a tag never leads to a refused commit, so nothing is read for these.)
+
+A process that dies after a hook refused, and before it noted that, leaves a commit that looks like
+one whose committer died: it is on no branch, and not marked.
+"""
+
+import logging
+from typing import Final
+
+from lakebed.engine import records_pb2 as pb
+from lakebed.engine.errors import CommitRefused, Refused
+from lakebed.engine.keys import REFUSALS
+from lakebed.engine.model import CommitID, Repository
+from lakebed.engine.refs.resolve import may_name_commit
+from lakebed.errors import LakebedError
+from lakebed.kv import Store
+from lakebed.kv.records import Records
+from lakebed.runtime import Runtime
+from lakebed.times import now_us
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+
+class Refusals:
+    """The refused commits of all repositories."""
+
+    def __init__(self, store: Store, runtime: Runtime) -> None:
+        self._store = store
+        self._runtime = runtime
+
+    def note(self, repository: Repository, commit_id: CommitID, refused: Refused) -> None:
+        """Note that a hook refused a commit. Raises nothing: the caller has an error to raise."""
+        try:
+            message = pb.Refusal(by=refused.by, refused_us=now_us(self._runtime))
+            self._records(repository).set(commit_id.encode(), message)
+        except LakebedError as error:
+            _LOGGER.warning("that commit %s was refused was not noted: %s", commit_id, error)
+
+    def find(self, repository: Repository, ref: str, commit_id: CommitID) -> str | None:
+        """Return which hook refused the commit that a ref names, or None if none did."""
+        if not may_name_commit(ref):
+            return None
+        record = self._records(repository).find(commit_id.encode())
+        return None if record is None else record.message.by
+
+    def check(self, repository: Repository, ref: str, commit_id: CommitID) -> None:
+        """Refuse to let a branch or a tag lead to the commit that a ref names.
+
+        Raises:
+            CommitRefused: A hook refused the commit.
+        """
+        by = self.find(repository, ref, commit_id)
+        if by is not None:
+            raise CommitRefused(commit_id, by)
+
+    def _records(self, repository: Repository) -> Records[pb.Refusal]:
+        return Records(self._store, REFUSALS, repository.partition)
