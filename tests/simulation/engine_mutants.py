@@ -40,6 +40,7 @@ from lakebed.kv import (
     OutcomeUnknown,
     Predicate,
     PredicateFailed,
+    Store,
     Version,
 )
 from lakebed.kv.records import Record
@@ -301,9 +302,30 @@ def recognise_cells_by_their_version(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+class _Forgetful(FaultyStore):
+    """Writes each value under a version of its own."""
+
+    def set_if(
+        self,
+        partition: bytes,
+        key: bytes,
+        value: bytes,
+        predicate: Predicate,
+        *,
+        version: Version | None = None,
+    ) -> Version:
+        del version
+        return self._inner.set_if(partition, key, value, predicate)
+
+
 def take_away_under_a_new_version(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who takes a proposal away writes the value beside it as if it were a new one."""
-    monkeypatch.setattr(cells, "Version", lambda _version: None)
+    take_away = cells.take_away
+
+    def forget(store: Store, token: StagingToken, item: Item) -> None:
+        take_away(_Forgetful(store, lambda _call, apply: apply()), token, item)
+
+    monkeypatch.setattr(cells, "take_away", forget)
 
 
 # Reads
