@@ -299,10 +299,11 @@ def test_all_that_may_become_visible_is_spelled_out() -> None:
 @pytest.mark.parametrize("value", [MARK, MARK + b"\xff", MARK + TOMBSTONE])
 def test_a_damaged_cell_is_named_and_left_as_it_is(value: bytes) -> None:
     store, token = MemoryStore(ThreadRuntime()), StagingToken("t")
-    store.set(token.encode(), STAGED_PREFIX + b"broken", value)
+    place = token.encode(), STAGED_PREFIX + b"broken"
+    store.set(*place, value)
     with pytest.raises(CorruptRecord, match="broken"):
-        Cells(store, [token], None).read(b"broken")
-    assert store.get(token.encode(), STAGED_PREFIX + b"broken").value == value
+        Cells(store, [token], None).settled(store.get_many([place]))
+    assert store.get(*place).value == value
 
 
 def test_a_read_that_others_always_disturb_ends() -> None:
@@ -316,7 +317,7 @@ def test_a_read_that_others_always_disturb_ends() -> None:
 
     store.set(*place, propose(None, TOMBSTONE, OTHER))
     with pytest.raises(TooManyTries):
-        Cells(FaultyStore(store, propose_again), [token], None).read(b"a")
+        Cells(FaultyStore(store, propose_again), [token], None).settled(store.get_many([place]))
 
 
 @pytest.mark.parametrize("plant", [mutants.show_proposals, mutants.take_proposals_for_tombstones])

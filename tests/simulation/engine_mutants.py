@@ -124,10 +124,11 @@ def scans_pass_over(monkeypatch: pytest.MonkeyPatch) -> None:
     _settle(monkeypatch, lambda cells: cells._version is None)
 
 
-def _look_into(
-    monkeypatch: pytest.MonkeyPatch,
-    read: Callable[[Writer, Branch, bytes, Sequence[Item | None] | None], list[Item | None]],
-) -> None:
+class _OwnCells(Cells):
+    """Those of a writer."""
+
+
+def _look_into_own_cells(monkeypatch: pytest.MonkeyPatch) -> None:
     def look(
         self: Writer,
         repository: Repository,
@@ -135,7 +136,10 @@ def _look_into(
         key: bytes,
         staged: Sequence[Item | None] | None = None,
     ) -> _Seen:
-        found = read(self, branch, key, staged)
+        if staged is None:
+            name = STAGED_PREFIX + key
+            staged = self._store.get_many([(token.encode(), name) for token in branch.tokens])
+        found = _OwnCells.of(self._store, branch).settled(staged)
         value = newest(found)
         if value is None:
             return _Seen(self._reader.committed(repository, branch.commit_id, key), found[0])
@@ -144,29 +148,19 @@ def _look_into(
     monkeypatch.setattr(Writer, "_look", look)
 
 
-class _OwnCells(Cells):
-    """Those of a writer."""
-
-
 def readers_pass_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """Readers pass over proposals that were made under other versions of the branch."""
     _settle(
         monkeypatch,
         lambda cells: cells._version is not None and not isinstance(cells, _OwnCells),
     )
-    _look_into(
-        monkeypatch,
-        lambda self, branch, key, staged: _OwnCells.of(self._store, branch).read(key, staged),
-    )
+    _look_into_own_cells(monkeypatch)
 
 
 def writers_pass_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """Conditional writers pass over proposals that were made under other versions."""
     _settle(monkeypatch, lambda cells: isinstance(cells, _OwnCells))
-    _look_into(
-        monkeypatch,
-        lambda self, branch, key, staged: _OwnCells.of(self._store, branch).read(key, staged),
-    )
+    _look_into_own_cells(monkeypatch)
 
 
 def others_confirm(monkeypatch: pytest.MonkeyPatch) -> None:
