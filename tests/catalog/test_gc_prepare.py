@@ -165,6 +165,18 @@ def test_what_a_write_replaced_is_spared_while_it_may_be_put_back(
     assert replaced in looks[0]
 
 
+@pytest.mark.parametrize("before", [None, "before"])
+def test_what_is_only_proposed_is_spared(lake: Lake, before: str | None) -> None:
+    """Its writer may be about to make it visible."""
+    expected: list[str] = []
+    if before is not None:
+        lake.upload(b"a", before)
+        expected.append(address(lake, "main", b"a"))
+    expected.append(str(lake.propose(b"a", "proposed")))
+    prepared, _ = prepare_pages(lake)
+    assert addresses(lake, end(lake, prepared), GCFileKind.STAGED) == Counter(expected)
+
+
 def test_a_foreign_address_is_written_as_it_is(lake: Lake) -> None:
     place = Namespace.parse(f"{lake.block.scheme}://lake/elsewhere").address("x")
     lake.catalog.external.stage(REPOSITORY, MAIN, b"a", place, checksum="c", size=1)

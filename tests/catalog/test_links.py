@@ -10,11 +10,12 @@ from lakebed.block import Address, Namespace, NotSupported
 from lakebed.catalog import records_pb2 as pb
 from lakebed.catalog.errors import AddressClosed, AddressTaken, InvalidLink, LinkExpired
 from lakebed.catalog.keys import LINKS
-from lakebed.catalog.links import PhysicalAddress
+from lakebed.catalog.links import Links, PhysicalAddress
 from lakebed.catalog.model import ObjectStats
 from lakebed.engine.errors import EntryNotFound, PreconditionFailed, Protected, Stale
 from lakebed.engine.model import Branch, RepositoryID
 from lakebed.engine.staging.writer import Writer, if_absent
+from lakebed.kv import StoreUnavailable
 from lakebed.kv.records import Records
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake
 
@@ -214,6 +215,41 @@ def test_a_link_on_a_condition(lake: Lake) -> None:
     lake.catalog.objects.delete(REPOSITORY, MAIN, b"a")
     link(lake, given, condition=if_absent)
     assert lake.text("main", b"a") == "linked"
+
+
+def test_a_link_on_a_condition_is_repeated_after_a_lost_reply(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The entry is there, and the record does not say so yet."""
+    given = give_out(lake)
+    with monkeypatch.context() as patch:
+        patch.setattr(Links, "_note_staged", lose)
+        with pytest.raises(StoreUnavailable):
+            link(lake, given, condition=if_absent)
+    assert lake.text("main", b"a") == "linked"
+    link(lake, given, condition=if_absent)
+    assert lake.text("main", b"a") == "linked"
+    lake.upload(b"a", "other")
+    link(lake, given, condition=if_absent)  # it was staged: that is the answer from now on
+    assert lake.text("main", b"a") == "other"
+
+
+def test_a_repeated_link_does_not_replace_what_another_put(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = give_out(lake)
+    with monkeypatch.context() as patch:
+        patch.setattr(Links, "_note_staged", lose)
+        with pytest.raises(StoreUnavailable):
+            link(lake, given, condition=if_absent)
+    lake.upload(b"a", "other")
+    with pytest.raises(PreconditionFailed):
+        link(lake, given, condition=if_absent)
+    assert lake.text("main", b"a") == "other"
+
+
+def lose(*_args: object) -> None:
+    raise StoreUnavailable("the process died here")
 
 
 def test_protected_branches_give_out_and_link_nothing(lake: Lake) -> None:

@@ -38,6 +38,7 @@ from lakebed.engine.errors import (
 )
 from lakebed.engine.model import BranchID
 from lakebed.engine.staging.writer import if_absent
+from lakebed.kv import StoreUnavailable
 from lakebed.kv.records import Records
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake
 
@@ -445,6 +446,25 @@ def test_conditions(lake: Lake) -> None:
         lake.catalog.completions.complete(target, named, condition=if_absent)
     assert lake.text("main", PATH) == "there"
     lake.catalog.objects.delete(REPOSITORY, MAIN, PATH)
+    lake.catalog.completions.complete(target, named, condition=if_absent)
+    assert lake.text("main", PATH) == (FIRST + LAST).decode()
+
+
+def test_a_completion_on_a_condition_is_repeated_after_a_lost_reply(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The entry is there, and the record does not say so yet."""
+    target = begin(lake)
+    named = send_all(lake, target)
+
+    def lose(*_args: object) -> bool:
+        raise StoreUnavailable("the process died here")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(MultipartRecords, "note_staged", lose)
+        with pytest.raises(StoreUnavailable):
+            lake.catalog.completions.complete(target, named, condition=if_absent)
+    assert lake.text("main", PATH) == (FIRST + LAST).decode()
     lake.catalog.completions.complete(target, named, condition=if_absent)
     assert lake.text("main", PATH) == (FIRST + LAST).decode()
 

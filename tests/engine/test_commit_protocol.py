@@ -510,6 +510,14 @@ CAUGHT: list[tuple[mutants.Plant, Callable[[CommitKit], None]]] = [
         test_a_conditional_create_sees_a_merge_under_the_same_token,
     ),
     (
+        mutants.no_second_look,
+        test_a_conditional_create_sees_a_merge_under_the_same_token,
+    ),
+    (
+        mutants.no_second_look,
+        test_a_conditional_create_that_a_commit_under_way_missed_is_written_again,
+    ),
+    (
         mutants.acknowledge_own_entry,
         test_a_conditional_create_that_a_commit_under_way_missed_is_written_again,
     ),

@@ -8,7 +8,7 @@ import pytest
 
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.committed import Query
-from lakebed.engine.keys import EMPTIED
+from lakebed.engine.keys import EMPTIED, STAGED_PREFIX
 from lakebed.engine.model import StagingToken
 from lakebed.engine.parts import EngineParts
 from lakebed.engine.staging import listing
@@ -21,6 +21,7 @@ from lakebed.runtime import ThreadRuntime
 from lakebed.testing.faults import FaultyStore, StoreCall
 from tests.engine.commit_kit import CommitKit, commit, put
 from tests.engine.histories import REPOSITORY
+from tests.simulation import engine_mutants as mutants
 from tests.simulation.world import MAIN, entry
 
 ResultT = TypeVar("ResultT")
@@ -123,6 +124,34 @@ def test_what_is_put_behind_a_listing_under_way_is_in_the_next(filler: str) -> N
     assert listed(lake.engine(store=before.store)) == []
     assert before.is_done
     assert listed(lake.engine()) == [KEYS[5]]
+
+
+def list_before_a_confirmation(lake: Emptying) -> None:
+    """A listing passes the key when its writer has read the note, and has not confirmed yet."""
+    cell = STAGED_PREFIX + KEYS[5]
+    writes = iter(["proposal", "confirmation"])
+    before = Before(
+        lake.store, lambda call: call.key == cell and call.writes and next(writes) != "proposal"
+    )
+    shown: list[list[bytes]] = []
+    before.thing = lambda: shown.append(listed(lake.engine()))
+    FILLERS["conditional put"](lake.engine(store=before.store))
+    assert before.is_done
+    assert shown == [[]]
+    assert lake.note() is not None
+    assert listed(lake.engine()) == [KEYS[5]]
+
+
+def test_a_run_ends_where_a_proposal_waits() -> None:
+    list_before_a_confirmation(Emptying())
+
+
+def test_a_run_that_goes_on_over_a_proposal_hides_what_is_confirmed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mutants.note_over_proposals(monkeypatch)
+    with pytest.raises(AssertionError):
+        list_before_a_confirmation(Emptying())
 
 
 def test_what_is_put_before_the_search_begins_is_met_by_it() -> None:

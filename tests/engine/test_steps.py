@@ -12,10 +12,11 @@ from lakebed.engine.commits.build import BuildRequest, Built
 from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.commits.merges import MergeRequest
 from lakebed.engine.engine import Engine
-from lakebed.engine.errors import RepositoryNotFound
+from lakebed.engine.errors import PreconditionFailed, RepositoryNotFound
 from lakebed.engine.keys import DROPPED_PARTITION
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.engine.refs.log import LogPage, LogQuery
+from lakebed.engine.staging.writer import if_absent
 from lakebed.kv import Store
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.runtime import ThreadRuntime
@@ -80,6 +81,32 @@ def test_a_commit(lake: Lake, objects: int, is_joined: bool) -> None:
     assert [call for call in steps.calls if call in {"set", "set_many", "set_all"}] == writes
     again = lake.count(lambda: engine.get(LAKE, MAIN, b"0"))
     assert "read" not in again.calls  # what was written is in memory
+
+
+@pytest.mark.parametrize("is_joined", [True, False])
+@pytest.mark.parametrize("kind", ["create", "replace", "delete"])
+def test_a_conditional_write_is_confirmed_by_one_more_swap(
+    lake: Lake, kind: str, is_joined: bool
+) -> None:
+    lake.store.joins_reads = is_joined
+    engine = lake.process()
+    engine.get(LAKE, MAIN, b"old")
+    writes: dict[str, Callable[[], object]] = {
+        "create": lambda: engine.put(LAKE, MAIN, entry(b"new", "1"), condition=if_absent),
+        "replace": lambda: engine.put(LAKE, MAIN, entry(b"old", "2"), condition=bool),
+        "delete": lambda: engine.delete(LAKE, MAIN, b"old", condition=bool),
+    }
+    steps = lake.count(writes[kind])
+    assert steps.calls == ["get_many", "set_if", "get_many", "set_if"]
+
+
+def test_a_conditional_write_that_is_refused_writes_nothing(lake: Lake) -> None:
+    engine = lake.process()
+    engine.get(LAKE, MAIN, b"old")
+    lake.steps.clear()
+    with pytest.raises(PreconditionFailed):
+        engine.put(LAKE, MAIN, entry(b"old", "2"), condition=if_absent)
+    assert lake.steps.calls == ["get_many"]
 
 
 @pytest.mark.parametrize("is_joined", [True, False])

@@ -1,22 +1,28 @@
 """Lakes to try the catalog on: every store with every storage, and a clock that tests can turn."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import patch
 
-from lakebed.block import BlockStore, LocalSettings, MemorySettings, Namespace, open_block
+from lakebed.block import Address, BlockStore, LocalSettings, MemorySettings, Namespace, open_block
 from lakebed.catalog.catalog import Catalog
 from lakebed.catalog.settings import CatalogSettings, LinkSettings
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import EntryNotFound
 from lakebed.engine.model import BranchID, Repository, RepositoryID
+from lakebed.engine.staging.writer import Writer
 from lakebed.kv import Store, open_store
 from lakebed.runtime import ThreadRuntime
 
 REPOSITORY = RepositoryID("lake")
 MAIN = BranchID("main")
 DEV = BranchID("dev")
+
+
+class Died(BaseException):
+    """The process of a writer is gone."""
 
 
 class TurnableClock(ThreadRuntime):
@@ -79,6 +85,20 @@ class Lake:
 
     def upload(self, path: bytes, text: str, branch: BranchID = MAIN) -> None:
         self.catalog.uploads.upload(REPOSITORY, branch, path, [text.encode()])
+
+    def propose(self, path: bytes, text: str) -> Address:
+        """Upload as a writer that dies when its entry is proposed; return the object's address."""
+        stored = set(self.stored())
+
+        def die(*_args: object) -> bool:
+            raise Died
+
+        with patch.object(Writer, "_confirm", die), suppress(Died):
+            self.catalog.uploads.upload(
+                REPOSITORY, MAIN, path, [text.encode()], condition=lambda _found: True
+            )
+        (address,) = set(self.stored()) - stored
+        return Address.parse(address)
 
 
 def compare_no_clocks(catalog: Catalog) -> None:

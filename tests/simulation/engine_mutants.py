@@ -40,6 +40,7 @@ from lakebed.kv import (
     OutcomeUnknown,
     Predicate,
     PredicateFailed,
+    Store,
     Version,
 )
 from lakebed.kv.records import Record
@@ -123,10 +124,11 @@ def scans_pass_over(monkeypatch: pytest.MonkeyPatch) -> None:
     _settle(monkeypatch, lambda cells: cells._version is None)
 
 
-def _look_into(
-    monkeypatch: pytest.MonkeyPatch,
-    read: Callable[[Writer, Branch, bytes, Sequence[Item | None] | None], list[Item | None]],
-) -> None:
+class _OwnCells(Cells):
+    """Those of a writer."""
+
+
+def _look_into_own_cells(monkeypatch: pytest.MonkeyPatch) -> None:
     def look(
         self: Writer,
         repository: Repository,
@@ -134,7 +136,10 @@ def _look_into(
         key: bytes,
         staged: Sequence[Item | None] | None = None,
     ) -> _Seen:
-        found = read(self, branch, key, staged)
+        if staged is None:
+            name = STAGED_PREFIX + key
+            staged = self._store.get_many([(token.encode(), name) for token in branch.tokens])
+        found = _OwnCells.of(self._store, branch).settled(staged)
         value = newest(found)
         if value is None:
             return _Seen(self._reader.committed(repository, branch.commit_id, key), found[0])
@@ -143,29 +148,19 @@ def _look_into(
     monkeypatch.setattr(Writer, "_look", look)
 
 
-class _OwnCells(Cells):
-    """Those of a writer."""
-
-
 def readers_pass_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """Readers pass over proposals that were made under other versions of the branch."""
     _settle(
         monkeypatch,
         lambda cells: cells._version is not None and not isinstance(cells, _OwnCells),
     )
-    _look_into(
-        monkeypatch,
-        lambda self, branch, key, staged: _OwnCells.of(self._store, branch).read(key, staged),
-    )
+    _look_into_own_cells(monkeypatch)
 
 
 def writers_pass_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """Conditional writers pass over proposals that were made under other versions."""
     _settle(monkeypatch, lambda cells: isinstance(cells, _OwnCells))
-    _look_into(
-        monkeypatch,
-        lambda self, branch, key, staged: _OwnCells.of(self._store, branch).read(key, staged),
-    )
+    _look_into_own_cells(monkeypatch)
 
 
 def others_confirm(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,9 +296,30 @@ def recognise_cells_by_their_version(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+class _Forgetful(FaultyStore):
+    """Writes each value under a version of its own."""
+
+    def set_if(
+        self,
+        partition: bytes,
+        key: bytes,
+        value: bytes,
+        predicate: Predicate,
+        *,
+        version: Version | None = None,
+    ) -> Version:
+        del version
+        return self._inner.set_if(partition, key, value, predicate)
+
+
 def take_away_under_a_new_version(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who takes a proposal away writes the value beside it as if it were a new one."""
-    monkeypatch.setattr(cells, "Version", lambda _version: None)
+    take_away = cells.take_away
+
+    def forget(store: Store, token: StagingToken, item: Item) -> None:
+        take_away(_Forgetful(store, lambda _call, apply: apply()), token, item)
+
+    monkeypatch.setattr(cells, "take_away", forget)
 
 
 # Reads

@@ -13,6 +13,8 @@ the holder of its URL writes it again and again. All that anybody gets must be t
 `collected`: processes upload, copy, link, delete, reset and commit, while a collector looks, waits
 and deletes by the rules (two looks, far enough apart; nothing young). Processes hang for longer
 than garbage lives. Whatever was acknowledged and is still named must have its bytes.
+`collected_on_conditions`: the same with writes on conditions, whose entries are only proposed at
+first.
 """
 
 from collections.abc import Callable, Iterable
@@ -38,6 +40,7 @@ from lakebed.engine.committed import Query
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, CommitID, RepositoryID
 from lakebed.engine.settings import EngineSettings
+from lakebed.engine.staging.writer import Condition, if_absent
 from lakebed.errors import LakebedError
 from lakebed.formats import Entry, MetaRangeID, entries_of
 from lakebed.formats.gc_files import GCFile, GCFileKind, GCManifest, decode_gc_table
@@ -381,7 +384,10 @@ Acknowledged = set[tuple[bytes, Address, datetime]]
 class Writer:
     """One task of a process: does one thing after another, and notes what was acknowledged."""
 
-    def __init__(self, process: Process, acknowledged: Acknowledged) -> None:
+    def __init__(
+        self, process: Process, acknowledged: Acknowledged, *, conditional: bool = False
+    ) -> None:
+        self.conditional = conditional
         self.process = process
         self.catalog = process.catalog
         self.random = process.world.random
@@ -390,16 +396,20 @@ class Writer:
     def note(self, stats: ObjectStats) -> None:
         self.acknowledged.add((stats.path, stats.address, stats.mtime))
 
+    def condition(self) -> Condition | None:
+        """Draw a condition, of those that others often make false."""
+        return self.random.choice([if_absent, bool, None]) if self.conditional else None
+
     def upload(self, branch: BranchID) -> None:
         path, body = self.random.choice(PATHS), self.process.world.new_body()
-        self.note(self.catalog.uploads.upload(REPOSITORY, branch, path, body))
+        upload = partial(self.catalog.uploads.upload, condition=self.condition())
+        self.note(upload(REPOSITORY, branch, path, body))
 
     def copy(self, branch: BranchID) -> None:
         source, path = self.random.choice(PATHS), self.random.choice(PATHS)
         ref = self.random.choice([MAIN, DEV])
-        self.note(
-            self.catalog.copies.copy(REPOSITORY, branch, path, source_ref=ref, source_path=source)
-        )
+        copy = partial(self.catalog.copies.copy, condition=self.condition())
+        self.note(copy(REPOSITORY, branch, path, source_ref=ref, source_path=source))
 
     def set_metadata(self, branch: BranchID) -> None:
         path = self.random.choice(PATHS)
@@ -411,13 +421,11 @@ class Writer:
         given = self.catalog.links.get_physical_address(REPOSITORY, branch, path)
         self.process.world.block.inner.put(given.address, self.process.world.new_body())
         self.process.actor.runtime.sleep(self.random.random() * SETTINGS.link_life_seconds * 1.5)
+        link = partial(self.catalog.links.link, condition=self.condition())
         for _ in range(3):
             with suppress(LakebedError):
-                self.note(
-                    self.catalog.links.link(
-                        REPOSITORY, branch, path, given.address, checksum=given.address.path
-                    )
-                )
+                checksum = given.address.path
+                self.note(link(REPOSITORY, branch, path, given.address, checksum=checksum))
                 return
 
     def delete(self, branch: BranchID) -> None:
@@ -571,14 +579,15 @@ class CollectorLives(Simulation):
         return result
 
 
-def collected_hold(seed: int, faults: Faults = COLLECT_FAULTS) -> int:
+def collected_hold(seed: int, faults: Faults = COLLECT_FAULTS, *, conditional: bool = False) -> int:
     """Run it; return how many objects were deleted."""
     world = CatalogWorld(CollectorLives(seed, faults, steps_max=200_000))
     acknowledged: Acknowledged = set()
     for number in range(3):
         process = world.process(f"server{number}")
         for _ in range(2):
-            process.actor.start(Writer(process, acknowledged).run)
+            writer = Writer(process, acknowledged, conditional=conditional)
+            process.actor.start(writer.run)
     check = partial(nothing_acknowledged_is_gone, world, acknowledged)
     collector = Collector(world.process("collector"), check)
     collector.process.actor.start(collector.run)
@@ -603,7 +612,12 @@ def collected(seed: int) -> None:
     collected_hold(seed)
 
 
+def collected_on_conditions(seed: int) -> None:
+    collected_hold(seed, conditional=True)
+
+
 SCENARIOS: Final = {
+    "collected_on_conditions": collected_on_conditions,
     "links": links,
     "ended": ended,
     "first_reads": first_reads,

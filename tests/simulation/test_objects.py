@@ -40,6 +40,7 @@ ResultT = TypeVar("ResultT")
         ("ended", rounds(100, long=6_000, fast=10)),
         ("first_reads", rounds(100, long=6_000, fast=10)),
         ("collected", rounds(20, long=1_200, fast=2)),
+        ("collected_on_conditions", rounds(20, long=1_200, fast=2)),
     ],
 )
 def test_every_seed_holds(name: str, seeds: int) -> None:

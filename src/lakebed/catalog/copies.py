@@ -151,7 +151,8 @@ class Copies:
             ChangedBytes: The storage has another object by now.
             PreconditionFailed: A condition does not hold.
             Stale: Copying took too long.
-            TooManyTries, OutcomeUnknown: The copy may be visible.
+            TooManyTries: Without a condition, the copy may be visible.
+            OutcomeUnknown: The copy may be visible.
             BlockError: The storage refused or failed.
         """
         check_path(path)
@@ -192,7 +193,7 @@ class Copies:
 
         Raises:
             EntryNotFound: There is no such object.
-            TooManyTries: Others kept changing the object; the change may be visible.
+            TooManyTries: Others kept changing the object; nothing was changed.
             Also what `copy` raises, except `PreconditionFailed`.
         """
         check_metadata(metadata)

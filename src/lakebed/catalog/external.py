@@ -72,7 +72,8 @@ class ExternalObjects:
             AddressClosed: A deleted repository left its data there.
             RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
             PreconditionFailed: The condition does not hold.
-            TooManyTries, OutcomeUnknown: The entry may be visible.
+            TooManyTries: Without a condition, the entry may be visible.
+            OutcomeUnknown: The entry may be visible.
         """
         check_path(path)
         check_metadata(metadata or {})

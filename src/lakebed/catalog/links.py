@@ -13,8 +13,8 @@ the record `links/<uid>` says what it was given out for. It can be linked once.
     1. read the record: this branch, this path, not expired
     2. look at the object: it is there, and has the size that the client says
     3. the record, `consumed`, with the entry, only over the very record read in 1
-    4. stage the entry; once it is staged, read the record again: if it is gone or `aborted`, take
-       the entry back
+    4. stage the entry; once it is staged, or proposed on a condition, read the record again: if it
+       is gone or `aborted`, take the entry back
     5. the record, `staged`; then the answer
 
 *What holds.* An address stands for one entry, for ever: whoever stages it has read `consumed` and
@@ -32,8 +32,9 @@ worked.
 
 - 1, 2: has changed nothing.
 - 3: has decided. A repeat with the same arguments goes on with 4; with others, it is refused.
-- 4: the entry is visible, and nobody was told so. A repeat stages the same entry once more. (If the
-  path was written to in between, the repeat comes later and wins, as any late write does.)
+- 4: the entry is visible, and nobody was told so. A repeat stages the same entry once more, on a
+  condition too: an equal entry that stands there already is its own. (If the path was written to in
+  between, the repeat comes later: without a condition it wins, as any late write does.)
 - 5: a repeat answers the same and stages nothing, whatever became of the path since.
 
 *The object that was linked stays the one.* A presigned URL outlives the link: until it expires, its
@@ -75,6 +76,7 @@ from lakebed.catalog.model import (
 )
 from lakebed.catalog.presign import Presigning
 from lakebed.catalog.settings import CatalogSettings
+from lakebed.catalog.stager import or_done
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import TooManyTries
 from lakebed.engine.model import BranchID, Repository, RepositoryID
@@ -225,6 +227,7 @@ class Links:
             PreconditionFailed: The condition does not hold.
             Stale: Linking took too long, or somebody ended the link meanwhile.
             TooManyTries, OutcomeUnknown: The object may be visible; repeat the request to find out.
+                With a condition, `TooManyTries` says that it is not.
             BlockError: The storage refused or failed.
         """
         check_path(path)
@@ -255,7 +258,7 @@ class Links:
                 repository.id,
                 branch,
                 entry,
-                condition=condition,
+                condition=or_done(condition, entry),
                 is_fresh=standing,
                 unique_id=repository.unique_id,
             )

@@ -8,18 +8,34 @@ from lakebed.block import Address, BlockError, BlockStore
 from lakebed.catalog.freshness import Freshness
 from lakebed.catalog.model import ObjectStats, new_entry, stats_of
 from lakebed.engine.engine import Engine
-from lakebed.engine.errors import Deleting, EntryNotFound, Protected, ReadOnly, RepositoryNotFound
+from lakebed.engine.errors import (
+    BranchNotFound,
+    Deleting,
+    EntryNotFound,
+    PreconditionFailed,
+    Protected,
+    ReadOnly,
+    RepositoryNotFound,
+    Stale,
+    TooManyTries,
+)
 from lakebed.engine.model import BranchID, Repository
 from lakebed.engine.opening import Opened
 from lakebed.engine.staging.writer import Condition, IsFresh, check_condition
+from lakebed.errors import LakebedError
+from lakebed.formats import Entry
 from lakebed.formats.object_paths import ObjectPath
 from lakebed.runtime import Runtime
 
 _LOGGER: Final = logging.getLogger(__name__)
 
-# What `Engine.put` raises before it stages anything. After any other error the entry may have been
-# visible for a moment, and so may have been committed: its object is left to garbage collection.
+# What `Engine.put` raises before it stages anything. After any other error of a plain write the
+# entry may have been visible for a moment, and so may have been committed: its object is left to
+# garbage collection.
 _REFUSALS: Final = (Deleting, Protected, ReadOnly, RepositoryNotFound)
+
+# What it raises of a conditional write that was never visible.
+_REFUSALS_IF: Final = (*_REFUSALS, BranchNotFound, PreconditionFailed, Stale, TooManyTries)
 
 
 class Stager:
@@ -51,13 +67,15 @@ class Stager:
         """Stage the entry of an object at an address that nobody else has.
 
         If it is certain that the entry was never visible, the object is removed. With `watch`, it
-        is acknowledged only if that holds after it was staged.
+        is acknowledged only if that holds after it was staged, or proposed.
 
         Raises:
             RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
             PreconditionFailed: The condition does not hold.
-            Stale: The object is too old to be staged, or the watch does not hold.
-            TooManyTries, OutcomeUnknown: The object may be visible.
+            Stale: The object is too old to be staged, or the watch does not hold. Without a
+                condition, the object may have been visible for a while, and may be in a commit.
+            TooManyTries: Without a condition, the object may be visible.
+            OutcomeUnknown: The object may be visible.
         """
         entry = new_entry(
             path,
@@ -80,8 +98,9 @@ class Stager:
                 unique_id=repository.unique_id,
                 opened=opened,
             )
-        except _REFUSALS:
-            self.discard(repository.namespace.address(str(issued)))
+        except LakebedError as error:
+            if isinstance(error, _REFUSALS if condition is None else _REFUSALS_IF):
+                self.discard(repository.namespace.address(str(issued)))
             raise
         return stats_of(repository.namespace, entry)
 
@@ -91,6 +110,15 @@ class Stager:
             self._block.delete(address)
         except BlockError as error:
             _LOGGER.warning("%s was not removed and is garbage now: %s", address, error)
+
+
+def or_done(condition: Condition | None, entry: Entry) -> Condition | None:
+    """Return a condition that also holds where this very entry stands already.
+
+    For an entry that a record was decided on, once, at an address of its own: an equal one was
+    staged by an earlier request for the same record, whose repeat is to succeed.
+    """
+    return condition and (lambda found: found == entry or condition(found))
 
 
 def check_early(

@@ -8,8 +8,9 @@
 
 A process that dies after 2 leaves an object that nothing names: garbage, which is collected when it
 is old enough. So does an error after 2, unless it is certain that the entry was never visible: then
-the object is removed at once. (A conditional write that lost a race may have been visible for a
-moment, and so may have been committed: its object stays.)
+the object is removed at once. That is certain of each conditional write that is refused. A plain
+write that ends as `Stale` may have been visible for a while, and may be in a commit: its object
+stays.
 """
 
 from collections.abc import Iterable, Mapping
@@ -66,8 +67,10 @@ class Uploads:
             InvalidPath, InvalidMetadata: No object can have this path, or such metadata.
             RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
             PreconditionFailed: The condition does not hold.
-            Stale: The bytes took too long to come.
-            TooManyTries, OutcomeUnknown: The object may be visible.
+            Stale: The bytes took too long to come. Without a condition, the object may have been
+                visible for a while, and may be in a commit.
+            TooManyTries: Without a condition, the object may be visible.
+            OutcomeUnknown: The object may be visible.
             BlockError: The storage refused or failed; nothing is visible.
         """
         check_path(path)

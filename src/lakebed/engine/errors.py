@@ -194,7 +194,11 @@ class NothingThere(PreconditionFailed):
 
 
 class Stale(EngineError):
-    """A write took so long that its object is too old to be staged; the write was taken back."""
+    """A write took too long and was taken back; without a condition, it may have been seen.
+
+    Its object is too old to be staged. A plain write was visible until it was taken back, and a
+    commit may hold it. A write on a condition was never visible.
+    """
 
     kind = "stale"
 

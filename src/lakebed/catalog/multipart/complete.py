@@ -18,13 +18,15 @@ there before the first byte.
 - 1, 2: has changed nothing.
 - 3: has decided. A repeat with the same parts goes on with 4; with others, it is refused.
 - 4: the storage no longer knows the upload; a repeat finds the object at its address and goes on.
-- 5: the entry is visible, and nobody was told so. A repeat stages the same entry once more. (If the
-  path was written to in between, the repeat comes later and wins, as any late write does.)
+- 5: the entry is visible, and nobody was told so. A repeat stages the same entry once more, on a
+  condition too: an equal entry that stands there already is its own. (If the path was written to in
+  between, the repeat comes later: without a condition it wins, as any late write does.)
 - 6: a repeat answers the same and stages nothing, whatever became of the path since.
 
 If the storage refuses the parts in step 4 (one was sent again at that very moment), nothing was
 joined, and the decision is taken back. Another request may have read it before; so an entry is
-acknowledged only if the decision still stands after the entry was staged, and 6 is certain. This
+acknowledged only if the decision still stands after the entry was staged (on a condition: after it
+was proposed), and 6 is certain. This
 also makes sure that the record was there as long as nothing else protected the object: an upload
 that is too old is dropped even while someone is completing it. A record stays for a while after its
 object was staged, so that repeats find it.
@@ -83,7 +85,7 @@ from lakebed.catalog.multipart.records import (
     stored_part,
 )
 from lakebed.catalog.purge.marks import PurgeMarks
-from lakebed.catalog.stager import check_early
+from lakebed.catalog.stager import check_early, or_done
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import Stale, TooManyTries
 from lakebed.engine.model import Repository
@@ -178,6 +180,7 @@ class Completions:
             Stale: Meanwhile the upload was dropped, for its age, or its parts were replaced.
             Purged: A part was copied from an object that was purged since.
             TooManyTries, OutcomeUnknown: The object may be visible; repeat the request to find out.
+                With a condition, `TooManyTries` says that it is not.
             BlockError: The storage refused or failed; repeating it may help.
         """
         _check_order(named)
@@ -229,7 +232,7 @@ class Completions:
                 repository.id,
                 asked.target.branch,
                 entry,
-                condition=asked.condition,
+                condition=or_done(asked.condition, entry),
                 # The record protects the object until the entry does, and not one moment less.
                 is_fresh=lambda: records.stands(record) and watch(),
                 unique_id=repository.unique_id,

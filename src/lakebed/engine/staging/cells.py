@@ -34,7 +34,6 @@ from google.protobuf.message import DecodeError
 
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import TooManyTries
-from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import Branch, StagingToken
 from lakebed.engine.staging.codec import parse, path_of
 from lakebed.errors import quoted
@@ -51,7 +50,7 @@ from lakebed.kv import (
 
 MARK: Final = b"\xff"
 """Begins a cell with a proposal. No message begins so: older programs refuse such a cell instead of
-taking it for a tombstone."""
+taking it for a tombstone. And all messages sort before it, which takes least to find out."""
 
 _TRIES: Final = 100
 
@@ -82,28 +81,19 @@ class Cells:
         """Return the cells of sealed tokens."""
         return cls(store, tokens, None)
 
-    def read(self, key: bytes, found: Sequence[Item | None] | None = None) -> list[Item | None]:
-        """Return the cell of a path under each token; all are read in one call.
-
-        With `found`, these are the cells as they were read for the same branch record.
+    def settled(self, items: Sequence[Item | None]) -> list[Item | None]:
+        """Return cells, one for each token, without proposals of other versions.
 
         Raises:
             TooManyTries: Others always made new proposals first.
         """
-        if found is None:
-            name = STAGED_PREFIX + key
-            found = self.store.get_many([(token.encode(), name) for token in self.tokens])
-        return self.settled(found)
-
-    def settled(self, items: Sequence[Item | None]) -> list[Item | None]:
-        """Return cells, one for each token, without proposals of other versions."""
         pairs = zip(self.tokens, items, strict=True)
         return [self._settled(token, item) for token, item in pairs]
 
     def shown(self, token: StagingToken, rows: Iterable[Pair]) -> Iterator[Pair]:
         """Yield the cells of a token that have a value, with the value alone."""
         for row in rows:
-            if not row[1].startswith(MARK):
+            if row[1] < MARK:
                 yield row
             elif (value := self._value_at(token, row[0])) is not None:
                 yield row[0], value
@@ -112,13 +102,13 @@ class Cells:
         # Read again: a scan of pairs has no versions.
         (item,) = self.store.get_many([(token.encode(), name)])
         item = self._settled(token, item)
-        if item is not None and item.value.startswith(MARK):
+        if has_proposal(item):
             self.passed_over.append(path_of(name))
         return value_of(item)
 
     def _settled(self, token: StagingToken, item: Item | None) -> Item | None:
         for _ in range(_TRIES):
-            if item is None or not item.value.startswith(MARK):
+            if item is None or not has_proposal(item):
                 return item
             if parse_proposed(item.key, item.value).branch_version == self._version:
                 return item
@@ -134,7 +124,7 @@ def value_of(item: Item | None) -> bytes | None:
     Raises:
         CorruptRecord: It is not a cell.
     """
-    if item is None or not item.value.startswith(MARK):
+    if item is None or item.value < MARK:
         return None if item is None else item.value
     proposed = parse_proposed(item.key, item.value)
     return proposed.value.SerializeToString() if proposed.HasField("value") else None
@@ -142,7 +132,7 @@ def value_of(item: Item | None) -> bytes | None:
 
 def version_of(item: Item) -> Version:
     """Return the version of the value of a cell, which a proposal beside it does not change."""
-    if not item.value.startswith(MARK):
+    if item.value < MARK:
         return item.predicate
     return Version(parse_proposed(item.key, item.value).value_version)
 
@@ -154,7 +144,7 @@ def newest(items: Iterable[Item | None]) -> bytes | None:
 
 def has_proposal(item: Item | None) -> bool:
     """Whether there is a proposal in a cell."""
-    return item is not None and item.value.startswith(MARK)
+    return item is not None and item.value >= MARK
 
 
 def propose(found: Item | None, value: bytes, branch_version: Version) -> bytes:
@@ -195,7 +185,7 @@ def spelled_out(rows: Iterable[Item]) -> Iterator[Pair]:
     For who must know of all that is visible, or may become so.
     """
     for key, value, _ in rows:
-        if not value.startswith(MARK):
+        if value < MARK:
             yield key, value
             continue
         proposed = parse_proposed(key, value)

@@ -18,6 +18,10 @@ what it seeks, the put was in the store before the listing read, and the listing
 the note later, it has cut the stretch that is sought, and the listing's swap fails; or it has cut
 the stretch that was found. Tombstones need none of this.
 
+A conditional put reads the note after its proposal and before it confirms. While the proposal waits
+nothing is visible, so a listing must not call its key empty: a stretch ends where a listing passes
+over a proposal (`cells`). With that, a proposal in the store is as good as the put.
+
 A put that is not acknowledged, or not yet, may be hidden by a note, although a read of its key
 shows it. If its writer died between the two, it is listed once the note is too old to count.
 

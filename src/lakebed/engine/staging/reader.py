@@ -14,11 +14,12 @@ from typing import Final, TypeVar
 
 from lakebed.engine.committed import CommittedFor, DiffEntry, Page, Query
 from lakebed.engine.errors import EntryNotFound, TooManyTries
+from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import Branch, BranchID, CommitID, Repository
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
 from lakebed.engine.settings import EngineSettings
-from lakebed.engine.staging.cells import Cells, newest
+from lakebed.engine.staging.cells import Cells, has_proposal, newest
 from lakebed.engine.staging.codec import decode
 from lakebed.engine.staging.listing import Noting, list_changes, list_entries
 from lakebed.formats import Entry
@@ -157,12 +158,17 @@ class Reader:
 
     def staged(
         self, branch: Branch, key: bytes, found: Sequence[Item | None] | None = None
-    ) -> list[Item | None]:
+    ) -> Sequence[Item | None]:
         """Return the cell of a key in each token of a branch, newest first; all in one call.
 
         With `found`, these are the cells as they were read already, for the same branch record.
         """
-        return Cells.of(self._store, branch).read(key, found)
+        if found is None:
+            name = STAGED_PREFIX + key
+            found = self._store.get_many([(token.encode(), name) for token in branch.tokens])
+        if any(map(has_proposal, found)):
+            return Cells.of(self._store, branch).settled(found)
+        return found
 
     def entry(
         self,

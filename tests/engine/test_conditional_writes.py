@@ -1,0 +1,556 @@
+"""Conditional writes at their turning points: propose, look, confirm.
+
+Each test stops a writer before or after one of its calls to the store, and lets others act there,
+or loses the reply, or lets the writer die.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar
+
+import pytest
+
+from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.commits.merges import MergeRequest
+from lakebed.engine.committed import Query
+from lakebed.engine.errors import BranchNotFound, PreconditionFailed, Stale, TooManyTries
+from lakebed.engine.keys import STAGED_PREFIX
+from lakebed.engine.parts import EngineParts
+from lakebed.engine.staging.cells import has_proposal
+from lakebed.engine.staging.writer import Condition, if_absent
+from lakebed.formats import Entry
+from lakebed.kv import Item, OutcomeUnknown, StoreUnavailable
+from lakebed.testing.faults import FaultyStore, StoreCall
+from tests.engine.commit_kit import CommitKit, commit, head, put, shown
+from tests.engine.histories import REPOSITORY
+from tests.simulation import engine_mutants as mutants
+from tests.simulation.world import DEV, MAIN, entry
+
+ResultT = TypeVar("ResultT")
+
+KEY = STAGED_PREFIX + b"a"
+QUERY = Query()
+REQUEST = CommitRequest(committer="", message="")
+
+
+class Died(BaseException):
+    """The process of a writer is gone."""
+
+
+class Kit(CommitKit):
+    """Counts the pauses of writers instead of sleeping, and can do things there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pauses: list[float] = []
+        self.in_pause: list[Callable[[], object]] = []
+        self.runtime.sleep = self._sleep  # type: ignore[method-assign]
+
+    def _sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        if self.in_pause:
+            self.in_pause.pop(0)()
+
+    def at(self, number: int, *, before: bool, thing: Callable[[], object]) -> EngineParts:
+        """Return an engine that does something at its n-th write of the cell."""
+        return self.engine(store=FaultyStore(self.store, At(number, thing, before=before)))
+
+    def dying(self) -> EngineParts:
+        """Return an engine whose next conditional write of the key dies before it is confirmed."""
+        return self.at(2, before=True, thing=partial(raise_, Died()))
+
+    @property
+    def token(self) -> bytes:
+        return self.engine().branches.get(REPOSITORY, MAIN).staging_token.encode()
+
+    def cell(self, token: bytes | None = None) -> Item | None:
+        return self.store.get_many([(token or self.token, KEY)])[0]
+
+
+class At:
+    """Does something, once, before or after the n-th write of the cell."""
+
+    def __init__(self, number: int, thing: Callable[[], object], *, before: bool) -> None:
+        self.left = number
+        self.thing = thing
+        self.before = before
+
+    def __call__(self, call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
+        is_it = False
+        if call.writes and call.key == KEY:
+            self.left -= 1
+            is_it = self.left == 0
+        if is_it and self.before:
+            self.thing()
+        result = apply()
+        if is_it and not self.before:
+            self.thing()
+        return result
+
+
+@pytest.fixture
+def lake() -> Kit:
+    return Kit()
+
+
+def create(engine: EngineParts, name: str, **options: Any) -> None:
+    engine.writer.put_if(REPOSITORY, MAIN, entry(b"a", name), if_absent, **options)
+
+
+def is_now(name: str) -> Condition:
+    return lambda found: found is not None and found.address == name
+
+
+def seal(lake: Kit) -> None:
+    """Seal the staging token; nothing is scanned."""
+    engine = lake.engine()
+    engine.publisher.seal(REPOSITORY, engine.branches.get(REPOSITORY, MAIN))
+
+
+def die(engine: EngineParts, name: str, condition: Condition) -> None:
+    """Let a writer die while it makes its write."""
+    with pytest.raises(Died):
+        engine.writer.put_if(REPOSITORY, MAIN, entry(b"a", name), condition)
+
+
+def raise_(error: BaseException) -> None:
+    raise error
+
+
+# Races
+
+
+def race(lake: Kit) -> list[str]:
+    """Let two create one key, each into another token, while the branch moves; return who won."""
+    won: list[str] = []
+    moments: list[str] = []
+    late: list[Callable[[], object]] = []
+
+    def attempt(name: str, engine: EngineParts) -> None:
+        with suppress(PreconditionFailed):
+            create(engine, name)
+            won.append(name)
+
+    def into_the_second_token(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
+        if call.operation != "set_if" or call.key != KEY or "second" in moments:
+            return apply()
+        moments.append("second")
+        late.pop()()  # now the first one's arrives, in the sealed token
+        result = apply()
+        seal(lake)
+        return result
+
+    def into_the_first_token(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
+        if call.operation != "set_if" or call.key != KEY or "first" in moments:
+            return apply()
+        moments.append("first")
+        seal(lake)
+        results: list[ResultT] = []
+        late.append(lambda: results.append(apply()))
+        attempt("second", lake.engine(store=FaultyStore(lake.store, into_the_second_token)))
+        return results[0]
+
+    attempt("first", lake.engine(store=FaultyStore(lake.store, into_the_first_token)))
+    assert moments == ["first", "second"]
+    return won
+
+
+def test_of_two_creators_in_two_tokens_exactly_one_wins(lake: Kit) -> None:
+    won = race(lake)
+    assert len(won) == 1
+    assert shown(lake.engine(), b"a") == won[0]
+    assert lake.contents(commit(lake.engine()).commit)[b"a"] == won[0]
+
+
+# One call at a time
+
+
+STEPS = {"propose": 1, "confirm": 2}
+
+
+@pytest.mark.parametrize("joins_reads", [True, False])
+@pytest.mark.parametrize("is_applied", [True, False])
+@pytest.mark.parametrize("step", STEPS)
+def test_a_lost_reply_to_a_write_is_settled(
+    lake: Kit, step: str, *, is_applied: bool, joins_reads: bool
+) -> None:
+    lost = partial(raise_, OutcomeUnknown("the reply was lost"))
+    store = FaultyStore(lake.store, At(STEPS[step], lost, before=not is_applied))
+    store.joins_reads = joins_reads
+    create(lake.engine(store=store), "w1")
+    assert shown(lake.engine(), b"a") == "w1"
+    assert not has_proposal(lake.cell())
+
+
+def test_a_confirmation_that_nobody_can_settle_is_unknown(lake: Kit) -> None:
+    def overwrite_and_lose() -> None:
+        put(lake.engine(), b"a", "plain")
+        raise OutcomeUnknown("the reply was lost")
+
+    with pytest.raises(OutcomeUnknown) as caught:
+        create(lake.at(2, before=False, thing=overwrite_and_lose), "w1")
+    assert not isinstance(caught.value, StoreUnavailable)
+    assert shown(lake.engine(), b"a") == "plain"
+
+
+def test_a_lost_confirmation_is_found_below_the_proposal_of_another(lake: Kit) -> None:
+    def propose_and_lose() -> None:
+        die(lake.dying(), "w2", is_now("w1"))
+        raise OutcomeUnknown("the reply was lost")
+
+    create(lake.at(2, before=False, thing=propose_and_lose), "w1")
+    assert has_proposal(lake.cell())
+    assert shown(lake.engine(), b"a") == "w1"
+
+
+def test_a_look_without_an_answer_changes_nothing(lake: Kit) -> None:
+    away: list[bool] = []
+
+    def network(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
+        if away:
+            raise StoreUnavailable("away")
+        result = apply()
+        if call.writes:
+            away.append(True)
+        return result
+
+    with pytest.raises(StoreUnavailable):
+        create(lake.engine(store=FaultyStore(lake.store, network)), "w1")
+    assert shown(lake.engine(), b"a") is None
+    create(lake.engine(), "w2")
+    assert shown(lake.engine(), b"a") == "w2"
+
+
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("step", STEPS)
+def test_a_writer_that_dies_leaves_nothing_that_is_seen(
+    lake: Kit, step: str, *, before: bool
+) -> None:
+    is_confirmed = step == "confirm" and not before
+    put(lake.engine(), b"b", "w0")
+    with pytest.raises(Died):
+        create(lake.at(STEPS[step], before=before, thing=partial(raise_, Died())), "w1")
+    expected = {b"b": "w0", **({b"a": "w1"} if is_confirmed else {})}
+    assert shown(lake.engine(), b"a") == expected.get(b"a")
+    assert lake.contents(commit(lake.engine()).commit) == expected
+    if not is_confirmed:
+        create(lake.engine(), "w2")
+        assert shown(lake.engine(), b"a") == "w2"
+
+
+def test_what_a_dead_writer_proposed_is_removed_by_the_first_scan(lake: Kit) -> None:
+    put(lake.engine(), b"b", "w0")
+    die(lake.dying(), "w1", if_absent)
+    token = lake.token
+    assert has_proposal(lake.cell(token))
+    commit(lake.engine())
+    assert lake.cell(token) is None
+
+
+# Others act between two steps
+
+
+def test_a_branch_that_is_sealed_between_proposal_and_look_begins_it_again(lake: Kit) -> None:
+    first = lake.token
+    create(lake.at(1, before=False, thing=partial(seal, lake)), "w1")
+    assert shown(lake.engine(), b"a") == "w1"
+    assert lake.token != first
+    assert lake.cell(first) is None
+    assert lake.cell() is not None
+
+
+def merge_and_read(lake: Kit, read: Callable[[EngineParts], object]) -> list[object]:
+    """Let a merge bring the key after the look, under the same token, and let someone read."""
+    seen: list[object] = []
+
+    def merge() -> None:
+        other = lake.engine()
+        other.writer.put(REPOSITORY, DEV, entry(b"a", "merged"))
+        other.committer.commit(REPOSITORY, DEV, REQUEST)
+        source = other.commits.get(REPOSITORY, other.branches.get(REPOSITORY, DEV).commit_id)
+        keep = MergeRequest(committer="", message="", keep_staged=True)
+        patch.setattr(other.dirty, "seal", lambda _repository, branch: branch)
+        other.merger.merge(REPOSITORY, MAIN, source, keep)
+        seen.append(read(lake.engine()))
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(PreconditionFailed):
+        create(lake.at(2, before=True, thing=merge), "w1")
+    return seen
+
+
+def test_a_proposal_that_a_read_took_away_is_not_confirmed(lake: Kit) -> None:
+    assert merge_and_read(lake, lambda engine: shown(engine, b"a")) == ["merged"]
+    assert shown(lake.engine(), b"a") == "merged"
+
+
+def test_a_proposal_that_a_listing_took_away_is_not_confirmed(lake: Kit) -> None:
+    def read(engine: EngineParts) -> list[str]:
+        page = engine.reader.list_entries(REPOSITORY, MAIN, QUERY)
+        return [item.address for item in page.items if isinstance(item, Entry)]
+
+    assert merge_and_read(lake, read) == [["merged"]]
+    assert shown(lake.engine(), b"a") == "merged"
+
+
+def test_a_proposal_that_a_commit_took_away_is_not_confirmed(lake: Kit) -> None:
+    """It begins again, under the token that is current now."""
+    made: list[dict[bytes, str]] = []
+    put(lake.engine(), b"b", "w0")
+    engine = lake.at(
+        2, before=True, thing=lambda: made.append(lake.contents(commit(lake.engine()).commit))
+    )
+    create(engine, "w1")
+    assert made == [{b"b": "w0"}]
+    assert shown(lake.engine(), b"a") == "w1"
+
+
+def test_a_proposal_that_another_writer_took_away_is_not_confirmed(lake: Kit) -> None:
+    def seal_and_create() -> None:
+        seal(lake)
+        create(lake.engine(), "w2")
+
+    with pytest.raises(PreconditionFailed):
+        create(lake.at(2, before=True, thing=seal_and_create), "w1")
+    assert shown(lake.engine(), b"a") == "w2"
+
+
+def test_a_write_that_is_confirmed_after_the_branch_was_sealed_is_in_the_commit(lake: Kit) -> None:
+    create(lake.at(2, before=True, thing=partial(seal, lake)), "w1")
+    assert lake.contents(commit(lake.engine()).commit) == {b"a": "w1"}
+
+
+def test_a_branch_that_is_deleted_meanwhile_has_nothing_of_it(lake: Kit) -> None:
+    def recreate() -> None:
+        other = lake.engine()
+        first = head(other)
+        other.branches.delete(REPOSITORY, MAIN)
+        other.branches.create(REPOSITORY, MAIN, first.id)
+
+    create(lake.at(1, before=False, thing=recreate), "w1")  # on the branch of that name
+    assert shown(lake.engine(), b"a") == "w1"
+
+    def delete() -> None:
+        lake.engine().branches.delete(REPOSITORY, MAIN)
+
+    token = lake.token
+    engine = lake.at(1, before=False, thing=delete)
+    with pytest.raises(BranchNotFound):
+        engine.writer.put_if(REPOSITORY, MAIN, entry(b"a", "w2"), is_now("w1"))
+    assert not has_proposal(lake.cell(token))
+
+
+@pytest.mark.parametrize("looks", [[False], [True, False]])
+def test_a_stale_object_was_never_visible(lake: Kit, looks: list[bool]) -> None:
+    seen: list[str | None] = []
+    answers = iter(looks)
+
+    def is_fresh() -> bool:
+        seen.append(shown(lake.engine(), b"a"))
+        return next(answers)
+
+    with pytest.raises(Stale):
+        create(lake.engine(), "w1", is_fresh=is_fresh)
+    assert seen == [None] * len(looks)
+    assert shown(lake.engine(), b"a") is None
+    assert lake.cell() is None
+
+
+def test_a_stale_object_replaces_nothing(lake: Kit) -> None:
+    put(lake.engine(), b"a", "old")
+    before = lake.cell()
+    answers = iter([True, False])
+    with pytest.raises(Stale):
+        lake.engine().writer.put_if(
+            REPOSITORY, MAIN, entry(b"a", "w1"), is_now("old"), lambda: next(answers)
+        )
+    assert lake.cell() == before
+
+
+def test_a_conditional_delete_is_judged_as_a_put_is(lake: Kit) -> None:
+    engine = lake.engine()
+    put(engine, b"a", "old")
+    with pytest.raises(PreconditionFailed):
+        engine.writer.delete_if(REPOSITORY, MAIN, b"a", is_now("other"))
+    assert shown(engine, b"a") == "old"
+    commit(engine)
+    engine.writer.delete_if(REPOSITORY, MAIN, b"a", is_now("old"))
+    assert shown(engine, b"a") is None
+    assert b"a" not in lake.contents(commit(engine).commit)
+
+
+# Two proposals
+
+
+def test_a_writer_waits_for_the_owner_of_a_proposal(lake: Kit) -> None:
+    """The owner has proposed; another comes, and waits; the owner confirms meanwhile."""
+    told: list[str] = []
+
+    def meet(confirm: Callable[[], object]) -> None:
+        lake.in_pause = [confirm]
+        with pytest.raises(PreconditionFailed):
+            create(lake.engine(), "w2")
+        told.append("refused")
+
+    def owner(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
+        results: list[ResultT] = []
+        if call.writes and call.key == KEY and has_proposal(lake.cell()):
+            meet(lambda: results.append(apply()))
+            return results[0]
+        return apply()
+
+    create(lake.engine(store=FaultyStore(lake.store, owner)), "w1")
+    assert told == ["refused"]
+    assert shown(lake.engine(), b"a") == "w1"
+
+
+def test_a_proposal_that_stays_is_replaced(lake: Kit) -> None:
+    die(lake.dying(), "w1", if_absent)
+    create(lake.engine(), "w2")
+    assert len(lake.pauses) == 1
+    assert 0.05 <= lake.pauses[0] <= 0.1
+    assert shown(lake.engine(), b"a") == "w2"
+
+
+def test_the_owner_of_a_proposal_that_was_replaced_begins_again(lake: Kit) -> None:
+    with pytest.raises(PreconditionFailed):
+        create(lake.at(2, before=True, thing=lambda: create(lake.engine(), "w2")), "w1")
+    assert shown(lake.engine(), b"a") == "w2"
+    assert len(lake.pauses) == 1  # of the other one
+
+
+def test_a_writer_that_never_comes_first_gives_up_and_was_never_visible(lake: Kit) -> None:
+    def seal_first(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
+        result = apply()
+        if call.writes and call.key == KEY:
+            lake.engine().publisher.seal(REPOSITORY, lake.engine().branches.get(REPOSITORY, MAIN))
+            assert shown(lake.engine(), b"a") is None
+        return result
+
+    with pytest.raises(TooManyTries):
+        create(lake.engine(store=FaultyStore(lake.store, seal_first)), "w1")
+    assert shown(lake.engine(), b"a") is None
+    assert len(lake.pauses) > 90  # it went out of the way
+    assert max(lake.pauses) < 4
+
+
+# Beside plain writes
+
+
+@pytest.mark.parametrize("beside", [None, "old"])
+@pytest.mark.parametrize("kind", ["put", "fresh put", "delete", "reset"])
+def test_a_plain_write_replaces_a_proposal(lake: Kit, kind: str, beside: str | None) -> None:
+    other = lake.engine()
+    put(other, b"a", "committed")
+    commit(other)
+    if beside is not None:
+        put(other, b"a", beside)
+    writes: dict[str, Callable[[], None]] = {
+        "put": lambda: put(other, b"a", "w2"),
+        "fresh put": lambda: other.writer.put_fresh(
+            REPOSITORY, MAIN, entry(b"a", "w2"), lambda: True
+        ),
+        "delete": lambda: other.writer.delete(REPOSITORY, MAIN, b"a"),
+        "reset": lambda: other.resetter.reset_key(REPOSITORY, MAIN, b"a"),
+    }
+    expected = {"delete": None, "reset": "committed"}.get(kind, "w2")
+    condition = is_now(beside or "committed")
+    engine = lake.at(2, before=True, thing=writes[kind])
+    if kind == "reset" and beside is None:  # there is nothing to reset: the proposal stays
+        engine.writer.put_if(REPOSITORY, MAIN, entry(b"a", "w1"), condition)
+        expected = "w1"
+    else:
+        with pytest.raises(PreconditionFailed):
+            engine.writer.put_if(REPOSITORY, MAIN, entry(b"a", "w1"), condition)
+    assert shown(lake.engine(), b"a") == expected
+
+
+@pytest.mark.parametrize("takes_away", [False, True])
+@pytest.mark.parametrize("before", [None, "old"])
+def test_a_put_that_is_taken_back_goes_whatever_was_proposed_beside_it(
+    lake: Kit, before: str | None, *, takes_away: bool
+) -> None:
+    if before is not None:
+        put(lake.engine(), b"a", before)
+    looks = iter([True, False])
+
+    def is_fresh() -> bool:
+        fresh = next(looks)
+        if not fresh:
+            die(lake.dying(), "w2", is_now("w1"))
+            assert has_proposal(lake.cell())
+            if takes_away:  # a reader that goes by another version of the branch
+                token = lake.token
+                seal(lake)
+                assert shown(lake.engine(), b"a") == "w1"
+                assert not has_proposal(lake.cell(token))
+        return fresh
+
+    with pytest.raises(Stale):
+        lake.engine().writer.put_fresh(REPOSITORY, MAIN, entry(b"a", "w1"), is_fresh)
+    assert shown(lake.engine(), b"a") == before
+    if not takes_away:
+        assert not has_proposal(lake.cell())
+
+
+def test_a_put_over_a_proposal_that_is_taken_back_does_not_bring_it_back(lake: Kit) -> None:
+    put(lake.engine(), b"a", "old")
+    die(lake.dying(), "w1", is_now("old"))
+    looks = iter([True, False])
+    with pytest.raises(Stale):
+        lake.engine().writer.put_fresh(REPOSITORY, MAIN, entry(b"a", "w2"), lambda: next(looks))
+    assert shown(lake.engine(), b"a") == "old"
+    assert not has_proposal(lake.cell())
+
+
+def test_a_put_is_taken_back_though_a_proposal_comes_in_between(lake: Kit) -> None:
+    """Between the look of the undo and its write, another makes a proposal."""
+    looks = iter([True, False])
+
+    def propose_beside() -> None:
+        die(lake.dying(), "w2", is_now("w1"))
+
+    engine = lake.at(2, before=True, thing=propose_beside)  # the second write is the undo's
+    with pytest.raises(Stale):
+        engine.writer.put_fresh(REPOSITORY, MAIN, entry(b"a", "w1"), lambda: next(looks))
+    assert shown(lake.engine(), b"a") is None
+    assert lake.cell() is None
+
+
+# Proof that these tests bite: each fails with its rule broken
+
+
+taken_back = test_a_put_that_is_taken_back_goes_whatever_was_proposed_beside_it
+dead = test_a_writer_that_dies_leaves_nothing_that_is_seen
+
+CAUGHT: list[tuple[mutants.Plant, Callable[[Kit], None]]] = [
+    (mutants.write_before_looking, test_of_two_creators_in_two_tokens_exactly_one_wins),
+    (mutants.scans_pass_over, test_a_proposal_that_a_commit_took_away_is_not_confirmed),
+    (mutants.readers_pass_over, test_a_proposal_that_a_read_took_away_is_not_confirmed),
+    (mutants.readers_pass_over, test_a_proposal_that_a_listing_took_away_is_not_confirmed),
+    (mutants.writers_pass_over, test_a_proposal_that_another_writer_took_away_is_not_confirmed),
+    (mutants.others_confirm, test_a_proposal_that_stays_is_replaced),
+    (
+        mutants.refuse_after_a_lost_confirmation,
+        partial(
+            test_a_lost_reply_to_a_write_is_settled,
+            step="confirm",
+            is_applied=True,
+            joins_reads=False,
+        ),
+    ),
+    (mutants.show_proposals, partial(dead, step="confirm", before=True)),
+    (mutants.publish_proposals, partial(dead, step="confirm", before=True)),
+    (mutants.recognise_cells_by_their_version, partial(taken_back, before="old", takes_away=False)),
+    (mutants.take_away_under_a_new_version, partial(taken_back, before="old", takes_away=True)),
+]
+
+
+@pytest.mark.parametrize(("plant", "scenario"), CAUGHT)
+def test_a_broken_rule_is_found_out(
+    plant: mutants.Plant, scenario: Callable[[Kit], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario(Kit())  # as it is, it holds
+    plant(monkeypatch)
+    with pytest.raises((AssertionError, pytest.fail.Exception, PreconditionFailed)):
+        scenario(Kit())
