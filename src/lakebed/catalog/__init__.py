@@ -21,6 +21,7 @@ knows it: what the catalog keeps in an entry's metadata for itself is left out.
 | `pins`                            | what the first readers of unverified objects found          |
 | `metadata_files`, `symlinks`      | files for programs that read the storage themselves         |
 | `gc`, `gc_marks`                  | the server's part of garbage collection                     |
+| `backups`                         | notices a database that is older than its storage           |
 | `retention`                       | for how long the data of commits is kept                    |
 | `tasks`                           | what takes longer than a client waits                       |
 | `usage`                           | counts requests                                             |
