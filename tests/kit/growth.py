@@ -42,7 +42,7 @@ class NotingCells(Cells):
         return sum(cell is not None and self._stays(cell) for cell in cells)
 
     def _stays(self, cell: Cell) -> bool:
-        return cell.value is not None or self.erases or cell.expires is None
+        return cell.value is not None or self.erases or self.tombstone_seconds is None
 
     def read(self, partition: bytes, key: bytes) -> Cell | None:
         return self._inner.read(partition, key)
