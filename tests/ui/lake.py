@@ -172,7 +172,7 @@ def _events(count: int) -> bytes:
 def _arrow() -> bytes:
     sink = io.BytesIO()
     table = pa.table(
-        {"hour": list(range(48)), "level": [370 + (at * 7 % 13) / 10 for at in range(48)]}
+        {"hour": list(range(60)), "level": [370 + (at * 7 % 13) / 10 for at in range(60)]}
     )
     feather.write_feather(table, sink)
     return sink.getvalue()

@@ -230,7 +230,7 @@ export async function previews({ page, at }) {
   await button(page, "Next").click();
   await says(page, "51–100");
   assert.deepEqual(await heights(), before);
-  await show("levels.arrow", "370.7");
+  await show("levels.arrow", "370.7", "these rows: 0 … 49");
   await show("analysis.ipynb", "370.62");
   await show("notes.txt", "metres above the sea");
   await show("README.md", "A sample repository");
