@@ -193,7 +193,7 @@ simulate: install ## run SEEDS simulated histories in all, each from a seed of i
 
 simulate-gc: install ## the same, of what deletes: retention, purges, continuous reclaim and restores
 	$(BIN)/python -m lakebed.testing.simulation.explore --seeds $(SEEDS) \
-		tests.simulation.retention tests.simulation.purges \
+		tests.simulation.retention tests.simulation.purges tests.simulation.lifecycle \
 		tests.simulation.gc_histories tests.simulation.gc_online
 
 fuzz: install ## feed every parser that strangers reach, and a running server, with new inputs for SECONDS in all
