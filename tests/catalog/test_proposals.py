@@ -17,7 +17,7 @@ from tests.kit.lake import MAIN, REPOSITORY, Lake
 
 @pytest.fixture(params=[None, "before"])
 def before(request: pytest.FixtureRequest) -> str | None:
-    """What was staged for the key, if anything."""
+    """The text that was staged for the key, if any."""
     found: str | None = request.param
     return found
 

@@ -186,7 +186,7 @@ def merge_beside_what_is_staged(lake: Lake) -> Shown:
 
 
 def open_to_create(lake: Lake) -> Shown:
-    """What a write would be refused for, before it takes any bytes."""
+    """Ask whether a conditional write would be refused, before it takes any bytes."""
     told: dict[bytes, str] = {}
     for key in KEYS:
         lake.engine.open_for_put(LAKE, MAIN, key)

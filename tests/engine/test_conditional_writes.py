@@ -122,7 +122,7 @@ def raise_(error: BaseException) -> None:
 
 
 def race(lake: Kit) -> list[str]:
-    """Let two create one key, each into another token, while the branch moves; return who won."""
+    """Let two create one key, each in another token, while the branch moves; return the winner."""
     won: list[str] = []
     moments: list[str] = []
     late: list[Callable[[], object]] = []
@@ -183,7 +183,7 @@ def test_a_lost_reply_to_a_write_is_settled(
     assert not has_proposal(lake.cell())
 
 
-def test_a_confirmation_that_nobody_can_settle_is_unknown(lake: Kit) -> None:
+def test_a_confirmation_that_cannot_be_settled_is_unknown(lake: Kit) -> None:
     def overwrite_and_lose() -> None:
         put(lake.engine(), b"a", "plain")
         raise OutcomeUnknown("the reply was lost")

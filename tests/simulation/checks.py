@@ -52,7 +52,7 @@ def check_end(world: World) -> None:
 
 
 def check_refused(world: World) -> None:
-    """What was refused was never visible, and is in no commit, published or not."""
+    """Check that refused writes were never visible, and are in no commit, published or not."""
     writes = [write for history in world.histories.values() for write in history.writes]
     refused = {write.value for write in writes if write.refused and write.value != ABSENT}
     seen = world.truth.staged_values() & refused

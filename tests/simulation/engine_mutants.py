@@ -71,7 +71,7 @@ def no_second_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Writer, "_write", write)
 
 
-# Conditional writers, and who meets their proposals
+# Conditional writers, and readers that meet their proposals
 
 
 def _look_after_proposing(
@@ -120,7 +120,7 @@ def _settle(monkeypatch: pytest.MonkeyPatch, passes_over: Callable[[Cells], bool
 
 
 def scans_pass_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever scans sealed tokens leaves proposals to their owners."""
+    """Scans of sealed tokens leave proposals to their owners."""
     _settle(monkeypatch, lambda cells: cells._version is None)
 
 
@@ -236,7 +236,7 @@ def acknowledge_own_entry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def show_proposals(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever reads a cell takes the proposal for its value."""
+    """A reader of a cell takes the proposal for its value."""
     look_beside = cells.value_of
 
     def value_of(item: Item | None) -> bytes | None:
@@ -313,7 +313,7 @@ class _Forgetful(FaultyStore):
 
 
 def take_away_under_a_new_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who takes a proposal away writes the value beside it as if it were a new one."""
+    """Taking a proposal away writes the value beside it as if it were a new one."""
     take_away = cells.take_away
 
     def forget(store: Store, token: StagingToken, item: Item) -> None:

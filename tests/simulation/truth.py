@@ -60,12 +60,12 @@ class StagedWrite:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A value that a conditional write proposed, and by whom."""
+    """A value that a conditional write proposed, and its owner."""
 
     step: int
     value: bytes
     beside: bytes | None
-    """The value in the cell; None: there is none."""
+    """The value in the cell, or None if nothing is staged."""
     task: object
     version: Version | None
     """The branch as it was when the condition was judged."""

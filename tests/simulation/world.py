@@ -160,7 +160,7 @@ class Dump:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What an actor was shown of some keys, and when."""
+    """Values of some keys as an actor was shown them, and when."""
 
     what: str
     partitions: list[bytes]

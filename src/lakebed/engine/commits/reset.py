@@ -212,7 +212,7 @@ class Resetter:
             branch: The branch as it was read.
             key: Which key.
             staged: The value that is staged for it.
-            current: Its cell under the current token. If there is a proposal in it, that goes.
+            current: Its cell under the current token. A proposal in it is replaced.
         """
         committed = self._reader.committed(repository, branch.commit_id, key)
         if committed is None and staged == TOMBSTONE:

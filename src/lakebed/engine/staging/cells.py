@@ -143,7 +143,7 @@ def newest(items: Iterable[Item | None]) -> bytes | None:
 
 
 def has_proposal(item: Item | None) -> bool:
-    """Whether there is a proposal in a cell."""
+    """Return whether a cell holds a proposal."""
     return item is not None and item.value >= MARK
 
 
@@ -182,7 +182,7 @@ def take_away(store: Store, token: StagingToken, item: Item) -> None:
 def spelled_out(rows: Iterable[Item]) -> Iterator[Pair]:
     """Yield each value and each proposal of cells as a row of its own.
 
-    For who must know of all that is visible, or may become so.
+    For callers that must know all that is visible or may become visible.
     """
     for key, value, _ in rows:
         if value < MARK:

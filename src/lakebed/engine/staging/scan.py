@@ -64,7 +64,7 @@ class StagedChanges:
         return self._shown(self._rows())
 
     def begin(self, count: int) -> list[Pair]:
-        """Return the first `count` of the pairs, or all that there are; `tables` has them too."""
+        """Return the first `count` of the pairs, or all of fewer; `tables` has them too."""
         self._begun += islice(self.pairs(), max(0, count - len(self._begun)))
         return self._begun
 

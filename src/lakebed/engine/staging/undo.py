@@ -3,8 +3,8 @@
 A writer may learn too late that it must not acknowledge. Then it takes its write back: each staged
 key gets the value it had before, if it still has the writer's own. That loses nobody's acknowledged
 write. What others wrote over it stays; and what it wrote over was seen by the very compare-and-swap
-that replaced it. A proposal that someone made beside the value changes neither what was written nor
-by whom: it goes by the version of the value, and is dropped with it.
+that replaced it. A proposal beside the value (`cells`) does not protect it: the undo goes by the
+version of the value, and drops the proposal too.
 
 Until then, which may be long, no staged value would name the object of the value that was replaced,
 and garbage collection could take it. So the new value names it too.

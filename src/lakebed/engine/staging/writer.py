@@ -25,8 +25,8 @@ conditional write that is refused was never visible, and is in no commit.
    proposal away or wrote over it: nothing was visible, begin again. If the reply is lost, the cell
    tells: the proposal is there, confirm again; the value is there, done; anything else, unknown.
 
-The write takes effect before the branch leaves v, when its condition held. `cells` says why whoever
-reads a later version sees it, or takes the proposal away.
+The write takes effect before the branch leaves v, when its condition held: a reader of a later
+version sees it, or takes the proposal away (`cells`).
 
 In step 3 the key of a put is also taken out of the notes of listings. Before the entry is visible
 that is soon enough, since a listing never notes that a key with a proposal is empty.
