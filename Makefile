@@ -163,8 +163,8 @@ test-kv-all: install ## the tests of databases that are not in make test: MariaD
 	pytest $(PARALLEL) -q -m kv_all --durations 10 --timeout 900 tests/conformance tests/system
 
 # Spark fetches its plug-ins from Maven, into .tables too.
-test-tables: install .tables/.installed ## the blocks of docs/tables.md: Spark, Delta Lake and Iceberg on a quickstart
-	pytest -q -m tables --timeout 1800 tests/docs/test_tables.py
+test-tables: install .tables/.installed ## the blocks of docs/tables.md: Spark, Delta Lake and Iceberg; many appenders to a Delta table
+	pytest -q -m tables --timeout 1800 tests/docs/test_tables.py tests/system/test_delta_appenders.py
 
 # Root alone may mount; nothing is skipped.
 test-power: install ## power failures of local storage, played with file systems in files; needs root
