@@ -18,6 +18,8 @@ from tests.server.s3.door import Door
 pytestmark = pytest.mark.slow
 
 STAGED = "folder/staged"
+ONCE = "folder/once"
+"""Written on a condition, by a request with an id."""
 BEFORE = "before"
 """A branch from before there was any object."""
 
@@ -51,6 +53,8 @@ S3_TARGETS = [
     ("GET", f"/{REPOSITORY}/main/{PATH}?attributes"),
     ("GET", f"/{REPOSITORY}/main/{PATH}?tagging"),
     ("GET", f"/{REPOSITORY}/main/{PATH}?acl"),
+    ("GET", f"/{REPOSITORY}/main/{ONCE}"),
+    ("GET", f"/{REPOSITORY}/main/{ONCE}?attributes"),
 ]
 
 
@@ -79,6 +83,8 @@ def opened() -> Iterator[TwoDoors]:
         done = api.call("POST", f"{at}/{BRANCH}/commits", json={"message": "objects"})
         assert done.status_code == 201, done.text
         put_in_parts(s3, STAGED)
+        once = {"If-None-Match": "*", "amz-sdk-invocation-id": "0" * 32}
+        assert s3.ask("PUT", f"/{REPOSITORY}/main/{ONCE}", b"data", headers=once).status == 200
         yield TwoDoors(api, s3, begin(s3, PATH))
 
 
@@ -114,6 +120,7 @@ def test_the_objects_have_such_metadata(world: TwoDoors) -> None:
             "parts",
         }
         assert stats.metadata == {}
+    assert f"{RESERVED}requests" in world.stat(ONCE).reserved
 
 
 def answer_of(world: TwoDoors, route: Route) -> str:

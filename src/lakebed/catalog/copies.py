@@ -33,7 +33,12 @@ from typing import Final
 from lakebed.block import BlockError, BlockStore, ObjectNotFound
 from lakebed.block import PreconditionFailed as OtherContent
 from lakebed.catalog.addresses import Addresses
-from lakebed.catalog.entry_metadata import OF_ONE_ADDRESS, of_bytes, split
+from lakebed.catalog.entry_metadata import (
+    OF_ONE_ADDRESS,
+    REQUESTS,
+    of_bytes,
+    split,
+)
 from lakebed.catalog.freshness import Freshness
 from lakebed.catalog.gone import missing
 from lakebed.catalog.model import (
@@ -45,6 +50,7 @@ from lakebed.catalog.model import (
 )
 from lakebed.catalog.pins import Pins, replaced, with_pin
 from lakebed.catalog.purge.marks import PurgeMarks
+from lakebed.catalog.repeats import Invocation, put_once
 from lakebed.catalog.stager import Stager
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import (
@@ -81,6 +87,8 @@ class _Copy:
     content_type: str
     metadata: Mapping[str, str]
     condition: Condition | None
+    digest: str | None = None
+    """The digest of the request, if its client sent an id."""
 
 
 class Copies:
@@ -119,6 +127,7 @@ class Copies:
         content_type: str | None = None,
         metadata: Mapping[str, str] | None = None,
         condition: Condition | None = None,
+        invocation: Invocation | None = None,
         source_condition: Condition | None = None,
     ) -> ObjectStats:
         """Copy an object to a path of a branch.
@@ -133,6 +142,7 @@ class Copies:
             content_type: Of the copy; None: as the object's.
             metadata: Of the copy; None: as the object's.
             condition: Whether to write, given what is there.
+            invocation: The request, so that a repeat of a conditional one is recognised.
             source_condition: Whether to copy, given what is there to be copied.
 
         Raises:
@@ -158,6 +168,7 @@ class Copies:
         if source_condition is not None and not source_condition(entry):
             raise PreconditionFailed(source_path, "the source is another object")
         self._purge_marks.check(source_path, stats_of(source.namespace, entry).address)
+        kept = {name: value for name, value in entry.metadata.items() if name != REQUESTS}
         copy = _Copy(
             source=source,
             ref=source_ref,
@@ -166,10 +177,9 @@ class Copies:
             branch=branch,
             path=path,
             content_type=entry.content_type if content_type is None else content_type,
-            metadata=entry.metadata
-            if metadata is None
-            else {**metadata, **of_bytes(entry.metadata)},
+            metadata=kept if metadata is None else {**metadata, **of_bytes(kept)},
             condition=condition,
+            digest=None if invocation is None else invocation.digest(repository_id, branch, path),
         )
         on_one_branch = source.unique_id == repository.unique_id and source_ref == branch
         return self._make(copy, may_share=on_one_branch)
@@ -276,15 +286,20 @@ class Copies:
             content_type=copy.content_type,
             metadata=copy.metadata,
         )
-        self._engine.put(
-            copy.repository.id,
-            copy.branch,
+        staged = put_once(
+            lambda attempt, tested: self._engine.put(
+                copy.repository.id,
+                copy.branch,
+                attempt,
+                condition=tested,
+                is_fresh=is_fresh,
+                unique_id=copy.repository.unique_id,
+            ),
             entry,
-            condition=copy.condition,
-            is_fresh=is_fresh,
-            unique_id=copy.repository.unique_id,
+            copy.condition,
+            copy.digest,
         )
-        return stats_of(copy.repository.namespace, entry)
+        return stats_of(copy.repository.namespace, staged)
 
     def _copy_bytes(self, copy: _Copy) -> ObjectStats:
         found = with_pin(copy.source, copy.entry, copy.ref)
@@ -318,6 +333,7 @@ class Copies:
                 content_type=copy.content_type,
                 metadata=metadata,
                 condition=copy.condition,
+                digest=copy.digest,
                 watch=watch,
             )
         except Stale as error:

@@ -12,8 +12,13 @@ holds for one address: a copy of the storage in another place has other ETags, a
 to write there. An object that was linked before it was there is marked as *unverified* instead (see
 `pins`), and this mark holds for one address too.
 
-Checksum, ETag and mark are not part of an entry's identity: the same bytes are the same object, for
-commits and merges, whatever algorithm a client used, wherever they are and whoever saw them.
+A conditional write keeps a digest of its request, by which a repeat of it is recognised, and those
+of the requests before it (see `repeats`). They hold for the path and the branch that were written
+to; copies go without them.
+
+Checksum, ETag, mark and digests are not part of an entry's identity: the same bytes are the same
+object, for commits and merges, whatever algorithm a client used, wherever they are and whoever saw
+them.
 
 Whoever can write metadata by the REST API can write these names too. So what is read is checked,
 and what makes no sense is ignored.
@@ -27,6 +32,7 @@ from typing import Final, NamedTuple
 
 from lakebed.block import PART_NUMBER_MAX, Address, ETag
 from lakebed.catalog.checksums import Checksum
+from lakebed.formats import Entry
 from lakebed.formats.imported import ANY_PLACE, CONTENT
 
 RESERVED: Final = "::lakebed::"
@@ -34,8 +40,9 @@ _HEADER: Final = f"{RESERVED}header::"
 _PARTS: Final = f"{RESERVED}parts"
 CHECKSUM: Final = f"{RESERVED}checksum"
 UNVERIFIED: Final = f"{RESERVED}unverified"
+REQUESTS: Final = f"{RESERVED}requests"
 
-OUTSIDE_IDENTITY: Final = frozenset({CHECKSUM, CONTENT, UNVERIFIED})
+OUTSIDE_IDENTITY: Final = frozenset({CHECKSUM, CONTENT, REQUESTS, UNVERIFIED})
 """What objects may differ in and still count as the same."""
 OF_ONE_ADDRESS: Final = frozenset({CONTENT, UNVERIFIED})
 """What means nothing for a copy of the bytes at another address."""
@@ -55,6 +62,8 @@ _PARTS_TEXT_MAX: Final = 1000
 """If the sizes of the parts do not fit into so many characters, they are not kept."""
 
 _ETAG: Final = re.compile(r"[!#-~]{1,256}", re.ASCII)
+
+_REQUEST: Final = re.compile(r"[0-9a-f]{28}", re.ASCII)
 
 _RUNS: Final = re.compile(r"[0-9]{1,13}x[0-9]{1,5}(?:,[0-9]{1,13}x[0-9]{1,5})*", re.ASCII)
 
@@ -137,6 +146,18 @@ def for_checksum(checksum: Checksum | None) -> dict[str, str]:
 def checksum_of(reserved: Mapping[str, str]) -> Checksum | None:
     """Return the checksum that is kept."""
     return Checksum.parse(reserved[CHECKSUM]) if CHECKSUM in reserved else None
+
+
+def for_requests(digests: Sequence[str]) -> dict[str, str]:
+    """Return the metadata that keep the digests of requests, the newest first."""
+    return {REQUESTS: ",".join(digests)} if digests else {}
+
+
+def requests_of(entry: Entry | None) -> list[str]:
+    """Return the digests of requests that are kept with an entry, the newest first."""
+    if entry is None or REQUESTS not in entry.metadata:  # as nearly always
+        return []
+    return list(filter(_REQUEST.fullmatch, entry.metadata[REQUESTS].split(",")))
 
 
 def for_content(address: Address, etag: ETag) -> dict[str, str]:

@@ -7,6 +7,7 @@ imported from where they are defined.
 from lakebed.block import Address, Between, ByteRange, ByteStream, FromOffset, Suffix
 from lakebed.block.ranges import resolve as resolve_range
 from lakebed.catalog.purge.search import PurgeQuery
+from lakebed.catalog.repeats import Invocation
 from lakebed.engine.acting import acting_as
 from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.commits.merges import MergeRequest
@@ -44,6 +45,7 @@ __all__ = [
     "Entry",
     "FromOffset",
     "GCRunID",
+    "Invocation",
     "MergeRequest",
     "Page",
     "PurgeQuery",

@@ -7,6 +7,7 @@ from typing import Final
 from lakebed.block import Address, BlockError, BlockStore
 from lakebed.catalog.freshness import Freshness
 from lakebed.catalog.model import ObjectStats, new_entry, stats_of
+from lakebed.catalog.repeats import put_once
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import (
     BranchNotFound,
@@ -61,13 +62,15 @@ class Stager:
         content_type: str,
         metadata: Mapping[str, str],
         condition: Condition | None,
+        digest: str | None = None,
         opened: Opened | None = None,
         watch: IsFresh | None = None,
     ) -> ObjectStats:
         """Stage the entry of an object at an address that nobody else has.
 
         If it is certain that the entry was never visible, the object is removed. With `watch`, it
-        is acknowledged only if that holds after it was staged, or proposed.
+        is acknowledged only if that holds after it was staged, or proposed. With `digest`, that of
+        a conditional request, it is not staged if another attempt of the request took effect.
 
         Raises:
             RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
@@ -88,21 +91,30 @@ class Stager:
         )
         is_young = self._freshness.test(issued)
         is_fresh = is_young if watch is None else lambda: is_young() and watch()
+        address = repository.namespace.address(str(issued))
+        seen = [opened]  # an attempt that failed shows that it is out of date
         try:
-            self._engine.put(
-                repository.id,
-                branch,
+            staged = put_once(
+                lambda attempt, tested: self._engine.put(
+                    repository.id,
+                    branch,
+                    attempt,
+                    condition=tested,
+                    is_fresh=is_fresh,
+                    unique_id=repository.unique_id,
+                    opened=seen.pop() if seen else None,
+                ),
                 entry,
-                condition=condition,
-                is_fresh=is_fresh,
-                unique_id=repository.unique_id,
-                opened=opened,
+                condition,
+                digest,
             )
         except LakebedError as error:
             if isinstance(error, _REFUSALS if condition is None else _REFUSALS_IF):
-                self.discard(repository.namespace.address(str(issued)))
+                self.discard(address)
             raise
-        return stats_of(repository.namespace, entry)
+        if staged.address != entry.address:
+            self.discard(address)
+        return stats_of(repository.namespace, staged)
 
     def discard(self, address: Address) -> None:
         """Remove an object that was never visible; if that fails, it is garbage."""

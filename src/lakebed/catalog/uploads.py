@@ -20,6 +20,7 @@ from lakebed.catalog.addresses import Addresses
 from lakebed.catalog.checksums import Proof, hashed_by
 from lakebed.catalog.entry_metadata import for_checksum
 from lakebed.catalog.model import DEFAULT_CONTENT_TYPE, ObjectStats, check_metadata, check_path
+from lakebed.catalog.repeats import Invocation, unless_repeated
 from lakebed.catalog.stager import Stager
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, RepositoryID
@@ -49,6 +50,7 @@ class Uploads:
         content_type: str = DEFAULT_CONTENT_TYPE,
         metadata: Mapping[str, str] | None = None,
         condition: Condition | None = None,
+        invocation: Invocation | None = None,
         proof: Proof | None = None,
     ) -> ObjectStats:
         """Store an object and stage it; when this returns, every later read sees it or newer.
@@ -61,6 +63,7 @@ class Uploads:
             content_type: What kind of data it is.
             metadata: The user's own.
             condition: Whether to write, given what is there.
+            invocation: The request, so that a repeat of a conditional one is recognised.
             proof: Of the bytes; the checksum that it finds is kept with them.
 
         Raises:
@@ -75,7 +78,9 @@ class Uploads:
         """
         check_path(path)
         check_metadata(metadata or {})
-        opened = self._engine.open_for_put(repository_id, branch, path, condition)
+        digest = None if invocation is None else invocation.digest(repository_id, branch, path)
+        early = unless_repeated(condition, digest)
+        opened = self._engine.open_for_put(repository_id, branch, path, early)
         repository = opened.repository
         issued = self._addresses.issue(repository, branch)
         address = repository.namespace.address(str(issued))
@@ -90,6 +95,7 @@ class Uploads:
             content_type=content_type,
             metadata={**(metadata or {}), **for_checksum(proof.proved() if proof else None)},
             condition=condition,
+            digest=digest,
             opened=opened,
         )
 

@@ -13,11 +13,16 @@ from lakebed.catalog.nouns import (
     Condition,
     Entry,
     FromOffset,
+    Invocation,
     Suffix,
     resolve_range,
 )
 
 _RANGE: Final = re.compile(r"bytes=([0-9]{0,19})-([0-9]{0,19})")
+INVOCATION_HEADER: Final = "amz-sdk-invocation-id"
+"""The header that the SDKs of AWS send with all attempts of one request."""
+# A UUID in nearly all SDKs. What is not random could be the id of two requests.
+_INVOCATION: Final = re.compile(r"[0-9A-Fa-f-]{32,64}")
 _COPIED_RANGE: Final = re.compile(r"bytes=([0-9]{1,19})-([0-9]{1,19})")
 
 
@@ -69,6 +74,16 @@ def write_condition(if_match: str | None, if_none_match: str | None) -> Conditio
         return if_none_match is None or found is None or not matches(if_none_match, found.checksum)
 
     return holds
+
+
+def invocation_of(principal: str, sent: str | None) -> Invocation | None:
+    """Return the request that an attempt belongs to, by the header that was sent with it.
+
+    None if there was no such header, or one that is no random id.
+    """
+    if sent is None or not _INVOCATION.fullmatch(sent):
+        return None
+    return Invocation(principal, sent)
 
 
 def requested_range(header: str | None) -> ByteRange | None:

@@ -9,9 +9,9 @@ from lakebed.auth import Action, Context, Identity, Permission
 from lakebed.auth.policy.actions import object_arn, repository_arn
 from lakebed.catalog.model import PATH_BYTES_MAX
 from lakebed.catalog.multipart.records import MultipartID, Target
-from lakebed.catalog.nouns import BranchID, ByteStream, Condition, RepositoryID
+from lakebed.catalog.nouns import BranchID, ByteStream, Condition, Invocation, RepositoryID
 from lakebed.server.http.bodies import Body as RawBody
-from lakebed.server.http.conditions import write_condition
+from lakebed.server.http.conditions import INVOCATION_HEADER, invocation_of, write_condition
 from lakebed.server.s3.environ import Environ, environ_key, parse_number
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.payload import Body, open_body
@@ -97,6 +97,11 @@ class S3Request:
                 f'If-None-Match of a write must be "*", not "{absent[:100]}"',
             )
         return write_condition(self.header("If-Match"), absent)
+
+    @property
+    def invocation(self) -> Invocation | None:
+        """The request that this attempt belongs to; None if the client sent no id of it."""
+        return invocation_of(self.identity.unique_id, self.header(INVOCATION_HEADER))
 
     def amount(self, parameter: str, most: int) -> int:
         """Return how many items the query asks for: `most` if it does not say, and never more.

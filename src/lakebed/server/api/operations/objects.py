@@ -33,9 +33,11 @@ from lakebed.server.api.request import ApiRequest, as_key, as_text
 from lakebed.server.api.routes import Reply, Routes, fs
 from lakebed.server.http.bodies import Body
 from lakebed.server.http.conditions import (
+    INVOCATION_HEADER,
     etag,
     header_text,
     http_date,
+    invocation_of,
     matches,
     no_bytes_headers,
     requested_range,
@@ -285,7 +287,7 @@ def _reading_test(request: ApiRequest, repository: RepositoryID) -> Callable[[Fo
     transfer=True,
     uploads=True,
     statuses=(403, 412),
-    headers=("If-Match", "If-None-Match"),
+    headers=("If-Match", "If-None-Match", INVOCATION_HEADER),
 )
 def upload_object(
     request: ApiRequest, repository: RepositoryID, branch: BranchID, query: ForcePathQuery
@@ -311,6 +313,7 @@ def upload_object(
         content_type=content_type or DEFAULT_CONTENT_TYPE,
         metadata=_user_metadata(request),
         condition=write_condition(request.header("If-Match"), request.header("If-None-Match")),
+        invocation=invocation_of(request.identity.unique_id, request.header(INVOCATION_HEADER)),
     )
     return wire(request, stored)
 

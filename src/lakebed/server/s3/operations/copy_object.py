@@ -31,6 +31,7 @@ def handle(request: S3Request) -> S3Reply:
         content_type=request.header("Content-Type") if replaces else None,
         metadata=metadata_of(request) if replaces else None,
         condition=request.write_condition,
+        invocation=request.invocation,
     )
     return xml(
         document(

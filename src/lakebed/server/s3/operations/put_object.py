@@ -29,6 +29,7 @@ def handle(request: S3Request) -> S3Reply:
         content_type=request.header("Content-Type") or DEFAULT_CONTENT_TYPE,
         metadata=metadata_of(request),
         condition=request.write_condition,
+        invocation=request.invocation,
         proof=body,
     )
     return S3Reply(headers={"ETag": etag(stored.checksum), **object_headers(body.proved())})
