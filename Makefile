@@ -187,7 +187,7 @@ ui-vendor: install ## take Preact, htm and Swagger UI over from npm, into the we
 simulate: install ## run SEEDS simulated histories in all, each from a seed of its own, spread over every scenario
 	$(BIN)/python -m lakebed.testing.simulation.explore --seeds $(SEEDS) \
 		tests.simulation.whole tests.simulation.engine tests.simulation.repositories \
-		tests.simulation.scenarios tests.simulation.fenced tests.simulation.copying tests.simulation.objects tests.simulation.purges \
+		tests.simulation.scenarios tests.simulation.fenced tests.simulation.copying tests.simulation.objects tests.simulation.repeats tests.simulation.purges \
 		tests.simulation.multiparts tests.simulation.pulls tests.simulation.hooks tests.simulation.imports \
 		tests.auth.scenarios tests.simulation.gc_histories tests.simulation.gc_online tests.simulation.retention
 

@@ -428,6 +428,20 @@ def test_abandoned_drafts_are_dropped_when_a_storage_is_opened(root: Path) -> No
     assert [path.name for path in drafts(root)] == ["new"]
 
 
+def test_processes_that_start_at_once_do_not_remove_the_drafts_of_each_other(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_local(root).close()
+    utime = os.utime
+
+    def and_another_starts(*args: object, **kwargs: object) -> None:
+        utime(*args, **kwargs)  # type: ignore[arg-type]
+        files.drop_abandoned(root / ".lakebed" / "drafts")
+
+    monkeypatch.setattr(os, "utime", and_another_starts)
+    open_local(root).close()
+
+
 def test_a_draft_that_cannot_be_removed_is_no_obstacle(root: Path) -> None:
     open_local(root).close()
     loop = root / ".lakebed" / "drafts" / "loop"

@@ -152,6 +152,14 @@ def test_a_request_whose_entry_was_replaced_without_a_condition_is_not(
         upload(lake, replace(ANN, id="d" * 32), b"8", if_match(after))
 
 
+def test_an_entry_whose_metadata_were_set_is_still_that_of_its_request(lake: Lake) -> None:
+    upload(lake)
+    changed = lake.catalog.copies.set_metadata(REPOSITORY, MAIN, b"log/7", {"a": "b"})
+    assert upload(lake) == changed
+    with pytest.raises(PreconditionFailed):
+        upload(lake, None)
+
+
 def test_digests_that_make_no_sense_are_ignored(lake: Lake) -> None:
     metadata = {REQUESTS: f"{'x' * 1000},{'a' * 28}"}
     lake.catalog.uploads.upload(REPOSITORY, MAIN, b"log/7", [b"1"], metadata=metadata)

@@ -29,7 +29,6 @@ ABANDONED_SECONDS: Final = 24 * 3600
 """A draft that nobody wrote to for so long belongs to a process that is gone."""
 
 _LOCK_FILES: Final = 256
-_PRECISE_NS: Final = 1_000_000_000_123_456_789
 _SPELLINGS: Final = ("A\u00c9", "a\u00c9", "AE\u0301")
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _FORBIDDEN: Final = {errno.EACCES, errno.EPERM, errno.EROFS}
@@ -282,9 +281,11 @@ def check_clock_of_files(folder: Path) -> None:
     Raises:
         InvalidArgument: It keeps none.
     """
+    # Of this second: a process that starts at the same time removes drafts that look old.
+    precise_ns = time.time_ns() // 10**9 * 10**9 + 123_456_789
     with Draft(folder, not_to_disk) as draft:
-        os.utime(draft.path, ns=(_PRECISE_NS, _PRECISE_NS))
-        if Path(draft.path).stat().st_mtime_ns != _PRECISE_NS:
+        os.utime(draft.path, ns=(precise_ns, precise_ns))
+        if Path(draft.path).stat().st_mtime_ns != precise_ns:
             raise InvalidArgument(
                 f"the file system of {folder} does not keep times to the nanosecond, by which local"
                 " storage tells one write from another; use another file system"
