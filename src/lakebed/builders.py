@@ -34,7 +34,6 @@ from lakebed.engine.settings import CacheSettings, EngineSettings
 from lakebed.errors import LakebedError
 from lakebed.formats import MetaRangeID
 from lakebed.kv import open_store
-from lakebed.processors import running_anywhere
 from lakebed.runtime import ThreadRuntime, about_to_wait
 from lakebed.without_pandas import call_without_pandas
 
@@ -250,8 +249,7 @@ class _Builder:
         process = context.Process(
             target=call_without_pandas, args=(serve, far_end), name="lakebed-build", daemon=True
         )
-        with running_anywhere():
-            process.start()
+        process.start()
         far_end.close()  # so that the pipe ends when the builder does
         self._running = (process, pipe)
         _LOGGER.info("started builder process %s", process.pid)

@@ -20,8 +20,6 @@ from contextvars import ContextVar, Token
 from io import BytesIO
 from typing import Final, Generic, Protocol, TypeVar
 
-from lakebed.processors import run_anywhere
-
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 ValueT = TypeVar("ValueT")
@@ -131,7 +129,7 @@ _HELPERS_MAX: Final = 128
 
 
 def _new_helpers() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_HELPERS_MAX, "lakebed-helper", initializer=run_anywhere)
+    return ThreadPoolExecutor(_HELPERS_MAX, "lakebed-helper")
 
 
 _helpers = _new_helpers()

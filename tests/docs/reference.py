@@ -280,7 +280,7 @@ def permissions_page() -> str:
 def metrics_page() -> str:
     """Return the page on the metrics."""
     for file in sorted((ROOT / "src").rglob("*.py")):
-        if "prometheus import" in file.read_text():
+        if "prometheus_client import" in file.read_text():
             import_module(".".join(file.relative_to(ROOT / "src").with_suffix("").parts))
     labels = {
         each._name: each._labelnames

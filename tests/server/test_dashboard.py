@@ -25,7 +25,7 @@ OF_PROMETHEUS: Final = {"le", "instance"}
 def labels_of_series() -> dict[str, set[str]]:
     """The names that can be asked for, each with the labels of its metric."""
     for file in (ROOT / "src").rglob("*.py"):
-        if "prometheus import" in file.read_text():
+        if "prometheus_client import" in file.read_text():
             import_module(".".join(file.relative_to(ROOT / "src").with_suffix("").parts))
     labels = {
         each._name: set(each._labelnames)

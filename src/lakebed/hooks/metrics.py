@@ -6,7 +6,7 @@
 
 from typing import Final
 
-from lakebed.prometheus import Counter, Histogram
+from prometheus_client import Counter, Histogram
 
 HOOK_SECONDS: Final = Histogram(
     "lakebed_hook_seconds",

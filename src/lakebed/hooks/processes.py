@@ -9,7 +9,6 @@ from typing import Final, Self
 
 from lakebed.hooks.deadline import Deadline
 from lakebed.hooks.errors import HookFailed
-from lakebed.processors import running_anywhere
 
 _CHUNK_BYTES: Final = 64 << 10
 
@@ -46,17 +45,16 @@ class Child:
         self._closes_input = False
         self._end: os.waitid_result | None = None
         try:
-            with running_anywhere():
-                self._process = subprocess.Popen(  # noqa: S603 - the operator chose the program
-                    command,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT if with_errors else subprocess.DEVNULL,
-                    cwd="/",
-                    env=environment,
-                    start_new_session=True,
-                    bufsize=0,
-                )
+            self._process = subprocess.Popen(  # noqa: S603 - the operator chose the program
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT if with_errors else subprocess.DEVNULL,
+                cwd="/",
+                env=environment,
+                start_new_session=True,
+                bufsize=0,
+            )
         except OSError as error:
             raise HookFailed(f"{command[0]} cannot be started: {error.strerror}") from error
         assert self._process.stdin is not None

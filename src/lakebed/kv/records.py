@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from google.protobuf.message import DecodeError, Message
+from prometheus_client import Counter
 
 from lakebed.errors import quoted
 from lakebed.kv.errors import CorruptRecord, KeyNotFound, PredicateFailed, StoreUnavailable
 from lakebed.kv.store import ABSENT, Guard, Item, Predicate, Store, Version
-from lakebed.prometheus import Counter
 
 MessageT = TypeVar("MessageT", bound=Message)
 

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 import pyarrow as pa
+from prometheus_client import Counter, Histogram
 
 from lakebed.block.address import Address, Namespace
 from lakebed.block.errors import BlockError, ObjectNotFound
@@ -33,7 +34,6 @@ from lakebed.block.store import (
     WrittenPart,
 )
 from lakebed.block.streams import with_md5_of
-from lakebed.prometheus import Counter, Histogram
 from lakebed.runtime import Runtime
 from lakebed.tracing import traced
 

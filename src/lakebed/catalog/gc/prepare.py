@@ -32,6 +32,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
+from prometheus_client import Gauge
+
 from lakebed.block import BlockStore
 from lakebed.catalog.backups import Backups
 from lakebed.catalog.errors import InvalidRun
@@ -60,7 +62,6 @@ from lakebed.formats.gc_files import (
 from lakebed.ids import UniqueID
 from lakebed.kv import Store
 from lakebed.kv.records import Records
-from lakebed.prometheus import Gauge
 from lakebed.runtime import Runtime
 from lakebed.times import now_us, to_us
 from lakebed.tracing import traced

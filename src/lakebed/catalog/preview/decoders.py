@@ -21,7 +21,6 @@ from lakebed.catalog.preview.decoder_process import Order
 from lakebed.catalog.preview.decoding import Preview, Task
 from lakebed.catalog.preview.frames import receive, send
 from lakebed.catalog.preview.row_diff import RowDiff
-from lakebed.processors import running_anywhere
 from lakebed.runtime import Runtime, about_to_wait
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -62,14 +61,13 @@ class Decoders:
 
     def _run(self, task: Task, files: Sequence[BoundedFile]) -> Preview | RowDiff:
         ends = self._runtime.monotonic() + self._seconds_max
-        with running_anywhere():
-            process = subprocess.Popen(  # noqa: S603 - this very program
-                [sys.executable, "-I", "-m", _PROGRAM],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env=_ENVIRONMENT,
-            )
+        process = subprocess.Popen(  # noqa: S603 - this very program
+            [sys.executable, "-I", "-m", _PROGRAM],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=_ENVIRONMENT,
+        )
         try:
             return self._converse(process, task, files, ends)
         except (EOFError, OSError) as error:

@@ -8,10 +8,11 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import ParamSpec, TypeVar
 
+from prometheus_client import Counter, Histogram
+
 from lakebed.kv.errors import KeyNotFound, KVError
 from lakebed.kv.store import Guard, Item, Pair, Placed, Predicate, Store, Version
 from lakebed.kv.wrappers.wrapped import WrappedStore
-from lakebed.prometheus import Counter, Histogram
 from lakebed.runtime import Runtime
 from lakebed.tracing import traced
 

@@ -28,6 +28,8 @@ from functools import partial
 from itertools import islice
 from typing import Final, ParamSpec, TypeVar
 
+from prometheus_client import Counter
+
 from lakebed.errors import quoted
 from lakebed.kv.errors import (
     KeyNotFound,
@@ -52,7 +54,6 @@ from lakebed.kv.store import (
     step_of_many,
 )
 from lakebed.kv.wrappers.wrapped import WrappedStore
-from lakebed.prometheus import Counter
 from lakebed.runtime import Runtime
 
 ParamT = ParamSpec("ParamT")

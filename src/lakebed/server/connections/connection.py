@@ -18,7 +18,6 @@ from ipaddress import ip_address
 from typing import Any, Final
 
 from lakebed.block.file_sections import FileSection
-from lakebed.processors import running_anywhere
 from lakebed.runtime import about_to_wait
 from lakebed.server.connections.heads import HeadReader
 from lakebed.server.connections.request_bodies import Stalled
@@ -213,9 +212,7 @@ class Connection:
         if file is not None and file.size >= _FILE_BYTES_MIN and is_plain:
             self.send(head)
             head = b""
-            # A client on this machine may be on the processor of this thread.
-            with running_anywhere():
-                self._send_file(file)
+            self._send_file(file)
         iterator = iter(chunks)
         while True:
             try:

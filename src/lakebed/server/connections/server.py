@@ -94,7 +94,6 @@ class ConnectionServer:
         listener: socket.socket,
         *,
         files_max: int = _CONNECTIONS_MAX + _OTHER_FILES,
-        processor: int | None = None,
         number: int = 0,
         counts: MutableSequence[int] | None = None,
         beat: Callable[[], object] = lambda: None,
@@ -106,7 +105,6 @@ class ConnectionServer:
             settings: Checked ones.
             listener: A listening socket that does not block; `run` closes it at its end.
             files_max: How many files this process may open.
-            processor: The one that answers requests; None: any.
             number: Which of the workers this is, from 0 on.
             counts: How many connections each worker has, in memory that all share.
             beat: Called about once in `LOOK_SECONDS` by the thread that waits for requests.
@@ -136,9 +134,7 @@ class ConnectionServer:
         """Those that no thread holds, by their handles; the one that waits longest is first."""
         self._found: deque[int] = deque()
         """Handles with events that nobody has looked at yet."""
-        self._turns = Turns(
-            self._find_event, self._handle, most=settings.limits.threads, processor=processor
-        )
+        self._turns = Turns(self._find_event, self._handle, most=settings.limits.threads)
         self._stops, self._tells_to_stop = socket.socketpair()
         self._is_stopping = False
 

@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from lakebed.processors import stay_on
 from lakebed.runtime import call_before_waiting
 
 LONG_SECONDS: Final = 0.01
@@ -39,7 +38,6 @@ class Turns:
         work: Callable[[int], None],
         *,
         most: int,
-        processor: int | None = None,
     ) -> None:
         """Prepare; `start` starts the first thread.
 
@@ -47,12 +45,10 @@ class Turns:
             find: Waits for a piece of work and returns it.
             work: Does a piece of work. What it raises is logged, and the thread goes on.
             most: How many threads there may be.
-            processor: The one that they run on; None: they run anywhere.
         """
         self._find = find
         self._work = work
         self._most = most
-        self._processor = processor
         self._lock = threading.Lock()
         self._leader = 0
         """The thread that has the turn; 0 while it is on its way to another one, or is free."""
@@ -116,8 +112,6 @@ class Turns:
     def _run(self) -> None:
         """Work while this thread has the turn, and sleep until it comes back."""
         me = threading.get_ident()
-        if self._processor is not None:
-            stay_on(self._processor)
         call_before_waiting(self.step_aside)
         while True:
             self._leader = me

@@ -22,10 +22,17 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, generate_latest
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    REGISTRY,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+)
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
-from lakebed.prometheus import Counter, Gauge, Histogram
 from lakebed.server.http.request import RequestRecord
 
 _LOGGER: Final = logging.getLogger(__name__)

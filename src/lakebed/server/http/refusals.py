@@ -16,7 +16,8 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Final
 
-from lakebed.prometheus import Counter
+from prometheus_client import Counter
+
 from lakebed.server.http.request import current_record
 
 LINES_A_CLIENT: Final = 3

@@ -20,11 +20,12 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any, Final, NoReturn
 
+from prometheus_client import Counter, Gauge
+
 from lakebed.block import BlockError
 from lakebed.catalog.expiry import clean_expired
 from lakebed.engine.cleaner.cleaner import Cleaner
 from lakebed.errors import LakebedError
-from lakebed.prometheus import Counter, Gauge
 from lakebed.server.app import begin_tracing, open_services
 from lakebed.server.http import logs
 from lakebed.server.http.metrics import mark_process

@@ -10,6 +10,8 @@ alone until something could be (`LastRun.next_us`), so that an idle one costs ne
 import logging
 from typing import Final
 
+from prometheus_client import Gauge
+
 from lakebed.engine.errors import RepositoryNotFound
 from lakebed.engine.model import Repository
 from lakebed.errors import LakebedError
@@ -23,7 +25,6 @@ from lakebed.gc.storage import Storage
 from lakebed.ids import UniqueID
 from lakebed.installation.collecting import OwnServer
 from lakebed.kv import CorruptRecord
-from lakebed.prometheus import Gauge
 from lakebed.server.http import logs
 from lakebed.server.services import Services
 from lakebed.times import now_us, to_us

@@ -14,7 +14,6 @@ from multiprocessing.connection import Connection
 from typing import Final, NoReturn
 
 from lakebed.errors import LakebedError
-from lakebed.processors import processor_of
 from lakebed.server.connections.server import ConnectionServer
 from lakebed.server.http import logs
 from lakebed.server.http.metrics import mark_process
@@ -66,7 +65,6 @@ def main(
             settings,
             listener,
             files_max=files_max,
-            processor=processor_of(number, settings.workers),
             number=number,
             counts=counts,
             beat=partial(_beat, beats),
