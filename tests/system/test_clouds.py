@@ -153,7 +153,7 @@ def test_a_copy_onto_itself_renews_the_time(store: BlockStore, namespace: Namesp
     assert store.read(address) == b"data"
 
 
-@pytest.mark.parametrize("path", ["t/", "/t", "a//b", "a/./b", "../b", "a\nb", "\x7f", "x" * 1025])
+@pytest.mark.parametrize("path", ["a/./b", "../b", "a\nb", "\x7f", "x" * 1025])
 def test_what_would_arrive_as_another_path_is_refused_by_name(
     store: BlockStore, namespace: Namespace, path: str
 ) -> None:
