@@ -359,7 +359,7 @@ class Interrupts:
             interrupt()
 
 
-@pytest.mark.parametrize("where", ["_check_open", "_start_helper", "_lock", "_handed_over"])
+@pytest.mark.parametrize("where", ["_check_open", "_lock", "_handed_over"])
 def test_an_interrupted_write_is_not_applied_after_its_call_has_ended(
     world: World, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
@@ -430,8 +430,9 @@ def test_an_interrupted_write_in_a_batch_is_completed_first(world: World) -> Non
 
     def interrupt_main() -> None:
         wait_until(lambda: world.ran == [[b"a"]])
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
-        sleep(0.01)
+        for _ in range(5):  # a second interrupt changes nothing
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+            sleep(0.01)
         world.may_run.set()
 
     try:

@@ -124,7 +124,10 @@ class GroupCommit(Generic[WriteT]):
         """Whether the last batch had several writes."""
         self._is_closed = False
         self._handed_over: SimpleQueue[tuple[WriteT, threading.Lock] | None] = SimpleQueue()
-        self._helper: threading.Thread | None = None
+        # Now and not with the first write: Ctrl-C could leave it half started. A daemon: a program
+        # that forgets to close its store must be able to end.
+        self._helper = threading.Thread(target=self._help, name="lakebed-group-commit", daemon=True)
+        self._helper.start()
 
     def run(self, write: WriteT) -> WriteT:
         """Return a write when it is committed.
@@ -151,11 +154,9 @@ class GroupCommit(Generic[WriteT]):
             return False
         with self._lock:
             self._is_closed = True
+            self._handed_over.put(None)  # nothing is handed over after this
             self._idle.wait_for(lambda: not self._under_way)
-            helper, self._helper = self._helper, None
-        if helper is not None:
-            self._handed_over.put(None)
-            helper.join()
+        self._helper.join()
         return True
 
     # The main thread
@@ -168,32 +169,26 @@ class GroupCommit(Generic[WriteT]):
             about_to_wait()
             with self._lock:
                 self._check_open()
-                self._start_helper()
-            self._handed_over.put((write, ended))
+                self._handed_over.put((write, ended))
             ended.acquire()
         except BaseException:  # Ctrl-C, or another signal handler that raises
-            with self._lock:
-                write.is_withdrawn = True
-                is_queued = write.is_queued
-            while is_queued and not write.is_answered:
-                time.sleep(_PAUSE_SECONDS)
+            self._settle(write)
             raise
 
-    def _start_helper(self) -> None:
-        """Start the helper thread if there is none; the lock is held.
+    def _settle(self, write: WriteT) -> None:
+        """Withdraw a write, or wait for its result if it is queued; the first interrupt is raised.
 
-        Raises:
-            StoreUnavailable: The system gives no more threads.
+        Another interrupt meanwhile changes nothing: the write must not be applied afterwards.
         """
-        if self._helper is not None:
+        while True:
+            try:
+                with self._lock:
+                    write.is_withdrawn = True
+                while write.is_queued and not write.is_answered:
+                    time.sleep(_PAUSE_SECONDS)
+            except BaseException:  # noqa: BLE001, S112 - the first interrupt is raised
+                continue
             return
-        # A daemon: a program that forgets to close its store must be able to end.
-        helper = threading.Thread(target=self._help, name="lakebed-group-commit", daemon=True)
-        try:
-            helper.start()
-        except RuntimeError as error:
-            raise StoreUnavailable(f"a write needs a thread: {error}") from error
-        self._helper = helper
 
     def _help(self) -> None:
         while (handed_over := self._handed_over.get()) is not None:
