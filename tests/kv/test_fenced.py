@@ -12,7 +12,6 @@ from lakebed.kv import (
     OutcomeUnknown,
     StoreClosed,
     StoreUnavailable,
-    Version,
 )
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.wrappers import fenced
@@ -224,24 +223,3 @@ def test_an_absent_key_proves_nothing_after_a_long_sleep(
     with pytest.raises(OutcomeUnknown) as caught:
         store.set_if(b"p", b"key", b"value", ABSENT)
     assert type(caught.value) is expected
-
-
-def test_a_late_request_is_not_applied_to_a_version_that_comes_back() -> None:
-    """A caller may write a value back with the version that it had before."""
-    cells = ScriptedCells()
-    store = FencedStore(cells, ThreadRuntime())
-    first = store.set_if(b"p", b"key", b"first", ABSENT)
-    late: list[bytes | None] = []
-
-    def hold_up() -> None:
-        late.append(cells.cells[b"key"].stamp)
-        store.set_if(b"p", b"key", b"beside", first, version=Version(b"2" * 16))
-        raise OutcomeUnknown("no reply")
-
-    cells.on_swap = [hold_up]
-    with pytest.raises(OutcomeUnknown):
-        store.set_if(b"p", b"key", b"late", first)
-    store.set_if(b"p", b"key", b"first", Version(b"2" * 16), version=first)
-    assert store.get(b"p", b"key").predicate == first
-    cells.swap(b"p", b"key", late[0], Cell(Version(b"3" * 16), b"3" * 16, b"late"))
-    assert store.get(b"p", b"key").value == b"first"

@@ -20,7 +20,14 @@ from lakebed.engine.refs.creation import Look, _Creation
 from lakebed.engine.refs.shared_reads import SharedReads
 from lakebed.engine.refs.tags import Tags
 from lakebed.engine.staging import cells, empty_runs
-from lakebed.engine.staging.cells import Cells, has_proposal, newest, parse_proposed
+from lakebed.engine.staging.cells import (
+    MARK,
+    Cells,
+    has_proposal,
+    newest,
+    parse_proposed,
+    value_in,
+)
 from lakebed.engine.staging.codec import TOMBSTONE, decode, encode, path_of
 from lakebed.engine.staging.empty_runs import EmptyRunNotes, Search, Stretch
 from lakebed.engine.staging.undo import UndoLog
@@ -38,6 +45,7 @@ from lakebed.kv import (
     Guard,
     Item,
     OutcomeUnknown,
+    Pair,
     Predicate,
     PredicateFailed,
     Store,
@@ -235,40 +243,45 @@ def acknowledge_own_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     _write_before_looking(monkeypatch, own_entry_is_success=True)
 
 
+def _proposed(key: bytes, cell: bytes) -> pb.StagedEntry | None:
+    """Return the proposal of a cell, or None if it has none."""
+    found = None if cell < MARK else parse_proposed(key, cell)
+    return found.proposal if found is not None and found.HasField("proposal") else None
+
+
 def show_proposals(monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader of a cell takes the proposal for its value."""
-    look_beside = cells.value_of
+    look_beside = cells.value_in
 
-    def value_of(item: Item | None) -> bytes | None:
-        if item is None or not has_proposal(item):
-            return look_beside(item)
-        return parse_proposed(item.key, item.value).proposal.SerializeToString()
+    def value_in(key: bytes, cell: bytes) -> bytes | None:
+        proposed = _proposed(key, cell)
+        return look_beside(key, cell) if proposed is None else proposed.SerializeToString()
 
-    monkeypatch.setattr(cells, "value_of", value_of)
+    monkeypatch.setattr(cells, "value_in", value_in)
 
 
 def publish_proposals(monkeypatch: pytest.MonkeyPatch) -> None:
     """A committer takes the proposals in sealed tokens for values."""
-    look_beside = Cells._value_at
+    look_beside = Cells._value_in
 
-    def value_at(self: Cells, token: StagingToken, name: bytes) -> bytes | None:
-        (item,) = self.store.get_many([(token.encode(), name)])
-        if self._version is not None or item is None or not has_proposal(item):
-            return look_beside(self, token, name)
-        return parse_proposed(name, item.value).proposal.SerializeToString()
+    def value_in(self: Cells, token: StagingToken, row: Pair) -> bytes | None:
+        proposed = _proposed(*row)
+        if self._version is not None or proposed is None:
+            return look_beside(self, token, row)
+        return proposed.SerializeToString()
 
-    monkeypatch.setattr(Cells, "_value_at", value_at)
+    monkeypatch.setattr(Cells, "_value_in", value_in)
 
 
 def take_proposals_for_tombstones(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cell with a proposal alone is taken for a tombstone."""
-    look_beside = cells.value_of
+    look_beside = cells.value_in
 
-    def value_of(item: Item | None) -> bytes | None:
-        value = look_beside(item)
-        return TOMBSTONE if value is None and has_proposal(item) else value
+    def value_in(key: bytes, cell: bytes) -> bytes | None:
+        value = look_beside(key, cell)
+        return TOMBSTONE if value is None and _proposed(key, cell) is not None else value
 
-    monkeypatch.setattr(cells, "value_of", value_of)
+    monkeypatch.setattr(cells, "value_in", value_in)
 
 
 def note_over_proposals(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,7 +310,7 @@ def recognise_cells_by_their_version(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class _Forgetful(FaultyStore):
-    """Writes each value under a version of its own."""
+    """Writes values without the versions that they were written with before."""
 
     def set_if(
         self,
@@ -309,7 +322,9 @@ class _Forgetful(FaultyStore):
         version: Version | None = None,
     ) -> Version:
         del version
-        return self._inner.set_if(partition, key, value, predicate)
+        beside = value_in(key, value)
+        assert beside is not None
+        return self._inner.set_if(partition, key, beside, predicate)
 
 
 def take_away_under_a_new_version(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -306,7 +306,7 @@ class Copies:
             copy.condition,
             copy.digest,
         )
-        return stats_of(copy.repository.namespace, staged)
+        return stats_of(copy.repository.namespace, staged or entry)
 
     def _copy_bytes(self, copy: _Copy) -> ObjectStats:
         found = with_pin(copy.source, copy.entry, copy.ref)

@@ -38,7 +38,7 @@ from lakebed.formats import Entry
 KEPT: Final = 32
 """The digests of so many requests are kept with an entry: its own, and those before it."""
 
-_TRIES: Final = 10
+_TRIES: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def put_once(
     entry: Entry,
     condition: Condition | None,
     digest: str | None,
-) -> Entry:
+) -> Entry | None:
     """Stage an entry, unless another attempt of the request took effect; return what it staged.
 
     An entry that is found took effect after its own condition was found to hold. So did the
@@ -115,8 +115,8 @@ def put_once(
         digest: The digest of the request, if its client sent an id.
 
     Returns:
-        The entry that is staged, by this attempt or the other. If the other attempt's was replaced
-        since: `entry`, which is not staged, but like it.
+        The entry that is staged, by this attempt or the other, or None if that of the other was
+        replaced since.
 
     Raises:
         PreconditionFailed: The condition does not hold, for another reason.
@@ -137,7 +137,7 @@ def put_once(
         except PreconditionFailed:
             if test.is_repeated:
                 found = test.found
-                return found if found is not None and requests_of(found)[:1] == own else entry
+                return found if requests_of(found)[:1] == own else None
             if not test.has_others:
                 raise
             before = requests_of(test.found)

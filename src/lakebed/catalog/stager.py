@@ -112,9 +112,9 @@ class Stager:
             if isinstance(error, _REFUSALS if condition is None else _REFUSALS_IF):
                 self.discard(address)
             raise
-        if staged.address != entry.address:
+        if staged is None or staged.address != entry.address:
             self.discard(address)
-        return stats_of(repository.namespace, staged)
+        return stats_of(repository.namespace, staged or entry)
 
     def discard(self, address: Address) -> None:
         """Remove an object that was never visible; if that fails, it is garbage."""

@@ -39,7 +39,7 @@ from lakebed.kv.errors import (
 from lakebed.runtime import Runtime
 
 Version = NewType("Version", bytes)
-"""The mark of one write; never used twice, except to put back the very value it was used for."""
+"""The mark of one write; never used twice."""
 
 VERSION_BYTES: Final = 16
 

@@ -19,9 +19,10 @@ proposal is gone, was never visible, and the owner begins again. A proposal that
 never confirmed. A write that is confirmed late takes effect before the branch left the version that
 its condition was judged by: each reader of a later version sees it.
 
-A proposal that is taken away leaves its cell as it was before: the value has the version again that
-it was written with, so that a writer still recognises its own value (`undo`). This is the one place
-where a version comes back, and it comes back with the same value.
+A proposal that is taken away leaves the value beside it, with the version that the value was
+written with, so that a writer still recognises its own value (`undo`). The cell itself has a new
+version: one that came back would let a request that was held up be applied after its call had
+ended.
 
 An owner that died leaves a proposal that does no harm: the first scan after the branch has changed
 removes it, and so does any write of the key.
@@ -95,15 +96,21 @@ class Cells:
         for row in rows:
             if row[1] < MARK:
                 yield row
-            elif (value := self._value_at(token, row[0])) is not None:
+            elif (value := self._value_in(token, row)) is not None:
                 yield row[0], value
 
-    def _value_at(self, token: StagingToken, name: bytes) -> bytes | None:
+    def _value_in(self, token: StagingToken, row: Pair) -> bytes | None:
+        proposed = parse_proposed(*row)
+        if not proposed.HasField("proposal"):
+            return value_in(*row)
+        if proposed.branch_version == self._version:
+            self.passed_over.append(path_of(row[0]))
+            return value_in(*row)
         # Read again: a scan of pairs has no versions.
-        (item,) = self.store.get_many([(token.encode(), name)])
+        (item,) = self.store.get_many([(token.encode(), row[0])])
         item = self._settled(token, item)
         if has_proposal(item):
-            self.passed_over.append(path_of(name))
+            self.passed_over.append(path_of(row[0]))
         return value_of(item)
 
     def _settled(self, token: StagingToken, item: Item | None) -> Item | None:
@@ -124,9 +131,14 @@ def value_of(item: Item | None) -> bytes | None:
     Raises:
         CorruptRecord: It is not a cell.
     """
-    if item is None or item.value < MARK:
-        return None if item is None else item.value
-    proposed = parse_proposed(item.key, item.value)
+    return None if item is None else value_in(item.key, item.value)
+
+
+def value_in(key: bytes, cell: bytes) -> bytes | None:
+    """Return the value of a cell, or None if nothing is staged there; raises as `value_of`."""
+    if cell < MARK:
+        return cell
+    proposed = parse_proposed(key, cell)
     return proposed.value.SerializeToString() if proposed.HasField("value") else None
 
 
@@ -144,7 +156,9 @@ def newest(items: Iterable[Item | None]) -> bytes | None:
 
 def has_proposal(item: Item | None) -> bool:
     """Return whether a cell holds a proposal."""
-    return item is not None and item.value >= MARK
+    if item is None or item.value < MARK:
+        return False
+    return parse_proposed(item.key, item.value).HasField("proposal")
 
 
 def propose(found: Item | None, value: bytes, branch_version: Version) -> bytes:
@@ -169,8 +183,10 @@ def take_away(store: Store, token: StagingToken, item: Item) -> None:
     partition = token.encode()
     try:
         if proposed.HasField("value"):
-            value, version = proposed.value.SerializeToString(), Version(proposed.value_version)
-            store.set_if(partition, item.key, value, item.predicate, version=version)
+            proposed.ClearField("proposal")
+            proposed.ClearField("branch_version")
+            cell = MARK + proposed.SerializeToString()
+            store.set_if(partition, item.key, cell, item.predicate)
         else:
             store.delete_if(partition, item.key, item.predicate)
     except StoreUnavailable:
@@ -191,11 +207,12 @@ def spelled_out(rows: Iterable[Item]) -> Iterator[Pair]:
         proposed = parse_proposed(key, value)
         if proposed.HasField("value"):
             yield key, proposed.value.SerializeToString()
-        yield key, proposed.proposal.SerializeToString()
+        if proposed.HasField("proposal"):
+            yield key, proposed.proposal.SerializeToString()
 
 
 def parse_proposed(key: bytes, value: bytes) -> pb.ProposedEntry:
-    """Return a cell with a proposal as a message.
+    """Return a cell that has, or had, a proposal as a message.
 
     Raises:
         CorruptRecord: It is not one.
@@ -204,6 +221,8 @@ def parse_proposed(key: bytes, value: bytes) -> pb.ProposedEntry:
         proposed = pb.ProposedEntry.FromString(value[len(MARK) :])
     except DecodeError as error:
         raise CorruptRecord(f"the staged value of {quoted(key)} cannot be read: {error}") from error
-    if not proposed.HasField("proposal") or not proposed.branch_version:
+    is_proposed = proposed.HasField("proposal")
+    is_staged = proposed.HasField("value")
+    if bool(proposed.branch_version) != is_proposed or not (is_proposed or is_staged):
         raise CorruptRecord(f"the staged value of {quoted(key)} cannot be read: no proposal in it")
     return proposed

@@ -20,7 +20,7 @@ from lakebed.engine import records_pb2 as pb
 from lakebed.engine.committed.columns import Edits
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import StagingToken
-from lakebed.engine.staging.cells import Cells
+from lakebed.engine.staging.cells import Cells, value_in
 from lakebed.engine.staging.codec import parse_all
 from lakebed.engine.staging.columns import ROWS_MIN, parse_columns
 from lakebed.formats import CHANGE_SCHEMA, ENTRY_SCHEMA
@@ -108,11 +108,13 @@ class StagedChanges:
         rows = scan(token.encode(), self._start, prefix=self._prefix, limit=self._limit)
         if self._limit is not None:
             rows = self._beyond(rows, token, self._limit)
-        first = next(rows, None)
-        if first is None:
-            return iter(())
-        self.held.add(token)
-        return chain([first], rows)
+        begun: list[Pair] = []
+        for row in rows:
+            begun.append(row)
+            if value_in(*row) is not None:
+                self.held.add(token)
+                break
+        return chain(begun, rows)
 
     def _beyond(self, rows: Iterator[Pair], token: StagingToken, limit: int) -> Iterator[Pair]:
         """Yield rows and then those behind them: more are needed where some have no value."""

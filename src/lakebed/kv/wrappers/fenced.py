@@ -262,10 +262,6 @@ class FencedStore(Store):
                 self._write(partition, key, cell.seen, new, _lives)
             else:
                 assert isinstance(predicate, bytes)
-                if version is not None:
-                    # The version may have been here before, and a lost request may expect the stamp
-                    # that it had then: no stamp ever comes back.
-                    new = replace(new, stamp=new_version(self._runtime))
                 self._replace(partition, key, predicate, new)
         return new.version
 
