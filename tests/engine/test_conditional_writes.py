@@ -17,7 +17,7 @@ from lakebed.engine.committed import Query
 from lakebed.engine.errors import BranchNotFound, PreconditionFailed, Stale, TooManyTries
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.parts import EngineParts
-from lakebed.engine.staging.cells import has_proposal
+from lakebed.engine.staging.cells import has_proposal, value_of, version_of
 from lakebed.engine.staging.writer import Condition, if_absent
 from lakebed.formats import Entry
 from lakebed.kv import Item, OutcomeUnknown, StoreUnavailable
@@ -364,7 +364,11 @@ def test_a_stale_object_replaces_nothing(lake: Kit) -> None:
         lake.engine().writer.put_if(
             REPOSITORY, MAIN, entry(b"a", "w1"), is_now("old"), lambda: next(answers)
         )
-    assert lake.cell() == before
+    after = lake.cell()
+    assert before is not None
+    assert after is not None
+    assert not has_proposal(after)
+    assert (value_of(after), version_of(after)) == (value_of(before), version_of(before))
 
 
 def test_a_conditional_delete_is_judged_as_a_put_is(lake: Kit) -> None:

@@ -259,6 +259,7 @@ def test_an_import_fires_the_hooks_of_a_commit(lake: HookLake) -> None:
     # They run as the one who asked, whatever the commit shows.
     assert before.username == after.username == "bea"
     lake.answers.deeds["check"] = fail
+    lake.block.put(place.address("2"), [b"imported"])
     refused = lake.catalog.imports.start(LAKE, MAIN, [source], committer="bea", message="again")
     error = lake.catalog.imports.status(LAKE, MAIN, refused).error
     assert error is not None

@@ -61,7 +61,7 @@ def world() -> Iterator[World]:
         ("/refs/main/commits", 1),
         ("/refs/tag/commits", 1),
         ("/commits/main", 1),
-        ("/commits/{commit}", 1),
+        ("/commits/{commit}", 2),  # whether a hook refused it
     ],
 )
 def test_a_read_by_the_api(world: World, target: str, calls: int) -> None:

@@ -284,7 +284,7 @@ def test_a_storage_that_refuses(
     proxy.refused.clear()
     proxy.refused["POST"] = 403, "AccessDenied"
     assert quiet_run(s3_client) == 1
-    assert "2 objects could not be deleted; the report says why" in one_line(capsys)
+    assert "2 objects could not be deleted: these credentials may not access" in one_line(capsys)
     assert stored(seaweedfs_settings, s3_client) == before
     # They are.
     proxy.refused.clear()

@@ -146,6 +146,17 @@ class Refs:
         repository, commit_id = self._engine.find_commit(repository_id, ref)
         return self._engine.commits.get(repository, commit_id)
 
+    @traced("catalog.get_judged_commit")
+    def get_judged_commit(self, repository_id: RepositoryID, ref: str) -> tuple[Commit, str | None]:
+        """Return the commit of a ref, and which hook refused it, or None if none did.
+
+        Raises:
+            RepositoryNotFound, RefNotFound, InvalidRef: There is none.
+        """
+        repository, commit_id = self._engine.find_commit(repository_id, ref)
+        commit = self._engine.commits.get(repository, commit_id)
+        return commit, self._engine.refusals.find(repository, ref, commit_id)
+
     @traced("catalog.refused")
     def refused(self, repository_id: RepositoryID, ref: str) -> dict[CommitID, str]:
         """Return the commits in the history of a ref that hooks refused, and which hooks.

@@ -104,6 +104,8 @@ def test_the_errors() -> None:
         "BranchNotFound": ("branch_not_found", "NotFound"),
         "DefaultBranch": ("default_branch", "EngineError"),
         "Stale": ("stale", "EngineError"),
+        "CommitRefused": ("commit_refused", "EngineError"),
+        "RefsLeftOut": ("refs_left_out", "EngineError"),
         "ParentNumberMissing": ("parent_number_missing", "Invalid"),
         "CommitNotFound": ("commit_not_found", "NotFound"),
         "Deleting": ("deleting", "EngineError"),

@@ -74,7 +74,7 @@ def test_errors_that_a_request_can_cause_have_a_code() -> None:
     assert unexpected == {
         "EngineError", "MergeConflict", "DirtyBranch", "NoChanges", "DefaultBranch", "Refused",
         "MissingFile", "BlockError", "AlreadyExists", "PreconditionFailed", "StorageClosed",
-        "TooManyExpire",
+        "TooManyExpire", "CommitRefused", "RefsLeftOut", "Locked",
     }  # fmt: skip
 
 

@@ -107,9 +107,8 @@ def commit(
 )
 def get_commit(request: ApiRequest, repository: RepositoryID, commit_id: str) -> Commit:
     """Return a commit, by its id or any ref."""
-    refs = request.catalog.refs
-    found = refs.get_commit(repository, commit_id)
-    return wire_commit(found, refused=refs.refused(repository, commit_id).get(found.id))
+    found, refused = request.catalog.refs.get_judged_commit(repository, commit_id)
+    return wire_commit(found, refused=refused)
 
 
 # Merging
