@@ -15,6 +15,7 @@ from lakebed.block import (
     Address,
     AlreadyExists,
     BlockStore,
+    InvalidArgument,
     LocalSettings,
     ObjectNotFound,
     StorageFull,
@@ -100,6 +101,18 @@ def test_everything_is_on_disk_before_a_write_returns(
         steps.clear()
         store.put(DATA.address("a/c/4"), [b"data"])
         assert steps == ["draft", ".", "data", "data/a", "rename", "data/a/c"]
+
+
+def test_a_storage_with_a_journal_of_an_earlier_version_is_not_opened(root: Path) -> None:
+    journal = root / ".lakebed" / "journal"
+    journal.mkdir(parents=True)
+    open_local(root).close()
+    (journal / "1").write_bytes(b"acknowledged")
+    with pytest.raises(InvalidArgument, match=r"journal.*may hold acknowledged objects.*version"):
+        open_local(root)
+    assert (journal / "1").read_bytes() == b"acknowledged"
+    (journal / "1").unlink()
+    open_local(root).close()
 
 
 @pytest.mark.parametrize("left", [b"", b"da", bytes(4)])

@@ -172,6 +172,7 @@ def _bodies(sample: Sample) -> dict[str, Any]:
         },
         "setRepositoryMetadata": {"metadata": {"key": "value"}},
         "deleteRepositoryMetadata": {"keys": ["key"]},
+        "setHooksSettings": {"strict": False},
         "setBranchProtectionRules": [rule],
         "internalCreateBranchProtectionRule": rule,
         "internalDeleteBranchProtectionRule": rule,

@@ -1,7 +1,7 @@
 """Statuses, types and headers of the REST API, as the clients that people have expect them."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from falcon.testing import Result
@@ -104,15 +104,32 @@ def test_health_has_a_body(shared: Server) -> None:
     assert (answer.status_code, bool(answer.text)) == (200, True)
 
 
-@pytest.mark.parametrize("path", ["/repositories/lake/objects", "/auth/login", "/apis", "/x.php"])
-def test_unknown_paths_show_the_page(shared: Server, path: str) -> None:
-    home = shared.request("GET", "/")
-    answer = shared.request("GET", path)
+UNKNOWN_PATHS: Final = ["/repositories/lake/objects", "/auth/login", "/apis", "/x.php"]
+
+
+@pytest.mark.parametrize("path", UNKNOWN_PATHS)
+def test_unknown_paths_show_the_page_to_browsers(shared: Server, path: str) -> None:
+    browser = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    home = shared.request("GET", "/", headers=browser)
+    answer = shared.request("GET", path, headers=browser)
     assert (answer.status_code, answer.text) == (200, home.text)
     for header in ("Content-Type", "Content-Security-Policy"):
         assert answer.headers[header] == home.headers[header]
-    refused = shared.request("POST", path)
+    refused = shared.request("POST", path, headers=browser)
     assert refused.status_code == 404
+
+
+@pytest.mark.parametrize("accept", [{}, {"Accept": "*/*"}])
+@pytest.mark.parametrize("path", UNKNOWN_PATHS)
+def test_unknown_paths_are_denied_to_others(
+    shared: Server, path: str, accept: dict[str, str]
+) -> None:
+    """To an S3 client that does not sign, a page would pass for an object."""
+    for method in ("GET", "POST"):
+        answer = shared.request(method, path, headers=accept)
+        assert answer.status_code == 403
+        assert answer.headers["Content-Type"] == "application/xml"
+        assert "<Code>AccessDenied</Code>" in answer.text
 
 
 @pytest.mark.parametrize("path", ["/api/v1/nothing", "/api/v2/repositories", "/api/", "/api"])

@@ -258,6 +258,7 @@ def test_an_import_fires_the_hooks_of_a_commit(lake: HookLake) -> None:
     assert before.commit_id == after.commit_id == status.commit.id
     # They run as the one who asked, whatever the commit shows.
     assert before.username == after.username == "bea"
+    lake.block.put(place.address("1"), [b"changed"])  # of the same there would be no commit
     lake.answers.deeds["check"] = fail
     lake.block.put(place.address("2"), [b"imported"])
     refused = lake.catalog.imports.start(LAKE, MAIN, [source], committer="bea", message="again")

@@ -311,6 +311,29 @@ def test_hooks_of_refs_are_skipped_and_that_is_written_down(lake: HookLake, what
     assert (run.event_type, run.skipped_by) == (f"pre-{what}", "root")
 
 
+@pytest.mark.parametrize("what", ["create-branch", "delete-branch", "create-tag", "delete-tag"])
+def test_a_ref_at_a_file_that_cannot_be_used_is_not_stuck(lake: HookLake, what: str) -> None:
+    plain = Engine(lake.store, lake.block, runtime=lake.clock)  # without hooks
+    lake.put(GATE, "name: [")
+    plain.commit(LAKE, MAIN, REQUEST)
+    branch = plain.refs.create_branch(LAKE, "there", "main").id
+    tag = plain.refs.create_tag(LAKE, "tagged", "main").id
+    refs = lake.catalog.refs
+    deeds: dict[str, Callable[[], object]] = {
+        "create-branch": lambda: refs.create_branch(LAKE, "new", "main"),
+        "delete-branch": lambda: refs.delete_branch(LAKE, branch),
+        "create-tag": lambda: refs.create_tag(LAKE, "v1", "main"),
+        "delete-tag": lambda: refs.delete_tag(LAKE, tag),
+    }
+    with pytest.raises(Refused, match=r"action file _lakefs_actions/gate\.yaml"):
+        deeds[what]()
+    lake.clock.ahead_seconds += 1  # runs are listed by the second
+    with acting_as("root"), skipping_hooks():
+        deeds[what]()
+    run = next(iter(lake.actions.runs.list(LAKE)))
+    assert (run.event_type, run.skipped_by) == (f"pre-{what}", "root")
+
+
 def test_a_client_cannot_say_that_hooks_were_skipped(lake: HookLake) -> None:
     request = CommitRequest(
         committer="ann", message="m", metadata={".lakebed.hooks_skipped_by": "root"}

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -63,37 +62,6 @@ def test_two_workers_count_together(served: Served) -> None:
         eventually(lambda: counted <= set(served.get("metrics").text.splitlines()))
     # What the background process does with the store is counted too.
     eventually(lambda: 'lakebed_kv_seconds_count{driver="sqlite"' in served.get("metrics").text)
-
-
-@pytest.fixture
-def two_processors() -> Iterator[list[int]]:
-    """Two of the processors, or the only one, for what is started meanwhile."""
-    before = os.sched_getaffinity(0)
-    chosen = sorted(before)[:2]
-    os.sched_setaffinity(0, chosen)
-    yield chosen
-    os.sched_setaffinity(0, before)
-
-
-def test_each_worker_answers_on_a_processor_of_its_own(
-    servers: Servers, two_processors: list[int]
-) -> None:
-    served = servers.serve(processes={"workers": len(two_processors)})
-    pids = served.worker_pids(len(two_processors))
-
-    def answering() -> list[set[int]]:
-        """The processors that some but not all of each worker's threads stay on."""
-        found = []
-        for pid in pids:
-            places = []
-            for thread in Path(f"/proc/{pid}/task").iterdir():
-                with suppress(ProcessLookupError):  # it has ended
-                    places.append(os.sched_getaffinity(int(thread.name)))
-            assert set(two_processors) in places
-            found.append({min(place) for place in places if len(place) == 1})
-        return sorted(found, key=sorted)
-
-    eventually(lambda: answering() == [{each} for each in two_processors])
 
 
 @pytest.fixture

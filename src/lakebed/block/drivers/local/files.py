@@ -311,6 +311,20 @@ def check_names_of_files(folder: Path) -> None:
         os.unlink(written)  # noqa: PTH108 - bytes, whatever the locale says
 
 
+def check_no_journal(folder: Path) -> None:
+    """Refuse a storage with files in the journal that earlier versions kept.
+
+    Raises:
+        InvalidArgument: They may be the only copy of objects.
+    """
+    if folder.is_dir() and any(folder.iterdir()):
+        raise InvalidArgument(
+            f"the journal in {folder}, which an earlier version left behind when it was cut off,"
+            " may hold acknowledged objects; open the storage once with the version that wrote it,"
+            " and close it"
+        )
+
+
 def drop_abandoned(folder: Path) -> None:
     """Remove drafts that a process left behind when it was killed."""
     oldest = time.time() - ABANDONED_SECONDS

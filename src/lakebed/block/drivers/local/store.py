@@ -41,6 +41,7 @@ from lakebed.block.drivers.local.files import (
     applied,
     check_clock_of_files,
     check_names_of_files,
+    check_no_journal,
     drafted,
     drop_abandoned,
     etag_of,
@@ -149,7 +150,8 @@ class LocalBlockStore(BlockStore):
 
     Raises:
         Forbidden: This user may not make or write the folder.
-        InvalidArgument: Its file system keeps no nanoseconds, or takes two names for one.
+        InvalidArgument: Its file system keeps no nanoseconds, or takes two names for one; or an
+            earlier version left a journal.
     """
 
     scheme = SCHEME
@@ -164,6 +166,7 @@ class LocalBlockStore(BlockStore):
             make_folder(root, self._sync)
             root = root.resolve()
             reserved = root / RESERVED_FOLDER
+            check_no_journal(reserved / "journal")
             self._drafts = reserved / "drafts"
             reserved.mkdir(exist_ok=True)
             for name in ("drafts", "uploads", "locks"):
