@@ -11,7 +11,7 @@ from lakebed.catalog.errors import AddressTaken, Purged
 from lakebed.catalog.model import new_entry
 from lakebed.catalog.purge.search import PurgeQuery
 from lakebed.engine.engine import Engine
-from lakebed.engine.errors import NamespaceTaken
+from lakebed.engine.errors import Invalid, NamespaceTaken
 from lakebed.engine.model import MOVED_NAMESPACE, BranchID, CommitID, RepositoryID
 from lakebed.engine.retention.rules import RetentionRules
 from lakebed.formats import OWNER_PATH, AddressType, Owner, encode_owner
@@ -247,6 +247,24 @@ def test_two_repositories_cannot_adopt_one_namespace(lake: GCLake) -> None:
     opened.engine.repositories.create("free", free, committer="ann")
     with pytest.raises(NamespaceTaken):
         opened.engine.repositories.create("third", Namespace.parse(OLD), committer="ann")
+
+
+def test_a_repository_cannot_adopt_its_own_namespace(lake: GCLake) -> None:
+    """Its own objects would be listed as adopted ones, too, and their paths would not be read."""
+    opened = lake.lake
+    own = lake.upload("own")
+    lake.commit()
+    move_in(opened, "local://lake/")
+    with pytest.raises(Invalid, match="it keeps its own data in local://lake/data/"):
+        adopt(opened.engine, "lake")
+    for near in ("local://lake/", "local://lake/data/p"):
+        with pytest.raises(Invalid, match="it keeps its own data in local://lake/data/"):
+            opened.engine.repositories.adopt(opened.name, Namespace.parse(near))
+    assert opened.repository.adopted is None
+    for _ in range(2):
+        lake.later(24 * 9)
+        lake.run()
+    assert lake.stored() == {own}
 
 
 def test_another_installation_cannot_adopt_the_namespace(lake: GCLake) -> None:

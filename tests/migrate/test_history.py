@@ -13,7 +13,7 @@ from lakebed.block import Address, BlockStore, Namespace
 from lakebed.block.drivers.memory import MemoryBlockStore
 from lakebed.engine.committed import Query
 from lakebed.engine.engine import Engine
-from lakebed.engine.errors import Protected, RepositoryNotFound
+from lakebed.engine.errors import Invalid, Protected, RepositoryNotFound
 from lakebed.engine.model import BranchID, CommitID, Repository, RepositoryID
 from lakebed.formats import entries_of
 from lakebed.kv import KVError, Store
@@ -280,6 +280,15 @@ def test_rounds_follow_the_refs_until_the_last() -> None:
     assert found.metadata["team"] == "blue"
     with pytest.raises(NotATarget, match="last round is over"):
         run(target, lake)
+
+
+@pytest.mark.parametrize("namespace", ["mem://lake", "mem://lake/moved", "mem://lake/moved/in"])
+def test_a_namespace_near_that_of_lakefs_is_refused(namespace: str) -> None:
+    """Its objects could not be adopted later, and the files of both would be mixed."""
+    lake, target = FakeLakeFS(namespace=namespace), Target()
+    with pytest.raises(Invalid, match=f"mem://lake/moved/ .* overlaps with {namespace}/"):
+        run(target, lake)
+    assert not list(target.engine.repositories.list())
 
 
 def protected_lake() -> FakeLakeFS:

@@ -96,12 +96,13 @@ def run_round(
     Raises:
         NotATarget: There is a repository of this name that was not made for this source, or it has
             been opened for writing.
+        Invalid: The namespace for the new repository overlaps with the one in lakeFS.
         DamagedTable, DamagedHistory: The source is damaged.
         UnreadableAddress: The storage here cannot read an object.
         OutcomeUnknown: A write may not have been applied: run the round again.
     """
     _check_not_adopted(engine, source, plan)
-    repository = _target(engine, plan)
+    repository = _target(engine, source, plan)
     taker = HistoryTaker(engine, repository, source, runtime)
     for taken in taker.run():
         on_progress(taken)
@@ -128,11 +129,17 @@ def _check_not_adopted(engine: Engine, source: Source, plan: Plan) -> None:
             raise NotATarget(plan.repository, f"repository {other.id} has adopted its objects")
 
 
-def _target(engine: Engine, plan: Plan) -> Repository:
+def _target(engine: Engine, source: Source, plan: Plan) -> Repository:
     """Return the repository that is filled; make it if it is not there."""
+    old = source.addresses.namespace
     try:
         found = engine.repositories.get(RepositoryID(plan.repository))
     except RepositoryNotFound:
+        if plan.namespace.is_near(old):
+            raise Invalid(
+                f"storage namespace {plan.namespace} cannot be used: it overlaps with {old}, where"
+                " lakeFS keeps the repository. Use a namespace outside of it"
+            ) from None
         return engine.repositories.create_bare(
             plan.repository,
             plan.namespace,

@@ -455,13 +455,20 @@ class Repositories:
         Raises:
             RepositoryNotFound: There is no such repository.
             NamespaceTaken: Another repository keeps its data there, above or below.
-            Invalid: The repository has adopted another namespace.
+            Invalid: The repository has adopted another namespace, or keeps its own data there,
+                above or below.
             TooManyTries, OutcomeUnknown, BlockError: It may have been adopted: repeat it.
         """
         record = self._find_active(repository)
         claimant, before = claimant_of(record), _adopted(record.message)
         if before is not None and before.namespace != namespace:
             raise Invalid(f"repository {repository} has adopted {before.namespace} already")
+        own = Namespace.parse(record.message.storage_namespace)
+        if own.is_near(namespace):
+            raise Invalid(
+                f"repository {repository} cannot adopt the objects in {namespace}: it keeps its own"
+                f" data in {own}"
+            )
         self._claims.check_size(namespace)
         # A refusal of `take` leaves the claim, because another adoption may go by it.
         for other in self._claims.near(namespace):
