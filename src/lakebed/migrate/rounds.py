@@ -116,6 +116,8 @@ def run_round(
     moved = {MOVED_NAMESPACE: str(source.addresses.namespace)}
     engine.repositories.set_metadata(repository.id, put={**plan.metadata, **moved})
     if is_last:
+        # An adoption that did not see this repository may have begun after the first check.
+        _check_not_adopted(engine, source, plan)
         engine.repositories.set_read_only(repository.id, read_only=False)
     return report
 
@@ -145,7 +147,11 @@ def _target(engine: Engine, source: Source, plan: Plan) -> Repository:
             plan.namespace,
             default_branch=plan.default_branch,
             read_only=True,
-            metadata={**plan.metadata, MOVED_FROM: plan.moved_from},
+            metadata={
+                **plan.metadata,
+                MOVED_FROM: plan.moved_from,
+                MOVED_NAMESPACE: str(old),
+            },
         )
     moved_from = found.metadata.get(MOVED_FROM)
     if moved_from != plan.moved_from:
