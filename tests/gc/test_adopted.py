@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakebed.block import Address, Namespace
-from lakebed.catalog.errors import AddressTaken, Purged
+from lakebed.catalog.errors import AddressClosed, AddressTaken, Purged
 from lakebed.catalog.model import new_entry
 from lakebed.catalog.purge.search import PurgeQuery
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import Invalid, NamespaceTaken
 from lakebed.engine.model import MOVED_NAMESPACE, BranchID, CommitID, RepositoryID
+from lakebed.engine.repositories.claims import Claimant
 from lakebed.engine.retention.rules import RetentionRules
 from lakebed.formats import OWNER_PATH, AddressType, Owner, encode_owner
 from lakebed.gc.errors import NotTheOwner
@@ -288,6 +289,38 @@ def test_a_deleted_repository_lets_go_of_the_namespace(lake: GCLake) -> None:
     other = make_lake(opened.store, opened.block, name=RepositoryID("other"))
     move_in(other)
     assert adopt(other.engine, "other").namespace == Namespace.parse(f"{OLD}data")
+
+
+def test_nothing_is_staged_from_what_a_deleted_repository_had_adopted(lake: GCLake) -> None:
+    """A run of the deleted repository may still be deleting there."""
+    opened = lake.lake
+    garbage = old_object(opened, "data/garbage")
+    adopt(opened.engine, "lake")
+    make_lake(opened.store, opened.block, name=RepositoryID("other"), namespace="local://2/x")
+    other, address = RepositoryID("other"), Address.parse(garbage)
+    opened.engine.repositories.delete(REPOSITORY)
+    with pytest.raises(AddressClosed):
+        opened.catalog.external.stage(other, MAIN, b"x", address, checksum="", size=1)
+    repositories = opened.engine.repositories
+    assert repositories.left_near(Namespace.parse(f"{OLD}data/p/")) == "lake"
+    assert repositories.left_near(Namespace.parse(OLD)) == "lake"
+
+
+def test_a_deletion_during_the_check_of_an_address_is_seen(
+    lake: GCLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = lake.lake
+    repositories = opened.engine.repositories
+    address = opened.repository.namespace.address("data/x")
+    lives = repositories._removal.lives
+
+    def delete_first(claimant: Claimant) -> bool:
+        monkeypatch.undo()
+        repositories.delete(REPOSITORY)
+        return lives(claimant)
+
+    monkeypatch.setattr(repositories._removal, "lives", delete_first)
+    assert repositories.around(address) == (None, "lake")
 
 
 @pytest.mark.parametrize(

@@ -218,6 +218,9 @@ class Repositories:
         """
         claimants, closed = self._claims.around(address)
         keeper = next((each.repository for each in claimants if self._removal.lives(each)), None)
+        if keeper is None and closed is None and claimants:
+            # A repository may have been deleted since: its namespace was closed before that.
+            _, closed = self._claims.around(address)
         return keeper, None if closed is None else closed.repository
 
     def keeper_near(self, namespace: Namespace) -> RepositoryID | None:
