@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakebed.block import Address, Namespace
-from lakebed.catalog.errors import AddressTaken, Purged
+from lakebed.catalog.errors import AddressClosed, AddressTaken, Purged
 from lakebed.catalog.model import new_entry
 from lakebed.catalog.purge.search import PurgeQuery
 from lakebed.engine.engine import Engine
-from lakebed.engine.errors import NamespaceTaken
+from lakebed.engine.errors import Invalid, NamespaceTaken
 from lakebed.engine.model import MOVED_NAMESPACE, BranchID, CommitID, RepositoryID
+from lakebed.engine.repositories.claims import Claimant
 from lakebed.engine.retention.rules import RetentionRules
 from lakebed.formats import OWNER_PATH, AddressType, Owner, encode_owner
 from lakebed.gc.errors import NotTheOwner
@@ -249,6 +250,24 @@ def test_two_repositories_cannot_adopt_one_namespace(lake: GCLake) -> None:
         opened.engine.repositories.create("third", Namespace.parse(OLD), committer="ann")
 
 
+def test_a_repository_cannot_adopt_its_own_namespace(lake: GCLake) -> None:
+    """Its own objects would be listed as adopted ones, too, and their paths would not be read."""
+    opened = lake.lake
+    own = lake.upload("own")
+    lake.commit()
+    move_in(opened, "local://lake/")
+    with pytest.raises(Invalid, match="it keeps its own data in local://lake/data/"):
+        adopt(opened.engine, "lake")
+    for near in ("local://lake/", "local://lake/data/p"):
+        with pytest.raises(Invalid, match="it keeps its own data in local://lake/data/"):
+            opened.engine.repositories.adopt(opened.name, Namespace.parse(near))
+    assert opened.repository.adopted is None
+    for _ in range(2):
+        lake.later(24 * 9)
+        lake.run()
+    assert lake.stored() == {own}
+
+
 def test_another_installation_cannot_adopt_the_namespace(lake: GCLake) -> None:
     opened = lake.lake
     adopt(opened.engine, "lake")
@@ -270,6 +289,38 @@ def test_a_deleted_repository_lets_go_of_the_namespace(lake: GCLake) -> None:
     other = make_lake(opened.store, opened.block, name=RepositoryID("other"))
     move_in(other)
     assert adopt(other.engine, "other").namespace == Namespace.parse(f"{OLD}data")
+
+
+def test_nothing_is_staged_from_what_a_deleted_repository_had_adopted(lake: GCLake) -> None:
+    """A run of the deleted repository may still be deleting there."""
+    opened = lake.lake
+    garbage = old_object(opened, "data/garbage")
+    adopt(opened.engine, "lake")
+    make_lake(opened.store, opened.block, name=RepositoryID("other"), namespace="local://2/x")
+    other, address = RepositoryID("other"), Address.parse(garbage)
+    opened.engine.repositories.delete(REPOSITORY)
+    with pytest.raises(AddressClosed):
+        opened.catalog.external.stage(other, MAIN, b"x", address, checksum="", size=1)
+    repositories = opened.engine.repositories
+    assert repositories.left_near(Namespace.parse(f"{OLD}data/p/")) == "lake"
+    assert repositories.left_near(Namespace.parse(OLD)) == "lake"
+
+
+def test_a_deletion_during_the_check_of_an_address_is_seen(
+    lake: GCLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = lake.lake
+    repositories = opened.engine.repositories
+    address = opened.repository.namespace.address("data/x")
+    lives = repositories._removal.lives
+
+    def delete_first(claimant: Claimant) -> bool:
+        monkeypatch.undo()
+        repositories.delete(REPOSITORY)
+        return lives(claimant)
+
+    monkeypatch.setattr(repositories._removal, "lives", delete_first)
+    assert repositories.around(address) == (None, "lake")
 
 
 @pytest.mark.parametrize(

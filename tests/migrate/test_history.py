@@ -1,5 +1,6 @@
 """Taking over a history: every commit lists the same, under its id, and each range is read once."""
 
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -13,8 +14,8 @@ from lakebed.block import Address, BlockStore, Namespace
 from lakebed.block.drivers.memory import MemoryBlockStore
 from lakebed.engine.committed import Query
 from lakebed.engine.engine import Engine
-from lakebed.engine.errors import Protected, RepositoryNotFound
-from lakebed.engine.model import BranchID, CommitID, Repository, RepositoryID
+from lakebed.engine.errors import Invalid, Protected, RepositoryNotFound
+from lakebed.engine.model import MOVED_NAMESPACE, BranchID, CommitID, Repository, RepositoryID
 from lakebed.formats import entries_of
 from lakebed.kv import KVError, Store
 from lakebed.kv.drivers.memory import MemoryStore
@@ -23,7 +24,7 @@ from lakebed.migrate.addresses import Addresses
 from lakebed.migrate.errors import DamagedHistory, DamagedTable, NotATarget
 from lakebed.migrate.history import HistoryTaker, Taken
 from lakebed.migrate.rounds import Plan, RoundReport, run_round
-from lakebed.migrate.sources import Source
+from lakebed.migrate.sources import Source, SourceBranch, SourceChange
 from lakebed.migrate.verify import find_difference
 from lakebed.runtime import ThreadRuntime
 from lakebed.testing.faults import FaultyStore
@@ -280,6 +281,45 @@ def test_rounds_follow_the_refs_until_the_last() -> None:
     assert found.metadata["team"] == "blue"
     with pytest.raises(NotATarget, match="last round is over"):
         run(target, lake)
+
+
+@pytest.mark.parametrize("namespace", ["mem://lake", "mem://lake/moved", "mem://lake/moved/in"])
+def test_a_namespace_near_that_of_lakefs_is_refused(namespace: str) -> None:
+    """Its objects could not be adopted later, and the files of both would be mixed."""
+    lake, target = FakeLakeFS(namespace=namespace), Target()
+    with pytest.raises(Invalid, match=f"mem://lake/moved/ .* overlaps with {namespace}/"):
+        run(target, lake)
+    assert not list(target.engine.repositories.list())
+
+
+def test_the_namespace_of_lakefs_is_noted_before_anything_is_taken() -> None:
+    """By it, an adoption there is refused from the first round on."""
+    lake, target = FakeLakeFS(), Target()
+    lake.heads = {"main": lake.commit({b"a": 1})}
+    lake.files.clear()
+    with pytest.raises(KeyError):
+        run(target, lake)
+    found = target.engine.repositories.get(RepositoryID("moved"))
+    assert found.metadata[MOVED_NAMESPACE] == "s3://old/lake/"
+
+
+def test_an_adoption_during_the_last_round_keeps_the_repository_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another repository owns the objects by then, and may delete them."""
+    lake, target = FakeLakeFS(namespace="mem://old/lake"), Target()
+    lake.heads = {"main": lake.commit({b"a": 1})}
+    adopting = target.engine.repositories.create_bare("first", Namespace.parse("mem://first"))
+
+    def changes(_branch: SourceBranch) -> Iterator[SourceChange]:
+        folder = Namespace.parse("mem://old/lake/data")
+        target.engine.repositories.adopt(adopting.id, folder)
+        return iter(())
+
+    monkeypatch.setattr(lake, "changes", changes)
+    with pytest.raises(NotATarget, match="repository first has adopted its objects"):
+        run(target, lake, is_last=True, with_uncommitted=True)
+    assert target.engine.repositories.get(RepositoryID("moved")).read_only
 
 
 def protected_lake() -> FakeLakeFS:

@@ -96,12 +96,13 @@ def run_round(
     Raises:
         NotATarget: There is a repository of this name that was not made for this source, or it has
             been opened for writing.
+        Invalid: The namespace for the new repository overlaps with the one in lakeFS.
         DamagedTable, DamagedHistory: The source is damaged.
         UnreadableAddress: The storage here cannot read an object.
         OutcomeUnknown: A write may not have been applied: run the round again.
     """
     _check_not_adopted(engine, source, plan)
-    repository = _target(engine, plan)
+    repository = _target(engine, source, plan)
     taker = HistoryTaker(engine, repository, source, runtime)
     for taken in taker.run():
         on_progress(taken)
@@ -115,6 +116,8 @@ def run_round(
     moved = {MOVED_NAMESPACE: str(source.addresses.namespace)}
     engine.repositories.set_metadata(repository.id, put={**plan.metadata, **moved})
     if is_last:
+        # An adoption that did not see this repository may have begun after the first check.
+        _check_not_adopted(engine, source, plan)
         engine.repositories.set_read_only(repository.id, read_only=False)
     return report
 
@@ -128,17 +131,27 @@ def _check_not_adopted(engine: Engine, source: Source, plan: Plan) -> None:
             raise NotATarget(plan.repository, f"repository {other.id} has adopted its objects")
 
 
-def _target(engine: Engine, plan: Plan) -> Repository:
+def _target(engine: Engine, source: Source, plan: Plan) -> Repository:
     """Return the repository that is filled; make it if it is not there."""
+    old = source.addresses.namespace
     try:
         found = engine.repositories.get(RepositoryID(plan.repository))
     except RepositoryNotFound:
+        if plan.namespace.is_near(old):
+            raise Invalid(
+                f"storage namespace {plan.namespace} cannot be used: it overlaps with {old}, where"
+                " lakeFS keeps the repository. Use a namespace outside of it"
+            ) from None
         return engine.repositories.create_bare(
             plan.repository,
             plan.namespace,
             default_branch=plan.default_branch,
             read_only=True,
-            metadata={**plan.metadata, MOVED_FROM: plan.moved_from},
+            metadata={
+                **plan.metadata,
+                MOVED_FROM: plan.moved_from,
+                MOVED_NAMESPACE: str(old),
+            },
         )
     moved_from = found.metadata.get(MOVED_FROM)
     if moved_from != plan.moved_from:

@@ -1,6 +1,6 @@
 """How a repository ends: in steps that anyone may take, and repeat, from any of them on.
 
-    0. its namespace is noted as closed     nobody stages what it leaves (see `Claims.close`)
+    0. its namespaces are noted as closed   nobody stages what it leaves (see `Claims.close`)
     1. its record becomes `deleting`        from now on it will end, whoever dies
     2. an entry in `graveler_deleted`       so that its partition can be found later
     3. its record is removed                the name is free
@@ -126,9 +126,17 @@ class Removal:
         return Record(record.name, message, version)
 
     def _close(self, record: RepositoryRecord) -> None:
-        """Before step 1, since later nobody can tell a repository from an unfinished creation."""
-        namespace = Namespace.parse(record.message.storage_namespace)
-        self._claims.close(namespace, claimant_of(record), now_us(self._runtime))
+        """Before step 1, since later nobody can tell a repository from an unfinished creation.
+
+        In the adopted folder a run of garbage collection may go on for a while: it finds its unique
+        id in the owner object there. An object that is staged from there meanwhile would be lost.
+        """
+        message, claimant = record.message, claimant_of(record)
+        places = [message.storage_namespace]
+        if message.HasField("adopted_namespace"):
+            places.append(message.adopted_namespace.storage_namespace)
+        for place in places:
+            self._claims.close(Namespace.parse(place), claimant, now_us(self._runtime))
 
     def _note(self, record: RepositoryRecord) -> None:
         """Step 2."""

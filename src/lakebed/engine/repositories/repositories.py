@@ -218,6 +218,9 @@ class Repositories:
         """
         claimants, closed = self._claims.around(address)
         keeper = next((each.repository for each in claimants if self._removal.lives(each)), None)
+        if keeper is None and closed is None and claimants:
+            # A repository may have been deleted since: its namespace was closed before that.
+            _, closed = self._claims.around(address)
         return keeper, None if closed is None else closed.repository
 
     def keeper_near(self, namespace: Namespace) -> RepositoryID | None:
@@ -455,13 +458,20 @@ class Repositories:
         Raises:
             RepositoryNotFound: There is no such repository.
             NamespaceTaken: Another repository keeps its data there, above or below.
-            Invalid: The repository has adopted another namespace.
+            Invalid: The repository has adopted another namespace, or keeps its own data there,
+                above or below.
             TooManyTries, OutcomeUnknown, BlockError: It may have been adopted: repeat it.
         """
         record = self._find_active(repository)
         claimant, before = claimant_of(record), _adopted(record.message)
         if before is not None and before.namespace != namespace:
             raise Invalid(f"repository {repository} has adopted {before.namespace} already")
+        own = Namespace.parse(record.message.storage_namespace)
+        if own.is_near(namespace):
+            raise Invalid(
+                f"repository {repository} cannot adopt the objects in {namespace}: it keeps its own"
+                f" data in {own}"
+            )
         self._claims.check_size(namespace)
         # A refusal of `take` leaves the claim, because another adoption may go by it.
         for other in self._claims.near(namespace):
