@@ -1,6 +1,6 @@
 """Reads in one call to the store: as quick as they are meant to be, and never wrong by a guess."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TypeVar
 
 import pytest
@@ -190,68 +190,6 @@ def test_a_commit_is_read_in_one_call_and_goes_with_its_repository(
         lake.create()
         with pytest.raises(RefNotFound):
             lake.shown(commit_id)
-
-
-# What was found before
-
-
-@pytest.mark.parametrize("is_staged", [True, False])
-@pytest.mark.parametrize("at_commit", [True, False])
-def test_what_has_not_changed_is_found_again(
-    lake: ReaderAndWriter, *, is_staged: bool, at_commit: bool
-) -> None:
-    lake.put("1")
-    lake.commit()
-    repository = lake.writer.repositories.get(NAME)
-    ref = lake.writer.branches.get(repository, MAIN).commit_id if at_commit else MAIN
-    if is_staged:
-        lake.put("2")
-    lake.reader.find(NAME, ref, b"key")
-    known = lake.reader.find(NAME, ref, b"key")
-    lake.writer.put(NAME, MAIN, entry(b"another key", "3"))
-    lake.calls.clear()
-    assert lake.reader.find(NAME, ref, b"key", known=known) is known
-    assert lake.calls == ["get" if at_commit else "get_many"]
-
-
-def test_what_has_changed_is_found_anew(lake: ReaderAndWriter) -> None:
-    def changes() -> Iterator[str]:
-        lake.put("2")
-        yield "2"
-        lake.put("2")  # the same once more, by another write
-        yield "2"
-        lake.commit()
-        yield "2"
-        lake.put("3")
-        yield "3"
-        lake.writer.reset(NAME, MAIN)
-        yield "2"
-
-    lake.put("1")
-    lake.shown()
-    known = lake.reader.find(NAME, MAIN, b"key")
-    for shown in changes():
-        found = lake.reader.find(NAME, MAIN, b"key", known=known)
-        assert found is not known
-        assert found.entry.address == shown
-        known = lake.reader.find(NAME, MAIN, b"key")
-    lake.writer.delete(NAME, MAIN, b"key")
-    with pytest.raises(EntryNotFound):
-        lake.reader.find(NAME, MAIN, b"key", known=known)
-
-
-def test_a_wrong_guess_does_not_prove_what_is_known(lake: ReaderAndWriter) -> None:
-    """Nothing is staged for the key under the old token, nor was under the new one."""
-    lake.put("1")
-    lake.commit()
-    lake.shown()
-    lake.writer.put(NAME, MAIN, entry(b"another key", "2"))
-    lake.commit()
-    lake.writer.find(NAME, MAIN, b"key")
-    known = lake.writer.find(NAME, MAIN, b"key")
-    assert known.seen[0] is None
-    lake.put("3")
-    assert lake.reader.find(NAME, MAIN, b"key", known=known).entry.address == "3"
 
 
 # Listings

@@ -166,18 +166,12 @@ class Engine:
         return self.find(repository_id, ref, key).entry
 
     @traced("engine.find")
-    def find(
-        self, repository_id: RepositoryID, ref: str, key: bytes, *, known: Found | None = None
-    ) -> Found:
-        """Return an entry as `get` does, with the repository that it was found in.
-
-        Who has asked the same before passes what was found then as `known`. It is returned itself
-        if nothing has changed since, as this call has seen.
-        """
+    def find(self, repository_id: RepositoryID, ref: str, key: bytes) -> Found:
+        """Return an entry as `get` does, with the repository that it was found in."""
         seen = self.repositories.last_seen(repository_id)
         if seen is not None:
             version, repository = seen
-            found = self._fast_reader.find(repository, version, ref, key, known)
+            found = self._fast_reader.find(repository, version, ref, key)
             if found is not None:
                 return found
         repository = self.repositories.get(repository_id)

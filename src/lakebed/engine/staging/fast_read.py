@@ -8,9 +8,6 @@ them all the time in between, and the staged values are those of the branch. If 
 wrong, and the read is done in the ordinary way (`reader`). Of a commit that this process has read
 before, which never changes, only the repository is asked for.
 
-What was found the last time is found again as long as all of these records, the staged values
-included, have the versions that they had then: nothing is decoded or looked for a second time.
-
 A listing asks for branch and repository together in the same way, and then scans what is staged.
 """
 
@@ -28,12 +25,10 @@ from lakebed.runtime import Runtime
 
 
 class Found(NamedTuple):
-    """An entry, the repository that it was found in, and by what."""
+    """An entry, and the repository that it was found in."""
 
     repository: Repository
     entry: Entry
-    seen: tuple[Version | None, ...] = ()
-    """The versions of all records that it follows from; empty: it was found in the ordinary way."""
 
 
 class FastReader:
@@ -59,7 +54,6 @@ class FastReader:
         version: Version,
         ref: str,
         key: bytes,
-        known: Found | None = None,
     ) -> Found | None:
         """Return the entry of a key; None: the ordinary way is needed.
 
@@ -68,29 +62,23 @@ class FastReader:
             version: The version that its record had then.
             ref: Any ref; only those of branches and whole ids of commits can be read in this way.
             key: The key.
-            known: What was found for the same repository, ref and key before. It is returned
-                itself if it is still what there is.
 
         Raises:
             EntryNotFound: There is no such entry.
         """
         branch = self._branches.last_seen(repository, BranchID(ref))
         if branch is None:
-            return self._find_in_commit(repository, version, CommitID(ref), key, known)
+            return self._find_in_commit(repository, version, CommitID(ref), key)
         name = STAGED_PREFIX + key
         # The order matters: see the module's docstring.
         items = self._store.get_many(
             [*[(token.encode(), name) for token in branch.tokens], *_records(repository, branch)]
         )
-        # First whether the guess was right: else these are not the records of what is known.
         if not (_is(items[-2], branch.version) and _is(items[-1], version)):
             return None
-        seen = tuple([None if item is None else item.predicate for item in items])
-        if known is not None and known.seen == seen:
-            return known
         staged = self._reader.staged(branch, key, items[:-2])
         entry = self._reader.entry(repository, branch, key, staged)
-        return Found(repository, entry, seen)
+        return Found(repository, entry)
 
     def _find_in_commit(
         self,
@@ -98,7 +86,6 @@ class FastReader:
         version: Version,
         commit_id: CommitID,
         key: bytes,
-        known: Found | None,
     ) -> Found | None:
         if not self._commits.is_known(repository, commit_id):
             return None
@@ -108,12 +95,10 @@ class FastReader:
             return None
         if not _is(repository_now, version):
             return None
-        if known is not None and known.seen == (version,):
-            return known
         entry = self._reader.committed(repository, commit_id, key)
         if entry is None:
             raise EntryNotFound(key)
-        return Found(repository, entry, (version,))
+        return Found(repository, entry)
 
     def branch(self, repository: Repository, version: Version, ref: str) -> Branch | None:
         """Return a branch as it is now, if it and its repository are as they were last seen.
