@@ -21,7 +21,8 @@ class Bench:
         self._works: list[Work] = []
         self.done: list[tuple[int, int]] = []
         """Which thread did what, in the order of their ends."""
-        self.turns = Turns(self._queue.get, self._do, most=most)
+        self.beats = 0
+        self.turns = Turns(self._queue.get, self._do, most=most, beat=self._beat)
         self.gates: list[threading.Event] = []
 
     def add(self, work: Work) -> int:
@@ -51,6 +52,9 @@ class Bench:
     def threads_of_last(self, count: int) -> set[int]:
         """Return the threads that did the last ones."""
         return {thread for thread, _ in self.done[-count:]}
+
+    def _beat(self) -> None:
+        self.beats += 1
 
     def _do(self, number: int) -> None:
         self._works[number]()
@@ -134,6 +138,38 @@ def test_it_goes_on_when_the_system_gives_no_more_threads(monkeypatch: pytest.Mo
     gate.set()
     bench.wait_for(2)
     assert bench.turns.count == 1
+
+
+def test_a_worker_whose_threads_are_all_at_work_beats() -> None:
+    bench = Bench(most=2)
+    bench.turns.start()
+    gates = [bench.add_gate(says_so=True) for _ in range(2)]
+    eventually(lambda: bench.beats >= 3)
+    for gate in gates:
+        gate.set()
+    bench.wait_for(2)
+    eventually(lambda: not bench.turns._is_free)
+
+
+def test_it_beats_while_the_system_gives_no_threads_and_asks_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = Bench()
+    bench.turns.start()
+
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        gate = bench.add_gate(says_so=True)
+        bench.add(nothing)
+        eventually(lambda: bench.beats >= 3)
+        assert not bench.done
+    bench.wait_for(1)  # though the first is still at work
+    assert bench.turns.count == 2
+    gate.set()
+    bench.wait_for(2)
 
 
 def test_threads_that_are_not_needed_end(monkeypatch: pytest.MonkeyPatch) -> None:

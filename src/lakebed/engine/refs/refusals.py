@@ -2,7 +2,10 @@
 
 The record of a refused commit stays: hooks were told its id, and runs name it. No branch leads to
 it, and none is made to: `Refusals.check` is asked wherever a ref comes to lead to a commit that was
-named by its id. (A branch or a tag never leads to a refused commit, so nothing is read for these.)
+named by its id. (Nothing is read for a source that is a branch or a tag.)
+
+That is asked from the note on, and no earlier: a ref that is made at a commit while hooks run stays
+there when one of them refuses it.
 
 A process that dies after a hook refused, and before it noted that, leaves a commit that looks like
 one whose committer died: it is on no branch, and not marked.

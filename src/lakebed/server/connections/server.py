@@ -107,7 +107,8 @@ class ConnectionServer:
             files_max: How many files this process may open.
             number: Which of the workers this is, from 0 on.
             counts: How many connections each worker has, in memory that all share.
-            beat: Called about once in `LOOK_SECONDS` by the thread that waits for requests.
+            beat: Called at least about once in `LOOK_SECONDS` by the thread that waits for
+                requests, or by the one that watches it if no thread is left to wait.
 
         Raises:
             OSError: The certificate cannot be read.
@@ -134,7 +135,8 @@ class ConnectionServer:
         """Those that no thread holds, by their handles; the one that waits longest is first."""
         self._found: deque[int] = deque()
         """Handles with events that nobody has looked at yet."""
-        self._turns = Turns(self._find_event, self._handle, most=settings.limits.threads)
+        most = settings.limits.threads
+        self._turns = Turns(self._find_event, self._handle, most=most, beat=beat)
         self._stops, self._tells_to_stop = socket.socketpair()
         self._is_stopping = False
 

@@ -38,6 +38,7 @@ class Turns:
         work: Callable[[int], None],
         *,
         most: int,
+        beat: Callable[[], object] = lambda: None,
     ) -> None:
         """Prepare; `start` starts the first thread.
 
@@ -45,10 +46,13 @@ class Turns:
             find: Waits for a piece of work and returns it.
             work: Does a piece of work. What it raises is logged, and the thread goes on.
             most: How many threads there may be.
+            beat: Called several times a second while all threads are at work and no other can be
+                started: no thread calls `find` then, but the process does not hang.
         """
         self._find = find
         self._work = work
         self._most = most
+        self._beat = beat
         self._lock = threading.Lock()
         self._leader = 0
         """The thread that has the turn; 0 while it is on its way to another one, or is free."""
@@ -148,7 +152,7 @@ class Turns:
         return False
 
     def _watch(self) -> None:
-        """Take the turn from a thread that works on one thing for long."""
+        """Take the turn from a thread that works on one thing for long; beat while none has it."""
         pause, seen, begun = LONG_SECONDS, 0, 0
         while True:
             time.sleep(pause)
@@ -157,6 +161,11 @@ class Turns:
                 with self._lock:
                     if self._working_on == seen:
                         self._pass_on()
+            if self._is_free:
+                with self._lock:
+                    if self._is_free:
+                        self._pass_on()  # the system may give a thread by now
+                        self._beat()
             is_busy = self._begun != begun
             pause = LONG_SECONDS if is_busy else min(2 * pause, _LOOK_SECONDS_MAX)
             seen, begun = working_on, self._begun
