@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from lakebed.block import StorageUnavailable
+from lakebed.block import Namespace, StorageUnavailable
 from lakebed.catalog.catalog import Catalog
 from lakebed.catalog.errors import MissingBytes, Purged
 from lakebed.catalog.purge.search import PurgeQuery
 from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.engine import Engine
+from lakebed.engine.keys import GRAVELER, REPOSITORIES
 from lakebed.engine.model import CommitID
 from lakebed.engine.retention.rules import RetentionRules
 from lakebed.kv import open_store
@@ -145,9 +146,32 @@ def test_a_process_that_dies_before_it_has_read_all_leaves_it_to_the_next_one(
 
             dying.setattr("lakebed.catalog.backups.read_all_expired", fail)
             with pytest.raises(StorageUnavailable):
-                old.catalog.backups.catch_up_all()
+                old.catalog.backups.catch_up(old.repository)
         assert old.catalog.backups.catch_up_all() == 1
         assert old.engine.marks.is_expired(old.repository, commits[0])
+
+
+def test_a_repository_that_cannot_be_caught_up_does_not_stop_the_others(
+    lake: Lake, commits: list[CommitID], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with restored(lake, tmp_path) as old:
+        make = old.engine.repositories.create
+        make("a-damaged-one", Namespace.parse("local://damaged"), committer="ann")
+        away = make("a-bucket-away", Namespace.parse("local://away"), committer="ann")
+        old.store.set(GRAVELER, REPOSITORIES.prefix + b"a-damaged-one", b"\xff")
+        list_folders = old.block.list_folders
+
+        def list_some(namespace: Namespace) -> Iterator[str]:
+            if str(namespace).startswith(str(away.namespace)):
+                raise StorageUnavailable("the bucket is away")
+            return list_folders(namespace)
+
+        with pytest.MonkeyPatch.context() as patched, caplog.at_level(logging.WARNING):
+            patched.setattr(old.block, "list_folders", list_some)
+            assert old.catalog.backups.catch_up_all() == 1
+        assert old.engine.marks.is_expired(old.repository, commits[0])
+        assert "repository a-bucket-away" in caplog.text
+        assert "the bucket is away" in caplog.text
 
 
 @pytest.mark.usefixtures("commits")

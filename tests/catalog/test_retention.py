@@ -23,6 +23,7 @@ from lakebed.engine.retention.keep import Scan
 from lakebed.engine.retention.rules import BranchRule, RetentionRules
 from lakebed.formats.gc_files import GCFileKind, GCRunID, decode_gc_table
 from lakebed.ids import UniqueID
+from lakebed.kv import OutcomeUnknown
 from lakebed.kv.records import Records
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, open_lake
 
@@ -203,6 +204,33 @@ def test_rules_that_are_replaced_before_a_commit_expires_hold(
             lake.catalog.retention.delete_rules(REPOSITORY)
         else:
             lake.catalog.retention.set_rules(REPOSITORY, rules)
+        carry_out(self, repository, plan)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Expirer, "_carry_out", replace_rules)
+        expire(lake)
+    assert not list(lake.engine.marks.expired(lake.repository))
+
+
+def test_rules_hold_although_the_process_that_set_them_died(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It died after it wrote them: who sets them again finds that they are there already."""
+    old_commit(lake)
+    expire(lake)
+    pass_days(lake, 1.1)
+    carry_out, change = Expirer._carry_out, Records.change
+
+    def change_and_die(self: Any, name: bytes, edit: Any) -> None:
+        change(self, name, edit)
+        raise OutcomeUnknown("the reply was lost")
+
+    def replace_rules(self: Expirer, repository: Repository, plan: Any) -> None:
+        with monkeypatch.context() as dying:
+            dying.setattr(Records, "change", change_and_die)
+            with pytest.raises(OutcomeUnknown):
+                lake.catalog.retention.set_rules(REPOSITORY, RetentionRules(90))
+        lake.catalog.retention.set_rules(REPOSITORY, RetentionRules(90))
         carry_out(self, repository, plan)
 
     with monkeypatch.context() as patch:

@@ -1,6 +1,6 @@
 """A repository takes over the objects that it had in lakeFS: they can be deleted from then on."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,16 +10,22 @@ from lakebed.block import Address, Namespace
 from lakebed.catalog.errors import AddressClosed, AddressTaken, Purged
 from lakebed.catalog.model import new_entry
 from lakebed.catalog.purge.search import PurgeQuery
+from lakebed.engine import records_pb2 as pb
+from lakebed.engine.commits.commit import CommitRequest
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import Invalid, NamespaceTaken
+from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import MOVED_NAMESPACE, BranchID, CommitID, RepositoryID
 from lakebed.engine.repositories.claims import Claimant
 from lakebed.engine.retention.rules import RetentionRules
-from lakebed.formats import OWNER_PATH, AddressType, Owner, encode_owner
+from lakebed.engine.staging.cells import propose
+from lakebed.engine.staging.codec import encode
+from lakebed.formats import OWNER_PATH, AddressType, Entry, Owner, encode_owner
 from lakebed.gc.errors import NotTheOwner
 from lakebed.gc.job import Options
-from lakebed.kv import KVError
+from lakebed.kv import ABSENT, KVError
 from lakebed.kv.drivers.memory import MemoryStore
+from lakebed.kv.store import new_version
 from lakebed.migrate.adopt import adopt
 from lakebed.migrate.errors import CannotAdopt
 from lakebed.migrate.rounds import MOVED_FROM
@@ -248,6 +254,89 @@ def test_two_repositories_cannot_adopt_one_namespace(lake: GCLake) -> None:
     opened.engine.repositories.create("free", free, committer="ann")
     with pytest.raises(NamespaceTaken):
         opened.engine.repositories.create("third", Namespace.parse(OLD), committer="ann")
+
+
+def reference_staged(other: Lake, address: str) -> str:
+    other.engine.put(other.name, MAIN, whole(address))
+    return "branch main"
+
+
+def reference_replaced(other: Lake, address: str) -> str:
+    reference_staged(other, address)
+    other.catalog.uploads.upload(other.name, MAIN, b"x", [b"y"])
+    return "branch main"
+
+
+def reference_proposed(other: Lake, address: str) -> str:
+    """A write that died before its proposal was accepted."""
+    branch = other.engine.branches.get(other.repository, MAIN)
+    cell = propose(None, encode(whole(address)), new_version(other.clock))
+    other.store.set(branch.tokens[0].encode(), STAGED_PREFIX + b"x", cell)
+    return "branch main"
+
+
+def reference_committed(other: Lake, address: str) -> str:
+    reference_staged(other, address)
+    commit_id = commit(other)
+    other.engine.delete(other.name, MAIN, b"x")
+    commit(other)
+    return f"commit {commit_id}"
+
+
+def whole(address: str) -> Entry:
+    return new_entry(
+        b"x", address, address_type=AddressType.FULL, size=1, checksum="", modified=0,
+        content_type="", metadata={},
+    )  # fmt: skip
+
+
+def commit(lake: Lake) -> CommitID:
+    request = CommitRequest(committer="ann", message="m")
+    return lake.catalog.commits.commit(lake.name, MAIN, request).commit.id
+
+
+@pytest.mark.parametrize(
+    "reference", [reference_staged, reference_replaced, reference_proposed, reference_committed]
+)
+def test_objects_that_another_repository_references_are_not_adopted(
+    lake: GCLake, reference: Callable[[Lake, str], str]
+) -> None:
+    opened = lake.lake
+    other = make_lake(
+        opened.store, opened.block, name=RepositoryID("other"), namespace="local://2/x"
+    )
+    place = reference(other, old_object(opened, "data/x"))
+    with pytest.raises(CannotAdopt, match=f"{place} of repository other has 'x' there"):
+        adopt(opened.engine, "lake")
+    found = opened.engine.repositories.around(Address.parse(f"{OLD}data/x"))
+    assert found == (None, None), "a refusal leaves no claim"
+    opened.engine.repositories.delete(other.name)
+    adopt(opened.engine, "lake")
+
+
+def test_an_expired_commit_of_another_repository_does_not_stop_an_adoption(lake: GCLake) -> None:
+    opened = lake.lake
+    other = make_lake(
+        opened.store, opened.block, name=RepositoryID("other"), namespace="local://2/x"
+    )
+    reference_committed(other, old_object(opened, "data/x"))
+    marks = other.engine.marks.records(other.repository)
+    for each in list(other.engine.commits.list(other.repository)):
+        mark = pb.Expiry(state=pb.EXPIRY_STATE_EXPIRED, expired_us=1)
+        marks.set_if(each.id.encode(), mark, ABSENT)
+    adopt(opened.engine, "lake")
+
+
+def test_a_namespace_that_is_given_must_be_referenced(lake: GCLake) -> None:
+    """Else it is misspelled, and would be taken from another lake."""
+    opened = lake.lake
+    opened.engine.repositories.set_metadata(opened.name, put={}, remove=[MOVED_NAMESPACE])
+    stage(opened, "a", "in/a")
+    with pytest.raises(CannotAdopt, match="references no object below local://old/lake/data/"):
+        adopt(opened.engine, "lake", Namespace.parse(OLD))
+    stage(opened, "b", "data/b")
+    assert adopt(opened.engine, "lake", Namespace.parse(OLD)).namespace.prefix == "lake/data/"
+    assert adopt(opened.engine, "lake", Namespace.parse(OLD)).namespace.prefix == "lake/data/"
 
 
 def test_a_repository_cannot_adopt_its_own_namespace(lake: GCLake) -> None:

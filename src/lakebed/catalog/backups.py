@@ -31,6 +31,7 @@ from lakebed.engine.engine import Engine
 from lakebed.engine.model import CommitID, Repository
 from lakebed.engine.refs.dump import active_record
 from lakebed.engine.retention.audit import read_all_expired
+from lakebed.errors import LakebedError
 from lakebed.formats.layout import gc_runs_folder, purges_folder
 from lakebed.kv import Store
 from lakebed.kv.records import Records
@@ -59,10 +60,23 @@ class Backups:
         self._purge_marks = purge_marks
 
     def catch_up_all(self) -> int:
-        """Catch up with the storage in all repositories; return how many were behind."""
-        repositories = list(self._engine.repositories.list())
-        behind = self._runtime.map_parallel(self.catch_up, repositories, limit=_AT_ONCE)
-        return sum(behind)
+        """Catch up with the storage in all repositories; return how many were behind.
+
+        A repository in which that fails is logged: its next run or purge catches up, or fails.
+        """
+
+        def catch_up(repository: Repository) -> bool:
+            try:
+                return self.catch_up(repository)
+            except LakebedError as error:
+                _LOGGER.warning(
+                    "cannot tell whether the database of repository %s is older than its"
+                    " storage: %s", repository.id, error,
+                )  # fmt: skip
+                return False
+
+        repositories = list(self._engine.repositories.list_readable())
+        return sum(self._runtime.map_parallel(catch_up, repositories, limit=_AT_ONCE))
 
     def begin(self, repository: Repository, *, run_id: str = "", purge_id: str = "") -> None:
         """Catch up with the storage, then note a run or a purge that is about to begin.

@@ -40,6 +40,7 @@ from lakebed.engine.model import (
 from lakebed.engine.opening import Opened, Opener
 from lakebed.engine.parts import assemble
 from lakebed.engine.ref_changes import RefChanges
+from lakebed.engine.references import References
 from lakebed.engine.refs.dump import dump_refs
 from lakebed.engine.refs.log import History, LogPage, LogQuery
 from lakebed.engine.refs.protection import BranchProtection
@@ -142,6 +143,9 @@ class Engine:
             protection=self.protection,
             refusals=self.refusals,
             hooks=self._hooks,
+        )
+        self.references = References(
+            store, self.branches, self.commits, self.marks, self._committed_in
         )
         self._fast_reader = FastReader(
             store, self.branches, self.commits, self._parts.reader, self._runtime

@@ -9,6 +9,7 @@ from typing import Final
 from lakebed.block import Namespace
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import MOVED_NAMESPACE, AdoptedNamespace, Repository, RepositoryID
+from lakebed.errors import quoted
 from lakebed.migrate.errors import CannotAdopt
 from lakebed.migrate.rounds import MOVED_FROM
 
@@ -26,8 +27,10 @@ def adopt(engine: Engine, name: str, namespace: Namespace | None = None) -> Adop
 
     Raises:
         CannotAdopt: It did not move in, or not to the end, or another repository moved in from
-            there too.
+            there too, or has imported or staged an object from there.
         RepositoryNotFound, NamespaceTaken, Invalid: As `Repositories.adopt`.
+        CorruptRecord, MissingFile, DamagedFile, ForeignFile: The entries of another repository
+            cannot be read.
         OutcomeUnknown, BlockError: It may have been adopted: repeat it.
     """
     repository = engine.repositories.get(RepositoryID(name))
@@ -39,7 +42,36 @@ def adopt(engine: Engine, name: str, namespace: Namespace | None = None) -> Adop
                 f"repository {other.id} moved in from {found} too, and would lose its objects."
                 f" Delete repository {other.id} first",
             )
-    return engine.repositories.adopt(repository.id, found.folder(_DATA))
+    folder = found.folder(_DATA)
+    if repository.adopted is None:
+        _check_references(engine, repository, folder)
+    return engine.repositories.adopt(repository.id, folder)
+
+
+def _check_references(engine: Engine, repository: Repository, folder: Namespace) -> None:
+    """Refuse a folder that no entry proves to be the right one, or that others need.
+
+    No repository can stage or import objects from there after the adoption. An import that is under
+    way is not seen: the documentation asks to let it end.
+    """
+    is_noted = MOVED_NAMESPACE in repository.metadata
+    if not is_noted and engine.references.find(repository, folder) is None:
+        raise CannotAdopt(
+            repository.id,
+            f"it references no object below {folder}. Check the namespace: it must be the one that"
+            " the repository had in lakeFS",
+        )
+    for other in engine.repositories.list():
+        if other.id == repository.id:
+            continue
+        reference = engine.references.find(other, folder)
+        if reference is not None:
+            raise CannotAdopt(
+                repository.id,
+                f"{reference.place} of repository {other.id} has {quoted(reference.path)} there,"
+                f" below {folder}, and would lose it. Copy the objects first, and let the commits"
+                f" that have them expire, or delete repository {other.id}",
+            )
 
 
 def _namespace_of(repository: Repository, given: Namespace | None) -> Namespace:

@@ -213,7 +213,8 @@ def adopt_objects(
 
     Purges, retention and garbage collection work on what lakeFS wrote below its namespace then, as
     on what was uploaded here. Imported objects stay foreign. This cannot be taken back: lakeFS must
-    be off, and no other repository of lakeFS may have imported objects from this one.
+    be off, and no other repository of lakeFS may have imported objects from this one. Refused if
+    another repository of this installation references one of them.
     """
     from lakebed.block import Namespace  # noqa: PLC0415 - it is slow to import
     from lakebed.migrate.adopt import adopt  # noqa: PLC0415 - as are its friends
@@ -222,8 +223,8 @@ def adopt_objects(
     if not lakefs_is_off:
         raise Misuse(
             f"objects of {repository} that no commit here references would be deleted in time, also"
-            " if lakeFS references them. Turn lakeFS off, upgrade all servers of Lakebed, then say"
-            " --lakefs-is-off"
+            " if lakeFS references them. Turn lakeFS off, upgrade all servers of Lakebed, let"
+            " imports of these objects into other repositories end, then say --lakefs-is-off"
         )
     with _Target(config, database) as target:
         given = None if namespace is None else Namespace.parse(namespace)

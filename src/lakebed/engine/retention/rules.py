@@ -86,7 +86,13 @@ class RuleBook:
         return RetentionRules(record.message.default_days, branches)
 
     def set(self, repository: Repository, rules: RetentionRules) -> None:
-        """Replace the rules of a repository; see `_begin_again`."""
+        """Replace the rules of a repository; see `_begin_again`.
+
+        Marks are taken away before the rules are written, too. If the second time is missing,
+        because the process died or its write has an unknown outcome, a repeat finds equal rules and
+        takes no marks away. A mark that is made in between cannot expire by the rules before: it
+        lasts for a day (`engine.expiring_seconds`).
+        """
         self.counting_since_us(repository)
 
         def replace(message: pb.Retention) -> None:
@@ -100,6 +106,12 @@ class RuleBook:
 
         records = self._records(repository)
         before = records.find(RETENTION_NAME)
+        wanted = pb.Retention()
+        if before is not None:
+            wanted.CopyFrom(before.message)
+        replace(wanted)
+        if before is None or before.message != wanted:
+            self._begin_again(repository)
         after = records.change(RETENTION_NAME, replace)
         if before is None or before.message != after.message:
             self._begin_again(repository)
@@ -110,7 +122,7 @@ class RuleBook:
         self._begin_again(repository)
 
     def _begin_again(self, repository: Repository) -> None:
-        """Take away the marks of commits that have not expired, after the rules were written.
+        """Take away the marks of commits that have not expired, before or after rules are written.
 
         A pass may be about to expire commits by the rules before. It does so by the versions of
         marks, so it fails. Passes that begin later read these rules.

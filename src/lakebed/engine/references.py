@@ -1,0 +1,88 @@
+"""Search of a repository for an entry with a whole address in some namespace.
+
+An adoption asks for it: objects that another repository references there must not be deleted.
+"""
+
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+import pyarrow.compute as pc
+
+from lakebed.block import Namespace
+from lakebed.engine.committed import CommittedFor
+from lakebed.engine.keys import STAGED_PREFIX
+from lakebed.engine.model import Repository
+from lakebed.engine.refs.branches import Branches
+from lakebed.engine.refs.commits import Commits
+from lakebed.engine.retention.marks import Marks
+from lakebed.engine.staging.cells import spelled_out
+from lakebed.engine.staging.codec import parse_all, path_of
+from lakebed.formats import MetaRangeID
+from lakebed.kv import Store
+
+_RECORDS: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """An entry that references an object."""
+
+    path: bytes
+    place: str
+    """The branch or the commit that has the entry, for people."""
+
+
+class References:
+    """Search of all uncommitted changes and all commits that have not expired."""
+
+    def __init__(
+        self,
+        store: Store,
+        branches: Branches,
+        commits: Commits,
+        marks: Marks,
+        committed_in: CommittedFor,
+    ) -> None:
+        self._store = store
+        self._branches = branches
+        self._commits = commits
+        self._marks = marks
+        self._committed_in = committed_in
+
+    def find(self, repository: Repository, namespace: Namespace) -> Reference | None:
+        """Return an entry with a whole address in a namespace, or None if there is none.
+
+        Staged entries are read before commits, as they move. Each range is read once.
+
+        Raises:
+            CorruptRecord, MissingFile, DamagedFile, ForeignFile: Something cannot be read.
+        """
+        prefix = str(namespace)
+        return self._find_staged(repository, prefix) or self._find_committed(repository, prefix)
+
+    def _find_staged(self, repository: Repository, prefix: str) -> Reference | None:
+        for branch in self._branches.list(repository):
+            for token in branch.tokens:
+                cells = self._store.scan(token.encode(), STAGED_PREFIX)
+                while page := list(islice(cells, _RECORDS)):
+                    rows = list(spelled_out(page))  # proposals too: they may become visible
+                    for (key, _), message in zip(rows, parse_all(rows), strict=True):
+                        # A write that is taken back puts back the address that it replaced.
+                        addresses = message.entry.address, message.replaced_address
+                        if any(address.startswith(prefix) for address in addresses):
+                            return Reference(path_of(key), f"branch {branch.id}")
+        return None
+
+    def _find_committed(self, repository: Repository, prefix: str) -> Reference | None:
+        expired = set(self._marks.expired(repository))
+        first: dict[MetaRangeID, str] = {}
+        for commit in self._commits.list(repository):
+            if commit.id not in expired:
+                first.setdefault(commit.metarange_id, f"commit {commit.id}")
+        tables = self._committed_in(repository.home).scan_each(first)
+        for metarange_id, table in tables:
+            found = table.filter(pc.starts_with(table.column("address"), prefix))
+            if found.num_rows:
+                return Reference(found.column("key")[0].as_py(), first[metarange_id])
+        return None
