@@ -45,7 +45,7 @@ class Offer:
 
 
 class Hooks:
-    """Does nothing; subclasses override what they care about.
+    """No-op by default; subclasses override the events they handle.
 
     A ``before_…`` hook stops the operation by raising `Refused`; until then nothing has happened
     that anyone could see. An ``after_…`` hook runs when the operation has taken effect, cannot undo

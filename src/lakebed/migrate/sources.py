@@ -23,7 +23,7 @@ class SourceCommit:
     metarange_id: str
     metadata: Mapping[str, str]
     parents: tuple[str, ...]
-    """The first one is the one that it was made over."""
+    """The first parent is the head that the commit replaced."""
     swapped: bool = False
     """Whether lakeFS has the parents in the other order, as its first versions did."""
 

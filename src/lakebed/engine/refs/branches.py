@@ -374,7 +374,7 @@ class Branches:
     def announcements(
         self, repository: Repository, branch: BranchID, tokens: Sequence[StagingToken]
     ) -> Sequence[Placed]:
-        """Return what `announce_drop` writes, for those who write it with something else."""
+        """Return the records of `announce_drop`, for writers that batch them with other records."""
         message = pb.DroppedToken(
             repository=repository.id,
             unique_id=repository.unique_id,

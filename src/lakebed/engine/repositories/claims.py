@@ -166,7 +166,7 @@ class Claims:
 
 
 def _near(records: Records[pb.NamespaceClaim], namespace: Namespace) -> Iterator[Claimant]:
-    """Iterate over whom records name for a namespace, those that hold it and those in it."""
+    """Yield the repositories whose namespace contains this one or lies in it."""
     for above in _ancestors(namespace):
         record = records.find(_name(above))
         if record is not None:

@@ -106,7 +106,7 @@ class Expirer:
             lease.release()
 
     def look_at(self, repository: Repository, ids: Collection[CommitID]) -> list[Fate]:
-        """Return what becomes of some commits, and why; of those that are there."""
+        """Return the fate of each commit in `ids`, with the reason; leave out missing commits."""
         marks = self._marks.find_all(repository, list(ids))
         scan, rules = self._scan(repository), self._rules.find(repository)
         return [

@@ -52,7 +52,7 @@ class Caller(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookContext:
-    """One hook that is to be run, and what it needs for that."""
+    """A hook to run, with its event, settings and deadline."""
 
     spec: HookSpec
     event: Event

@@ -56,11 +56,11 @@ _LAST_SUCCESS: Final = Gauge(
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A task that is done again and again."""
+    """A task that runs at intervals."""
 
     name: str
     run: Callable[[], object]
-    """Makes one pass; what it returns is logged."""
+    """Run one pass and return its result, which is logged."""
 
 
 def jobs_of(services: Services) -> list[Job]:

@@ -68,7 +68,7 @@ class SequentialConformance(ScansConformance, ArgumentsConformance):
         assert store.get(partition, b"key") == (b"key", b"value", version)
 
     def test_a_call_says_that_it_waits(self, store: Store, partition: bytes) -> None:
-        """A thread that serves others gives that to another one first."""
+        """A leader of the thread pool releases leadership before it waits."""
         said: list[str] = []
         call_before_waiting(lambda: said.append("written"))
         try:
