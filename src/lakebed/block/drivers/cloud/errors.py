@@ -173,10 +173,18 @@ def explain(error: Exception, place: Place, *, conditional: bool = False) -> Blo
 @contextmanager
 def explained(place: Place, *, conditional: bool = False) -> Iterator[None]:
     """Turn what obstore raises in the block into an error of block storage."""
+    with panics_explained(place):
+        try:
+            yield
+        except (BaseError, FileNotFoundError, PermissionError) as error:
+            raise explain(error, place, conditional=conditional) from error
+
+
+@contextmanager
+def panics_explained(place: Place) -> Iterator[None]:
+    """Turn a panic of a Rust library in the block into an error of block storage."""
     try:
         yield
-    except (BaseError, FileNotFoundError, PermissionError) as error:
-        raise explain(error, place, conditional=conditional) from error
     except BaseException as error:
         if is_panic(error):
             raise panicked(error, place) from error

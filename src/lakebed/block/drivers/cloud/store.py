@@ -23,7 +23,7 @@ from obstore.exceptions import BaseError
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from lakebed.block.address import Address, Namespace, StoreName
-from lakebed.block.drivers.cloud.errors import Place, explained, is_panic, panicked
+from lakebed.block.drivers.cloud.errors import Place, explained, panics_explained
 from lakebed.block.drivers.cloud.streams import Source, body
 from lakebed.block.errors import (
     AlreadyExists,
@@ -321,15 +321,12 @@ class CloudBlockStore(BlockStore):
             client = self._clients.get((place.store, once))
             if client is None:
                 try:
-                    client = self._connect(place.parts, NO_RETRIES if once else RETRIES)
+                    with panics_explained(place):
+                        client = self._connect(place.parts, NO_RETRIES if once else RETRIES)
                 except BaseError as error:
                     raise InvalidArgument(
                         f"no client can be made for {place.store} with these settings"
                     ) from error
-                except BaseException as error:
-                    if is_panic(error):
-                        raise panicked(error, place) from error
-                    raise
                 self._clients[place.store, once] = client
                 _LOGGER.debug("made a client for %s", place.store)
         return client

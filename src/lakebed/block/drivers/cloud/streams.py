@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from obstore.exceptions import BaseError
 
 from lakebed.block.address import Address
-from lakebed.block.drivers.cloud.errors import is_panic, panicked
+from lakebed.block.drivers.cloud.errors import panics_explained
 from lakebed.block.errors import InvalidArgument, StorageUnavailable
 from lakebed.block.streams import CHUNK_BYTES, Meter, with_md5_of
 
@@ -123,17 +123,14 @@ def body(result: "GetResult", address: Address) -> Generator[bytes]:
     start, end = result.range
     left = end - start
     try:
-        for chunk in result.stream(min_chunk_size=CHUNK_BYTES):
-            left -= len(chunk)
-            if left < 0:
-                problem = f"reading {address} gave more bytes than were announced"
-                raise StorageUnavailable(problem)  # noqa: TRY301 - it goes through
-            yield chunk
+        with panics_explained(address):
+            for chunk in result.stream(min_chunk_size=CHUNK_BYTES):
+                left -= len(chunk)
+                if left < 0:
+                    problem = f"reading {address} gave more bytes than were announced"
+                    raise StorageUnavailable(problem)
+                yield chunk
     except (BaseError, OSError) as error:
         raise StorageUnavailable(f"reading {address} broke off, {left} bytes short") from error
-    except BaseException as error:
-        if is_panic(error):
-            raise panicked(error, address) from error
-        raise
     if left:
         raise StorageUnavailable(f"reading {address} ended {left} bytes short")
