@@ -18,6 +18,7 @@ from lakebed.testing.servers.databases import (
     valkey_server,
     valkey_url,
 )
+from lakebed.testing.servers.object_stores import free_ports
 
 pytestmark = pytest.mark.slow
 
@@ -64,7 +65,9 @@ def test_valkey_with_replicas_is_refused(server: DatabaseServer) -> None:
 
 
 def test_valkey_in_cluster_mode_is_refused() -> None:
-    settings = (*VALKEY_DURABLE, "--cluster-enabled", "yes")
+    # By default Valkey adds 10,000 to its port, which leaves the range of ports for some.
+    (bus,) = free_ports(1)
+    settings = (*VALKEY_DURABLE, "--cluster-enabled", "yes", "--cluster-port", str(bus))
     with valkey_server(settings=settings) as server:
         for url in (valkey_url(server.port), f"{valkey_url(server.port)}?durable=true"):
             with pytest.raises(UnsafeStore, match="the server runs in cluster mode"):
