@@ -4,8 +4,8 @@ Both sides send the same requests to the same server, which is local and has one
 etcd do not wait for the disk here: what is measured is what the driver adds. Floor and store take
 turns in short rounds, and medians are compared. (Amazon's local DynamoDB is made for tests: its
 rates say nothing about the service, and Azurite's neither.) RocksDB is part of this process, and
-both sides wait for the disk. Those of `make test-kv-all` are measured where it has fetched them;
-else a line says that they were not.
+both sides wait for the disk. Databases that `make test-all PARTS=fetched` fetches are measured
+where it has; else a line says that they were not.
 """
 
 import os
@@ -385,6 +385,6 @@ _DATABASES = [
     ("gs", "gcs", _gcs, 4),
     ("cosmos", "cosmos", _cosmos, 4),
 ]
-"""Name, the server if `make test-kv-all` fetches it, how it is opened, and calls of a round."""
+"""Name, the server if it is fetched, how it is opened, and calls of a round."""
 
 NAMES = tuple(name for name, *_ in _DATABASES)

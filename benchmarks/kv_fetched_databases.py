@@ -1,8 +1,8 @@
 """Cassandra, HBase, Bigtable, Spanner, MongoDB: store and bare client, for `kv_databases`.
 
-They are measured where `make test-kv-all` has fetched their servers. Bigtable's is Google's
-emulator, Spanner's is Google's server for tests, and MongoDB's is one of others; these keep all in
-memory.
+They are measured where `make test-all PARTS=fetched` has fetched their servers. Bigtable's is
+Google's emulator, Spanner's is Google's server for tests, and MongoDB's is one of others; these
+keep all in memory.
 """
 
 import os

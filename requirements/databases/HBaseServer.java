@@ -1,4 +1,4 @@
-// Starts the HBase of `make test-kv-all` in one process: ZooKeeper, master, region server, and the
+// Starts the HBase of `make test-all PARTS=fetched` in one process: ZooKeeper, master, region server, and the
 // Thrift server on a port of 127.0.0.1, which listens when the others are ready.
 // Settings are in hbase-site.xml, in a folder on the class path.
 

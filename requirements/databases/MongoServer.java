@@ -1,4 +1,4 @@
-// Starts the MongoDB server of `make test-kv-all`, in memory, on a port of 127.0.0.1.
+// Starts the MongoDB server of `make test-all PARTS=fetched`, in memory, on a port of 127.0.0.1.
 // It says that it is version 6.0: clients of today refuse what it would say by itself.
 
 import de.bwaldvogel.mongo.MongoVersion;

@@ -9,7 +9,7 @@ from lakebed.kv.store import Limits
 from lakebed.testing.conformance.kv import StoreConformance
 from lakebed.testing.servers.more_databases import cosmos_server, cosmos_url
 
-pytestmark = [pytest.mark.slow, pytest.mark.kv_all]
+pytestmark = [pytest.mark.slow, pytest.mark.fetched]
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 from lakebed.testing.conformance.kv import StoreConformance
 from lakebed.testing.servers.more_databases import mongodb_server, mongodb_url
 
-pytestmark = [pytest.mark.slow, pytest.mark.kv_all]
+pytestmark = [pytest.mark.slow, pytest.mark.fetched]
 
 
 @pytest.fixture(scope="module")

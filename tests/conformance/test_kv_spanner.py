@@ -7,7 +7,7 @@ import pytest
 from lakebed.testing.conformance.kv import StoreConformance
 from lakebed.testing.servers.more_databases import spanner_server, spanner_url
 
-pytestmark = [pytest.mark.slow, pytest.mark.kv_all]
+pytestmark = [pytest.mark.slow, pytest.mark.fetched]
 
 
 class TestSpannerStore(StoreConformance):

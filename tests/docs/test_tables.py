@@ -1,6 +1,6 @@
 """The page on tables does what it shows: Spark, Delta Lake and Iceberg, against a quickstart.
 
-``make test-tables`` runs it, because Spark fetches its plug-ins from Maven.
+``make test-all PARTS=tables`` runs it, because Spark fetches its plug-ins from Maven.
 """
 
 import os
@@ -17,7 +17,7 @@ from tests.docs.shell import EXAMPLE, Quickstart, Shell, run_quickstart
 pytestmark = pytest.mark.tables
 
 PAGE: Final = ROOT / "docs/tables.md"
-TABLES: Final = ROOT / ".tables"
+TABLES: Final = ROOT / ".envs/tables"
 PATIENCE_SECONDS: Final = 900  # the first run fetches some hundred megabytes
 SMALL: Final = [
     "spark.master local[2]",

@@ -1,4 +1,4 @@
-"""Airflow 3 itself: what its fake in `test_airflow` stands for. Only in `make test-long`."""
+"""Airflow 3 itself: what its fake in `test_airflow` stands for. Only in `make test-all`."""
 
 import json
 import os
@@ -14,9 +14,9 @@ import pytest
 from lakebed.testing.servers.object_stores import free_ports
 from tests.hooks.kit import Ran, run
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.airflow]
 
-BIN: Final = Path(__file__).parents[2] / ".airflow" / "bin"
+BIN: Final = Path(__file__).parents[2] / ".envs/airflow/bin"
 AIRFLOW: Final = str(BIN / "airflow")
 PATIENCE_SECONDS: Final = 300.0
 DAG: Final = "from airflow.sdk import DAG\n\ndag = DAG('etl', schedule=None)\n"

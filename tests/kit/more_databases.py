@@ -1,4 +1,4 @@
-"""The databases of `make test-kv-all`, as the tests of failing databases take them."""
+"""The databases of `make test-all PARTS=fetched`, as the tests of failing databases take them."""
 
 from collections.abc import Callable
 from functools import partial
@@ -69,7 +69,7 @@ def take_out_the_fence(store: Store) -> None:
 
 
 MORE_DATABASES = [
-    pytest.param(database, marks=pytest.mark.kv_all, id=database.name)
+    pytest.param(database, marks=pytest.mark.fetched, id=database.name)
     for database in (
         Database("mysql", mariadb_server, mariadb_url, open_mysql, leave_lost_connections),
         Database(

@@ -46,7 +46,7 @@ def test_a_container_must_remove_what_is_deleted_and_nothing_else(
 
 
 @pytest.mark.slow
-@pytest.mark.kv_all
+@pytest.mark.fetched
 @pytest.mark.usefixtures("cosmos_key")
 def test_an_account_that_is_not_strongly_consistent_is_refused() -> None:
     refused = pytest.raises(UnsafeStore, match="is Session, with which a read may miss a write")
@@ -55,7 +55,7 @@ def test_an_account_that_is_not_strongly_consistent_is_refused() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.kv_all
+@pytest.mark.fetched
 @pytest.mark.usefixtures("cosmos_key")
 def test_what_is_deleted_is_removed_by_its_time_to_live() -> None:
     with cosmos_server() as server:

@@ -1,4 +1,4 @@
-"""`make test-kv-all` begins with the programs that are missing."""
+"""`make test-all PARTS=fetched` begins with the programs that are missing."""
 
 import pytest
 
@@ -22,5 +22,7 @@ def test_without_its_programs_nothing_is_fetched(
 
 
 def test_a_server_that_was_not_fetched_is_an_error_and_no_skip() -> None:
-    with pytest.raises(ServerMissingError, match="the oracle server is missing: make test-kv-all"):
+    with pytest.raises(
+        ServerMissingError, match="the oracle server is missing: make test-all PARTS=fetched"
+    ):
         fetched("oracle")

@@ -57,7 +57,7 @@ def test_what_was_replaced_may_be_deleted(condition: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.kv_all
+@pytest.mark.fetched
 def test_old_tombstones_go_and_buckets_of_others_are_refused() -> None:
     clock = TurnableClock()
     with gcs_server(durable=False) as server:

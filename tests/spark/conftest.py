@@ -1,4 +1,4 @@
-"""What runs that others start have in common; what is too slow for every day is left out."""
+"""What runs that others start have in common."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,14 +6,8 @@ from pathlib import Path
 import pytest
 
 from lakebed.testing.servers.lakebed import LakebedServer
-from tests.kit.rounds import rounds
 from tests.spark.clients import Client, sign_in
 from tests.spark.submitting import PROGRAM
-
-# They are run by `make test-long`.
-collect_ignore = rounds(
-    ["test_azure.py", "test_benchmark.py", "test_cluster.py", "test_submit.py"], long=[]
-)
 
 
 @pytest.fixture

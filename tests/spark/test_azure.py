@@ -11,7 +11,7 @@ from lakebed.kv import open_store
 from tests.kit.object_stores import BUCKET
 from tests.spark.lakes import DEV, REPOSITORY, gc_lake
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(600)]
 
 
 def test_two_runs(azure_settings: AzureSettings, tmp_path: Path, spark: SparkSession) -> None:

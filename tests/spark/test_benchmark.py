@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from benchmarks import garbage, importing_spark
 from lakebed.formats import EMPTY_METARANGE
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(600)]
 
 
 def test_the_benchmark_runs(spark: SparkSession, tmp_path: Path) -> None:

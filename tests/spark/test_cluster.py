@@ -28,7 +28,7 @@ from tests.kit.served import eventually, free_port
 from tests.spark.clients import Client, files
 from tests.spark.submitting import SMALL, SPARK_HOME, finished, submit
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(900)]
 
 
 FIGURES = ("mode", "looked_at", "ranges_read", "committed", "held", "young", "waiting", "due")

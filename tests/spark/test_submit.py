@@ -9,7 +9,7 @@ from lakebed.testing.servers.lakebed import LakebedServer
 from tests.spark.clients import Client, files
 from tests.spark.submitting import finished, submit
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.extended, pytest.mark.timeout(600)]
 
 
 def test_spark_submit(

@@ -1,6 +1,6 @@
 """Sixteen appenders to one Delta table through the S3 gateway, by deltalake in Python.
 
-``make test-tables`` runs it, because deltalake is in an environment of its own.
+``make test-all PARTS=tables`` runs it, because deltalake is in an environment of its own.
 """
 
 import itertools
@@ -24,7 +24,7 @@ from tests.system.conditional_races import raced_server
 
 pytestmark = pytest.mark.tables
 
-PYTHON = ROOT / ".tables/bin/python"
+PYTHON = ROOT / ".envs/tables/bin/python"
 PROGRAM = ROOT / "tests/system/delta_appenders.py"
 LOG = "tables/appended/_delta_log"
 WRITERS = 16

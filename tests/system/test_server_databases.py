@@ -73,7 +73,7 @@ SERVERS: dict[str, tuple[Run, Callable[[int], str]]] = {
     "cosmos": (cosmos_server, cosmos_url),
 }
 FETCHED = {"mysql", "bigtable", "spanner", "mongodb", "cassandra", "hbase", "gcs", "cosmos"}
-"""Those of `make test-kv-all`."""
+"""Those that `make test-all PARTS=fetched` fetches."""
 CLEANED = 'lakebed_background_runs_total{outcome="success",task="cleaner"}'
 CLIENTS = 3
 UPLOADS = 8
@@ -92,7 +92,7 @@ def database_url(name: str, folder: Path) -> Iterator[str]:
 @pytest.fixture(
     scope="module",
     params=[
-        pytest.param(name, marks=pytest.mark.kv_all if name in FETCHED else ())
+        pytest.param(name, marks=pytest.mark.fetched if name in FETCHED else ())
         for name in (*SERVERS, "rocksdb")
     ],
 )

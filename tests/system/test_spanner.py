@@ -1,4 +1,4 @@
-"""What only the driver of Spanner does, beside what `make test-kv-all` shows on a server."""
+"""What only the driver of Spanner does, beside its conformance tests."""
 
 from base64 import b64encode
 from types import SimpleNamespace

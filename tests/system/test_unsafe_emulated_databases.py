@@ -23,7 +23,7 @@ from lakebed.testing.servers.more_databases import (
     mongodb_url,
 )
 
-pytestmark = [pytest.mark.slow, pytest.mark.kv_all]
+pytestmark = [pytest.mark.slow, pytest.mark.fetched]
 
 INSTANCE = "projects/project/instances/instance"
 NEWEST = GcRule(max_num_versions=1)

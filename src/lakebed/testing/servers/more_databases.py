@@ -1,4 +1,4 @@
-"""Real database servers for tests that no package of pip or npm brings: ``make test-kv-all``.
+"""Database servers that no package of pip or npm brings: ``make test-all PARTS=fetched``.
 
 - MariaDB: the real one, from a jar.
 - MongoDB: a server of others, in Java, that speaks its protocol; in memory.
