@@ -435,7 +435,7 @@ def test_adopted_ids_are_told(lake: Lake) -> None:
         (lambda data: data[:-5], DamagedFile),
         (lambda data: data.replace(b'"ended_us": 1', b'"ended_us": 2'), DamagedFile),
         (lambda data: data.replace(b"gc_manifest", b"gc_page"), ForeignFile),
-        (lambda data: data.replace(b'"format": 1', b'"format": 9'), FormatTooNew),
+        (lambda data: data.replace(b'"format": 2', b'"format": 9'), FormatTooNew),
     ],
 )
 def test_damage_is_found_out(

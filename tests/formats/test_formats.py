@@ -69,6 +69,11 @@ REFS = [
     RangeRef(RangeID("2" * 64), b"c", b"c", 1, 50),
 ]
 
+HALVES = {
+    half.metarange_id: half
+    for half in (MetaRange(metarange_id(metarange_table([ref])), [ref]) for ref in REFS)
+}
+
 
 def test_the_ids_of_format_one_never_change() -> None:
     assert range_id(TABLE).startswith("3448f26137c2875534b4da2acda13a9b")
@@ -161,10 +166,84 @@ def test_a_range_is_read_as_it_was_written(model: Entries) -> None:
 @pytest.mark.parametrize("refs", [[], REFS])
 def test_a_metarange_is_read_as_it_was_written(refs: list[RangeRef]) -> None:
     table = metarange_table(refs)
-    read = decode_metarange(encode_metarange(table), metarange_id(table), file="file")
+    data, its_id = encode_metarange(table), metarange_id(table)
+    read = decode_metarange(data, its_id, file="file", read=HALVES.__getitem__)
     assert read.refs == refs
-    assert read.metarange_id == metarange_id(table)
+    assert read.metarange_id == its_id
     assert read.count == sum(ref.count for ref in refs)
+
+
+def listing(*metaranges: MetaRange, more: int = 0) -> pa.Table:
+    """The content of a metarange of level 1."""
+    return metarange_table(
+        [
+            RangeRef(
+                RangeID(each.metarange_id),
+                each.refs[0].min_key,
+                each.refs[-1].max_key,
+                each.count + more,
+                sum(ref.size_bytes for ref in each.refs),
+            )
+            for each in metaranges
+        ]
+    )
+
+
+def test_a_metarange_of_level_one_has_the_ranges_of_those_it_lists() -> None:
+    table = listing(*HALVES.values())
+    data, its_id = encode_metarange(table, level=1), metarange_id(table, level=1)
+    read = decode_metarange(data, its_id, file="file", read=HALVES.__getitem__)
+    assert read.refs == REFS
+    assert read.metarange_id == its_id
+
+
+def test_the_id_of_a_metarange_covers_its_level() -> None:
+    table = listing(*HALVES.values())
+    assert metarange_id(table) != metarange_id(table, level=1)
+    with pytest.raises(DamagedFile, match="its content has the id"):
+        decode_metarange(
+            encode_metarange(table, level=0),
+            metarange_id(table, level=1),
+            file="file",
+            read=HALVES.__getitem__,
+        )
+
+
+def test_a_line_that_does_not_fit_the_metarange_it_names() -> None:
+    table = listing(*HALVES.values(), more=1)
+    with pytest.raises(DamagedFile, match=r"the metarange \w+ in it has other keys"):
+        decode_metarange(
+            encode_metarange(table, level=1),
+            metarange_id(table, level=1),
+            file="x.parquet",
+            read=HALVES.__getitem__,
+        )
+
+
+def test_a_metarange_of_a_higher_level() -> None:
+    data = encode_metarange(metarange_table(REFS), level=2)
+    with pytest.raises(FormatTooNew, match=r"x\.parquet is a metarange of level 2.*newer Lakebed"):
+        decode_metarange(data, MetaRangeID("0" * 64), file="x.parquet", read=HALVES.__getitem__)
+
+
+@pytest.mark.parametrize(("key", "type_"), [(b"caf\xc3\xa9", pa.string()), (b"\xff", pa.binary())])
+def test_columns_of_a_range_have_ids_and_utf8_keys_are_text(key: bytes, type_: pa.DataType) -> None:
+    table = rows({b"a": entry(b"a", 1), key: entry(key, 2)})
+    schema = pq.ParquetFile(pa.BufferReader(encode_range(table))).schema_arrow
+    assert schema.field("key").type == type_
+    ids = [int(field.metadata[b"PARQUET:field_id"]) for field in schema]
+    assert ids == list(range(1, 10))
+    map_type = schema.field("metadata").type
+    nested = [map_type.key_field, map_type.item_field]
+    assert [int(field.metadata[b"PARQUET:field_id"]) for field in nested] == [101, 102]
+    assert decode_range(encode_range(table), range_id(table), file="file").equals(table)
+
+
+def test_a_range_of_format_one_is_read() -> None:
+    file = io.BytesIO()
+    marks = {"lakebed.type": "range", "lakebed.format": "1"}
+    pq.write_table(TABLE.replace_schema_metadata(marks), file)
+    assert decode_range(file.getvalue(), range_id(TABLE), file="file").equals(TABLE)
 
 
 def test_files_tell_the_bounds_of_what_others_may_search() -> None:
@@ -240,8 +319,8 @@ def marked(table: pa.Table, **marks: str) -> bytes:
 
 
 def test_a_file_of_a_newer_format() -> None:
-    data = marked(pa.table({"unheard": [1]}), type="range", format="2")
-    with pytest.raises(FormatTooNew, match=r"x\.parquet has format version 2.*newer Lakebed"):
+    data = marked(pa.table({"unheard": [1]}), type="range", format="3")
+    with pytest.raises(FormatTooNew, match=r"x\.parquet has format version 3.*newer Lakebed"):
         decode_range(data, range_id(TABLE), file="x.parquet")
 
 

@@ -138,7 +138,7 @@ def test_a_manifest_of_another_time_or_place_is_refused() -> None:
         decode_manifest(data, DumpID("d2"), file="f")
     with pytest.raises(FormatTooNew, match="use a newer Lakebed"):
         decode_manifest(
-            json.dumps(json.loads(data) | {"format": 2}).encode(), DumpID("d1"), file="f"
+            json.dumps(json.loads(data) | {"format": 3}).encode(), DumpID("d1"), file="f"
         )
     with pytest.raises(ForeignFile, match="not a refs_manifest"):
         decode_manifest(b"[]", DumpID("d1"), file="f")

@@ -9,11 +9,13 @@ Committed metadata and dumps are Parquet files in the storage namespace of a rep
 They are ordinary Parquet: DuckDB, Spark or pandas read them as they lie. The content of a commit
 whose metarange is known, the largest files first, in DuckDB:
 
-    SELECT decode(key) AS path, size, metadata
+    SELECT key AS path, size, metadata
     FROM read_parquet('_lakebed/ranges/*.parquet', filename = true)
     WHERE regexp_extract(filename, '([0-9a-f]{64})', 1) IN (
         SELECT range_id FROM '_lakebed/metaranges/<id>.parquet')
     ORDER BY size DESC
+
+(The column `key` of a range is text if all of its keys are UTF-8, and bytes if not.)
 
 Only PyArrow is needed here, so that a Spark job can import this package without the rest.
 """

@@ -1,13 +1,21 @@
-"""Metaranges: the list of the ranges that make up one commit's entries, in order of their keys."""
+"""Metaranges: the list of the ranges that make up one commit's entries, in order of their keys.
+
+A metarange of level 0 lists ranges. One of level 1 lists metaranges of level 0, by the same
+columns; its id covers the level. Level 1 is read and not written yet: it will keep small commits to
+very large repositories from writing the list of all ranges.
+"""
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NewType
 
 import pyarrow as pa
 
-from lakebed.formats.parquet import FileType, required
+from lakebed.errors import quoted
+from lakebed.formats.digest import content_id
+from lakebed.formats.errors import DamagedFile, FormatTooNew
+from lakebed.formats.parquet import FileType, check_id, required
 from lakebed.formats.ranges import RangeID
 
 MetaRangeID = NewType("MetaRangeID", str)
@@ -24,6 +32,9 @@ METARANGE_SCHEMA: Final = pa.schema(
 )
 
 _METARANGE: Final = FileType("metarange", METARANGE_SCHEMA, statistics_columns=())
+_LEVEL: Final = "lakebed.level"
+LEVEL_MAX: Final = 1
+"""The highest level that is read; metaranges of a higher one are refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,27 +78,72 @@ def metarange_table(refs: Sequence[RangeRef]) -> pa.Table:
     return pa.table(columns, schema=METARANGE_SCHEMA)
 
 
-def metarange_id(table: pa.Table) -> MetaRangeID:
+def metarange_id(table: pa.Table, level: int = 0) -> MetaRangeID:
     """Return the id of a metarange with this content."""
-    return MetaRangeID(_METARANGE.content_id(table))
+    return _id_of(table, level)
+
+
+def _id_of(table: pa.Table, level: int) -> MetaRangeID:
+    kind = f"{_METARANGE.name} of level {level}" if level else _METARANGE.name
+    return MetaRangeID(content_id(kind, table))
 
 
 EMPTY_METARANGE: Final = metarange_id(metarange_table([]))
 """The id of the metarange that holds nothing."""
 
 
-def encode_metarange(table: pa.Table) -> bytes:
+def encode_metarange(table: pa.Table, level: int = 0) -> bytes:
     """Return the file of a metarange with this content."""
-    return _METARANGE.encode(table)
+    return _METARANGE.encode(table, {_LEVEL: str(level)})
 
 
-def decode_metarange(data: bytes, metarange_id: MetaRangeID, *, file: str) -> MetaRange:
-    """Return the metarange in a file, proven to be the one named.
+def decode_metarange(
+    data: bytes,
+    metarange_id: MetaRangeID,
+    *,
+    file: str,
+    read: Callable[[MetaRangeID], MetaRange],
+) -> MetaRange:
+    """Return the metarange in a file, proven to be the one named, with its ranges.
+
+    Args:
+        data: All bytes of the file.
+        metarange_id: The id that the file is named by.
+        file: The name of the file in errors.
+        read: Called for each metarange that one of level 1 lists.
 
     Raises:
         DamagedFile: The file does not hold the metarange.
         ForeignFile: It is not a metarange, or (`FormatTooNew`) is one of a newer Lakebed.
     """
-    table = _METARANGE.decode(data, content_id=metarange_id, file=file)
+    table, marks = _METARANGE.read(data, file=file)
+    level = _level_of(marks.get(_LEVEL.encode(), b"0"), file)
+    check_id(_id_of(table, level), metarange_id, file=file)
     columns = (column.to_pylist() for column in table.columns)
-    return MetaRange(metarange_id, [RangeRef(*row) for row in zip(*columns, strict=True)])
+    refs = [RangeRef(*row) for row in zip(*columns, strict=True)]
+    if level:
+        refs = [ref for listed in refs for ref in _ranges_of(listed, read, file)]
+    return MetaRange(metarange_id, refs)
+
+
+def _level_of(mark: bytes, file: str) -> int:
+    if not mark.isdigit():
+        raise DamagedFile(file, f"its level is {quoted(mark)}")
+    if int(mark) > LEVEL_MAX:
+        raise FormatTooNew(
+            file,
+            f"is a metarange of level {int(mark)}, and this Lakebed reads up to {LEVEL_MAX}: use a"
+            " newer Lakebed",
+        )
+    return int(mark)
+
+
+def _ranges_of(
+    listed: RangeRef, read: Callable[[MetaRangeID], MetaRange], file: str
+) -> Sequence[RangeRef]:
+    """Return the ranges of a metarange that one of level 1 lists, proven to fit its line."""
+    refs = read(MetaRangeID(listed.range_id)).refs
+    found = (refs[0].min_key, refs[-1].max_key, sum(ref.count for ref in refs)) if refs else None
+    if found != (listed.min_key, listed.max_key, listed.count):
+        raise DamagedFile(file, f"the metarange {listed.range_id} in it has other keys")
+    return refs

@@ -7,7 +7,9 @@ them, a reader gets the very rows that were written, or an error. Page checksums
 checked as well: they keep damaged pages away from the decoders, and serve readers that know no ids.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 import pyarrow as pa
@@ -17,12 +19,17 @@ from lakebed.errors import quoted
 from lakebed.formats.digest import content_id
 from lakebed.formats.errors import DamagedFile, ForeignFile, FormatTooNew
 
-FORMAT_VERSION: Final = 1
-"""The version of every file written; files of a higher one are refused."""
+FORMAT_VERSION: Final = 2
+"""The version of every file written; files of a higher one are refused.
 
-_TYPE: Final = b"lakebed.type"
-_FORMAT: Final = b"lakebed.format"
+Version 2 added field ids and UTF-8 marks to ranges, and levels to metaranges."""
+
+_TYPE: Final = "lakebed.type"
+_FORMAT: Final = "lakebed.format"
 _SMALL_BYTES: Final = 64 << 10
+_TEXT: Final = pa.string()
+_BYTES: Final = pa.binary()
+NO_MARKS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +48,13 @@ class FileType:
         """Return the id of a table with this type's columns."""
         return content_id(self.name, table)
 
-    def encode(self, table: pa.Table) -> bytes:
-        """Return a file that holds a table with this type's columns."""
+    def encode(self, table: pa.Table, marks: Mapping[str, str] = NO_MARKS) -> bytes:
+        """Return a file that holds a table with this type's columns.
+
+        Args:
+            table: Its schema may have field ids, and text where the type has bytes.
+            marks: More key-value metadata.
+        """
         statistics = self.statistics_columns
         file = pa.BufferOutputStream()
         with pq.ParquetWriter(
@@ -58,7 +70,8 @@ class FileType:
         ) as writer:
             # One row group: a file is read whole, and other readers split work by file.
             writer.write_table(table, row_group_size=max(1, table.num_rows))
-            writer.add_key_value_metadata({_TYPE: self.name, _FORMAT: str(FORMAT_VERSION)})
+            mine = {_TYPE: self.name, _FORMAT: str(FORMAT_VERSION)}
+            writer.add_key_value_metadata({**mine, **marks})
         return bytes(memoryview(file.getvalue()))
 
     def decode(self, data: bytes, *, content_id: str, file: str) -> pa.Table:
@@ -74,35 +87,65 @@ class FileType:
             ForeignFile: It is not a file of this type.
             FormatTooNew: It was written by a newer Lakebed.
         """
+        table, _ = self.read(data, file=file)
+        check_id(self.content_id(table), content_id, file=file)
+        return table
+
+    def read(self, data: bytes, *, file: str) -> tuple[pa.Table, dict[bytes, bytes]]:
+        """Return the table that a file holds and its key-value metadata; `decode` without the id.
+
+        Raises:
+            DamagedFile: The bytes do not hold a whole file.
+            ForeignFile: It is not a file of this type, or (`FormatTooNew`) is one of a newer
+                Lakebed.
+        """
         try:
             with pq.ParquetFile(
                 pa.BufferReader(data), page_checksum_verification=True, pre_buffer=False
             ) as parquet:
-                self._check_marks(parquet.schema_arrow.metadata or {}, file)
+                marks = parquet.schema_arrow.metadata or {}
+                self._check_marks(marks, file)
                 # To wake other threads takes as long as to decode a small file.
                 table = parquet.read(use_threads=len(data) > _SMALL_BYTES)
-            table = table.replace_schema_metadata(None).combine_chunks()
+            table = _with_bytes(table, self.schema).combine_chunks()
         except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
             # Damaged lengths make the library ask for absurd amounts of memory.
             raise DamagedFile(file, error) from error
         if not table.schema.equals(self.schema):
             columns = ", ".join(table.schema.names)
             raise ForeignFile(file, f"has other columns than a {self.name}: {columns}")
-        found = self.content_id(table)
-        if found != content_id:
-            raise DamagedFile(file, f"its content has the id {found}")
-        return table
+        # Without field ids, which are for other readers.
+        return pa.Table.from_arrays(table.columns, schema=self.schema), marks
 
     def _check_marks(self, marks: dict[bytes, bytes], file: str) -> None:
-        type_name = marks.get(_TYPE, b"").decode(errors="replace")
+        type_name = marks.get(_TYPE.encode(), b"").decode(errors="replace")
         if not type_name:
             raise ForeignFile(file, "was not written by Lakebed")
         if type_name != self.name:
             raise ForeignFile(file, f"is of type '{type_name}', not '{self.name}'")
-        version = marks.get(_FORMAT, b"")
+        version = marks.get(_FORMAT.encode(), b"")
         if not version.isdigit():
             raise DamagedFile(file, f"its format version is {quoted(version)}")
         refuse_newer(int(version), file)
+
+
+def _with_bytes(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return a table with bytes where it has text, marked as UTF-8, and the schema has bytes."""
+    for number, field in enumerate(table.schema):
+        wanted = schema.field(number) if number < len(schema) else field
+        if field.type.equals(_TEXT) and wanted.type.equals(_BYTES):
+            table = table.set_column(number, wanted, table.column(number).cast(_BYTES))
+    return table
+
+
+def check_id(found: str, wanted: str, *, file: str) -> None:
+    """Refuse a file whose content has another id than the one that it is named by.
+
+    Raises:
+        DamagedFile: It has.
+    """
+    if found != wanted:
+        raise DamagedFile(file, f"its content has the id {found}")
 
 
 def refuse_newer(version: int, file: str) -> None:

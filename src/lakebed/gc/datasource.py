@@ -26,6 +26,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from lakebed.block import Namespace
 from lakebed.formats import (
+    MetaRange,
     MetaRangeID,
     RangeID,
     decode_metarange,
@@ -105,14 +106,16 @@ class LakebedReader(DataSourceReader):
         """Return one partition for each range that may hold keys with the prefix."""
         if not self._metarange:
             return []
-        address = self._storage.namespace.address(metarange_path(self._metarange))
-        data = self._storage.block.read(address)
-        refs = decode_metarange(data, self._metarange, file=str(address)).refs
         return [
             RangePartition(ref.range_id)
-            for ref in refs
+            for ref in self._read_metarange(self._metarange).refs
             if ref.max_key >= self._prefix and ref.min_key[: len(self._prefix)] <= self._prefix
         ]
+
+    def _read_metarange(self, found: MetaRangeID) -> MetaRange:
+        address = self._storage.namespace.address(metarange_path(found))
+        data = self._storage.block.read(address)
+        return decode_metarange(data, found, file=str(address), read=self._read_metarange)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the objects of one range."""

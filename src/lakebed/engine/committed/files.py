@@ -122,7 +122,9 @@ class Files:
     def load_metarange(self, metarange_id: MetaRangeID) -> MetaRange:
         """Return a metarange as the storage has it, past all caches."""
         address = self._namespace.address(metarange_path(metarange_id))
-        return decode_metarange(self._read(address), metarange_id, file=str(address))
+        return decode_metarange(
+            self._read(address), metarange_id, file=str(address), read=self.load_metarange
+        )
 
     def save_range(self, new: NewRange, *, keep: bool = True) -> None:
         """Store a range, unless it is there already; with `keep`, also in the cache."""
@@ -201,7 +203,7 @@ class Files:
     def _load_metarange(self, metarange_id: MetaRangeID) -> tuple[MetaRange, int]:
         metarange, is_in_storage = self._load(
             metarange_path(metarange_id),
-            lambda data, file: decode_metarange(data, metarange_id, file=file),
+            lambda data, file: decode_metarange(data, metarange_id, file=file, read=self.metarange),
         )
         self._count("metaranges_read")
         if is_in_storage:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from lakebed.block import ObjectNotFound
 from lakebed.formats import (
     AddressType,
+    MetaRange,
     MetaRangeID,
     RangeID,
     decode_metarange,
@@ -114,13 +115,15 @@ def find_range(storage: Storage, repository: str, range_id: str) -> Transform:
 
 
 def _ranges_of(storage: Storage, repository: str, row: dict[str, Any]) -> list[RangeID]:
-    found = MetaRangeID(row["metarange_id"])
-    address = storage.namespace.address(metarange_path(found))
-    try:
-        data = storage.block.read(address)
-    except ObjectNotFound as error:
-        raise MissingHistory(repository, row["commit_id"], found, str(address)) from error
-    return [ref.range_id for ref in decode_metarange(data, found, file=str(address)).refs]
+    def read(found: MetaRangeID) -> MetaRange:
+        address = storage.namespace.address(metarange_path(found))
+        try:
+            data = storage.block.read(address)
+        except ObjectNotFound as error:
+            raise MissingHistory(repository, row["commit_id"], found, str(address)) from error
+        return decode_metarange(data, found, file=str(address), read=read)
+
+    return [ref.range_id for ref in read(MetaRangeID(row["metarange_id"])).refs]
 
 
 def read_paths_of(
