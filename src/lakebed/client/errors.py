@@ -14,9 +14,6 @@ from typing import Any
 
 from lakebed.errors import LakebedError
 
-# The names say what happened, not that they are errors.
-# ruff: noqa: N818
-
 
 class ClientError(LakebedError):
     """Any error of the client."""
