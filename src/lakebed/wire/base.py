@@ -2,7 +2,7 @@
 
 from typing import Annotated, Final, Generic, TypeVar
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 WireT = TypeVar("WireT")
 
@@ -30,6 +30,17 @@ class Error(Wire):
     """Stable."""
     detail: str = ""
     """What was wrong, with which value, and what to do; for people."""
+
+
+class Refusal(Wire):
+    """What a server says that refuses a request, as far as it says it."""
+
+    message: str = ""
+    kind: str = ""
+    detail: str = ""
+    conflicts: list[str] = field(default_factory=list)
+    """Of a merge: some of the paths that both sides changed."""
+    conflicts_total: int = 0
 
 
 Force = Annotated[bool, Meta(description="write even to a read-only repository")]
@@ -76,7 +87,7 @@ class Pagination(Struct, kw_only=True):
 
     has_more: bool
     next_offset: str
-    results: int
+    results: int = 0
     max_per_page: int = PAGE_MAX
 
 
