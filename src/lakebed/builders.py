@@ -43,10 +43,6 @@ _STOP_SECONDS: Final = 5.0
 """How long a builder may take to end by itself before it is killed."""
 
 
-# The names of errors say what happened.
-# ruff: noqa: N818
-
-
 class BuilderFailed(LakebedError):
     """A process did not build a commit; nothing was committed, and what is staged is there."""
 

@@ -31,7 +31,7 @@ def _restore(
     return error
 
 
-class NotFoundMixin(KeyError):  # noqa: N818 - a part of errors, not one itself
+class NotFoundMixin(KeyError):
     """A `KeyError` that shows its message as it is; `KeyError` itself would put it in quotes."""
 
     def __str__(self) -> str:

@@ -184,7 +184,7 @@ def test_an_upload_that_is_over_takes_nothing_more(lake: Lake) -> None:
     assert lake.text("main", PATH) == (FIRST + LAST).decode()
 
 
-class Died(Exception):  # noqa: N818 - it says what happened
+class Died(Exception):
     """The process ended here."""
 
 

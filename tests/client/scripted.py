@@ -127,10 +127,11 @@ class Numbers:
         query = parse_qs(urlsplit(request.target).query)
         self.asked.append(query)
         start = int(query.get("after", ["0"])[0])
-        end = min(self._count, start + min(int(query["amount"][0]), self._page_max))
+        amount = int(query.get("amount", ["100"])[0])
+        end = min(self._count, start + min(amount, self._page_max))
         return answer_json(
             {
-                "results": [{"id": n} for n in range(start + 1, end + 1)],
+                "results": [{"id": str(n), "commit_id": ""} for n in range(start + 1, end + 1)],
                 "pagination": {
                     "has_more": end < self._count,
                     "next_offset": str(end) if end < self._count else "",

@@ -76,7 +76,7 @@ def test_the_message_of_the_server_is_the_error() -> None:
     ):
         client.get("x")
     assert str(caught.value) == "not found (404)"
-    assert caught.value.body == {"message": "not  found"}
+    assert caught.value.said.message == "not  found"
 
 
 def test_what_is_said_in_lines_stays_in_lines() -> None:

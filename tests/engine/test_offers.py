@@ -27,7 +27,7 @@ from tests.simulation.world import DEV, MAIN, entry
 MERGE = MergeRequest(committer="ann", message="m")
 
 
-class Expired(Exception):  # noqa: N818 - it says what happened
+class Expired(Exception):
     """A source is marked."""
 
 

@@ -303,7 +303,7 @@ def test_closing_waits_for_the_queue(world: World) -> None:
 # The main thread
 
 
-class Interrupt(Exception):  # noqa: N818 - like KeyboardInterrupt
+class Interrupt(Exception):
     """Raised by a signal handler."""
 
 

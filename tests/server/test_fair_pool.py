@@ -24,7 +24,7 @@ ADA, BOB, EVE = ("ada", ""), ("bob", ""), ("eve", "")
 STRANGER = ("", "192.0.2.1")
 
 
-class Refused(Exception):  # noqa: N818 - it says what happened
+class Refused(Exception):
     pass
 
 

@@ -17,11 +17,12 @@ from lakebed.catalog.model import METADATA_NAMES_MAX
 from lakebed.catalog.nouns import BranchID, RepositoryID
 from lakebed.engine.cleaner.cleaner import Cleaner
 from lakebed.server.api.dispatch import permissions
-from lakebed.server.api.models import ObjectStageCreation, RepositoryCreation
 from lakebed.server.api.operations import ROUTES
-from lakebed.server.api.operations.objects import PathQuery
 from lakebed.server.s3.metadata import metadata_headers
 from lakebed.server.services import Services
+from lakebed.wire.objects import PathQuery
+from lakebed.wire.repositories import RepositoryCreation
+from lakebed.wire.staging import ObjectStageCreation
 from tests.server.kit import ADMIN, BRANCH, REPOSITORY, Server, server
 from tests.server.s3.door import Door
 

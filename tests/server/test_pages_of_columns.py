@@ -17,13 +17,15 @@ from lakebed.catalog.object_pages import ObjectPage
 from lakebed.engine.committed import DIFF_SCHEMA, ChangeType, CommonPrefix, Folded, Page
 from lakebed.engine.committed.listing import differences_of
 from lakebed.formats import AddressType, Entry, entries_of, entries_table
-from lakebed.server.api import models
 from lakebed.server.api.operations.objects import wire
 from lakebed.server.api.page_json import differences_page, objects_page
+from lakebed.server.api.pages import page_of
 from lakebed.server.api.request import ApiRequest, as_text
 from lakebed.server.http.conditions import etag
 from lakebed.server.s3.listings import ListingQuery, contents
 from lakebed.server.s3.xml_writer import Markup, escaped, owner, timestamp
+from lakebed.wire.objects import ObjectStats as WireStats
+from lakebed.wire.refs import Diff, DiffObjectStat
 from tests.engine.histories import REPOSITORY
 from tests.server.kit import REPOSITORY as LAKE
 from tests.server.kit import Server, server
@@ -102,7 +104,7 @@ def test_objects_as_json(page: Page[Entry], user_metadata: bool) -> None:
         for item in page.items
     ]  # fmt: skip
     last = results[-1].path if results else ""
-    expected = models.page_of(results, has_more=page.has_more, last=last)
+    expected = page_of(results, has_more=page.has_more, last=last)
     assert msgspec.json.encode(found) == msgspec.json.encode(expected)
 
 
@@ -187,8 +189,8 @@ def full_entry(address: str) -> Entry:
     )
 
 
-def json_prefix(item: CommonPrefix) -> models.ObjectStats:
-    return models.ObjectStats(
+def json_prefix(item: CommonPrefix) -> WireStats:
+    return WireStats(
         path=as_text(item.key),
         path_type="common_prefix",
         physical_address="",
@@ -214,22 +216,22 @@ def difference_pages(draw: st.DrawFn) -> DifferencePage:
 def test_differences_as_json(page: DifferencePage, with_stats: bool) -> None:
     results = [json_difference(item, with_stats=with_stats) for item in page.items]
     last = results[-1].path if results else ""
-    expected = models.page_of(results, has_more=page.has_more, last=last)
+    expected = page_of(results, has_more=page.has_more, last=last)
     found = differences_page(page, with_stats=with_stats)
     assert msgspec.json.encode(found) == msgspec.json.encode(expected)
 
 
-def json_difference(item: Difference | CommonPrefix, *, with_stats: bool) -> models.Diff:
+def json_difference(item: Difference | CommonPrefix, *, with_stats: bool) -> Diff:
     if isinstance(item, CommonPrefix):
-        return models.Diff(type="prefix_changed", path=as_text(item.key), path_type="common_prefix")
+        return Diff(type="prefix_changed", path=as_text(item.key), path_type="common_prefix")
     is_there = item.change is not ChangeType.REMOVED
-    right = models.DiffObjectStat(
+    right = DiffObjectStat(
         checksum=item.checksum,
         mtime=int(item.mtime.timestamp()),
         content_type=item.content_type,
         metadata=dict(item.metadata),
     )
-    return models.Diff(
+    return Diff(
         type="conflict" if item.conflict else item.change.name.lower(),
         path=as_text(item.path),
         path_type="object",

@@ -113,7 +113,7 @@ def resources(route: Route, need: Need, kwargs: dict[str, Any]) -> list[str]:
     params = kwargs.get("params", {})
     query = None if route.query is None else msgspec.convert(params, route.query, strict=False)
     parts = {name: PARTS.get(name, "unknown") for name in route.parameters}
-    each = [""] if need.each is None else getattr(body, need.each)
+    each = [""] if need.each is None else need.each(body)
     return [need.resource.format(**parts, query=query, body=body, each=value) for value in each]
 
 

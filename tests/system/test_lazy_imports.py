@@ -8,8 +8,8 @@ import pytest
 
 from tests.cli.kit import bare_environ
 
-OF_LIBRARIES = {"httpx", "click", "rich", "pygments", "pydantic", "importlib.metadata"}
-"""What httpx, its command line and Typer's conversion of arguments import."""
+OF_LIBRARIES = {"httpx", "click", "rich", "pygments", "pydantic", "importlib.metadata", "msgspec"}
+"""What httpx, its command line, Typer's conversion of arguments and the client import."""
 
 
 def test_no_driver_is_loaded_before_it_is_opened() -> None:

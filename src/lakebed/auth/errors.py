@@ -18,9 +18,6 @@ from typing import ClassVar
 
 from lakebed.errors import LakebedError, NotFoundMixin
 
-# The names say what happened, not that they are errors.
-# ruff: noqa: N818
-
 
 class AuthError(LakebedError):
     """Any error of users and permissions."""

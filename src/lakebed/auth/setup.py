@@ -77,7 +77,7 @@ _POLL_SECONDS: Final = 0.1
 MessageT = TypeVar("MessageT", bound=Message)
 
 
-class _Replaced(Exception):  # noqa: N818 - not an error: it never leaves this module
+class _Replaced(Exception):
     """Another attempt took over."""
 
 

@@ -32,9 +32,6 @@ from lakebed.errors import LakebedError
 LOCKED: Final = "locked until "
 """The beginning of the message of `Locked`, in reports too."""
 
-# The names are the public interface: they say what happened, not that they are errors.
-# ruff: noqa: N818
-
 
 class BlockError(LakebedError):
     """Any error of block storage."""

@@ -54,9 +54,6 @@ from lakebed.engine.errors import (
 )
 from lakebed.errors import LakebedError, NotFoundMixin, quoted
 
-# The names say what happened, not that they are errors.
-# ruff: noqa: N818
-
 __all__ = [
     "AddressClosed",
     "AddressTaken",

@@ -25,7 +25,7 @@ _MARK_BYTES: Final = 16
 HeldT = TypeVar("HeldT", pb.Import, pb.PullRequest)
 
 
-class NotOurs(Exception):  # noqa: N818 - it says what happened
+class NotOurs(Exception):
     """The work was ended by somebody else, or another process does it by now."""
 
 

@@ -13,9 +13,6 @@ from typing import Final
 
 from lakebed.errors import LakebedError
 
-# The names say what happened, not that they are errors.
-# ruff: noqa: N818
-
 
 class CommandError(LakebedError):
     """A command could not do its work."""

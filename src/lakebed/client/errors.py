@@ -10,12 +10,8 @@ LakebedError
     └── UnexpectedAnswer    the answer is not one of a lakeFS server
 """
 
-from typing import Any
-
 from lakebed.errors import LakebedError
-
-# The names say what happened, not that they are errors.
-# ruff: noqa: N818
+from lakebed.wire.base import Refusal
 
 
 class ClientError(LakebedError):
@@ -56,11 +52,12 @@ class Refused(ClientError):
 
     kind = "server_refused"
 
-    def __init__(self, status: int, message: str, body: Any = None) -> None:
+    def __init__(self, status: int, message: str, said: Refusal | None = None) -> None:
         super().__init__(f"{message} ({status})")
         self.status = status
         self.message = message
-        self.body = body
+        self.said = said or Refusal()
+        """The body of the answer, as far as it is understood."""
 
 
 class UnexpectedAnswer(ClientError):

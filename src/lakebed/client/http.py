@@ -8,11 +8,14 @@ it.
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from urllib.parse import quote
 
 import httpx
+import msgspec
 
 from lakebed import __version__
 from lakebed.client import traffic
@@ -26,7 +29,26 @@ from lakebed.client.errors import (
 from lakebed.client.retry import PATIENT_READS, Retries, RetryPolicy
 from lakebed.client.settings import ClientSettings
 from lakebed.runtime import Runtime, ThreadRuntime
+from lakebed.wire import calls as wire
+from lakebed.wire.base import Refusal
 
+if TYPE_CHECKING:  # each command needs a few of them
+    from lakebed.wire.actions import ActionsAPI
+    from lakebed.wire.auth import AuthAPI
+    from lakebed.wire.config import ConfigAPI, SetupAPI
+    from lakebed.wire.garbage import GarbageAPI
+    from lakebed.wire.imports import ImportsAPI
+    from lakebed.wire.metadata import MetadataAPI
+    from lakebed.wire.objects import ObjectsAPI
+    from lakebed.wire.pulls import PullsAPI
+    from lakebed.wire.purges import PurgesAPI
+    from lakebed.wire.refs import BranchesAPI, CommitsAPI, RefsAPI, TagsAPI
+    from lakebed.wire.repositories import RepositoriesAPI
+    from lakebed.wire.staging import PartsAPI, StagingAPI
+
+AnswerT = TypeVar("AnswerT")
+
+_JSON: Final = {"Content-Type": "application/json"}
 Query = Mapping[str, str | int | bool | list[str] | None]
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -45,8 +67,53 @@ _LIMITS: Final = httpx.Limits(
 _HOOKS: Final = {"request": [traffic.show_request]}
 
 
+ResourceT = TypeVar("ResourceT", bound=wire.Resource)
+
+
+class _Of(Generic[ResourceT]):
+    """Operations of a client, imported when they are first needed."""
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+
+    def __set_name__(self, owner: type["Client"], name: str) -> None:
+        self._name = name
+
+    def __get__(self, client: "Client", owner: type["Client"]) -> ResourceT:
+        module = import_module(f"lakebed.wire.{self._module}")
+        resource: ResourceT = getattr(module, f"{self._name.title()}API")(client.send)
+        client.__dict__[self._name] = resource
+        return resource
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[AnswerT]):
+    """An answer with its headers."""
+
+    value: AnswerT
+    headers: Mapping[str, str]
+
+
 class Client:
-    """Requests to one server as one user. Threads may share it."""
+    """The API of one server, as one user. Threads may share it."""
+
+    actions: "_Of[ActionsAPI]" = _Of("actions")
+    auth: "_Of[AuthAPI]" = _Of("auth")
+    branches: "_Of[BranchesAPI]" = _Of("refs")
+    commits: "_Of[CommitsAPI]" = _Of("refs")
+    config: "_Of[ConfigAPI]" = _Of("config")
+    garbage: "_Of[GarbageAPI]" = _Of("garbage")
+    imports: "_Of[ImportsAPI]" = _Of("imports")
+    metadata: "_Of[MetadataAPI]" = _Of("metadata")
+    objects: "_Of[ObjectsAPI]" = _Of("objects")
+    parts: "_Of[PartsAPI]" = _Of("staging")
+    pulls: "_Of[PullsAPI]" = _Of("pulls")
+    purges: "_Of[PurgesAPI]" = _Of("purges")
+    refs: "_Of[RefsAPI]" = _Of("refs")
+    repositories: "_Of[RepositoriesAPI]" = _Of("repositories")
+    setup: "_Of[SetupAPI]" = _Of("config")
+    staging: "_Of[StagingAPI]" = _Of("staging")
+    tags: "_Of[TagsAPI]" = _Of("refs")
 
     def __init__(
         self,
@@ -86,6 +153,65 @@ class Client:
         self._http.close()
         if "_storage" in self.__dict__:
             self._storage.close()
+
+    def send(self, request: wire.Request[AnswerT]) -> AnswerT:
+        """Send a request; return its answer.
+
+        Raises:
+            Refused: The server answered with an error.
+            Unreachable: It did not answer; a change may or may not have been made.
+            UnexpectedAnswer: The answer is not one of a lakeFS server.
+            InvalidName: A segment of the path is not a name.
+        """
+        return self.ask(request).value
+
+    def ask(
+        self, request: wire.Request[AnswerT], *, headers: Mapping[str, str] | None = None
+    ) -> Answer[AnswerT]:
+        """Send a request, perhaps with further headers; return its answer with its headers."""
+        with self.open(request, headers=headers) as response:
+            return self.answer(request, response)
+
+    def answer(self, request: wire.Request[AnswerT], response: httpx.Response) -> Answer[AnswerT]:
+        """Read the answer to a request that was opened; raises as `send`."""
+        response.read()
+        traffic.show_answer_body(response)
+        value: AnswerT = _value(response, request.answer)
+        return Answer(value, response.headers)
+
+    @contextmanager
+    def open(
+        self,
+        request: wire.Request[Any],
+        *,
+        content: Iterator[bytes] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Iterator[httpx.Response]:
+        """Send a request and look at its answer before the body is there.
+
+        Args:
+            request: The request.
+            content: The bytes of an object to upload.
+            headers: Further headers.
+
+        Raises:
+            Refused: The server answered with an error.
+            Unreachable: It did not answer, or the connection broke.
+            InvalidName: A segment of the path is not a name.
+        """
+        has_body = request.body is not None
+        sent = self._http.build_request(
+            request.endpoint.method,
+            _joined(request.segments),
+            params=request.query,
+            content=request.body if has_body else content,
+            headers={**(_JSON if has_body else {}), **(headers or {})},
+            timeout=httpx.Timeout(_TRANSFER_SECONDS, connect=_CONNECT_SECONDS, pool=None)
+            if request.endpoint.transfer
+            else httpx.USE_CLIENT_DEFAULT,
+        )
+        with self._answered(self._http, sent) as response:
+            yield response
 
     def get(self, *path: str, query: Query | None = None) -> Any:
         """Return the JSON of the server's answer; raises as `call`."""
@@ -249,6 +375,24 @@ def checks_certificates(endpoint: str) -> bool:
     return not endpoint.lower().startswith("http:")
 
 
+def _value(response: httpx.Response, kind: Any) -> Any:
+    """Return the value of an answer: text or bytes as they are, or what the JSON says."""
+    if kind is str:
+        return response.text
+    if kind is bytes:
+        return response.content
+    if kind is None and not response.content:
+        return None
+    try:
+        value = msgspec.json.decode(response.content, type=kind or msgspec.Raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise UnexpectedAnswer(
+            f"the answer of {response.url.copy_with(query=None)} is not one of a lakeFS server:"
+            " check the endpoint"
+        ) from None
+    return None if kind is None else value
+
+
 def decoded(response: httpx.Response) -> Any:
     """Return the JSON of an answer; None if it is empty.
 
@@ -284,17 +428,15 @@ def _query(query: Query) -> dict[str, str | int | bool | list[str]]:
 
 def _refusal(response: httpx.Response) -> Refused:
     try:
-        body = response.json()
-    except ValueError:
-        body = None
-    said = body if isinstance(body, dict) else {}
+        said = msgspec.json.decode(response.content, type=Refusal)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        said = Refusal()
     # What a Lakebed server adds says more than the words that all clients know.
-    message = said.get("detail") or said.get("message")
-    if not isinstance(message, str) or not message:
-        message = response.reason_phrase.lower() or "the server gave no reason"
+    message = said.detail or said.message
+    message = message or response.reason_phrase.lower() or "the server gave no reason"
     # What a hook printed has lines.
     lines = (" ".join(line.split()) for line in message.splitlines())
-    return Refused(response.status_code, "\n".join(filter(None, lines)), body)
+    return Refused(response.status_code, "\n".join(filter(None, lines)), said)
 
 
 def _reason(error: Exception) -> str:

@@ -109,7 +109,7 @@ def shown_records(store: Store, wanted: Filter | None = None) -> Iterator[Shown]
                 yield show(partition, item)
 
 
-class DamagedRecord(LakebedError):  # noqa: N818 - it says what happened
+class DamagedRecord(LakebedError):
     """A record is not what its key says; the message does not quote it."""
 
     kind = "damaged_record"

@@ -39,9 +39,6 @@ import pyarrow as pa
 from lakebed.errors import LakebedError, NotFoundMixin, quoted
 from lakebed.times import to_datetime
 
-# The names say what happened, not that they are errors.
-# ruff: noqa: N818
-
 
 class EngineError(LakebedError):
     """Any error of the versioning engine."""

@@ -68,7 +68,7 @@ def read_record(of: type[RecordT], content: object, *, file: str) -> RecordT:
     return record
 
 
-class _WrongField(ValueError):  # noqa: N818 - it says what happened
+class _WrongField(ValueError):
     """A field is missing, or is not of its type."""
 
 

@@ -14,9 +14,6 @@ from typing import ClassVar
 
 from lakebed.errors import LakebedError
 
-# The names say what happened, not that they are errors.
-# ruff: noqa: N818
-
 
 class FormatError(LakebedError):
     """Any error about the content of a file."""

@@ -21,9 +21,6 @@ from typing import ClassVar
 
 from lakebed.errors import LakebedError
 
-# The names say what happened, not that they are errors.
-# ruff: noqa: N818
-
 
 class GCError(LakebedError):
     """Any error of garbage collection itself."""

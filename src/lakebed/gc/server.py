@@ -3,16 +3,27 @@
 Every request of a run may be repeated, so a run waits while a server that was there starts again.
 """
 
-from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
-from lakebed.client.errors import UnexpectedAnswer
+import msgspec
+
 from lakebed.client.http import Client
 from lakebed.client.retry import OUTLAST_RESTARTS
 from lakebed.client.settings import ClientSettings, normal_endpoint
 from lakebed.formats.gc_files import GCFile, GCFileKind, GCLease, GCMark, GCRunID
+from lakebed.wire.config import ConfigAPI
+from lakebed.wire.garbage import (
+    CommitsQuery,
+    ExpireQuery,
+    GarbageCollectionLeaseRequest,
+    LeaseQuery,
+    OldCommitsQuery,
+    PrepareGCUncommittedRequest,
+    UniqueQuery,
+)
+from lakebed.wire.refs import LogCommitsQuery
 
 
 class Server:
@@ -27,6 +38,7 @@ class Server:
         settings = ClientSettings(normal_endpoint(endpoint), access_key_id, secret_access_key)
         self._repository = repository
         self._client = Client(settings, retry_policy=OUTLAST_RESTARTS)
+        self._garbage = self._client.garbage
 
     def close(self) -> None:
         """Close the connections."""
@@ -34,53 +46,45 @@ class Server:
 
     def storage_namespace(self) -> str:
         """Return where the repository's objects are."""
-        return str(self._ask("GET")["storage_namespace"])
+        return self._client.repositories.get(self._repository).storage_namespace
 
     def mark(self) -> tuple[GCMark, Path | None]:
         """Let the server write a mark; return it, and the folder of a storage on its own disk."""
-        answer = self._ask("POST", "gc", "mark")
-        mark = GCMark(
-            answer["storage_namespace"],
-            answer["unique_id"],
-            answer["nonce"],
-            answer.get("versions", "keep"),
-        )
-        root = answer.get("local_root")
-        return mark, None if root is None else Path(root)
+        made = self._garbage.mark(self._repository)
+        mark = GCMark(made.storage_namespace, made.unique_id, made.nonce, made.versions)
+        return mark, None if made.local_root is None else Path(made.local_root)
 
     def metarange(self, ref: str) -> str:
         """Return the metarange of the commit at a ref."""
-        found = self._ask("GET", "refs", ref, "commits", query={"amount": "1"})
-        return str(found["results"][0]["meta_range_id"])
+        found = self._client.refs.log(self._repository, ref, LogCommitsQuery(amount=1))
+        return found.results[0].meta_range_id
 
     def min_age_seconds(self) -> int:
         """Return how old an object must be before it can be garbage."""
-        path = ("config", "garbage-collection")
-        return int(_record(self._client.get(*path), path)["grace_period"])
+        return self._client.config.garbage_collection().grace_period
 
     def now(self) -> float:
         """Return the time of the server's clock, to the second."""
-        response = self._client.exchange("GET", "healthcheck")
-        return parsedate_to_datetime(response.headers["Date"]).timestamp()
+        answer = self._client.ask(ConfigAPI.health.request())
+        return parsedate_to_datetime(answer.headers["Date"]).timestamp()
 
     def expire(self, unique_id: str, *, max_share: float, dry_run: bool) -> dict[str, Any]:
         """Let the server mark and expire commits by the rules of the repository; return counts."""
-        query = {
-            "unique_id": unique_id,
-            "max_share": f"{max_share:g}",
-            "dry_run": "true" if dry_run else "false",
-        }
-        return self._ask("POST", "gc", "expire", query=query)
+        query = ExpireQuery(unique_id=unique_id, max_share=max_share, dry_run=dry_run)
+        counts: dict[str, Any] = msgspec.to_builtins(self._garbage.expire(self._repository, query))
+        return counts
 
     def prepare(self, unique_id: str) -> GCRunID:
         """Let the server write down all that is in use.
 
         Each page is asked for with the token of the page before; asking for one again is harmless.
         """
-        page = self._prepare_page(unique_id, {})
-        while token := page.get("continuation_token"):
-            page = self._prepare_page(unique_id, {"continuation_token": token})
-        run_id = GCRunID(page["run_id"])
+        query, body = UniqueQuery(unique_id=unique_id), PrepareGCUncommittedRequest()
+        page = self._garbage.prepare_uncommitted(self._repository, query, body)
+        while page.continuation_token:
+            body = PrepareGCUncommittedRequest(continuation_token=page.continuation_token)
+            page = self._garbage.prepare_uncommitted(self._repository, query, body)
+        run_id = GCRunID(page.run_id)
         self.write_commits(unique_id, run_id)
         # If the repository is there now, it was there while its commits were read.
         self.check_still_there(unique_id, run_id)
@@ -88,8 +92,8 @@ class Server:
 
     def write_commits(self, unique_id: str, run_id: GCRunID) -> None:
         """Let the server write down the commits of a run; if it has done so, nothing changes."""
-        query = {"unique_id": unique_id, "run_id": run_id}
-        self._ask("POST", "gc", "prepare_commits", query=query)
+        query = CommitsQuery(unique_id=unique_id, run_id=run_id)
+        self._garbage.prepare_commits(self._repository, query)
 
     def check_still_there(self, unique_id: str, run_id: GCRunID) -> None:
         """Prove that this creation of the repository exists, and that we may still collect.
@@ -104,52 +108,27 @@ class Server:
         self, unique_id: str, run_id: GCRunID, *, since_us: int, dry_run: bool
     ) -> tuple[GCFile, ...]:
         """Let the server write down the commits whose expiry frees objects."""
-        query = {
-            "unique_id": unique_id,
-            "run_id": run_id,
-            "since_us": str(since_us),
-            "dry_run": str(dry_run).lower(),
-        }
-        found = self._ask("POST", "gc", "old_commits", query=query)["files"]
+        query = OldCommitsQuery(
+            unique_id=unique_id, run_id=run_id, since_us=since_us, dry_run=dry_run
+        )
+        found = self._garbage.write_old_commits(self._repository, query).files
         return tuple(
-            GCFile(each["name"], GCFileKind.OLD, each["rows"], each["content_id"]) for each in found
+            GCFile(each.name, GCFileKind.OLD, each.rows, each.content_id) for each in found
         )
 
     def take_lease(self, holder: str, over: str) -> GCLease:
         """Take the lease of the repository, if it is free or has the mark `over`."""
-        return self._lease({"holder": holder, "over": over})
+        return self._lease(GarbageCollectionLeaseRequest(holder=holder, over=over))
 
     def renew_lease(self, holder: str) -> GCLease:
         """Renew the lease of the repository, if this holder has it."""
-        return self._lease({"holder": holder, "renew": True})
+        return self._lease(GarbageCollectionLeaseRequest(holder=holder, renew=True))
 
     def give_lease_back(self, holder: str, *, is_good: bool, next_us: int) -> None:
         """Give the lease back, and say how the run ended and when another is of use."""
-        query = {"holder": holder, "good": str(is_good).lower(), "next_us": str(next_us)}
-        path = ("repositories", self._repository, "gc", "lease")
-        self._client.call("DELETE", *path, query=query)
+        query = LeaseQuery(holder=holder, good=is_good, next_us=next_us)
+        self._garbage.give_lease_back(self._repository, query)
 
-    def _lease(self, body: dict[str, str | bool]) -> GCLease:
-        found = self._ask("POST", "gc", "lease", body=body)
-        return GCLease(found["holder"], found["mark"], float(found["seconds"]))
-
-    def _prepare_page(self, unique_id: str, body: dict[str, str]) -> dict[str, Any]:
-        # The API spells it so.
-        path = ("gc", "prepare_uncommited")
-        return self._ask("POST", *path, query={"unique_id": unique_id}, body=body)
-
-    def _ask(
-        self,
-        method: str,
-        *path: str,
-        query: dict[str, str] | None = None,
-        body: Mapping[str, str | bool] | None = None,
-    ) -> dict[str, Any]:
-        path = ("repositories", self._repository, *path)
-        return _record(self._client.call(method, *path, query=query, body=body), path)
-
-
-def _record(answer: object, path: tuple[str, ...]) -> dict[str, Any]:
-    if not isinstance(answer, dict):
-        raise UnexpectedAnswer(f"the answer to {'/'.join(path)} is not one of a lakeFS server")
-    return answer
+    def _lease(self, body: GarbageCollectionLeaseRequest) -> GCLease:
+        found = self._garbage.take_lease(self._repository, body)
+        return GCLease(found.holder, found.mark, found.seconds)

@@ -13,7 +13,7 @@ _TOKEN: Final = re.compile(r"\s*(&&|\|\||==|!=|!|\(|\)|[A-Za-z_]+)")
 _WORDS: Final = {"&&": "and", "||": "or", "!": "not"}
 
 
-class InvalidCondition(ValueError):  # noqa: N818 - it never leaves this package
+class InvalidCondition(ValueError):
     """An ``if`` that is not an expression; the message shows it."""
 
 

@@ -8,9 +8,6 @@ LakebedError
 
 from lakebed.errors import LakebedError
 
-# The names say what happened, not that they are errors.
-# ruff: noqa: N818
-
 
 class HookError(LakebedError):
     """Something about hooks went wrong."""

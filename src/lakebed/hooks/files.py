@@ -94,7 +94,7 @@ def check_names(actions: Iterable[Action]) -> None:
             raise InvalidAction(action.path, reason)
 
 
-class _Wrong(ValueError):  # noqa: N818 - it never leaves this file
+class _Wrong(ValueError):
     """Something in the file is wrong; the message says where and why."""
 
 

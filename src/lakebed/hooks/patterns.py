@@ -12,7 +12,7 @@ from typing import Final
 PATTERN_LENGTH_MAX: Final = 1000
 
 
-class InvalidPattern(ValueError):  # noqa: N818 - it never leaves this package
+class InvalidPattern(ValueError):
     """A pattern of branches that is not closed, or has an empty or a half set."""
 
 

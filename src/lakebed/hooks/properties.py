@@ -23,7 +23,7 @@ _OWN_HEADERS: Final = frozenset(
 _PORT_MAX: Final = 65535
 
 
-class InvalidProperties(ValueError):  # noqa: N818 - it never leaves this package
+class InvalidProperties(ValueError):
     """The properties of a hook are wrong; the message says which and why."""
 
 

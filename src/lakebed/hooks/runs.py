@@ -49,7 +49,7 @@ Edit = Callable[[pb.Run], None]
 """Changes a record; to apply it again must do no harm."""
 
 
-class NotOurs(Exception):  # noqa: N818 - it says what happened
+class NotOurs(Exception):
     """Another process has the run by now, or it is over."""
 
 

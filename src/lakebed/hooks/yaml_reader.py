@@ -30,7 +30,7 @@ _FLOAT: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,
 _TEXT_TAGS: Final = frozenset({"!", "tag:yaml.org,2002:str"})
 
 
-class InvalidYaml(ValueError):  # noqa: N818 - it never leaves this package
+class InvalidYaml(ValueError):
     """This is not YAML, or more than is taken; the message says what and in which line."""
 
 

@@ -12,9 +12,6 @@ from typing import ClassVar
 
 from lakebed.errors import LakebedError
 
-# The names say what happened, not that they are errors.
-# ruff: noqa: N818
-
 
 class IngestError(LakebedError):
     """Any error of an import on Spark."""

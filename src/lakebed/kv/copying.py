@@ -39,7 +39,7 @@ _OVERTAKEN: Final = (
 )
 
 
-class CopyRefused(KVError):  # noqa: N818 - it says what happened
+class CopyRefused(KVError):
     """The copy was not begun, or not finished; the message says why, and what to do."""
 
     kind = "copy_refused"

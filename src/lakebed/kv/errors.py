@@ -31,9 +31,6 @@ from typing import ClassVar
 
 from lakebed.errors import LakebedError, NotFoundMixin, quoted
 
-# The names are the public interface: they say what happened, not that they are errors.
-# ruff: noqa: N818
-
 
 class KVError(LakebedError):
     """Any error of a key-value store."""

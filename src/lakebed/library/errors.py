@@ -20,9 +20,6 @@ from typing import Final
 
 from lakebed.errors import LakebedError
 
-# The names say what happened, not that they are errors.
-# ruff: noqa: N818
-
 
 class LakeError(LakebedError):
     """Anything that a lake cannot do."""

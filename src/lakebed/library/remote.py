@@ -325,10 +325,9 @@ def _explained() -> Iterator[None]:
     except LakeError:
         raise
     except Refused as error:
-        said = error.body if isinstance(error.body, dict) else {}
-        if said.get("conflicts"):
-            raise MergeConflict(said["conflicts"], said["conflicts_total"]) from None
-        raise error_of(error.status, error.message, str(said.get("kind") or "")) from None
+        if error.said.conflicts:
+            raise MergeConflict(error.said.conflicts, error.said.conflicts_total) from None
+        raise error_of(error.status, error.message, error.said.kind) from None
     except Unreachable as error:
         raise Unavailable(str(error), error.kind) from None
     except ClientError as error:

@@ -1,7 +1,5 @@
 """What can be wrong with a lakeFS installation, or with the way to it."""
 
-# ruff: noqa: N818 - errors are named by what happened
-
 from collections.abc import Sequence
 from typing import Final
 

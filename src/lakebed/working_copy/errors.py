@@ -18,9 +18,6 @@ from typing import Final
 
 from lakebed.errors import LakebedError
 
-# The names say what happened, not that they are errors.
-# ruff: noqa: N818
-
 _SHOWN_MAX: Final = 10
 
 

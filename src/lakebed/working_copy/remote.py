@@ -239,8 +239,7 @@ class Remote:
         except Refused as error:
             if error.status != _EXISTS:
                 raise
-            said = error.body if isinstance(error.body, dict) else {}
-            paths = [str(key).removeprefix(self.source.prefix) for key in said.get("conflicts", ())]
+            paths = [key.removeprefix(self.source.prefix) for key in error.said.conflicts]
             raise Conflicts(
                 paths or [error.message],
                 "others have changed them meanwhile, or have uncommitted changes of them",
@@ -251,8 +250,7 @@ class Remote:
         try:
             self._client.exchange(method, *self._home, *path, body=body)
         except Refused as error:
-            kind = error.body.get("kind") if isinstance(error.body, dict) else None
-            if reason not in {error.status, kind}:
+            if reason not in {error.status, error.said.kind}:
                 raise
 
 

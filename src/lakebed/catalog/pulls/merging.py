@@ -40,7 +40,7 @@ _BEATS_A_TIMEOUT: Final = 4
 _LOGGER: Final = logging.getLogger(__name__)
 
 
-class NotBegun(Exception):  # noqa: N818 - it says what happened
+class NotBegun(Exception):
     """The pull request was changed since it was read; nothing was done."""
 
 

@@ -162,7 +162,7 @@ def _revert(session: Session, branch: RefUri, body: dict[str, Any], query: dict[
     try:
         session.client.call("POST", *at, "revert", body=body, query=query)
     except Refused as error:
-        if isinstance(error.body, dict) and error.body.get("kind") == "parent_number_missing":
+        if error.said.kind == "parent_number_missing":
             raise CommandError(
                 f"{body['ref']} is a merge: pass -m 1 to go back to its first parent, or the"
                 " number of another one"

@@ -113,7 +113,7 @@ def close(session: Session, repository: RepositoryArgument, pull_request: IdArgu
 
 def _name_conflicts(error: Refused) -> None:
     """Name the objects that both sides changed, if that is why a merge was refused."""
-    conflicts = error.body.get("conflicts", []) if isinstance(error.body, dict) else []
+    conflicts = error.said.conflicts
     for path in conflicts:
         warn(f"conflict: {printable(path)}")
 

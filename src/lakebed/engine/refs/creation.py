@@ -101,7 +101,7 @@ class Look:
         return [self.marks.place(self.repository, commit_id)] if commit_id else []
 
 
-class _Raced(Exception):  # noqa: N818 - it says what happened
+class _Raced(Exception):
     """Someone else changed a record first; begin again."""
 
 

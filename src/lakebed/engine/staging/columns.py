@@ -55,7 +55,7 @@ _COUNTS: Final = np.uint64(0x0102030405060708)
 _HIGHEST_BYTE: Final = np.uint64(56)
 
 
-class _OtherForm(Exception):  # noqa: N818 - it says what was found
+class _OtherForm(Exception):
     """A value is not written as expected."""
 
 

@@ -12,7 +12,7 @@ _SPARE_BYTES: Final = 1 << 20
 """Kept free, for the small values of calls and errors."""
 
 
-class Refused(Exception):  # noqa: N818 - it becomes an error of Lua
+class Refused(Exception):
     """A function of a package was called wrongly or failed; scripts see the message."""
 
 

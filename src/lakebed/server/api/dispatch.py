@@ -175,7 +175,7 @@ def permissions(
         # Even an empty list needs a permission: else the answer shows what is there.
         found += [
             Permission(need.action, need.resource.format(**fields, each=value))
-            for value in getattr(fields["body"], need.each) or [""]
+            for value in need.each(fields["body"]) or [""]
         ]
     return tuple(found)
 

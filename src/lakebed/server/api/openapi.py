@@ -7,8 +7,8 @@ from typing import Any, Final
 import msgspec
 
 from lakebed import __version__
-from lakebed.server.api.models import Error
 from lakebed.server.api.routes import Access, Route
+from lakebed.wire.base import Error
 
 # What every operation may answer, whatever it does.
 _ALWAYS: Final = (400, 403, 429, 503)

@@ -1,6 +1,6 @@
 """Pages of objects and of differences as JSON, made of whole columns.
 
-The bytes are those that `msgspec` would make of the structs in `models`, row by row.
+The bytes are those that `msgspec` would make of the structs in `lakebed.wire`, row by row.
 """
 
 from collections.abc import Hashable
@@ -16,7 +16,7 @@ from lakebed.catalog.nouns import Page as Found
 from lakebed.catalog.object_pages import ObjectPage
 from lakebed.lru import LRU
 from lakebed.runtime import ThreadRuntime
-from lakebed.server.api.models import Diff, ObjectStats, Page, pagination_of
+from lakebed.server.api.pages import pagination_of
 from lakebed.server.api.request import as_text
 from lakebed.server.http.text_columns import (
     Escaping,
@@ -26,6 +26,9 @@ from lakebed.server.http.text_columns import (
     seconds_of,
     texts_of,
 )
+from lakebed.wire.base import Page
+from lakebed.wire.objects import ObjectStats
+from lakebed.wire.refs import Diff
 
 _encode: Final = msgspec.json.Encoder().encode
 

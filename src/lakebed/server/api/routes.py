@@ -1,22 +1,23 @@
-"""The operations of the REST API as data: one `Route` each, made from its handler's signature.
+"""The operations of the REST API as they are served: one `Route` each, with handler and permission.
 
-A handler is a plain function. The names of its parameters say what they are: ``request`` is the
-request itself, ``query`` a struct of query parameters, ``body`` what the JSON body holds, any other
-a part of the path. What it returns is answered as JSON, unless it is a `Reply`. From the same table
-come the dispatcher, the OpenAPI page, and the test that walks through all permissions.
+Their shapes are in `lakebed.wire`. A handler is a plain function. The names of its parameters say
+what they are: ``request`` is the request itself, ``query`` a struct of query parameters, ``body``
+what the JSON body holds, any other a part of the path. What it returns is answered as JSON, unless
+it is a `Reply`. From the same table come the dispatcher, the OpenAPI page, and the test that walks
+through all permissions.
 """
 
-import inspect
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from enum import Enum
-from typing import Any, Final, TypeVar, get_type_hints
+from types import NoneType
+from typing import Any, TypeVar, get_type_hints
 
-import msgspec
+from msgspec import Raw
+
+from lakebed.wire.calls import Call, Endpoint
 
 HandlerT = TypeVar("HandlerT", bound=Callable[..., Any])
-
-_NOT_IN_PATH: Final = frozenset({"request", "query", "body"})
 
 
 class Access(Enum):
@@ -36,13 +37,13 @@ class Need:
 
     action: str
     resource: str
-    each: str | None = None
-    """A field of the body with many values; the permission is needed for each, as ``{each}``."""
+    each: Callable[[Any], Sequence[str]] | None = None
+    """Reads many values from the body; the permission is needed for each, as ``{each}``."""
     when: str | None = None
     """A field of the query; the permission is needed only if that is set."""
 
 
-def fs(action: str, resource: str, *, each: str | None = None) -> Need:
+def fs(action: str, resource: str, *, each: Callable[[Any], Sequence[str]] | None = None) -> Need:
     """A permission on repositories and what is in them."""
     return Need(f"fs:{action}", f"arn:lakefs:fs:::{resource}", each)
 
@@ -67,42 +68,13 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Route:
-    """One operation."""
+class Route(Endpoint):
+    """One operation as it is served."""
 
-    operation: str
-    """Its name in the API, which clients are generated from."""
-    tag: str
-    method: str
-    path: str
-    """Below the base path, with ``{names}``."""
     handler: Callable[..., Any]
     needs: Access | tuple[Need, ...]
-    status: int
-    """Of a success."""
-    transfer: bool = False
-    """Whether it moves the bytes of objects; such requests have slots of their own."""
     needs_slot: bool = True
     """Whether it has to wait its turn: an answer that costs nothing is given whatever the load."""
-    uploads: bool = False
-    """Whether the body is an object, raw or in a form."""
-    query: type[msgspec.Struct] | None = None
-    body: Any = None
-    """The type of the JSON body, if there is one."""
-    body_optional: bool = False
-    answer: Any = None
-    """The type of the JSON answer, if it is one."""
-    media: str | None = None
-    """The type of an answer that is not JSON."""
-    headers: tuple[str, ...] = ()
-    """The headers that it reads."""
-    statuses: tuple[int, ...] = ()
-    """Other statuses that it may answer."""
-
-    @property
-    def parameters(self) -> list[str]:
-        """The names in the path."""
-        return [part.partition("}")[0].partition(":")[0] for part in self.path.split("{")[1:]]
 
     @property
     def summary(self) -> str:
@@ -111,10 +83,9 @@ class Route:
 
 
 class Routes:
-    """The operations of one resource, collected by decorators."""
+    """The operations of one module, collected by decorators."""
 
-    def __init__(self, tag: str) -> None:
-        self._tag = tag
+    def __init__(self) -> None:
         self._routes: list[Route] = []
 
     def __iter__(self) -> Iterator[Route]:
@@ -122,54 +93,30 @@ class Routes:
 
     def add(
         self,
-        operation: str,
-        method: str,
-        path: str,
+        call: Call[..., Any],
         needs: Access | Need | tuple[Need, ...],
         *,
-        status: int = 200,
-        transfer: bool = False,
         needs_slot: bool = True,
-        uploads: bool = False,
-        statuses: tuple[int, ...] = (),
-        answer: Any = None,
-        media: str | None = None,
-        headers: tuple[str, ...] = (),
     ) -> Callable[[HandlerT], HandlerT]:
-        """Make a function the handler of an operation.
-
-        If the handler returns a `Reply`, `answer` or `media` says what is in it.
-        """
+        """Make a function the handler of an operation."""
 
         def register(handler: HandlerT) -> HandlerT:
-            hints = get_type_hints(handler)
-            body = inspect.signature(handler).parameters.get("body")
-            route = Route(
-                operation=operation,
-                tag=self._tag,
-                method=method,
-                path=path,
-                handler=handler,
-                needs=(needs,) if isinstance(needs, Need) else needs,
-                status=status,
-                transfer=transfer,
-                needs_slot=needs_slot,
-                uploads=uploads,
-                query=hints.get("query"),
-                body=hints.get("body"),
-                body_optional=body is not None and body.default is not inspect.Parameter.empty,
-                answer=answer or _answer(hints["return"]),
-                media=media,
-                headers=headers,
-                statuses=statuses,
+            hints = get_type_hints(handler, include_extras=True)
+            answer, shape = hints.pop("return"), call.endpoint
+            if shape.answer is Raw:  # of the handler's own making
+                shape = replace(shape, answer=answer)
+            found = {name: hints.pop(name, None) for name in ("request", "query", "body")}
+            assert (found["query"], found["body"]) == (shape.query, shape.body), shape.operation
+            assert answer in {shape.answer or NoneType, Reply}, f"{shape.operation}: {answer}"
+            assert set(hints) == set(shape.parameters), f"{shape.operation}: {set(hints)}"
+            self._routes.append(
+                Route(
+                    **{each.name: getattr(shape, each.name) for each in fields(shape)},
+                    handler=handler,
+                    needs=(needs,) if isinstance(needs, Need) else needs,
+                    needs_slot=needs_slot,
+                )
             )
-            taken = set(inspect.signature(handler).parameters) - _NOT_IN_PATH
-            assert taken == set(route.parameters), f"{operation}: {taken} and {path} differ"
-            self._routes.append(route)
             return handler
 
         return register
-
-
-def _answer(hint: Any) -> Any:
-    return None if hint in {Reply, type(None)} else hint

@@ -59,7 +59,7 @@ class Stage(IntEnum):
     once would reset the connection, and the client might not read the answer."""
 
 
-class BrokenOff(Exception):  # noqa: N818 - it says what happened
+class BrokenOff(Exception):
     """The application could not finish an answer."""
 
 

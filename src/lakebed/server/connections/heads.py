@@ -27,7 +27,7 @@ _SCHEMES: Final = frozenset({b"http", b"https"})
 _keys: dict[bytes, str] = {}
 
 
-class BadHead(Exception):  # noqa: N818 - it says what happened
+class BadHead(Exception):
     """The head of a request is refused, and its connection ends."""
 
     def __init__(self, status: HTTPStatus, reason: str) -> None:

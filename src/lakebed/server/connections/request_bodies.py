@@ -21,7 +21,7 @@ _HEX_DIGITS: Final = frozenset(b"0123456789abcdefABCDEF")
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
-class Stalled(Exception):  # noqa: N818 - it says what happened
+class Stalled(Exception):
     """A client did nothing for too long."""
 
 

@@ -40,7 +40,7 @@ _LARGEST_AT_ONCE: Final = 4
 """How many bodies of the largest size may be kept at once."""
 
 
-class Overloaded(LakebedError):  # noqa: N818 - it says what happened
+class Overloaded(LakebedError):
     """The server has as much to do as it may take on; nothing was done. Answered by 503."""
 
     kind = "overloaded"

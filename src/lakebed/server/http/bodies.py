@@ -28,9 +28,6 @@ PATIENCE_SECONDS: Final = 60.0
 _LENGTH_DIGITS_MAX: Final = 18
 _SMALL_BYTES: Final = 1 << 16
 
-# The names are the public interface: they say what happened, not that they are errors.
-# ruff: noqa: N818
-
 
 class BodyError(LakebedError):
     """Something is wrong with the body of a request; nothing was done."""

@@ -40,9 +40,6 @@ _SAFE_HEADERS: Final = {
 _ALL_SAFE_HEADERS: Final = list(_SAFE_HEADERS.values())
 _name_of: Final = itemgetter(0)
 
-# The names say what happened, not that they are errors.
-# ruff: noqa: N818
-
 
 class BrowserRefused(LakebedError):
     """A request that a browser may have been made to send; nothing was done."""

@@ -32,13 +32,13 @@ _NO_PARTS: Final[Mapping[str, str]] = MappingProxyType({})
 _LOGGER: Final = logging.getLogger(__name__)
 
 
-class BadRequest(LakebedError, ValueError):  # noqa: N818 - it says what happened
+class BadRequest(LakebedError, ValueError):
     """The request cannot be read as one of the operation."""
 
     kind = "bad_request"
 
 
-class NotJSON(LakebedError, ValueError):  # noqa: N818 - it says what happened
+class NotJSON(LakebedError, ValueError):
     """The body is of another type than JSON, as a form of any page can send it."""
 
     kind = "not_json"
@@ -48,13 +48,13 @@ class NotJSON(LakebedError, ValueError):  # noqa: N818 - it says what happened
         super().__init__(f"the body must be JSON (Content-Type: application/json), not {said!r}")
 
 
-class NotImplementedHere(LakebedError):  # noqa: N818 - it says what happened
+class NotImplementedHere(LakebedError):
     """An operation of the API that Lakebed does not have yet."""
 
     kind = "not_implemented"
 
 
-class NoRules(LakebedError):  # noqa: N818 - it says what happened
+class NoRules(LakebedError):
     """No rules of retention are set for a repository."""
 
     kind = "no_gc_rules"
@@ -65,7 +65,7 @@ class NoRules(LakebedError):  # noqa: N818 - it says what happened
         )
 
 
-class FileMissing(LakebedError, KeyError):  # noqa: N818 - it says what happened
+class FileMissing(LakebedError, KeyError):
     """There is no such range or metarange."""
 
     kind = "file_missing"

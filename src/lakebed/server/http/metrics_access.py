@@ -6,7 +6,7 @@ from lakebed.errors import LakebedError
 from lakebed.server.settings import MetricsSettings
 
 
-class MetricsRefused(LakebedError):  # noqa: N818 - it says what happened
+class MetricsRefused(LakebedError):
     """The settings do not let this client read the metrics."""
 
     kind = "metrics_refused"

@@ -26,7 +26,7 @@ Question = Callable[[], None]
 """Asks something; raises if there is no answer."""
 
 
-class NotReady(LakebedError):  # noqa: N818 - it says what happened
+class NotReady(LakebedError):
     """Something that the server needs does not answer; `names` says what."""
 
     kind = "not_ready"

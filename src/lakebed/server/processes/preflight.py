@@ -32,7 +32,7 @@ from lakebed.server.settings import ListenSettings, ServerSettings, SettingsErro
 _REPOSITORIES_ASKED: Final = 100
 
 
-class CannotStart(LakebedError):  # noqa: N818 - it says what happened
+class CannotStart(LakebedError):
     """The server was not started, or ended before it answered; the message is one line."""
 
     kind = "cannot_start"

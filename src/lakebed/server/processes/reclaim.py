@@ -37,7 +37,7 @@ _LAST_GOOD: Final = Gauge(
 )
 
 
-class RunsFailed(LakebedError):  # noqa: N818 - it says what happened
+class RunsFailed(LakebedError):
     """Runs of some repositories failed; the log says which, and why."""
 
     kind = "runs_failed"

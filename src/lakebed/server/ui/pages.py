@@ -9,7 +9,6 @@ from urllib.parse import quote
 import falcon
 import msgspec
 
-from lakebed.server.api.models import Error
 from lakebed.server.api.openapi import describe
 from lakebed.server.api.routes import Route
 from lakebed.server.http import metrics
@@ -23,6 +22,7 @@ from lakebed.server.s3.xml_writer import XML_TYPE
 from lakebed.server.services import Services
 from lakebed.server.settings import MetricsSettings, ServerSettings
 from lakebed.server.ui.assets import API, INDEX, PREFIX, load_assets
+from lakebed.wire.base import Error
 
 NO_SUCH_OPERATION: Final = "invalid API endpoint"
 

@@ -28,7 +28,7 @@ _PARTING_SECONDS: Final = 2.0
 _END: Final[Any] = object()
 
 
-class Stopped(Exception):  # noqa: N818 (it says what happened)
+class Stopped(Exception):
     """Raised inside transfers that nobody waits for any more."""
 
 

@@ -7,14 +7,13 @@ replaces these policies of a group; other policies stay, and are not shown.
 from typing import Final
 
 from lakebed.auth.policy.defaults import BASE_GROUPS
-from lakebed.server.api.models import Wire
 from lakebed.server.api.request import ApiRequest, one_of
 from lakebed.server.api.routes import Routes, iam
 from lakebed.server.http.errors import BadRequest
+from lakebed.wire.auth import ACL, AuthAPI
 
-routes = Routes("auth")
+routes = Routes()
 
-_PATH: Final = "/auth/groups/{group}/acl"
 _WORDS: Final = {
     "Read": frozenset(BASE_GROUPS["Viewers"]),
     "Write": frozenset(BASE_GROUPS["Developers"]),
@@ -24,11 +23,7 @@ _WORDS: Final = {
 _ALL: Final = frozenset[str]().union(*_WORDS.values())
 
 
-class ACL(Wire):
-    permission: str
-
-
-@routes.add("getGroupACL", "GET", _PATH, iam("ReadGroup", "group/{group}"))
+@routes.add(AuthAPI.get_acl, iam("ReadGroup", "group/{group}"))
 def get_acl(request: ApiRequest, group: str) -> ACL:
     """Return the word that says what a group may do."""
     attached = _attached(request, group)
@@ -40,7 +35,7 @@ def get_acl(request: ApiRequest, group: str) -> ACL:
     raise BadRequest(f"no word stands for the policies of {group}: list them instead")
 
 
-@routes.add("setGroupACL", "POST", _PATH, iam("AttachPolicy", "group/{group}"), status=201)
+@routes.add(AuthAPI.set_acl, iam("AttachPolicy", "group/{group}"))
 def set_acl(request: ApiRequest, group: str, body: ACL) -> None:
     """Let a group do what a word says."""
     wanted = _WORDS[one_of(body.permission, _WORDS, "permission")]

@@ -1,90 +1,31 @@
 """Runs of hooks: what became of them, what they printed, and trying them by hand."""
 
-from datetime import datetime
-from typing import Annotated, Final
-
-from msgspec import Meta
+from typing import Final
 
 from lakebed.catalog.nouns import RepositoryID
 from lakebed.hooks.events import EventType
 from lakebed.hooks.runs import HookRunInfo, RunInfo
-from lakebed.server.api.models import Page, PageQuery, Wire, first_page
+from lakebed.server.api.pages import first_page
 from lakebed.server.api.request import ApiRequest, one_of
 from lakebed.server.api.routes import Need, Reply, Routes, fs
 from lakebed.server.http.errors import BadRequest
+from lakebed.wire.actions import (
+    ActionRun,
+    ActionsAPI,
+    HookRun,
+    RunHooksQuery,
+    RunQuery,
+    RunsQuery,
+    TrialBegun,
+    TrialCreation,
+    TrialHook,
+)
+from lakebed.wire.base import Page
 
-routes = Routes("actions")
+routes = Routes()
 
-_RUNS: Final = "/repositories/{repository}/actions/runs"
 _REPOSITORY: Final = "repository/{repository}"
 _READ: Final = Need("ci:ReadAction", f"arn:lakefs:fs:::{_REPOSITORY}")
-
-
-Running = Annotated[bool, Meta(description="also runs that go on: lakeFS's clients know none")]
-
-
-class RunsQuery(PageQuery):
-    branch: str = ""
-    commit: str = ""
-    running: Running = False
-
-
-class RunQuery(Wire):
-    running: Running = False
-
-
-class RunHooksQuery(PageQuery):
-    running: Running = False
-
-
-class ActionRun(Wire, kw_only=True, omit_defaults=True):
-    """A run of hooks."""
-
-    run_id: str
-    branch: str
-    start_time: datetime
-    end_time: datetime | None = None
-    """None: it goes on."""
-    event_type: str
-    status: str
-    commit_id: str
-    skipped_by: str = ""
-    """The user who skipped its hooks: none ran."""
-
-
-class HookRun(Wire, kw_only=True, omit_defaults=True):
-    """A hook of a run."""
-
-    hook_run_id: str
-    action: str
-    hook_id: str
-    start_time: datetime
-    end_time: datetime | None = None
-    status: str
-    skipped: bool = False
-
-
-class TrialCreation(Wire, kw_only=True):
-    """Hooks to try by hand."""
-
-    ref: str
-    event: str
-
-
-class TrialHook(Wire, kw_only=True):
-    """A hook that is tried."""
-
-    hook_run_id: str
-    action: str
-    hook_id: str
-
-
-class TrialBegun(Wire, kw_only=True):
-    """Hooks that are tried by hand. The run can be asked for when it has ended; logs before."""
-
-    run_id: str
-    """Empty: no action is for the event."""
-    hooks: list[TrialHook]
 
 
 def _status(*, passed: bool, running: bool) -> str:
@@ -119,7 +60,7 @@ def _wire_hook(hook: HookRunInfo) -> HookRun:
     )
 
 
-@routes.add("listRepositoryRuns", "GET", _RUNS, _READ)
+@routes.add(ActionsAPI.runs, _READ)
 def list_repository_runs(
     request: ApiRequest, repository: RepositoryID, query: RunsQuery
 ) -> Page[ActionRun]:
@@ -136,7 +77,7 @@ def list_repository_runs(
     return first_page(found, query, wire=_wire_run, name=lambda run: run.id)
 
 
-@routes.add("getRun", "GET", f"{_RUNS}/{{run_id}}", _READ)
+@routes.add(ActionsAPI.run, _READ)
 def get_run(
     request: ApiRequest, repository: RepositoryID, run_id: str, query: RunQuery
 ) -> ActionRun:
@@ -145,7 +86,7 @@ def get_run(
     return _wire_run(found)
 
 
-@routes.add("listRunHooks", "GET", f"{_RUNS}/{{run_id}}/hooks", _READ)
+@routes.add(ActionsAPI.hooks, _READ)
 def list_run_hooks(
     request: ApiRequest, repository: RepositoryID, run_id: str, query: RunHooksQuery
 ) -> Page[HookRun]:
@@ -156,13 +97,7 @@ def list_run_hooks(
     return first_page(found, query, wire=_wire_hook, name=lambda hook: hook.id)
 
 
-@routes.add(
-    "getRunHookOutput",
-    "GET",
-    f"{_RUNS}/{{run_id}}/hooks/{{hook_run_id}}/output",
-    _READ,
-    media="application/octet-stream",
-)
+@routes.add(ActionsAPI.output, _READ)
 def get_run_hook_output(
     request: ApiRequest, repository: RepositoryID, run_id: str, hook_run_id: str
 ) -> Reply:
@@ -175,14 +110,7 @@ def get_run_hook_output(
     )
 
 
-@routes.add(
-    "runActions",
-    "POST",
-    _RUNS,
-    (_READ, fs("CreateCommit", f"{_REPOSITORY}/branch/{{body.ref}}")),
-    status=202,
-    statuses=(412, 429),
-)
+@routes.add(ActionsAPI.try_out, (_READ, fs("CreateCommit", f"{_REPOSITORY}/branch/{{body.ref}}")))
 def run_actions(request: ApiRequest, repository: RepositoryID, body: TrialCreation) -> TrialBegun:
     """Begin to run the hooks that an event on a ref would run, as the one who asks."""
     event = EventType(one_of(body.event, list(EventType), "event"))

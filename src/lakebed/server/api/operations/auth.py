@@ -3,37 +3,33 @@
 from collections.abc import Callable
 from typing import Final, TypedDict, TypeVar
 
-from msgspec import field
-
 from lakebed import auth as model
 from lakebed.auth import Effect
-from lakebed.server.api.models import (
+from lakebed.server.api.pages import page_of
+from lakebed.server.api.request import ApiRequest, one_of, seconds
+from lakebed.server.api.routes import Access, Routes, iam
+from lakebed.server.http.errors import BadRequest
+from lakebed.wire.auth import (
+    AuthAPI,
     Credentials,
-    CredentialsWithSecret,
     CurrentUser,
+    CurrentUserQuery,
     Group,
     GroupCreation,
-    Page,
-    PageQuery,
     Policy,
     Statement,
     User,
     UserCreation,
-    Wire,
-    page_of,
+    UserPoliciesQuery,
 )
-from lakebed.server.api.request import ApiRequest, one_of, seconds
-from lakebed.server.api.routes import Access, Routes, iam
-from lakebed.server.http.errors import BadRequest
+from lakebed.wire.base import Page, PageQuery
+from lakebed.wire.config import CredentialsWithSecret
 
-routes = Routes("auth")
+routes = Routes()
 
 ItemT = TypeVar("ItemT")
 WireT = TypeVar("WireT")
 
-_USER: Final = "/auth/users/{user}"
-_GROUP: Final = "/auth/groups/{group}"
-_POLICY: Final = "/auth/policies/{policy}"
 _ASKED_MAX: Final = 50
 """About how many permissions one request asks."""
 
@@ -44,15 +40,6 @@ class Window(TypedDict):
     prefix: str
     after: str
     amount: int
-
-
-class CurrentUserQuery(Wire):
-    may: list[str] = field(default_factory=list)
-    """Permissions: an action, a space, and the resource."""
-
-
-class UserPoliciesQuery(PageQuery):
-    effective: bool = False
 
 
 def wire_user(user: model.User) -> User:
@@ -157,7 +144,7 @@ def _policies(found: model.Page[model.Policy]) -> Page[Policy]:
 # Users
 
 
-@routes.add("getCurrentUser", "GET", "/user", Access.SIGNED_IN)
+@routes.add(AuthAPI.current_user, Access.SIGNED_IN)
 def get_current_user(request: ApiRequest, query: CurrentUserQuery) -> CurrentUser:
     """Return who is asking, and which of some permissions they do not have."""
     user = wire_user(request.services.auth.users.get(request.identity.user_id))
@@ -173,45 +160,38 @@ def _may(request: ApiRequest, permission: str) -> bool:
     return request.services.auth.test_of(request.identity, request.context, action)(resource)
 
 
-@routes.add("listUsers", "GET", "/auth/users", iam("ListUsers", "*"))
+@routes.add(AuthAPI.list_users, iam("ListUsers", "*"))
 def list_users(request: ApiRequest, query: PageQuery) -> Page[User]:
     """List the users."""
     return _users(request.services.auth.users.list(**window(query)))
 
 
-@routes.add(
-    "createUser",
-    "POST",
-    "/auth/users",
-    iam("CreateUser", "user/{body.id}"),
-    status=201,
-    statuses=(409,),
-)
+@routes.add(AuthAPI.create_user, iam("CreateUser", "user/{body.id}"))
 def create_user(request: ApiRequest, body: UserCreation) -> User:
     """Create a user, who may do nothing yet."""
     return wire_user(request.services.auth.users.create(body.id))
 
 
-@routes.add("getUser", "GET", _USER, iam("ReadUser", "user/{user}"))
+@routes.add(AuthAPI.get_user, iam("ReadUser", "user/{user}"))
 def get_user(request: ApiRequest, user: str) -> User:
     """Return a user."""
     return wire_user(request.services.auth.users.get(user))
 
 
-@routes.add("deleteUser", "DELETE", _USER, iam("DeleteUser", "user/{user}"), status=204)
+@routes.add(AuthAPI.delete_user, iam("DeleteUser", "user/{user}"))
 def delete_user(request: ApiRequest, user: str) -> None:
     """Delete a user, with the credentials."""
     request.services.auth.users.delete(user)
 
 
-@routes.add("listUserGroups", "GET", f"{_USER}/groups", iam("ReadUser", "user/{user}"))
+@routes.add(AuthAPI.list_user_groups, iam("ReadUser", "user/{user}"))
 def list_user_groups(request: ApiRequest, user: str, query: PageQuery) -> Page[Group]:
     """List the groups of a user."""
     found = request.services.auth.memberships.targets_of(user, **window(query))
     return _groups(found)
 
 
-@routes.add("listUserPolicies", "GET", f"{_USER}/policies", iam("ReadUser", "user/{user}"))
+@routes.add(AuthAPI.list_user_policies, iam("ReadUser", "user/{user}"))
 def list_user_policies(request: ApiRequest, user: str, query: UserPoliciesQuery) -> Page[Policy]:
     """List the policies of a user: those attached, or all that are in effect."""
     service = request.services.auth
@@ -219,25 +199,13 @@ def list_user_policies(request: ApiRequest, user: str, query: UserPoliciesQuery)
     return _policies(find(user, **window(query)))
 
 
-@routes.add(
-    "attachPolicyToUser",
-    "PUT",
-    f"{_USER}/policies/{{policy}}",
-    iam("AttachPolicy", "user/{user}"),
-    status=201,
-)
+@routes.add(AuthAPI.attach_to_user, iam("AttachPolicy", "user/{user}"))
 def attach_to_user(request: ApiRequest, user: str, policy: str) -> None:
     """Attach a policy to a user."""
     request.services.auth.user_policies.add(user, policy)
 
 
-@routes.add(
-    "detachPolicyFromUser",
-    "DELETE",
-    f"{_USER}/policies/{{policy}}",
-    iam("DetachPolicy", "user/{user}"),
-    status=204,
-)
+@routes.add(AuthAPI.detach_from_user, iam("DetachPolicy", "user/{user}"))
 def detach_from_user(request: ApiRequest, user: str, policy: str) -> None:
     """Detach a policy from a user."""
     request.services.auth.user_policies.remove(user, policy)
@@ -246,45 +214,26 @@ def detach_from_user(request: ApiRequest, user: str, policy: str) -> None:
 # Credentials
 
 
-@routes.add(
-    "listUserCredentials", "GET", f"{_USER}/credentials", iam("ListCredentials", "user/{user}")
-)
+@routes.add(AuthAPI.list_credentials, iam("ListCredentials", "user/{user}"))
 def list_credentials(request: ApiRequest, user: str, query: PageQuery) -> Page[Credentials]:
     """List the access keys of a user."""
     found = request.services.auth.credentials.list(user, **window(query))
     return _page(found, wire_credential, lambda credential: credential.access_key_id)
 
 
-@routes.add(
-    "createCredentials",
-    "POST",
-    f"{_USER}/credentials",
-    iam("CreateCredentials", "user/{user}"),
-    status=201,
-)
+@routes.add(AuthAPI.create_credentials, iam("CreateCredentials", "user/{user}"))
 def create_credentials(request: ApiRequest, user: str) -> CredentialsWithSecret:
     """Create a key pair; the secret is shown only in this answer."""
     return wire_new_credential(request.services.auth.credentials.create(user))
 
 
-@routes.add(
-    "getCredentials",
-    "GET",
-    f"{_USER}/credentials/{{access_key_id}}",
-    iam("ReadCredentials", "user/{user}"),
-)
+@routes.add(AuthAPI.get_credentials, iam("ReadCredentials", "user/{user}"))
 def get_credentials(request: ApiRequest, user: str, access_key_id: str) -> Credentials:
     """Return an access key of a user."""
     return wire_credential(request.services.auth.credentials.get(user, access_key_id))
 
 
-@routes.add(
-    "deleteCredentials",
-    "DELETE",
-    f"{_USER}/credentials/{{access_key_id}}",
-    iam("DeleteCredentials", "user/{user}"),
-    status=204,
-)
+@routes.add(AuthAPI.delete_credentials, iam("DeleteCredentials", "user/{user}"))
 def delete_credentials(request: ApiRequest, user: str, access_key_id: str) -> None:
     """Delete a key pair."""
     request.services.auth.credentials.delete(user, access_key_id)
@@ -293,95 +242,64 @@ def delete_credentials(request: ApiRequest, user: str, access_key_id: str) -> No
 # Groups
 
 
-@routes.add("listGroups", "GET", "/auth/groups", iam("ListGroups", "*"))
+@routes.add(AuthAPI.list_groups, iam("ListGroups", "*"))
 def list_groups(request: ApiRequest, query: PageQuery) -> Page[Group]:
     """List the groups."""
     return _groups(request.services.auth.groups.list(**window(query)))
 
 
-@routes.add(
-    "createGroup",
-    "POST",
-    "/auth/groups",
-    iam("CreateGroup", "group/{body.id}"),
-    status=201,
-    statuses=(409,),
-)
+@routes.add(AuthAPI.create_group, iam("CreateGroup", "group/{body.id}"))
 def create_group(request: ApiRequest, body: GroupCreation) -> Group:
     """Create a group."""
     created = request.services.auth.groups.create(body.id, description=body.description or "")
     return wire_group(created)
 
 
-@routes.add("getGroup", "GET", _GROUP, iam("ReadGroup", "group/{group}"))
+@routes.add(AuthAPI.get_group, iam("ReadGroup", "group/{group}"))
 def get_group(request: ApiRequest, group: str) -> Group:
     """Return a group."""
     return wire_group(request.services.auth.groups.get(group))
 
 
-@routes.add("deleteGroup", "DELETE", _GROUP, iam("DeleteGroup", "group/{group}"), status=204)
+@routes.add(AuthAPI.delete_group, iam("DeleteGroup", "group/{group}"))
 def delete_group(request: ApiRequest, group: str) -> None:
     """Delete a group; its members stay."""
     request.services.auth.groups.delete(group)
 
 
-@routes.add("listGroupMembers", "GET", f"{_GROUP}/members", iam("ReadGroup", "group/{group}"))
+@routes.add(AuthAPI.list_members, iam("ReadGroup", "group/{group}"))
 def list_members(request: ApiRequest, group: str, query: PageQuery) -> Page[User]:
     """List the members of a group."""
     found = request.services.auth.memberships.sources_of(group, **window(query))
     return _users(found)
 
 
-@routes.add(
-    "addGroupMembership",
-    "PUT",
-    f"{_GROUP}/members/{{user}}",
-    iam("AddGroupMember", "group/{group}"),
-    status=201,
-)
+@routes.add(AuthAPI.add_member, iam("AddGroupMember", "group/{group}"))
 def add_member(request: ApiRequest, group: str, user: str) -> None:
     """Make a user a member of a group."""
     request.services.auth.memberships.add(user, group)
 
 
-@routes.add(
-    "deleteGroupMembership",
-    "DELETE",
-    f"{_GROUP}/members/{{user}}",
-    iam("RemoveGroupMember", "group/{group}"),
-    status=204,
-)
+@routes.add(AuthAPI.remove_member, iam("RemoveGroupMember", "group/{group}"))
 def remove_member(request: ApiRequest, group: str, user: str) -> None:
     """Take a user out of a group."""
     request.services.auth.memberships.remove(user, group)
 
 
-@routes.add("listGroupPolicies", "GET", f"{_GROUP}/policies", iam("ReadGroup", "group/{group}"))
+@routes.add(AuthAPI.list_group_policies, iam("ReadGroup", "group/{group}"))
 def list_group_policies(request: ApiRequest, group: str, query: PageQuery) -> Page[Policy]:
     """List the policies of a group."""
     found = request.services.auth.group_policies.targets_of(group, **window(query))
     return _policies(found)
 
 
-@routes.add(
-    "attachPolicyToGroup",
-    "PUT",
-    f"{_GROUP}/policies/{{policy}}",
-    iam("AttachPolicy", "group/{group}"),
-    status=201,
-)
+@routes.add(AuthAPI.attach_to_group, iam("AttachPolicy", "group/{group}"))
 def attach_to_group(request: ApiRequest, group: str, policy: str) -> None:
     """Attach a policy to a group."""
     request.services.auth.group_policies.add(group, policy)
 
 
-@routes.add(
-    "detachPolicyFromGroup",
-    "DELETE",
-    f"{_GROUP}/policies/{{policy}}",
-    iam("DetachPolicy", "group/{group}"),
-    status=204,
-)
+@routes.add(AuthAPI.detach_from_group, iam("DetachPolicy", "group/{group}"))
 def detach_from_group(request: ApiRequest, group: str, policy: str) -> None:
     """Detach a policy from a group."""
     request.services.auth.group_policies.remove(group, policy)
@@ -390,32 +308,25 @@ def detach_from_group(request: ApiRequest, group: str, policy: str) -> None:
 # Policies
 
 
-@routes.add("listPolicies", "GET", "/auth/policies", iam("ListPolicies", "*"))
+@routes.add(AuthAPI.list_policies, iam("ListPolicies", "*"))
 def list_policies(request: ApiRequest, query: PageQuery) -> Page[Policy]:
     """List the policies."""
     return _policies(request.services.auth.policies.list(**window(query)))
 
 
-@routes.add(
-    "createPolicy",
-    "POST",
-    "/auth/policies",
-    iam("CreatePolicy", "policy/{body.id}"),
-    status=201,
-    statuses=(409,),
-)
+@routes.add(AuthAPI.create_policy, iam("CreatePolicy", "policy/{body.id}"))
 def create_policy(request: ApiRequest, body: Policy) -> Policy:
     """Create a policy."""
     return wire_policy(request.services.auth.policies.create(body.id, _statements(body)))
 
 
-@routes.add("getPolicy", "GET", _POLICY, iam("ReadPolicy", "policy/{policy}"))
+@routes.add(AuthAPI.get_policy, iam("ReadPolicy", "policy/{policy}"))
 def get_policy(request: ApiRequest, policy: str) -> Policy:
     """Return a policy."""
     return wire_policy(request.services.auth.policies.get(policy))
 
 
-@routes.add("updatePolicy", "PUT", _POLICY, iam("UpdatePolicy", "policy/{policy}"))
+@routes.add(AuthAPI.update_policy, iam("UpdatePolicy", "policy/{policy}"))
 def update_policy(request: ApiRequest, policy: str, body: Policy) -> Policy:
     """Replace the statements of a policy."""
     if body.id != policy:
@@ -423,7 +334,7 @@ def update_policy(request: ApiRequest, policy: str, body: Policy) -> Policy:
     return wire_policy(request.services.auth.policies.update(policy, _statements(body)))
 
 
-@routes.add("deletePolicy", "DELETE", _POLICY, iam("DeletePolicy", "policy/{policy}"), status=204)
+@routes.add(AuthAPI.delete_policy, iam("DeletePolicy", "policy/{policy}"))
 def delete_policy(request: ApiRequest, policy: str) -> None:
     """Delete a policy, wherever it is attached."""
     request.services.auth.policies.delete(policy)

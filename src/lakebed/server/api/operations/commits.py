@@ -8,30 +8,30 @@ from lakebed.catalog import nouns
 from lakebed.catalog.commits import STRATEGIES, merge_request
 from lakebed.catalog.errors import MergeConflict, ParentNumberMissing
 from lakebed.catalog.nouns import BranchID, CommitRequest, RepositoryID
-from lakebed.server.api.models import (
+from lakebed.server.api.request import ApiRequest, as_key, as_text, one_of, seconds
+from lakebed.server.api.routes import Need, Reply, Routes, fs
+from lakebed.server.http.errors import body_of
+from lakebed.wire.base import ForceQuery, SkipQuery
+from lakebed.wire.refs import (
+    BranchesAPI,
     CherryPickCreation,
     Commit,
     CommitCreation,
     CommitOverrides,
-    ForceQuery,
+    CommitQuery,
+    CommitsAPI,
+    HardResetQuery,
     Merge,
     MergeResult,
+    RefsAPI,
     ResetCreation,
     RevertCreation,
-    SkipQuery,
 )
-from lakebed.server.api.request import ApiRequest, as_key, as_text, one_of, seconds
-from lakebed.server.api.routes import Need, Reply, Routes, fs
-from lakebed.server.http.errors import body_of
 
-_commits = Routes("commits")
-_refs = Routes("refs")
-_branches = Routes("branches")
+routes = Routes()
 
-MERGE_PATH: Final = "/repositories/{repository}/refs/{ref}/merge/{destination_branch}"
 _REPOSITORY: Final = "repository/{repository}"
 SKIP_HOOKS: Final = Need("ci:SkipHooks", f"arn:lakefs:fs:::{_REPOSITORY}", when="skip_hooks")
-_ONE: Final = "/repositories/{repository}/branches/{branch}"
 _ARN: Final = f"{_REPOSITORY}/branch/{{branch}}"
 
 TAKEN_ALONG: Final = "X-Lakebed-Taken-Along"
@@ -39,14 +39,6 @@ TAKEN_ALONG: Final = "X-Lakebed-Taken-Along"
 _PLAIN: Final = Merge()
 _NO_OVERRIDES: Final = CommitOverrides()
 _CONFLICTS_SHOWN: Final = 100
-
-
-class CommitQuery(SkipQuery, kw_only=True):
-    source_metarange: str = ""
-
-
-class HardResetQuery(ForceQuery, kw_only=True):
-    ref: str
 
 
 def wire_commit(commit: nouns.Commit, *, refused: str | None = None) -> Commit:
@@ -68,15 +60,7 @@ def wire_commit(commit: nouns.Commit, *, refused: str | None = None) -> Commit:
     )
 
 
-@_commits.add(
-    "commit",
-    "POST",
-    f"{_ONE}/commits",
-    (fs("CreateCommit", _ARN), SKIP_HOOKS),
-    status=201,
-    statuses=(403, 409, 412),
-    answer=Commit,
-)
+@routes.add(CommitsAPI.create, (fs("CreateCommit", _ARN), SKIP_HOOKS))
 def commit(
     request: ApiRequest,
     repository: RepositoryID,
@@ -99,12 +83,7 @@ def commit(
     return Reply(body=wire_commit(result.commit), headers=headers)
 
 
-@_commits.add(
-    "getCommit",
-    "GET",
-    "/repositories/{repository}/commits/{commit_id}",
-    fs("ReadCommit", _REPOSITORY),
-)
+@routes.add(CommitsAPI.get, fs("ReadCommit", _REPOSITORY))
 def get_commit(request: ApiRequest, repository: RepositoryID, commit_id: str) -> Commit:
     """Return a commit, by its id or any ref."""
     found, refused = request.catalog.refs.get_judged_commit(repository, commit_id)
@@ -114,13 +93,8 @@ def get_commit(request: ApiRequest, repository: RepositoryID, commit_id: str) ->
 # Merging
 
 
-@_refs.add(
-    "mergeIntoBranch",
-    "POST",
-    MERGE_PATH,
-    (fs("CreateCommit", f"{_REPOSITORY}/branch/{{destination_branch}}"), SKIP_HOOKS),
-    statuses=(403, 409, 412),
-    answer=MergeResult,
+@routes.add(
+    RefsAPI.merge, (fs("CreateCommit", f"{_REPOSITORY}/branch/{{destination_branch}}"), SKIP_HOOKS)
 )
 def merge_into_branch(
     request: ApiRequest,
@@ -163,14 +137,7 @@ def conflict_body(error: MergeConflict, operation: str) -> dict[str, object]:
 # Reverting and cherry-picking
 
 
-@_branches.add(
-    "revertBranch",
-    "POST",
-    f"{_ONE}/revert",
-    (fs("RevertBranch", _ARN), SKIP_HOOKS),
-    status=204,
-    statuses=(403, 409),
-)
+@routes.add(BranchesAPI.revert, (fs("RevertBranch", _ARN), SKIP_HOOKS))
 def revert(
     request: ApiRequest,
     repository: RepositoryID,
@@ -195,13 +162,8 @@ def revert(
     return Reply()
 
 
-@_branches.add(
-    "cherryPick",
-    "POST",
-    f"{_ONE}/cherry-pick",
-    (fs("CreateCommit", _ARN), fs("ReadCommit", _REPOSITORY), SKIP_HOOKS),
-    status=201,
-    statuses=(403, 409),
+@routes.add(
+    BranchesAPI.cherry_pick, (fs("CreateCommit", _ARN), fs("ReadCommit", _REPOSITORY), SKIP_HOOKS)
 )
 def cherry_pick(
     request: ApiRequest,
@@ -227,7 +189,7 @@ def cherry_pick(
 # Resetting
 
 
-@_branches.add("resetBranch", "PUT", _ONE, fs("RevertBranch", _ARN), status=204, statuses=(403,))
+@routes.add(BranchesAPI.reset, fs("RevertBranch", _ARN))
 def reset_branch(
     request: ApiRequest,
     repository: RepositoryID,
@@ -246,19 +208,9 @@ def reset_branch(
         commits.reset_prefix(repository, branch, as_key(body.path or ""))
 
 
-@_branches.add(
-    "hardResetBranch",
-    "PUT",
-    f"{_ONE}/hard_reset",
-    fs("RevertBranch", _ARN),
-    status=204,
-    statuses=(403,),
-)
+@routes.add(BranchesAPI.hard_reset, fs("RevertBranch", _ARN))
 def hard_reset(
     request: ApiRequest, repository: RepositoryID, branch: BranchID, query: HardResetQuery
 ) -> None:
     """Make a branch without uncommitted changes point to another commit."""
     request.catalog.commits.hard_reset(repository, branch, query.ref)
-
-
-routes = (*_commits, *_refs, *_branches)

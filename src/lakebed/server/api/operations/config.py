@@ -3,8 +3,12 @@
 from typing import Any, Final
 
 from lakebed import __version__
-from lakebed.server.api.models import (
+from lakebed.server.api.request import ApiRequest
+from lakebed.server.api.routes import Access, Reply, Routes, fs
+from lakebed.server.services import Services
+from lakebed.wire.config import (
     Config,
+    ConfigAPI,
     GarbageCollectionConfig,
     InstallationUsageReport,
     StorageConfig,
@@ -12,11 +16,8 @@ from lakebed.server.api.models import (
     UsageReport,
     VersionConfig,
 )
-from lakebed.server.api.request import ApiRequest
-from lakebed.server.api.routes import Access, Reply, Routes, fs
-from lakebed.server.services import Services
 
-routes = Routes("config")
+routes = Routes()
 
 _READ: Final = fs("ReadConfig", "*")
 _EXAMPLES: Final = {
@@ -55,19 +56,12 @@ def _storage(services: Services) -> StorageConfig:
     )
 
 
-@routes.add(
-    "healthCheck",
-    "GET",
-    "/healthcheck",
-    Access.ANYONE,
-    status=204,
-    needs_slot=False,
-)
+@routes.add(ConfigAPI.health, Access.ANYONE, needs_slot=False)
 def health_check(request: ApiRequest) -> None:
     """Answer that the server is there."""
 
 
-@routes.add("getConfig", "GET", "/config", Access.SIGNED_IN)
+@routes.add(ConfigAPI.get, Access.SIGNED_IN)
 def get_config(request: ApiRequest) -> Config:
     """Return what clients want to know before they begin."""
     storage = _storage(request.services)
@@ -80,37 +74,37 @@ def get_config(request: ApiRequest) -> Config:
     )
 
 
-@routes.add("getLakeFSVersion", "GET", "/config/version", Access.SIGNED_IN)
+@routes.add(ConfigAPI.version, Access.SIGNED_IN)
 def get_version(request: ApiRequest) -> VersionConfig:  # noqa: ARG001
     """Return the version of the server."""
     return _version()
 
 
-@routes.add("getStorageConfig", "GET", "/config/storage", _READ)
+@routes.add(ConfigAPI.storage, _READ)
 def get_storage(request: ApiRequest) -> StorageConfig:
     """Return where objects can be kept."""
     return _storage(request.services)
 
 
-@routes.add("getGarbageCollectionConfig", "GET", "/config/garbage-collection", Access.SIGNED_IN)
+@routes.add(ConfigAPI.garbage_collection, Access.SIGNED_IN)
 def get_garbage_collection(request: ApiRequest) -> GarbageCollectionConfig:
     """Return how young an object is always left alone, in seconds."""
     return GarbageCollectionConfig(grace_period=int(request.services.settings.gc.min_age_seconds))
 
 
-@routes.add("getAuthCapabilities", "GET", "/auth/capabilities", Access.ANYONE)
+@routes.add(ConfigAPI.auth_capabilities, Access.ANYONE)
 def get_auth_capabilities(request: ApiRequest) -> dict[str, bool]:  # noqa: ARG001
     """Return what user management can do."""
     return {"invite_user": False, "forgot_password": False}
 
 
-@routes.add("postStatsEvents", "POST", "/statistics", Access.SIGNED_IN, status=204)
+@routes.add(ConfigAPI.post_statistics, Access.SIGNED_IN)
 def post_statistics(request: ApiRequest, body: dict[str, Any]) -> Reply:  # noqa: ARG001
     """Accept statistics from clients, and keep none."""
     return Reply()
 
 
-@routes.add("getUsageReportSummary", "GET", "/usage-report/summary", _READ)
+@routes.add(ConfigAPI.usage, _READ)
 def get_usage(request: ApiRequest) -> InstallationUsageReport:
     """Return how many requests of known users were answered, by month."""
     usage = request.catalog.usage

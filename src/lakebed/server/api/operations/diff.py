@@ -3,43 +3,36 @@
 from typing import Final
 
 from lakebed.catalog.nouns import BranchID, RepositoryID
-from lakebed.server.api.models import Diff, KeysQuery, Page
 from lakebed.server.api.page_json import differences_page
+from lakebed.server.api.pages import listing
 from lakebed.server.api.request import ApiRequest, one_of
 from lakebed.server.api.routes import Routes, fs
+from lakebed.wire.base import KeysQuery, Page
+from lakebed.wire.refs import BranchesAPI, Diff, DiffRefsQuery, RefsAPI
 
-_branches = Routes("branches")
-_refs = Routes("refs")
+routes = Routes()
 
 _LIST: Final = fs("ListObjects", "repository/{repository}")
 
 
-class DiffRefsQuery(KeysQuery):
-    type: str = "three_dot"
-    include_right_stats: bool = False
-
-
-@_branches.add("diffBranch", "GET", "/repositories/{repository}/branches/{branch}/diff", _LIST)
+@routes.add(BranchesAPI.diff, _LIST)
 def diff_branch(
     request: ApiRequest, repository: RepositoryID, branch: BranchID, query: KeysQuery
 ) -> Page[Diff]:
     """List what is uncommitted on a branch."""
     diff = request.catalog.diff
     return differences_page(
-        diff.list_uncommitted(repository, branch, query.listing()), with_stats=False
+        diff.list_uncommitted(repository, branch, listing(query)), with_stats=False
     )
 
 
-@_refs.add("diffRefs", "GET", "/repositories/{repository}/refs/{ref}/diff/{right_ref}", _LIST)
+@routes.add(RefsAPI.diff, _LIST)
 def diff_refs(
     request: ApiRequest, repository: RepositoryID, ref: str, right_ref: str, query: DiffRefsQuery
 ) -> Page[Diff]:
     """List what is different on the right; by default, since the two parted."""
     three_dot = one_of(query.type, ("three_dot", "two_dot"), "type") == "three_dot"
     found = request.catalog.diff.list_between(
-        repository, ref, right_ref, query.listing(), since_parting=three_dot
+        repository, ref, right_ref, listing(query), since_parting=three_dot
     )
     return differences_page(found, with_stats=query.include_right_stats)
-
-
-routes = (*_branches, *_refs)

@@ -4,20 +4,20 @@ from typing import Final
 
 from lakebed.catalog.nouns import DumpID, RepositoryID
 from lakebed.catalog.tasks import DUMP_REFS, RESTORE_REFS, TaskID, TaskStatus
-from lakebed.server.api.models import (
-    RefsDump,
-    RepositoryDumpStatus,
-    RepositoryRestoreStatus,
-    TaskInfo,
-    Wire,
-)
 from lakebed.server.api.request import ApiRequest
 from lakebed.server.api.routes import Routes, fs
 from lakebed.server.http.errors import BadRequest
+from lakebed.wire.base import TaskInfo
+from lakebed.wire.repositories import (
+    RefsDump,
+    RepositoriesAPI,
+    RepositoryDumpStatus,
+    RepositoryRestoreStatus,
+    TaskQuery,
+)
 
-routes = Routes("repositories")
+routes = Routes()
 
-_ONE: Final = "/repositories/{repository}"
 # A dump reads all of the history, and a restore writes it.
 _DUMP: Final = (
     fs("ListTags", "repository/{repository}"),
@@ -29,10 +29,6 @@ _RESTORE: Final = (
     fs("CreateBranch", "repository/{repository}"),
     fs("CreateCommit", "repository/{repository}"),
 )
-
-
-class TaskQuery(Wire):
-    task_id: str
 
 
 def _refs(dump_id: str) -> RefsDump:
@@ -54,13 +50,13 @@ def _dump_id(body: RefsDump) -> DumpID:
     return DumpID(ids.pop())
 
 
-@routes.add("dumpRefs", "PUT", f"{_ONE}/refs/dump", _DUMP, status=201)
+@routes.add(RepositoriesAPI.dump, _DUMP)
 def dump_refs(request: ApiRequest, repository: RepositoryID) -> RefsDump:
     """Write all branches, tags and commits into the repository's storage namespace."""
     return _refs(request.catalog.refs.dump(repository))
 
 
-@routes.add("restoreRefs", "PUT", f"{_ONE}/refs/restore", _RESTORE, statuses=(403,))
+@routes.add(RepositoriesAPI.restore, _RESTORE)
 def restore_refs(request: ApiRequest, repository: RepositoryID, body: RefsDump) -> None:
     """Bring a dump back into a bare repository."""
     request.catalog.refs.restore(repository, _dump_id(body))
@@ -71,13 +67,13 @@ def _task(request: ApiRequest, repository: RepositoryID, query: TaskQuery, kind:
     return tasks.status(repository, TaskID(query.task_id), kind)
 
 
-@routes.add("dumpSubmit", "POST", f"{_ONE}/dump", _DUMP, status=202)
+@routes.add(RepositoriesAPI.start_dump, _DUMP)
 def dump_submit(request: ApiRequest, repository: RepositoryID) -> TaskInfo:
     """Begin to dump the refs of a repository."""
     return TaskInfo(id=request.catalog.tasks.start_dump(repository))
 
 
-@routes.add("dumpStatus", "GET", f"{_ONE}/dump", _DUMP)
+@routes.add(RepositoriesAPI.dump_status, _DUMP)
 def dump_status(
     request: ApiRequest, repository: RepositoryID, query: TaskQuery
 ) -> RepositoryDumpStatus:
@@ -92,14 +88,14 @@ def dump_status(
     )
 
 
-@routes.add("restoreSubmit", "POST", f"{_ONE}/restore", _RESTORE, status=202, statuses=(403,))
+@routes.add(RepositoriesAPI.start_restore, _RESTORE)
 def restore_submit(request: ApiRequest, repository: RepositoryID, body: RefsDump) -> TaskInfo:
     """Begin to bring a dump back into a bare repository."""
     tasks = request.catalog.tasks
     return TaskInfo(id=tasks.start_restore(repository, _dump_id(body)))
 
 
-@routes.add("restoreStatus", "GET", f"{_ONE}/restore", _RESTORE)
+@routes.add(RepositoriesAPI.restore_status, _RESTORE)
 def restore_status(
     request: ApiRequest, repository: RepositoryID, query: TaskQuery
 ) -> RepositoryRestoreStatus:

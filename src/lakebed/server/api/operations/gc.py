@@ -5,10 +5,7 @@ name the repository it means by its `unique_id`: another of the same name is not
 """
 
 import json
-from datetime import datetime
-from typing import Annotated, Any, Final
-
-from msgspec import Meta
+from typing import Final
 
 from lakebed.catalog.gc.prepare import Prepared
 from lakebed.catalog.gc.runs import RunInfo
@@ -16,15 +13,39 @@ from lakebed.catalog.nouns import Address, BranchRule, GCRunID, RepositoryID, Re
 from lakebed.catalog.tasks import TaskID
 from lakebed.catalog.unfinished import UnfinishedUpload as Unfinished
 from lakebed.ids import UniqueID
-from lakebed.server.api.models import Error, Page, PageQuery, TaskInfo, Wire, first_page
+from lakebed.server.api.pages import first_page
 from lakebed.server.api.request import ApiRequest, as_key, as_text
 from lakebed.server.api.routes import Need, Routes, fs
 from lakebed.server.http.errors import BadRequest, NoRules
+from lakebed.wire.base import Error, Page, PageQuery, TaskInfo
+from lakebed.wire.garbage import (
+    CommitsQuery,
+    ExpiredCommits,
+    ExpireQuery,
+    ExplainQuery,
+    GarbageAPI,
+    GarbageCollectionExplanation,
+    GarbageCollectionLease,
+    GarbageCollectionLeaseRequest,
+    GarbageCollectionMark,
+    GarbageCollectionPrepareResponse,
+    GarbageCollectionRule,
+    GarbageCollectionRules,
+    GarbageCollectionRun,
+    LeaseQuery,
+    OldCommits,
+    OldCommitsFile,
+    OldCommitsQuery,
+    PrepareGarbageCollectionCommitsStatus,
+    PrepareGCUncommittedRequest,
+    PrepareGCUncommittedResponse,
+    PrepareQuery,
+    UnfinishedUpload,
+    UniqueQuery,
+)
 
-routes = Routes("gc")
+routes = Routes()
 
-_GC: Final = "/repositories/{repository}/gc"
-_RULES: Final = "/repositories/{repository}/settings/gc_rules"
 _ARN: Final = "arn:lakefs:fs:::repository/{repository}"
 _COMMITS: Final = Need("retention:PrepareGarbageCollectionCommits", _ARN)
 _UNCOMMITTED: Final = Need("retention:PrepareGarbageCollectionUncommitted", _ARN)
@@ -36,103 +57,6 @@ _SET_RULES: Final = Need("retention:SetGarbageCollectionRules", _ARN)
 _TASK: Final = "prepare_gc_commits"
 
 
-class UniqueQuery(Wire):
-    unique_id: str = ""
-
-
-class CommitsQuery(UniqueQuery):
-    run_id: str = ""
-
-
-class TaskQuery(Wire):
-    id: str
-
-
-class GarbageCollectionMark(Wire):
-    storage_namespace: str
-    unique_id: str
-    nonce: str
-    local_root: str | None = None
-    versions: Annotated[str, Meta(description="the setting `gc.versions`: keep or delete")] = "keep"
-
-
-Holder = Annotated[str, Meta(pattern="^[0-9a-f]{1,64}$", description="drawn by the run")]
-
-
-class GarbageCollectionLeaseRequest(Wire):
-    holder: Holder
-    over: Annotated[str, Meta(description="the mark of a lease whose holder has died")] = ""
-    renew: Annotated[bool, Meta(description="only if this holder has it")] = False
-
-
-class GarbageCollectionLease(Wire):
-    holder: str
-    mark: str
-    seconds: float
-
-
-class LeaseQuery(Wire):
-    holder: Holder
-    good: Annotated[bool, Meta(description="whether the run did all that it should")] = False
-    next_us: Annotated[
-        int,
-        Meta(ge=0, le=(1 << 62), description="no run before this time would delete anything"),
-    ] = 0
-
-
-class PrepareGCUncommittedRequest(Wire):
-    continuation_token: str = ""
-
-
-class PrepareGCUncommittedResponse(Wire):
-    run_id: str
-    gc_uncommitted_location: str
-    continuation_token: str | None = None
-
-
-class GarbageCollectionPrepareResponse(Wire):
-    run_id: str
-    gc_commits_location: str
-    gc_addresses_location: str
-
-
-class PrepareGarbageCollectionCommitsStatus(Wire):
-    task_id: str
-    completed: bool
-    update_time: datetime
-    result: GarbageCollectionPrepareResponse | None = None
-    error: Error | None = None
-
-
-class UnfinishedUpload(Wire):
-    id: str
-    kind: str
-    branch: str
-    path: str
-    physical_address: str
-    begun: datetime
-
-
-class GarbageCollectionRun(Wire):
-    run_id: str
-    began: datetime
-    state: str
-    message: str = ""
-    summary: dict[str, Any] | None = None
-
-
-class ExplainQuery(Wire):
-    ref: Annotated[str, Meta(description="a branch, a tag or a commit")] = ""
-    path: Annotated[str, Meta(description="of an object at the ref; without: its commit")] = ""
-    address: Annotated[str, Meta(description="of an object in the storage, instead of both")] = ""
-
-
-class GarbageCollectionExplanation(Wire, omit_defaults=False):
-    subject: str
-    verdict: str
-    reasons: list[str]
-
-
 _FIRST_PAGE: Final = PrepareGCUncommittedRequest()
 
 
@@ -140,7 +64,7 @@ def _unique_id(query: UniqueQuery) -> UniqueID | None:
     return UniqueID(query.unique_id) if query.unique_id else None
 
 
-@routes.add("markStorageForGarbageCollection", "POST", f"{_GC}/mark", _UNCOMMITTED, status=201)
+@routes.add(GarbageAPI.mark, _UNCOMMITTED)
 def mark_storage(request: ApiRequest, repository: RepositoryID) -> GarbageCollectionMark:
     """Write a mark into the storage, so that the caller can check that it opened the same one.
 
@@ -163,7 +87,7 @@ def leave_mark(request: ApiRequest, repository: RepositoryID) -> GarbageCollecti
     )
 
 
-@routes.add("takeGarbageCollectionLease", "POST", f"{_GC}/lease", _UNCOMMITTED)
+@routes.add(GarbageAPI.take_lease, _UNCOMMITTED)
 def take_lease(
     request: ApiRequest, repository: RepositoryID, body: GarbageCollectionLeaseRequest
 ) -> GarbageCollectionLease:
@@ -179,7 +103,7 @@ def take_lease(
     return GarbageCollectionLease(holder=found.holder, mark=found.mark, seconds=found.seconds)
 
 
-@routes.add("giveBackGarbageCollectionLease", "DELETE", f"{_GC}/lease", _UNCOMMITTED, status=204)
+@routes.add(GarbageAPI.give_lease_back, _UNCOMMITTED)
 def give_lease_back(request: ApiRequest, repository: RepositoryID, query: LeaseQuery) -> None:
     """Give the lease of runs back, and say whether the run was good."""
     request.catalog.gc_leases.give_back(
@@ -187,13 +111,7 @@ def give_lease_back(request: ApiRequest, repository: RepositoryID, query: LeaseQ
     )
 
 
-@routes.add(
-    "prepareGarbageCollectionUncommitted",
-    "POST",
-    f"{_GC}/prepare_uncommited",
-    _UNCOMMITTED,
-    status=201,
-)
+@routes.add(GarbageAPI.prepare_uncommitted, _UNCOMMITTED)
 def prepare_uncommitted(
     request: ApiRequest,
     repository: RepositoryID,
@@ -213,9 +131,7 @@ def prepare_uncommitted(
     )
 
 
-@routes.add(
-    "prepareGarbageCollectionCommits", "POST", f"{_GC}/prepare_commits", _COMMITS, status=201
-)
+@routes.add(GarbageAPI.prepare_commits, _COMMITS)
 def prepare_commits(
     request: ApiRequest, repository: RepositoryID, query: CommitsQuery
 ) -> GarbageCollectionPrepareResponse:
@@ -223,13 +139,7 @@ def prepare_commits(
     return _wire(_prepare_commits(request, repository, query))
 
 
-@routes.add(
-    "prepareGarbageCollectionCommitsAsync",
-    "POST",
-    f"{_GC}/prepare_commits/async",
-    _COMMITS,
-    status=202,
-)
+@routes.add(GarbageAPI.start_preparing_commits, _COMMITS)
 def prepare_commits_later(
     request: ApiRequest, repository: RepositoryID, query: CommitsQuery
 ) -> TaskInfo:
@@ -243,11 +153,9 @@ def prepare_commits_later(
     return TaskInfo(id=request.catalog.tasks.start(found, _TASK, work))
 
 
-@routes.add(
-    "prepareGarbageCollectionCommitsStatus", "GET", f"{_GC}/prepare_commits/status", _COMMITS
-)
+@routes.add(GarbageAPI.prepare_commits_status, _COMMITS)
 def prepare_commits_status(
-    request: ApiRequest, repository: RepositoryID, query: TaskQuery
+    request: ApiRequest, repository: RepositoryID, query: PrepareQuery
 ) -> PrepareGarbageCollectionCommitsStatus:
     """Return the state of writing down the commit records."""
     tasks = request.catalog.tasks
@@ -262,7 +170,7 @@ def prepare_commits_status(
     )
 
 
-@routes.add("listGarbageCollectionRuns", "GET", f"{_GC}/runs", _READ)
+@routes.add(GarbageAPI.runs, _READ)
 def list_runs(
     request: ApiRequest, repository: RepositoryID, query: PageQuery
 ) -> Page[GarbageCollectionRun]:
@@ -272,7 +180,7 @@ def list_runs(
     return first_page(found, query, wire=_wire_run, name=lambda run: run.id)
 
 
-@routes.add("explainGarbageCollection", "GET", f"{_GC}/explain", (_READ, _READ_ALL))
+@routes.add(GarbageAPI.explain, (_READ, _READ_ALL))
 def explain(
     request: ApiRequest, repository: RepositoryID, query: ExplainQuery
 ) -> GarbageCollectionExplanation:
@@ -294,7 +202,7 @@ def explain(
     )
 
 
-@routes.add("listUnfinishedUploads", "GET", f"{_GC}/uploads", _UNCOMMITTED)
+@routes.add(GarbageAPI.unfinished, _UNCOMMITTED)
 def list_unfinished(
     request: ApiRequest, repository: RepositoryID, query: PageQuery
 ) -> Page[UnfinishedUpload]:
@@ -304,13 +212,7 @@ def list_unfinished(
     return first_page(found, query, wire=_wire_upload, name=lambda upload: upload.id)
 
 
-@routes.add(
-    "endUnfinishedUpload",
-    "DELETE",
-    f"{_GC}/uploads/{{upload}}",
-    (_UNCOMMITTED, _DELETE),
-    status=204,
-)
+@routes.add(GarbageAPI.end_unfinished, (_UNCOMMITTED, _DELETE))
 def end_unfinished(request: ApiRequest, repository: RepositoryID, upload: str) -> None:
     """End an unfinished upload: it cannot be finished any more, and its bytes are garbage."""
     request.catalog.unfinished.end(repository, upload)
@@ -354,51 +256,6 @@ def _wire(prepared: Prepared) -> GarbageCollectionPrepareResponse:
 # Rules of retention
 
 
-class GarbageCollectionRule(Wire, forbid_unknown_fields=True):
-    branch_id: Annotated[str, Meta(description="a name, or a pattern with * ? [a-z] [!a-z]")]
-    retention_days: int
-
-
-class GarbageCollectionRules(Wire, forbid_unknown_fields=True):
-    default_retention_days: int
-    branches: list[GarbageCollectionRule] | None = None
-
-
-class ExpireQuery(UniqueQuery):
-    max_share: Annotated[
-        float, Meta(ge=0, le=1, description="the largest share of commits to expire at once")
-    ] = 0.5
-    dry_run: bool = False
-
-
-class OldCommitsQuery(UniqueQuery, kw_only=True):
-    run_id: str
-    since_us: Annotated[int, Meta(ge=0, description="those that expired since then")] = 0
-    dry_run: Annotated[bool, Meta(description="those that would expire instead")] = False
-
-
-class OldCommitsFile(Wire):
-    name: str
-    rows: int
-    content_id: str
-
-
-class OldCommits(Wire, omit_defaults=False):
-    files: list[OldCommitsFile]
-
-
-class ExpiredCommits(Wire, omit_defaults=False):
-    ran: bool
-    commits: int
-    marked: int
-    rescued: int
-    waiting: int
-    expired: int
-    by_branch: dict[str, int]
-    next_by_branch: dict[str, int]
-    next_us: int
-
-
 def _rules(request: ApiRequest, repository: RepositoryID) -> GarbageCollectionRules:
     found = request.catalog.retention.find_rules(repository)
     if found is None:
@@ -418,31 +275,31 @@ def _set(request: ApiRequest, repository: RepositoryID, body: GarbageCollectionR
     request.catalog.retention.set_rules(repository, rules)
 
 
-@routes.add("getGCRules", "GET", _RULES, _GET_RULES)
+@routes.add(GarbageAPI.rules, _GET_RULES)
 def get_rules(request: ApiRequest, repository: RepositoryID) -> GarbageCollectionRules:
     """Return for how long the history of branches is kept."""
     return _rules(request, repository)
 
 
-@routes.add("setGCRules", "PUT", _RULES, _SET_RULES, status=204)
+@routes.add(GarbageAPI.set_rules, _SET_RULES)
 def set_rules(request: ApiRequest, repository: RepositoryID, body: GarbageCollectionRules) -> None:
     """Replace the rules that say for how long the history of branches is kept."""
     _set(request, repository, body)
 
 
-@routes.add("deleteGCRules", "DELETE", _RULES, _SET_RULES, status=204)
+@routes.add(GarbageAPI.delete_rules, _SET_RULES)
 def delete_rules(request: ApiRequest, repository: RepositoryID) -> None:
     """Remove the rules: all commits are kept from then on."""
     request.catalog.retention.delete_rules(repository)
 
 
-@routes.add("internalGetGarbageCollectionRules", "GET", f"{_GC}/rules", _GET_RULES)
+@routes.add(GarbageAPI.old_rules, _GET_RULES)
 def old_get_rules(request: ApiRequest, repository: RepositoryID) -> GarbageCollectionRules:
     """Return for how long the history of branches is kept."""
     return _rules(request, repository)
 
 
-@routes.add("internalSetGarbageCollectionRules", "POST", f"{_GC}/rules", _SET_RULES, status=204)
+@routes.add(GarbageAPI.old_set_rules, _SET_RULES)
 def old_set_rules(
     request: ApiRequest, repository: RepositoryID, body: GarbageCollectionRules
 ) -> None:
@@ -450,23 +307,19 @@ def old_set_rules(
     _set(request, repository, body)
 
 
-@routes.add(
-    "internalDeleteGarbageCollectionRules", "DELETE", f"{_GC}/rules", _SET_RULES, status=204
-)
+@routes.add(GarbageAPI.old_delete_rules, _SET_RULES)
 def old_delete_rules(request: ApiRequest, repository: RepositoryID) -> None:
     """Remove the rules: all commits are kept from then on."""
     request.catalog.retention.delete_rules(repository)
 
 
-@routes.add(
-    "setGarbageCollectionRulesPreflight", "GET", f"{_GC}/rules/set_allowed", _SET_RULES, status=204
-)
+@routes.add(GarbageAPI.may_set_rules, _SET_RULES)
 def may_set_rules(request: ApiRequest, repository: RepositoryID) -> None:
     """Answer whether the caller may set rules of retention."""
     request.catalog.repositories.get(repository)
 
 
-@routes.add("expireCommits", "POST", f"{_GC}/expire", _COMMITS)
+@routes.add(GarbageAPI.expire, _COMMITS)
 def expire_commits(
     request: ApiRequest, repository: RepositoryID, query: ExpireQuery
 ) -> ExpiredCommits:
@@ -490,7 +343,7 @@ def expire_commits(
     )
 
 
-@routes.add("writeOldCommits", "POST", f"{_GC}/old_commits", _COMMITS, status=201)
+@routes.add(GarbageAPI.write_old_commits, _COMMITS)
 def write_old_commits(
     request: ApiRequest, repository: RepositoryID, query: OldCommitsQuery
 ) -> OldCommits:

@@ -2,69 +2,68 @@
 
 from typing import Final
 
-from msgspec import Struct
-
 from lakebed.catalog.commits import STRATEGY_KEY
 from lakebed.catalog.imports import imports
 from lakebed.catalog.imports.imports import ImportID
 from lakebed.catalog.imports.outside import JobReport
 from lakebed.catalog.imports.sources import ImportSource, in_order
 from lakebed.catalog.nouns import BranchID, RepositoryID
-from lakebed.server.api.models import (
-    ImportCreation,
-    ImportReport,
-    ImportStatus,
-    SkippedObjects,
-    Wire,
-)
+from lakebed.catalog.places import parse_address, parse_namespace
 from lakebed.server.api.operations.commits import wire_commit
-from lakebed.server.api.operations.gc import GarbageCollectionMark, leave_mark
+from lakebed.server.api.operations.gc import leave_mark
 from lakebed.server.api.request import ApiRequest
 from lakebed.server.api.routes import Reply, Routes, fs
+from lakebed.wire.imports import (
+    ImportCreation,
+    ImportInfo,
+    ImportLocation,
+    ImportPaths,
+    ImportQuery,
+    ImportReport,
+    ImportsAPI,
+    ImportStatus,
+    SkippedObjects,
+    SparkImport,
+    SparkSource,
+)
 
-routes = Routes("import")
+routes = Routes()
 
-_IMPORT: Final = "/repositories/{repository}/branches/{branch}/import"
 _BRANCH: Final = "repository/{repository}/branch/{branch}"
 
 
-class ImportQuery(Wire):
-    id: str
+def _source(location: ImportLocation) -> ImportSource:
+    destination = location.destination.encode()
+    if location.type == "object":
+        return ImportSource(parse_address(location.path), destination)
+    return ImportSource.of_prefix(parse_namespace(location.path), destination)
 
 
-class SparkSource(Struct, kw_only=True):
-    """A place, in its one spelling; the keys that go there begin with the destination."""
-
-    place: str
-    is_prefix: bool
-    destination: str
+def _sources(body: ImportPaths) -> list[ImportSource]:
+    """Return the places that are imported."""
+    return [_source(path) for path in body.paths]
 
 
-class SparkImport(Struct, kw_only=True):
-    """What a job on Spark has to know to make the metarange of an import."""
-
-    mark: GarbageCollectionMark
-    sources: list[SparkSource]
-    mean_rows: int
-    max_rows: int
-    max_bytes: int
+def _places(body: ImportPaths) -> list[str]:
+    """Return the one spelling of each place, which permissions are asked for."""
+    return [str(source.place) for source in _sources(body)]
 
 
-class ImportInfo(Struct, kw_only=True, omit_defaults=True):
-    id: str
-    spark: SparkImport | None = None
+def _destinations(body: ImportPaths) -> list[str]:
+    """Return the paths of the objects that are written, or their prefixes."""
+    return [source.destination.decode() for source in _sources(body)]
 
 
 # Of those who begin an import, and of those who make what it publishes.
 _TO_IMPORT: Final = (
     fs("WriteObject", _BRANCH),
     fs("CreateCommit", _BRANCH),
-    fs("ImportFromStorage", "namespace/{each}", each="places"),
-    fs("WriteObject", "repository/{repository}/object/{each}", each="destinations"),
+    fs("ImportFromStorage", "namespace/{each}", each=_places),
+    fs("WriteObject", "repository/{repository}/object/{each}", each=_destinations),
 )
 
 
-@routes.add("importStart", "POST", _IMPORT, _TO_IMPORT, status=202, statuses=(403,))
+@routes.add(ImportsAPI.start, _TO_IMPORT)
 def import_start(
     request: ApiRequest, repository: RepositoryID, branch: BranchID, body: ImportCreation
 ) -> ImportInfo:
@@ -73,14 +72,14 @@ def import_start(
     import_id = request.catalog.imports.start(
         repository,
         branch,
-        body.sources,
+        _sources(body),
         committer=request.identity.committer,
         message=commit.message,
         metadata={**commit.metadata, STRATEGY_KEY: "source-wins"},
         strict=body.strict,
         outside=body.spark,
     )
-    spark = _for_spark(request, repository, body.sources) if body.spark else None
+    spark = _for_spark(request, repository, _sources(body)) if body.spark else None
     return ImportInfo(id=import_id, spark=spark)
 
 
@@ -104,7 +103,7 @@ def _for_spark(
     )
 
 
-@routes.add("importReport", "PUT", _IMPORT, _TO_IMPORT, statuses=(409,))
+@routes.add(ImportsAPI.report, _TO_IMPORT)
 def import_report(
     request: ApiRequest,
     repository: RepositoryID,
@@ -125,14 +124,14 @@ def import_report(
         repository,
         branch,
         ImportID(query.id),
-        body.sources,
+        _sources(body),
         report,
         committer=request.identity.committer,
     )
     return _wire_status(status)
 
 
-@routes.add("importStatus", "GET", _IMPORT, fs("ReadBranch", _BRANCH))
+@routes.add(ImportsAPI.status, fs("ReadBranch", _BRANCH))
 def import_status(
     request: ApiRequest, repository: RepositoryID, branch: BranchID, query: ImportQuery
 ) -> ImportStatus:
@@ -159,9 +158,7 @@ def _wire_status(status: imports.ImportStatus) -> ImportStatus:
     )
 
 
-@routes.add(
-    "importCancel", "DELETE", _IMPORT, fs("ImportCancel", _BRANCH), status=204, statuses=(409,)
-)
+@routes.add(ImportsAPI.cancel, fs("ImportCancel", _BRANCH))
 def import_cancel(
     request: ApiRequest, repository: RepositoryID, branch: BranchID, query: ImportQuery
 ) -> Reply:

@@ -4,29 +4,20 @@ from typing import Final
 
 from lakebed.catalog.metadata_files import FileKind, MetadataFile
 from lakebed.catalog.nouns import BranchID, RepositoryID
-from lakebed.server.api.models import StorageURI, Wire
 from lakebed.server.api.request import ApiRequest, one_of
 from lakebed.server.api.routes import Reply, Routes, fs
 from lakebed.server.http.dispositions import ATTACHMENT
 from lakebed.server.http.errors import FileMissing
+from lakebed.wire.metadata import LocationQuery, MetadataAPI, PresignQuery, StorageURI
 
-routes = Routes("metadata")
+routes = Routes()
 
-_ALL: Final = "/repositories/{repository}/metadata"
 _PARQUET: Final = "application/vnd.apache.parquet"
 _KINDS: Final = {"range": FileKind.RANGE, "meta_range": FileKind.METARANGE}
 _READ: Final = (
     fs("ListObjects", "repository/{repository}"),
     fs("ReadRepository", "repository/{repository}"),
 )
-
-
-class LocationQuery(Wire):
-    location: str = ""
-
-
-class PresignQuery(Wire):
-    presign: bool = False
 
 
 def _find(
@@ -43,27 +34,19 @@ def _location(request: ApiRequest, repository: RepositoryID, kind: FileKind, fil
     return Reply(body=StorageURI(location=address), headers={"Location": address})
 
 
-@routes.add("getMetaRange", "GET", f"{_ALL}/meta_range/{{meta_range}}", _READ, answer=StorageURI)
+@routes.add(MetadataAPI.metarange, _READ)
 def get_metarange(request: ApiRequest, repository: RepositoryID, meta_range: str) -> Reply:
     """Return where a metarange is."""
     return _location(request, repository, FileKind.METARANGE, meta_range)
 
 
-@routes.add("getRange", "GET", f"{_ALL}/range/{{range_id}}", _READ, answer=StorageURI)
+@routes.add(MetadataAPI.range, _READ)
 def get_range(request: ApiRequest, repository: RepositoryID, range_id: str) -> Reply:
     """Return where a range is."""
     return _location(request, repository, FileKind.RANGE, range_id)
 
 
-@routes.add(
-    "getMetadataObject",
-    "GET",
-    f"{_ALL}/object/{{kind}}/{{object_id}}",
-    _READ,
-    transfer=True,
-    statuses=(302,),
-    media=_PARQUET,
-)
+@routes.add(MetadataAPI.file, _READ)
 def get_metadata_object(
     request: ApiRequest, repository: RepositoryID, kind: str, object_id: str, query: PresignQuery
 ) -> Reply:
@@ -83,11 +66,8 @@ def get_metadata_object(
 
 
 @routes.add(
-    "createSymlinkFile",
-    "POST",
-    "/repositories/{repository}/refs/{ref}/symlink",
+    MetadataAPI.create_symlinks,
     fs("WriteObject", "repository/{repository}/object/{query.location}"),
-    status=201,
 )
 def create_symlinks(
     request: ApiRequest, repository: RepositoryID, ref: str, query: LocationQuery

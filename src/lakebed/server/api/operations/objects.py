@@ -1,10 +1,9 @@
 """Objects: upload, download, stat, list, delete, copy."""
 
 from collections.abc import Callable
-from typing import Annotated, Final
+from operator import attrgetter
+from typing import Final
 from urllib.parse import quote
-
-from msgspec import Meta
 
 from lakebed.auth import Action
 from lakebed.auth.policy.actions import object_arn
@@ -13,23 +12,8 @@ from lakebed.catalog.model import DEFAULT_CONTENT_TYPE
 from lakebed.catalog.model import ObjectStats as Found
 from lakebed.catalog.nouns import BranchID, CommonPrefix, Query, RepositoryID, is_commit_id
 from lakebed.catalog.pins import is_compared
-from lakebed.server.api.models import (
-    Force,
-    ForceQuery,
-    KeysQuery,
-    ObjectCopyCreation,
-    ObjectError,
-    ObjectErrorList,
-    ObjectStats,
-    Page,
-    PageQuery,
-    PathList,
-    UnderlyingObjectProperties,
-    UpdateObjectUserMetadata,
-    Wire,
-    page_of,
-)
 from lakebed.server.api.page_json import common_prefix, objects_page
+from lakebed.server.api.pages import listing, page_of
 from lakebed.server.api.request import ApiRequest, as_key, as_text
 from lakebed.server.api.routes import Reply, Routes, fs
 from lakebed.server.http.bodies import Body
@@ -48,11 +32,27 @@ from lakebed.server.http.conditions import (
 from lakebed.server.http.dispositions import ATTACHMENT
 from lakebed.server.http.errors import BadRequest, NotImplementedHere, message_of, status_of
 from lakebed.server.http.forms import form_file
+from lakebed.wire.base import ForceQuery, Page
+from lakebed.wire.objects import (
+    CopyQuery,
+    ForcePathQuery,
+    ListQuery,
+    ObjectCopyCreation,
+    ObjectError,
+    ObjectErrorList,
+    ObjectsAPI,
+    ObjectStats,
+    PathList,
+    PathQuery,
+    ReadQuery,
+    SearchQuery,
+    StatQuery,
+    UnderlyingObjectProperties,
+    UpdateObjectUserMetadata,
+)
 
-routes = Routes("objects")
+routes = Routes()
 
-_AT_REF: Final = "/repositories/{repository}/refs/{ref}/objects"
-_ON_BRANCH: Final = "/repositories/{repository}/branches/{branch}/objects"
 _OBJECT: Final = "repository/{repository}/object/{query.path}"
 _REPOSITORY: Final = "repository/{repository}"
 
@@ -67,36 +67,6 @@ INTERNAL_KEY: Final = "::lakefs::"
 _NOT_KEPT: Final = "no-store, must-revalidate"
 _KEPT: Final = "private, max-age=31536000, immutable"
 """Not by caches that serve others: they do not ask who may read it."""
-
-
-class PathQuery(Wire):
-    path: str
-
-
-class ForcePathQuery(PathQuery):
-    force: Force = False
-
-
-class ReadQuery(PathQuery):
-    presign: bool = False
-
-
-class StatQuery(PathQuery):
-    user_metadata: bool = True
-    presign: bool = False
-
-
-class ListQuery(KeysQuery):
-    user_metadata: bool = True
-    presign: bool = False
-
-
-class SearchQuery(PageQuery, kw_only=True):
-    text: Annotated[str, Meta(min_length=1, max_length=1024, description="a part of the paths")]
-
-
-class CopyQuery(Wire):
-    dest_path: str
 
 
 def wire(
@@ -143,16 +113,7 @@ def _type_of(found: Found) -> str:
     return header_text(found.content_type) or DEFAULT_CONTENT_TYPE
 
 
-@routes.add(
-    "getObject",
-    "GET",
-    _AT_REF,
-    fs("ReadObject", _OBJECT),
-    transfer=True,
-    statuses=(206, 302, 304, 416),
-    media="*/*",
-    headers=("Range", "If-None-Match"),
-)
+@routes.add(ObjectsAPI.get, fs("ReadObject", _OBJECT))
 def get_object(request: ApiRequest, repository: RepositoryID, ref: str, query: ReadQuery) -> Reply:
     """Return the bytes of an object, or some of them (Range)."""
     objects = request.catalog.objects
@@ -182,15 +143,7 @@ def get_object(request: ApiRequest, repository: RepositoryID, ref: str, query: R
     )
 
 
-@routes.add(
-    "headObject",
-    "HEAD",
-    _AT_REF,
-    fs("ReadObject", _OBJECT),
-    statuses=(206, 416),
-    media="*/*",
-    headers=("Range",),
-)
+@routes.add(ObjectsAPI.head, fs("ReadObject", _OBJECT))
 def head_object(request: ApiRequest, repository: RepositoryID, ref: str, query: PathQuery) -> Reply:
     """Return the headers that a download would have."""
     objects = request.catalog.objects
@@ -204,7 +157,7 @@ def head_object(request: ApiRequest, repository: RepositoryID, ref: str, query: 
     return Reply(status=selection.status, headers=headers)
 
 
-@routes.add("statObject", "GET", f"{_AT_REF}/stat", fs("ReadObject", _OBJECT))
+@routes.add(ObjectsAPI.stat, fs("ReadObject", _OBJECT))
 def stat_object(
     request: ApiRequest, repository: RepositoryID, ref: str, query: StatQuery
 ) -> ObjectStats:
@@ -216,12 +169,7 @@ def stat_object(
     return wire(request, found, user_metadata=query.user_metadata, presign=query.presign)
 
 
-@routes.add(
-    "getUnderlyingProperties",
-    "GET",
-    f"{_AT_REF}/underlyingProperties",
-    fs("ReadObject", _OBJECT),
-)
+@routes.add(ObjectsAPI.underlying, fs("ReadObject", _OBJECT))
 def get_underlying(
     request: ApiRequest, repository: RepositoryID, ref: str, query: PathQuery
 ) -> UnderlyingObjectProperties:
@@ -230,7 +178,7 @@ def get_underlying(
     return UnderlyingObjectProperties()
 
 
-@routes.add("listObjects", "GET", f"{_AT_REF}/ls", fs("ListObjects", _REPOSITORY))
+@routes.add(ObjectsAPI.list, fs("ListObjects", _REPOSITORY))
 def list_objects(
     request: ApiRequest, repository: RepositoryID, ref: str, query: ListQuery
 ) -> Page[ObjectStats]:
@@ -239,7 +187,7 @@ def list_objects(
     With `presign`, imported and linked objects have no URL: each must be compared with the storage
     first, which `statObject` does.
     """
-    page = request.catalog.objects.list_objects(repository, ref, query.listing())
+    page = request.catalog.objects.list_objects(repository, ref, listing(query))
     if not query.presign:
         return objects_page(page, user_metadata=query.user_metadata)
     may_read = _reading_test(request, repository)
@@ -257,7 +205,7 @@ def list_objects(
     return page_of(results, has_more=page.has_more, last=results[-1].path if results else "")
 
 
-@routes.add("searchObjects", "GET", f"{_AT_REF}/search", fs("ListObjects", _REPOSITORY))
+@routes.add(ObjectsAPI.search, fs("ListObjects", _REPOSITORY))
 def search_objects(
     request: ApiRequest, repository: RepositoryID, ref: str, query: SearchQuery
 ) -> Page[ObjectStats]:
@@ -283,17 +231,7 @@ def _reading_test(request: ApiRequest, repository: RepositoryID) -> Callable[[Fo
 # Writing
 
 
-@routes.add(
-    "uploadObject",
-    "POST",
-    _ON_BRANCH,
-    fs("WriteObject", _OBJECT),
-    status=201,
-    transfer=True,
-    uploads=True,
-    statuses=(403, 412),
-    headers=("If-Match", "If-None-Match", INVOCATION_HEADER),
-)
+@routes.add(ObjectsAPI.upload, fs("WriteObject", _OBJECT))
 def upload_object(
     request: ApiRequest, repository: RepositoryID, branch: BranchID, query: ForcePathQuery
 ) -> ObjectStats:
@@ -337,14 +275,7 @@ def _name_of(key: str) -> str:
     return key.replace("_", "-").lower()
 
 
-@routes.add(
-    "uploadObjectPreflight",
-    "GET",
-    f"{_ON_BRANCH}/stage_allowed",
-    fs("WriteObject", _OBJECT),
-    status=204,
-    statuses=(403,),
-)
+@routes.add(ObjectsAPI.may_upload, fs("WriteObject", _OBJECT))
 def may_upload(
     request: ApiRequest, repository: RepositoryID, branch: BranchID, query: PathQuery
 ) -> None:
@@ -353,14 +284,7 @@ def may_upload(
     request.catalog.objects.check_writable(repository, branch)
 
 
-@routes.add(
-    "deleteObject",
-    "DELETE",
-    _ON_BRANCH,
-    fs("DeleteObject", _OBJECT),
-    status=204,
-    statuses=(403,),
-)
+@routes.add(ObjectsAPI.delete, fs("DeleteObject", _OBJECT))
 def delete_object(
     request: ApiRequest, repository: RepositoryID, branch: BranchID, query: ForcePathQuery
 ) -> None:
@@ -369,11 +293,8 @@ def delete_object(
 
 
 @routes.add(
-    "deleteObjects",
-    "POST",
-    f"{_ON_BRANCH}/delete",
-    fs("DeleteObject", "repository/{repository}/object/{each}", each="paths"),
-    statuses=(403,),
+    ObjectsAPI.delete_many,
+    fs("DeleteObject", "repository/{repository}/object/{each}", each=attrgetter("paths")),
 )
 def delete_objects(
     request: ApiRequest,
@@ -401,15 +322,11 @@ def delete_objects(
 
 
 @routes.add(
-    "copyObject",
-    "POST",
-    f"{_ON_BRANCH}/copy",
+    ObjectsAPI.copy,
     (
         fs("WriteObject", "repository/{repository}/object/{query.dest_path}"),
         fs("ReadObject", "repository/{repository}/object/{body.src_path}"),
     ),
-    status=201,
-    statuses=(403, 501),
 )
 def copy_object(
     request: ApiRequest,
@@ -434,14 +351,7 @@ def copy_object(
     return wire(request, copied)
 
 
-@routes.add(
-    "updateObjectUserMetadata",
-    "PUT",
-    f"{_ON_BRANCH}/stat/user_metadata",
-    fs("WriteObject", _OBJECT),
-    status=204,
-    statuses=(403,),
-)
+@routes.add(ObjectsAPI.set_metadata, fs("WriteObject", _OBJECT))
 def update_metadata(
     request: ApiRequest,
     repository: RepositoryID,

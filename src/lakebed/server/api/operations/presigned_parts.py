@@ -5,37 +5,30 @@ from typing import Final
 from lakebed.catalog.multipart.records import MultipartID, NamedPart, Target
 from lakebed.catalog.nouns import BranchID, RepositoryID, resolve_range
 from lakebed.catalog.places import parse_address
-from lakebed.server.api.models import (
+from lakebed.server.api.operations.objects import wire
+from lakebed.server.api.request import ApiRequest, as_key
+from lakebed.server.api.routes import Reply, Routes, fs
+from lakebed.server.http.conditions import copied_range, etag
+from lakebed.server.http.errors import BadRequest, NotImplementedHere
+from lakebed.wire.objects import ObjectStats, PathQuery
+from lakebed.wire.staging import (
     AbortPresignMultipartUpload,
     CompletePresignMultipartUpload,
     CopyPartSource,
-    ObjectStats,
+    PartsAPI,
+    PartsQuery,
     PresignMultipartUpload,
     UploadPartCopyFrom,
     UploadPartFrom,
     UploadTo,
 )
-from lakebed.server.api.operations.objects import PathQuery, wire
-from lakebed.server.api.request import ApiRequest, as_key
-from lakebed.server.api.routes import Reply, Routes, fs
-from lakebed.server.http.conditions import copied_range, etag
-from lakebed.server.http.errors import BadRequest, NotImplementedHere
 
-routes = Routes("experimental")
+routes = Routes()
 
-_UPLOADS: Final = "/repositories/{repository}/branches/{branch}/staging/pmpu"
-_UPLOAD: Final = f"{_UPLOADS}/{{upload}}"
-_PART: Final = f"{_UPLOAD}/parts/{{part}}"
 _WRITE: Final = fs("WriteObject", "repository/{repository}/object/{query.path}")
 
 
-class PartsQuery(PathQuery):
-    parts: int = 0
-
-
-@routes.add(
-    "createPresignMultipartUpload", "POST", _UPLOADS, _WRITE, status=201, statuses=(403, 501)
-)
+@routes.add(PartsAPI.create, _WRITE)
 def create(
     request: ApiRequest, repository: RepositoryID, branch: BranchID, query: PartsQuery
 ) -> PresignMultipartUpload:
@@ -51,7 +44,7 @@ def create(
     )
 
 
-@routes.add("uploadPart", "PUT", _PART, _WRITE, statuses=(501,))
+@routes.add(PartsAPI.presign, _WRITE)
 def presign_part(
     request: ApiRequest,
     repository: RepositoryID,
@@ -69,16 +62,11 @@ def presign_part(
 
 
 @routes.add(
-    "uploadPartCopy",
-    "PUT",
-    f"{_PART}/copy",
+    PartsAPI.copy,
     (
         _WRITE,
         fs("ReadObject", "repository/{body.copy_source.repository}/object/{body.copy_source.path}"),
     ),
-    status=204,
-    transfer=True,
-    statuses=(410, 501),
 )
 def copy_part(
     request: ApiRequest,
@@ -105,7 +93,7 @@ def copy_part(
     return Reply(headers={"ETag": etag(mark)})
 
 
-@routes.add("completePresignMultipartUpload", "PUT", _UPLOAD, _WRITE, statuses=(403, 409, 501))
+@routes.add(PartsAPI.complete, _WRITE)
 def complete(
     request: ApiRequest,
     repository: RepositoryID,
@@ -125,7 +113,7 @@ def complete(
     return wire(request, completed)
 
 
-@routes.add("abortPresignMultipartUpload", "DELETE", _UPLOAD, _WRITE, status=204, statuses=(501,))
+@routes.add(PartsAPI.abort, _WRITE)
 def abort(
     request: ApiRequest,
     repository: RepositoryID,

@@ -1,81 +1,35 @@
 """Pull requests: proposals to merge one branch into another."""
 
-from datetime import datetime
-from typing import Annotated, Final
-
-from msgspec import Meta
+from typing import Final
 
 from lakebed.catalog.commits import DEFAULT_STRATEGY, STRATEGY_KEY, default_message
 from lakebed.catalog.errors import MergeConflict
 from lakebed.catalog.nouns import BranchID, MergeRequest, RepositoryID
 from lakebed.catalog.pulls.model import PullRequest as Pull
 from lakebed.catalog.pulls.model import PullStatus, check_pull_id
-from lakebed.server.api.models import ForceQuery, MergeResult, Page, PageQuery, Wire, first_page
 from lakebed.server.api.operations.commits import conflict_body
+from lakebed.server.api.pages import first_page
 from lakebed.server.api.request import ApiRequest, one_of
 from lakebed.server.api.routes import Need, Reply, Routes
+from lakebed.wire.base import Page
+from lakebed.wire.pulls import (
+    PullMergeQuery,
+    PullMergeResult,
+    PullRequest,
+    PullRequestBasic,
+    PullRequestCreation,
+    PullRequestCreationResponse,
+    PullsAPI,
+    PullsQuery,
+)
 
-routes = Routes("pulls")
+routes = Routes()
 
-_PULLS: Final = "/repositories/{repository}/pulls"
-_ONE: Final = f"{_PULLS}/{{pull_request}}"
 _IS_OPEN: Final = {"all": None, "open": True, "closed": False}
 
 
 def _pr(action: str) -> Need:
     return Need(f"pr:{action}", "arn:lakefs:fs:::repository/{repository}")
-
-
-class PullsQuery(PageQuery):
-    status: Annotated[str, Meta(description="open, closed (or merged), all")] = "all"
-
-
-class PullMergeQuery(ForceQuery):
-    delete_source: Annotated[
-        bool, Meta(description="delete the source branch, if all that is on it was merged")
-    ] = False
-
-
-class PullRequestCreation(Wire):
-    title: str
-    source_branch: str
-    destination_branch: str
-    description: str = ""
-
-
-class PullRequestCreationResponse(Wire):
-    id: str
-
-
-class PullRequestBasic(Wire):
-    status: str | None = None
-    title: str | None = None
-    description: str | None = None
-
-
-class PullRequest(Wire):
-    status: str
-    title: str
-    description: str
-    id: str
-    creation_date: datetime
-    author: str
-    source_branch: str
-    destination_branch: str
-    merged_commit_id: str | None = None
-    closed_date: datetime | None = None
-    # What follows is our own; a list does not have it.
-    source_commit_id: str | None = None
-    destination_commit_id: str | None = None
-    mergeable: bool | None = None
-    conflicts: int | None = None
-    not_mergeable_because: str = ""
-    merging: bool = False
-
-
-class PullMergeResult(MergeResult):
-    source_deleted: bool | None = None
-    source_kept_because: str = ""
 
 
 def _listed(pull: Pull) -> PullRequest:
@@ -93,7 +47,7 @@ def _listed(pull: Pull) -> PullRequest:
     )
 
 
-@routes.add("listPullRequests", "GET", _PULLS, _pr("ListPullRequests"))
+@routes.add(PullsAPI.list, _pr("ListPullRequests"))
 def list_pulls(
     request: ApiRequest, repository: RepositoryID, query: PullsQuery
 ) -> Page[PullRequest]:
@@ -105,7 +59,7 @@ def list_pulls(
     return first_page(found, query, wire=_listed, name=lambda pull: pull.id)
 
 
-@routes.add("createPullRequest", "POST", _PULLS, _pr("WritePullRequest"), status=201)
+@routes.add(PullsAPI.create, _pr("WritePullRequest"))
 def create_pull(
     request: ApiRequest, repository: RepositoryID, body: PullRequestCreation
 ) -> PullRequestCreationResponse:
@@ -121,7 +75,7 @@ def create_pull(
     return PullRequestCreationResponse(id=pull_id)
 
 
-@routes.add("getPullRequest", "GET", _ONE, _pr("ReadPullRequest"))
+@routes.add(PullsAPI.get, _pr("ReadPullRequest"))
 def get_pull(request: ApiRequest, repository: RepositoryID, pull_request: str) -> PullRequest:
     """Return a pull request, with what a merge would find now."""
     pulls = request.catalog.pulls
@@ -139,9 +93,7 @@ def get_pull(request: ApiRequest, repository: RepositoryID, pull_request: str) -
     return found
 
 
-@routes.add(
-    "updatePullRequest", "PATCH", _ONE, _pr("WritePullRequest"), status=204, statuses=(409,)
-)
+@routes.add(PullsAPI.update, _pr("WritePullRequest"))
 def update_pull(
     request: ApiRequest, repository: RepositoryID, pull_request: str, body: PullRequestBasic
 ) -> None:
@@ -156,14 +108,7 @@ def update_pull(
     )
 
 
-@routes.add(
-    "mergePullRequest",
-    "PUT",
-    f"{_ONE}/merge",
-    _pr("WritePullRequest"),
-    statuses=(403, 409, 412),
-    answer=PullMergeResult,
-)
+@routes.add(PullsAPI.merge, _pr("WritePullRequest"))
 def merge_pull(
     request: ApiRequest, repository: RepositoryID, pull_request: str, query: PullMergeQuery
 ) -> Reply:

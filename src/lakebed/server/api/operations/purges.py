@@ -1,50 +1,30 @@
 """Purging objects from all history (a task), and what deleted repositories have left."""
 
 import json
-from datetime import datetime
-from typing import Annotated, Any, Final, Literal
-
-from msgspec import Meta
+from typing import Final, Literal
 
 from lakebed.catalog.nouns import PurgeQuery, RepositoryID
 from lakebed.catalog.purge.repositories import LeftNamespace
 from lakebed.catalog.tasks import TaskID, Tell
-from lakebed.server.api.models import Error, TaskInfo, Wire
 from lakebed.server.api.request import ApiRequest
 from lakebed.server.api.routes import Need, Routes
 from lakebed.server.http.errors import BadRequest
+from lakebed.wire.base import Error, TaskInfo
+from lakebed.wire.purges import (
+    LeftByRepositories,
+    LeftByRepository,
+    PurgeRequest,
+    PurgesAPI,
+    PurgeTaskStatus,
+)
 
-routes = Routes("purges")
+routes = Routes()
 
-_PURGES: Final = "/repositories/{repository}/purges"
 _PURGE: Final = Need("retention:PurgeObjects", "arn:lakefs:fs:::repository/{repository}")
 _TASK: Final = "purge"
 
 
-class PurgeRequest(Wire):
-    path: str = ""
-    prefix: str = ""
-    checksum: str = ""
-    reason: str = ""
-    confirm: bool = False
-
-
-class PurgeTaskStatus(Wire):
-    id: str
-    completed: bool
-    update_time: datetime
-    progress: Annotated[
-        dict[str, Any] | None,
-        Meta(
-            description="of a purge that goes on: its step, the report of the first pass, and when"
-            " it searches again"
-        ),
-    ] = None
-    result: dict[str, Any] | None = None
-    error: Error | None = None
-
-
-@routes.add("purgeObjects", "POST", _PURGES, _PURGE, status=202)
+@routes.add(PurgesAPI.start, _PURGE)
 def purge_objects(request: ApiRequest, repository: RepositoryID, body: PurgeRequest) -> TaskInfo:
     """Begin to delete objects from all history; without `confirm`, to find what would be deleted.
 
@@ -73,7 +53,7 @@ def purge_objects(request: ApiRequest, repository: RepositoryID, body: PurgeRequ
     return TaskInfo(id=request.catalog.tasks.start_telling(found, _TASK, work))
 
 
-@routes.add("getPurgeStatus", "GET", f"{_PURGES}/{{purge}}", _PURGE)
+@routes.add(PurgesAPI.status, _PURGE)
 def get_purge_status(request: ApiRequest, repository: RepositoryID, purge: str) -> PurgeTaskStatus:
     """Return the state of a purge, and what it found and did."""
     task = request.catalog.tasks.status(repository, TaskID(purge), _TASK)
@@ -100,31 +80,18 @@ def _query(body: PurgeRequest) -> PurgeQuery:
 
 # What deleted repositories have left
 
-_REPOSITORY: Final = "/deleted-repositories/{repository}"
 _PURGE_REPOSITORY: Final = Need(
     "retention:PurgeRepository", "arn:lakefs:fs:::repository/{repository}"
 )
 
 
-class LeftByRepository(Wire):
-    repository: str
-    unique_id: str
-    storage_namespace: str
-    due: datetime
-    requested: datetime | None = None
-
-
-class LeftByRepositories(Wire):
-    results: list[LeftByRepository]
-
-
-@routes.add("getDeletedRepository", "GET", _REPOSITORY, _PURGE_REPOSITORY)
+@routes.add(PurgesAPI.left_by_repository, _PURGE_REPOSITORY)
 def get_deleted(request: ApiRequest, repository: RepositoryID) -> LeftByRepositories:
     """List what deleted repositories of a name have left in the storage."""
     return _left(request.catalog.repository_purges.left_by(repository))
 
 
-@routes.add("purgeDeletedRepository", "DELETE", _REPOSITORY, _PURGE_REPOSITORY, status=202)
+@routes.add(PurgesAPI.purge_repository, _PURGE_REPOSITORY)
 def purge_deleted(request: ApiRequest, repository: RepositoryID) -> LeftByRepositories:
     """Ask that what deleted repositories of a name have left is deleted, when its time comes."""
     return _left(request.catalog.repository_purges.request(repository))

@@ -1,54 +1,31 @@
 """Branches, tags, and the history of refs."""
 
-from datetime import datetime
-from typing import Annotated, Final
-
-from msgspec import Meta, field
+from typing import Final
 
 from lakebed.catalog.nouns import Branch, BranchID, RepositoryID, Tag, TagID
-from lakebed.server.api.models import (
-    BranchCreation,
-    Commit,
-    FindMergeBaseResult,
-    ForceSkipQuery,
-    Page,
-    PageQuery,
-    Ref,
-    SkipQuery,
-    TagCreation,
-    first_page,
-    page_of,
-)
-from lakebed.server.api.operations.commits import MERGE_PATH, SKIP_HOOKS, wire_commit
+from lakebed.server.api.operations.commits import SKIP_HOOKS, wire_commit
+from lakebed.server.api.pages import first_page, page_of
 from lakebed.server.api.request import ApiRequest, as_key
 from lakebed.server.api.routes import Reply, Routes, fs
+from lakebed.wire.base import ForceSkipQuery, Page, PageQuery, SkipQuery
+from lakebed.wire.refs import (
+    BranchCreation,
+    BranchesAPI,
+    BranchesQuery,
+    Commit,
+    FindMergeBaseResult,
+    LogCommitsQuery,
+    Ref,
+    RefsAPI,
+    TagCreation,
+    TagsAPI,
+)
 
-_branches = Routes("branches")
-_tags = Routes("tags")
-_refs = Routes("refs")
+routes = Routes()
 
 _REPOSITORY: Final = "repository/{repository}"
-_BRANCHES: Final = "/repositories/{repository}/branches"
-_BRANCH: Final = f"{_BRANCHES}/{{branch}}"
 _BRANCH_ARN: Final = f"{_REPOSITORY}/branch/{{branch}}"
-_TAGS: Final = "/repositories/{repository}/tags"
-_TAG: Final = f"{_TAGS}/{{tag:path}}"
 _TAG_ARN: Final = f"{_REPOSITORY}/tag/{{tag}}"
-
-
-class BranchesQuery(PageQuery):
-    show_hidden: bool = False
-
-
-class LogCommitsQuery(PageQuery):
-    objects: list[str] = field(default_factory=list)
-    prefixes: list[str] = field(default_factory=list)
-    limit_only: Annotated[bool, Meta(description="do not look whether more follow")] = field(
-        default=False, name="limit"
-    )
-    first_parent: bool = False
-    since: datetime | None = None
-    stop_at: str = ""
 
 
 def _wire(ref: Branch | Tag) -> Ref:
@@ -58,7 +35,7 @@ def _wire(ref: Branch | Tag) -> Ref:
 # Branches
 
 
-@_branches.add("listBranches", "GET", _BRANCHES, fs("ListBranches", _REPOSITORY))
+@routes.add(BranchesAPI.list, fs("ListBranches", _REPOSITORY))
 def list_branches(request: ApiRequest, repository: RepositoryID, query: BranchesQuery) -> Page[Ref]:
     """List the branches of a repository."""
     found = request.catalog.refs.list_branches(
@@ -67,14 +44,8 @@ def list_branches(request: ApiRequest, repository: RepositoryID, query: Branches
     return first_page(found, query, wire=_wire, name=lambda branch: branch.id)
 
 
-@_branches.add(
-    "createBranch",
-    "POST",
-    _BRANCHES,
-    (fs("CreateBranch", f"{_REPOSITORY}/branch/{{body.name}}"), SKIP_HOOKS),
-    status=201,
-    statuses=(403, 409, 412),
-    media="text/plain",
+@routes.add(
+    BranchesAPI.create, (fs("CreateBranch", f"{_REPOSITORY}/branch/{{body.name}}"), SKIP_HOOKS)
 )
 def create_branch(
     request: ApiRequest,
@@ -89,20 +60,13 @@ def create_branch(
     return Reply(body=created.commit_id, content_type="text/plain")
 
 
-@_branches.add("getBranch", "GET", _BRANCH, fs("ReadBranch", _BRANCH_ARN))
+@routes.add(BranchesAPI.get, fs("ReadBranch", _BRANCH_ARN))
 def get_branch(request: ApiRequest, repository: RepositoryID, branch: BranchID) -> Ref:
     """Return a branch."""
     return _wire(request.catalog.refs.get_branch(repository, branch))
 
 
-@_branches.add(
-    "deleteBranch",
-    "DELETE",
-    _BRANCH,
-    (fs("DeleteBranch", _BRANCH_ARN), SKIP_HOOKS),
-    status=204,
-    statuses=(403,),
-)
+@routes.add(BranchesAPI.delete, (fs("DeleteBranch", _BRANCH_ARN), SKIP_HOOKS))
 def delete_branch(
     request: ApiRequest,
     repository: RepositoryID,
@@ -116,21 +80,14 @@ def delete_branch(
 # Tags
 
 
-@_tags.add("listTags", "GET", _TAGS, fs("ListTags", _REPOSITORY))
+@routes.add(TagsAPI.list, fs("ListTags", _REPOSITORY))
 def list_tags(request: ApiRequest, repository: RepositoryID, query: PageQuery) -> Page[Ref]:
     """List the tags of a repository."""
     found = request.catalog.refs.list_tags(repository, prefix=query.prefix, after=query.after)
     return first_page(found, query, wire=_wire, name=lambda tag: tag.id)
 
 
-@_tags.add(
-    "createTag",
-    "POST",
-    _TAGS,
-    (fs("CreateTag", f"{_REPOSITORY}/tag/{{body.id}}"), SKIP_HOOKS),
-    status=201,
-    statuses=(403, 409, 412),
-)
+@routes.add(TagsAPI.create, (fs("CreateTag", f"{_REPOSITORY}/tag/{{body.id}}"), SKIP_HOOKS))
 def create_tag(
     request: ApiRequest,
     repository: RepositoryID,
@@ -141,20 +98,13 @@ def create_tag(
     return _wire(request.catalog.refs.create_tag(repository, body.id, body.ref))
 
 
-@_tags.add("getTag", "GET", _TAG, fs("ReadTag", _TAG_ARN))
+@routes.add(TagsAPI.get, fs("ReadTag", _TAG_ARN))
 def get_tag(request: ApiRequest, repository: RepositoryID, tag: TagID) -> Ref:
     """Return a tag."""
     return _wire(request.catalog.refs.get_tag(repository, tag))
 
 
-@_tags.add(
-    "deleteTag",
-    "DELETE",
-    _TAG,
-    (fs("DeleteTag", _TAG_ARN), SKIP_HOOKS),
-    status=204,
-    statuses=(403,),
-)
+@routes.add(TagsAPI.delete, (fs("DeleteTag", _TAG_ARN), SKIP_HOOKS))
 def delete_tag(
     request: ApiRequest,
     repository: RepositoryID,
@@ -168,12 +118,7 @@ def delete_tag(
 # History
 
 
-@_refs.add(
-    "logCommits",
-    "GET",
-    "/repositories/{repository}/refs/{ref}/commits",
-    fs("ListCommits", _REPOSITORY),
-)
+@routes.add(RefsAPI.log, fs("ListCommits", _REPOSITORY))
 def log_commits(
     request: ApiRequest, repository: RepositoryID, ref: str, query: LogCommitsQuery
 ) -> Page[Commit]:
@@ -195,7 +140,7 @@ def log_commits(
     return page_of(results, has_more=page.has_more, last=results[-1].id if results else "")
 
 
-@_refs.add("findMergeBase", "GET", MERGE_PATH, fs("ListCommits", _REPOSITORY))
+@routes.add(RefsAPI.merge_base, fs("ListCommits", _REPOSITORY))
 def find_merge_base(
     request: ApiRequest, repository: RepositoryID, ref: str, destination_branch: str
 ) -> FindMergeBaseResult:
@@ -206,6 +151,3 @@ def find_merge_base(
         destination_commit_id=found.destination.id,
         base_commit_id=found.base.id,
     )
-
-
-routes = (*_branches, *_tags, *_refs)

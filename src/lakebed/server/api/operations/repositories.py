@@ -4,36 +4,28 @@ from typing import Final
 
 from lakebed.catalog import nouns
 from lakebed.catalog.nouns import RepositoryID
-from lakebed.server.api.models import (
-    BranchProtectionRule,
-    ForceQuery,
-    HooksSettings,
-    Page,
-    PageQuery,
-    Repository,
-    RepositoryCreation,
-    RepositoryMetadataKeys,
-    RepositoryMetadataSet,
-    Wire,
-    first_page,
-)
+from lakebed.catalog.places import parse_namespace, spelling_of
+from lakebed.server.api.pages import first_page
 from lakebed.server.api.request import ApiRequest, seconds
 from lakebed.server.api.routes import Need, Reply, Routes, fs
 from lakebed.server.http.errors import BadRequest
 from lakebed.server.sample import add_sample
+from lakebed.wire.base import ForceQuery, Page
+from lakebed.wire.repositories import (
+    BranchProtectionRule,
+    CreationQuery,
+    HooksSettings,
+    RepositoriesAPI,
+    RepositoriesQuery,
+    Repository,
+    RepositoryCreation,
+    RepositoryMetadataKeys,
+    RepositoryMetadataSet,
+)
 
-routes = Routes("repositories")
+routes = Routes()
 
-_ONE: Final = "/repositories/{repository}"
 _ARN: Final = "repository/{repository}"
-
-
-class RepositoriesQuery(PageQuery):
-    search: str = ""
-
-
-class CreationQuery(Wire):
-    bare: bool = False
 
 
 def wire(repository: nouns.Repository) -> Repository:
@@ -47,7 +39,7 @@ def wire(repository: nouns.Repository) -> Repository:
     )
 
 
-@routes.add("listRepositories", "GET", "/repositories", fs("ListRepositories", "*"))
+@routes.add(RepositoriesAPI.list, fs("ListRepositories", "*"))
 def list_repositories(request: ApiRequest, query: RepositoriesQuery) -> Page[Repository]:
     """List the repositories."""
     found = request.catalog.repositories.list(prefix=query.prefix, after=query.after)
@@ -56,16 +48,17 @@ def list_repositories(request: ApiRequest, query: RepositoriesQuery) -> Page[Rep
     return first_page(found, query, wire=wire, name=lambda repository: repository.id)
 
 
+def _places(body: RepositoryCreation) -> list[str]:
+    """Return the one spelling of the storage namespace, which permissions are asked for."""
+    return [spelling_of(parse_namespace(body.storage_namespace))]
+
+
 @routes.add(
-    "createRepository",
-    "POST",
-    "/repositories",
+    RepositoriesAPI.create,
     (
         fs("CreateRepository", "repository/{body.name}"),
-        fs("AttachStorageNamespace", "namespace/{body.place}"),
+        fs("AttachStorageNamespace", "namespace/{each}", each=_places),
     ),
-    status=201,
-    statuses=(409,),
 )
 def create_repository(
     request: ApiRequest, query: CreationQuery, body: RepositoryCreation
@@ -90,20 +83,13 @@ def create_repository(
     return wire(created)
 
 
-@routes.add("getRepository", "GET", _ONE, fs("ReadRepository", _ARN))
+@routes.add(RepositoriesAPI.get, fs("ReadRepository", _ARN))
 def get_repository(request: ApiRequest, repository: RepositoryID) -> Repository:
     """Return a repository."""
     return wire(request.catalog.repositories.get(repository))
 
 
-@routes.add(
-    "deleteRepository",
-    "DELETE",
-    _ONE,
-    fs("DeleteRepository", _ARN),
-    status=204,
-    statuses=(403,),
-)
+@routes.add(RepositoriesAPI.delete, fs("DeleteRepository", _ARN))
 def delete_repository(request: ApiRequest, repository: RepositoryID, query: ForceQuery) -> None:
     """Delete a repository; its objects stay in the storage."""
     request.catalog.repositories.delete(repository, force=query.force)
@@ -112,15 +98,13 @@ def delete_repository(request: ApiRequest, repository: RepositoryID, query: Forc
 # Metadata
 
 
-@routes.add("getRepositoryMetadata", "GET", f"{_ONE}/metadata", fs("ReadRepository", _ARN))
+@routes.add(RepositoriesAPI.metadata, fs("ReadRepository", _ARN))
 def get_metadata(request: ApiRequest, repository: RepositoryID) -> dict[str, str]:
     """Return the metadata of a repository."""
     return request.catalog.repositories.get(repository).metadata
 
 
-@routes.add(
-    "setRepositoryMetadata", "POST", f"{_ONE}/metadata", fs("UpdateRepository", _ARN), status=204
-)
+@routes.add(RepositoriesAPI.set_metadata, fs("UpdateRepository", _ARN))
 def set_metadata(
     request: ApiRequest, repository: RepositoryID, body: RepositoryMetadataSet
 ) -> None:
@@ -128,13 +112,7 @@ def set_metadata(
     request.catalog.repositories.set_metadata(repository, put=body.metadata)
 
 
-@routes.add(
-    "deleteRepositoryMetadata",
-    "DELETE",
-    f"{_ONE}/metadata",
-    fs("UpdateRepository", _ARN),
-    status=204,
-)
+@routes.add(RepositoriesAPI.delete_metadata, fs("UpdateRepository", _ARN))
 def delete_metadata(
     request: ApiRequest, repository: RepositoryID, body: RepositoryMetadataKeys
 ) -> None:
@@ -157,27 +135,13 @@ def _get_rules(request: ApiRequest, repository: RepositoryID) -> Reply:
     return Reply(body=rules, headers={"ETag": f'"{found.version}"'})
 
 
-@routes.add(
-    "getBranchProtectionRules",
-    "GET",
-    f"{_ONE}/settings/branch_protection",
-    (_READ_RULES,),
-    answer=list[BranchProtectionRule],
-)
+@routes.add(RepositoriesAPI.protection, (_READ_RULES,))
 def get_protection(request: ApiRequest, repository: RepositoryID) -> Reply:
     """Return the patterns of protected branches; the ETag stands for this set of rules."""
     return _get_rules(request, repository)
 
 
-@routes.add(
-    "setBranchProtectionRules",
-    "PUT",
-    f"{_ONE}/settings/branch_protection",
-    (_SET_RULES,),
-    status=204,
-    statuses=(412,),
-    headers=("If-Match",),
-)
+@routes.add(RepositoriesAPI.set_protection, (_SET_RULES,))
 def set_protection(
     request: ApiRequest, repository: RepositoryID, body: list[BranchProtectionRule]
 ) -> None:
@@ -194,23 +158,14 @@ def set_protection(
 # Hooks
 
 
-@routes.add(
-    "getHooksSettings",
-    "GET",
-    f"{_ONE}/settings/hooks",
-    Need("ci:ReadHooksSettings", f"arn:lakefs:fs:::{_ARN}"),
-)
+@routes.add(RepositoriesAPI.hooks_settings, Need("ci:ReadHooksSettings", f"arn:lakefs:fs:::{_ARN}"))
 def get_hooks_settings(request: ApiRequest, repository: RepositoryID) -> HooksSettings:
     """Return which hooks judge operations."""
     return HooksSettings(strict=request.catalog.repositories.get(repository).strict_hooks)
 
 
 @routes.add(
-    "setHooksSettings",
-    "PUT",
-    f"{_ONE}/settings/hooks",
-    Need("ci:SetHooksSettings", f"arn:lakefs:fs:::{_ARN}"),
-    status=204,
+    RepositoriesAPI.set_hooks_settings, Need("ci:SetHooksSettings", f"arn:lakefs:fs:::{_ARN}")
 )
 def set_hooks_settings(request: ApiRequest, repository: RepositoryID, body: HooksSettings) -> None:
     """Set which hooks judge operations."""
@@ -220,38 +175,19 @@ def set_hooks_settings(request: ApiRequest, repository: RepositoryID, body: Hook
 # The same in the words of older clients
 
 
-@routes.add(
-    "internalGetBranchProtectionRules",
-    "GET",
-    f"{_ONE}/branch_protection",
-    (_READ_RULES,),
-    answer=list[BranchProtectionRule],
-)
+@routes.add(RepositoriesAPI.old_protection, (_READ_RULES,))
 def old_get_protection(request: ApiRequest, repository: RepositoryID) -> Reply:
     """Return the patterns of protected branches."""
     return _get_rules(request, repository)
 
 
-@routes.add(
-    "createBranchProtectionRulePreflight",
-    "GET",
-    f"{_ONE}/branch_protection/set_allowed",
-    (_SET_RULES,),
-    status=204,
-)
+@routes.add(RepositoriesAPI.may_protect, (_SET_RULES,))
 def may_protect(request: ApiRequest, repository: RepositoryID) -> None:
     """Answer whether the caller may change the protection rules."""
     request.catalog.repositories.get(repository)
 
 
-@routes.add(
-    "internalCreateBranchProtectionRule",
-    "POST",
-    f"{_ONE}/branch_protection",
-    (_SET_RULES,),
-    status=204,
-    statuses=(409,),
-)
+@routes.add(RepositoriesAPI.add_protection, (_SET_RULES,))
 def add_protection(
     request: ApiRequest, repository: RepositoryID, body: BranchProtectionRule
 ) -> None:
@@ -259,14 +195,7 @@ def add_protection(
     request.catalog.refs.add_protection(repository, body.pattern, strict=body.strict)
 
 
-@routes.add(
-    "internalDeleteBranchProtectionRule",
-    "DELETE",
-    f"{_ONE}/branch_protection",
-    (_SET_RULES,),
-    status=204,
-    statuses=(409,),
-)
+@routes.add(RepositoriesAPI.remove_protection, (_SET_RULES,))
 def remove_protection(
     request: ApiRequest, repository: RepositoryID, body: BranchProtectionRule
 ) -> None:

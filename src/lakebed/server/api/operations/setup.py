@@ -4,21 +4,22 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from lakebed.auth import KeyPair
-from lakebed.server.api.models import (
-    AuthenticationToken,
-    CredentialsWithSecret,
-    LoginConfig,
-    LoginInformation,
-    Setup,
-    SetupState,
-)
 from lakebed.server.api.operations.auth import wire_new_credential
 from lakebed.server.api.request import ApiRequest
 from lakebed.server.api.routes import Access, Reply, Routes
 from lakebed.server.http.authentication import COOKIE, log_out
 from lakebed.server.http.browsers import is_https
+from lakebed.wire.config import (
+    AuthenticationToken,
+    CredentialsWithSecret,
+    LoginConfig,
+    LoginInformation,
+    Setup,
+    SetupAPI,
+    SetupState,
+)
 
-routes = Routes("setup")
+routes = Routes()
 
 _LOGIN: Final = LoginConfig(
     RBAC="internal",
@@ -29,14 +30,14 @@ _LOGIN: Final = LoginConfig(
 )
 
 
-@routes.add("getSetupState", "GET", "/setup_lakefs", Access.ANYONE)
+@routes.add(SetupAPI.state, Access.ANYONE)
 def get_setup_state(request: ApiRequest) -> SetupState:
     """Return whether the installation was set up."""
     state = "initialized" if request.services.auth.is_set_up() else "not_initialized"
     return SetupState(state=state, comm_prefs_missing=False, login_config=_LOGIN)
 
 
-@routes.add("setup", "POST", "/setup_lakefs", Access.ANYONE, statuses=(409,))
+@routes.add(SetupAPI.create, Access.ANYONE)
 def setup(request: ApiRequest, body: Setup) -> CredentialsWithSecret:
     """Create the first user, once in the life of an installation."""
     given = None
@@ -47,15 +48,13 @@ def setup(request: ApiRequest, body: Setup) -> CredentialsWithSecret:
     return wire_new_credential(request.services.auth.setup(body.username, given))
 
 
-@routes.add("setupCommPrefs", "POST", "/setup_comm_prefs", Access.ANYONE)
+@routes.add(SetupAPI.set_communication, Access.ANYONE)
 def set_up_communication(request: ApiRequest, body: dict[str, Any]) -> Reply:  # noqa: ARG001
     """Accept and ignore news preferences: nothing is ever sent to anyone."""
     return Reply()
 
 
-@routes.add(
-    "login", "POST", "/auth/login", Access.ANYONE, statuses=(401, 429), answer=AuthenticationToken
-)
+@routes.add(SetupAPI.login, Access.ANYONE)
 def login(request: ApiRequest, body: LoginInformation) -> Reply:
     """Exchange a key pair for a token, which is set as a cookie too."""
     token, expires_at = request.services.auth.login(
@@ -71,7 +70,7 @@ def login(request: ApiRequest, body: LoginInformation) -> Reply:
     )
 
 
-@routes.add("logout", "POST", "/auth/logout", Access.ANYONE, status=204)
+@routes.add(SetupAPI.logout, Access.ANYONE)
 def logout(request: ApiRequest) -> Reply:
     """End the token that comes with the request, and remove the cookie of a login."""
     log_out(request.services, request.environ)

@@ -5,30 +5,32 @@ from typing import Final
 
 from lakebed.catalog.model import DEFAULT_CONTENT_TYPE
 from lakebed.catalog.nouns import Address, BranchID, RepositoryID
-from lakebed.catalog.places import parse_address
-from lakebed.server.api.models import (
-    ObjectStageCreation,
-    ObjectStats,
-    StagingLocation,
-    StagingMetadata,
-)
-from lakebed.server.api.operations.objects import PathQuery, wire
+from lakebed.catalog.places import parse_address, spelling_of
+from lakebed.server.api.operations.objects import wire
 from lakebed.server.api.request import ApiRequest, as_key
 from lakebed.server.api.routes import Routes, fs
 from lakebed.server.http.conditions import write_condition
 from lakebed.server.http.errors import BadRequest
+from lakebed.wire.objects import ObjectStats, PathQuery
+from lakebed.wire.staging import (
+    AddressQuery,
+    ObjectStageCreation,
+    StagingAPI,
+    StagingLocation,
+    StagingMetadata,
+)
 
-routes = Routes("staging")
+routes = Routes()
 
-_BACKING: Final = "/repositories/{repository}/branches/{branch}/staging/backing"
 _WRITE: Final = fs("WriteObject", "repository/{repository}/object/{query.path}")
 
 
-class AddressQuery(PathQuery):
-    presign: bool = False
+def _places(body: ObjectStageCreation) -> list[str]:
+    """Return the one spelling of an address, which permissions are asked for."""
+    return [spelling_of(parse_address(body.physical_address))]
 
 
-@routes.add("getPhysicalAddress", "GET", _BACKING, _WRITE, statuses=(403,))
+@routes.add(StagingAPI.address, _WRITE)
 def get_physical_address(
     request: ApiRequest, repository: RepositoryID, branch: BranchID, query: AddressQuery
 ) -> StagingLocation:
@@ -44,14 +46,7 @@ def get_physical_address(
     )
 
 
-@routes.add(
-    "linkPhysicalAddress",
-    "PUT",
-    _BACKING,
-    _WRITE,
-    statuses=(403, 409, 412),
-    headers=("If-Match", "If-None-Match"),
-)
+@routes.add(StagingAPI.link, _WRITE)
 def link_physical_address(
     request: ApiRequest,
     repository: RepositoryID,
@@ -76,15 +71,7 @@ def link_physical_address(
     return wire(request, linked)
 
 
-@routes.add(
-    "stageObject",
-    "PUT",
-    "/repositories/{repository}/branches/{branch}/objects",
-    # Whoever stages an address can read what is there.
-    (_WRITE, fs("ImportFromStorage", "namespace/{body.place}")),
-    status=201,
-    statuses=(403,),
-)
+@routes.add(StagingAPI.stage, (_WRITE, fs("ImportFromStorage", "namespace/{each}", each=_places)))
 def stage_object(
     request: ApiRequest,
     repository: RepositoryID,

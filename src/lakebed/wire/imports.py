@@ -1,0 +1,108 @@
+"""Imports of objects that exist."""
+
+# mypy: disable-error-code="empty-body"
+
+from datetime import datetime
+from typing import Literal
+
+from msgspec import Struct, field
+
+from lakebed.wire.base import Force, Wire
+from lakebed.wire.calls import Resource, call
+from lakebed.wire.garbage import GarbageCollectionMark
+from lakebed.wire.refs import Commit, CommitCreation
+
+
+class ImportLocation(Wire):
+    type: Literal["common_prefix", "object"]
+    path: str
+    destination: str
+
+
+class ImportPaths(Wire):
+    paths: list[ImportLocation]
+
+
+class ImportCreation(ImportPaths):
+    commit: CommitCreation
+    force: Force = False
+    strict: bool = False
+    spark: bool = False
+
+
+class ImportReport(ImportPaths):
+    objects: int = 0
+    skipped_objects: int = 0
+    skipped: list[str] = field(default_factory=list)
+    current_prefix: str = ""
+    metarange_id: str = ""
+    error: str = ""
+
+
+class SkippedObjects(Struct, kw_only=True):
+    """Files or objects that an import skips for one reason."""
+
+    kind: str
+    count: int
+    example: str
+
+
+class ImportStatus(Struct, kw_only=True, omit_defaults=True):
+    completed: bool
+    update_time: datetime
+    ingested_objects: int
+    skipped_objects: int
+    skipped: list[str]
+    skipped_kinds: list[SkippedObjects] = field(default_factory=list)
+    current_prefix: str | None = None
+    metarange_id: str | None = None
+    commit: Commit | None = None
+    unchanged: bool = False
+    error: dict[str, str] | None = None
+
+
+class ImportQuery(Wire):
+    id: str
+
+
+class SparkSource(Struct, kw_only=True):
+    """A place, in its one spelling; the keys that go there begin with the destination."""
+
+    place: str
+    is_prefix: bool
+    destination: str
+
+
+class SparkImport(Struct, kw_only=True):
+    """What a job on Spark has to know to make the metarange of an import."""
+
+    mark: GarbageCollectionMark
+    sources: list[SparkSource]
+    mean_rows: int
+    max_rows: int
+    max_bytes: int
+
+
+class ImportInfo(Struct, kw_only=True, omit_defaults=True):
+    id: str
+    spark: SparkImport | None = None
+
+
+class ImportsAPI(
+    Resource, tag="import", path="/repositories/{repository}/branches/{branch}/import"
+):
+    """Imports."""
+
+    @call("importStart", "POST", "", status=202, statuses=(403,))
+    def start(self, repository: str, branch: str, body: ImportCreation) -> ImportInfo: ...
+
+    @call("importReport", "PUT", "", statuses=(409,))
+    def report(
+        self, repository: str, branch: str, query: ImportQuery, body: ImportReport
+    ) -> ImportStatus: ...
+
+    @call("importStatus", "GET", "")
+    def status(self, repository: str, branch: str, query: ImportQuery) -> ImportStatus: ...
+
+    @call("importCancel", "DELETE", "", status=204, statuses=(409,))
+    def cancel(self, repository: str, branch: str, query: ImportQuery) -> None: ...
