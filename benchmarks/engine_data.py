@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from benchmarks.committed_data import numbered_entries
 from lakebed.block import LocalSettings, Namespace, open_block
 from lakebed.builders import Builders
-from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.engine import Engine
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import BranchID, Repository, RepositoryID

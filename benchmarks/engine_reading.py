@@ -9,7 +9,7 @@ import pyarrow as pa
 from benchmarks.engine_data import LAKE, MAIN, REQUEST, BenchLake, open_lake, tables
 from benchmarks.engine_writers import THREADS, in_threads
 from benchmarks.report import Row
-from lakebed.engine.commits.merges import MergeRequest
+from lakebed.engine.commits.requests import MergeRequest
 from lakebed.engine.model import BranchID
 
 DEV = BranchID("dev")

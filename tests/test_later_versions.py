@@ -22,8 +22,7 @@ from lakebed.catalog.records_pb2 import Purge
 from lakebed.engine import keys as engine_keys
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.cleaner.lease import Lease
-from lakebed.engine.commits.commit import CommitRequest
-from lakebed.engine.commits.merges import MergeRequest
+from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.retention.rules import BranchRule, RetentionRules
 from lakebed.hooks import keys as hook_keys
 from lakebed.hooks import records_pb2 as hook_pb

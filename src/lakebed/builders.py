@@ -23,11 +23,10 @@ from lakebed.block import BlockSettings, open_block
 from lakebed.engine.commits.build import (
     Build,
     BuildRequest,
+    Builds,
     Built,
     MergeBuild,
     MergeBuildRequest,
-    build_here,
-    merge_here,
 )
 from lakebed.engine.committed import Cache, committed_for
 from lakebed.engine.settings import CacheSettings, EngineSettings
@@ -297,4 +296,5 @@ def _open(places: _Places) -> tuple[Build, MergeBuild]:
     storage = open_block(places.block, runtime=runtime)
     committed_in = committed_for(storage, runtime, Cache(runtime, places.cache))
     store = open_store(places.store_url, runtime=runtime)
-    return build_here(store, committed_in), merge_here(committed_in)
+    builds = Builds(store, committed_in, runtime, EngineSettings())
+    return builds.apply, builds.merge

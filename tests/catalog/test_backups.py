@@ -13,7 +13,7 @@ from lakebed.block import Namespace, StorageUnavailable
 from lakebed.catalog.catalog import Catalog
 from lakebed.catalog.errors import MissingBytes, Purged
 from lakebed.catalog.purge.search import PurgeQuery
-from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.engine import Engine
 from lakebed.engine.keys import GRAVELER, REPOSITORIES
 from lakebed.engine.model import CommitID

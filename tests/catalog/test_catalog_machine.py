@@ -17,7 +17,7 @@ from hypothesis.stateful import (
 )
 
 from lakebed.catalog.model import ObjectStats
-from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.committed import CommonPrefix, Query
 from lakebed.engine.errors import EntryNotFound, NoChanges, PreconditionFailed
 from lakebed.engine.model import BranchID

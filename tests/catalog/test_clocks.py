@@ -7,7 +7,7 @@ import pytest
 
 from lakebed.catalog.errors import ClocksDiffer
 from lakebed.catalog.gc.clocks import Clocks
-from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.retention.rules import RetentionRules
 from lakebed.formats.layout import gc_check_path
 from tests.kit.lake import MAIN, REPOSITORY, Lake, open_lake

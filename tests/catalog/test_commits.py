@@ -5,7 +5,7 @@ import pytest
 from lakebed.catalog.diff import Difference
 from lakebed.catalog.entry_metadata import RESERVED
 from lakebed.catalog.metadata_files import FileKind
-from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.committed import ChangeType, CommonPrefix, Query
 from lakebed.engine.errors import InvalidName
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake

@@ -6,7 +6,7 @@ import pytest
 
 from lakebed.block import Address, Namespace
 from lakebed.catalog.errors import MissingBytes
-from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.errors import EntryNotFound, PreconditionFailed, RepositoryNotFound
 from lakebed.engine.model import BranchID, RepositoryID, TagID
 from lakebed.engine.staging.writer import if_absent

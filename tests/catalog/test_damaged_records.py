@@ -19,7 +19,7 @@ from lakebed.catalog.keys import (
     WAITING,
     WAITING_PARTITION,
 )
-from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.keys import (
     BRANCHES,
     CLOSED,

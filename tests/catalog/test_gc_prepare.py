@@ -20,7 +20,7 @@ from lakebed.catalog.gc.prepare import Prepared
 from lakebed.catalog.gc.walk import PageLimits, Position, StagedWalk
 from lakebed.catalog.keys import MULTIPARTS
 from lakebed.engine import records_pb2 as engine_pb
-from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.errors import RepositoryNotFound, Stale
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.engine.repositories.owner import installation_id

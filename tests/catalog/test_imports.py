@@ -27,7 +27,7 @@ from lakebed.catalog.imports.imports import ImportID, ImportStatus
 from lakebed.catalog.imports.listing import list_in_order
 from lakebed.catalog.imports.record import HeldImport
 from lakebed.catalog.imports.sources import ImportSource, in_order
-from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.committed import Query
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import BranchNotFound, DirtyBranch

@@ -8,7 +8,7 @@ from lakebed.catalog.entry_metadata import for_checksum
 from lakebed.catalog.errors import ChangedBytes, InvalidPath, MissingBytes, UnreadableAddress
 from lakebed.catalog.model import ObjectStats, identity_of, new_entry
 from lakebed.catalog.object_pages import ObjectPage
-from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.committed import CommonPrefix, Query
 from lakebed.engine.errors import BranchNotFound, EntryNotFound, Protected, RefNotFound
 from lakebed.engine.model import BranchID

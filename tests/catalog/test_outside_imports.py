@@ -14,7 +14,7 @@ from lakebed.catalog.imports.imports import CANCELED, ImportID, ImportStatus
 from lakebed.catalog.imports.outside import JobReport
 from lakebed.catalog.imports.record import HeldImport
 from lakebed.catalog.imports.sources import ImportSource
-from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.commits.requests import CommitRequest
 from lakebed.formats import (
     RangeRef,
     encode_metarange,

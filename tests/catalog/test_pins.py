@@ -14,7 +14,7 @@ from lakebed.catalog.keys import PINS
 from lakebed.catalog.model import ObjectStats
 from lakebed.catalog.pins import LOOKS_MAX
 from lakebed.catalog.settings import LinkSettings
-from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.model import RepositoryID
 from lakebed.kv import OutcomeUnknown
 from lakebed.kv.records import Records

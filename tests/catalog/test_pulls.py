@@ -21,8 +21,7 @@ from lakebed.catalog.imports.sources import ImportSource
 from lakebed.catalog.keys import PULLS_MERGING
 from lakebed.catalog.pulls.model import PullID, PullRequest, PullStatus, check_pull_id
 from lakebed.catalog.settings import CatalogSettings
-from lakebed.engine.commits.commit import CommitRequest
-from lakebed.engine.commits.merges import MergeRequest
+from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import (
     BranchNotFound,

@@ -13,7 +13,7 @@ from lakebed.catalog.purge import purges
 from lakebed.catalog.purge.marks import CopyWatch, PurgeMarks
 from lakebed.catalog.purge.purges import PurgeProgress, PurgeReport
 from lakebed.catalog.purge.search import PurgeQuery, Search
-from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.committed.files import Files
 from lakebed.engine.model import BranchID, CommitID
 from lakebed.formats import RangeID

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from lakebed.catalog.errors import RepositoryNotFound
-from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.errors import PreconditionFailed
 from lakebed.engine.model import BranchID, RepositoryID, TagID
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake

@@ -11,7 +11,7 @@ from lakebed.catalog.entry_metadata import REQUESTS, requests_of
 from lakebed.catalog.model import ObjectStats
 from lakebed.catalog.multipart.records import NamedPart, Target
 from lakebed.catalog.repeats import KEPT, Invocation
-from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.errors import PreconditionFailed
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.engine.staging.writer import Condition, if_absent

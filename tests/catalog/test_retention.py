@@ -11,8 +11,7 @@ from lakebed.catalog.errors import MissingBytes
 from lakebed.catalog.gc.files import RunFiles
 from lakebed.catalog.tasks import RESTORE_REFS
 from lakebed.engine import records_pb2 as pb
-from lakebed.engine.commits.commit import CommitRequest
-from lakebed.engine.commits.merges import MergeRequest
+from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.committed import Query
 from lakebed.engine.errors import CommitExpired, RefsLeftOut, RepositoryNotFound, TooManyExpire
 from lakebed.engine.keys import COMMITS, RESTORED, RESTORED_NAME

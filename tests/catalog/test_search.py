@@ -3,7 +3,7 @@
 import pytest
 
 from lakebed.catalog import search
-from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.committed import Query
 from lakebed.engine.errors import RefNotFound
 from tests.kit.lake import MAIN, REPOSITORY, Lake

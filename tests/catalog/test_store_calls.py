@@ -13,7 +13,7 @@ from lakebed.block import Address, Namespace
 from lakebed.block.drivers.memory import MemoryBlockStore
 from lakebed.catalog.catalog import Catalog
 from lakebed.catalog.settings import CatalogSettings
-from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import EntryNotFound
 from lakebed.engine.opening import RECENT_SECONDS

@@ -7,7 +7,7 @@ import pytest
 
 from lakebed.block import Address, PutResult, StorageUnavailable
 from lakebed.catalog.errors import InvalidPath
-from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.errors import (
     BranchNotFound,
     EntryNotFound,

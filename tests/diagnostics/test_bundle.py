@@ -17,7 +17,7 @@ from lakebed.catalog import records_pb2 as catalog_pb
 from lakebed.catalog.keys import TASKS
 from lakebed.cli import running
 from lakebed.engine import records_pb2 as pb
-from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.keys import BRANCHES, LEASES
 from lakebed.kv import StoreUnavailable, open_store
 from lakebed.kv.drivers.sqlite.driver import SqliteStore

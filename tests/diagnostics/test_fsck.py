@@ -13,7 +13,7 @@ from lakebed.catalog.purge.search import PurgeQuery
 from lakebed.cli import running
 from lakebed.diagnostics.fsck import Damage, Report, RepositoryCheck
 from lakebed.engine import records_pb2 as pb
-from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.committed.cache import Cache
 from lakebed.engine.committed.files import Files
 from lakebed.engine.errors import RepositoryNotFound

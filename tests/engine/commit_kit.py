@@ -3,11 +3,11 @@
 from collections.abc import Callable
 
 from lakebed.block.drivers.memory import MemoryBlockStore
-from lakebed.engine.commits.commit import CommitRequest, CommitResult
+from lakebed.engine.commits.requests import CommitProposals, CommitRequest, CommitResult
 from lakebed.engine.errors import (
     EntryNotFound,
 )
-from lakebed.engine.hooks import Hooks, Offer
+from lakebed.engine.hooks import Hooks, Proposal
 from lakebed.engine.model import Branch, Commit
 from lakebed.engine.parts import EngineParts, assemble
 from lakebed.kv import Store
@@ -23,10 +23,10 @@ class Interrupting(Hooks):
 
     def __init__(self, *things: Callable[[], object]) -> None:
         self.things = list(things)
-        self.offers: list[Offer] = []
+        self.proposals: list[Proposal] = []
 
-    def before_commit(self, offer: Offer) -> None:
-        self.offers.append(offer)
+    def before_commit(self, proposal: Proposal) -> None:
+        self.proposals.append(proposal)
         if self.things:
             self.things.pop(0)()
 
@@ -76,8 +76,8 @@ def commit(engine: EngineParts, *, allow_empty: bool = False) -> CommitResult:
 def publish(engine: EngineParts, sealed: Branch) -> CommitResult | None:
     """Publish what is sealed on a branch, as the last steps of a commit do."""
     request = CommitRequest(committer="", message="")
-    offers = engine.committer._desk.begin(REPOSITORY, request.wish("commit"))
-    return engine.committer._publish(REPOSITORY, sealed, request, offers)
+    proposals = CommitProposals.begin(REPOSITORY, "commit", request)
+    return engine.committer._commit_sealed(proposals, sealed)
 
 
 def shown(engine: EngineParts, key: bytes) -> str | None:

@@ -9,8 +9,7 @@ import pytest
 
 from lakebed.block import Namespace
 from lakebed.block.drivers.memory import MemoryBlockStore
-from lakebed.engine.commits.commit import CommitRequest
-from lakebed.engine.commits.merges import MergeRequest
+from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.committed import Query
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import (

@@ -12,10 +12,13 @@ from typing import Any, TypeVar
 
 import pytest
 
-from lakebed.engine.commits.commit import CommitRequest, CommitResult
-from lakebed.engine.commits.merges import MergeRequest
-from lakebed.engine.commits.offers import Draft
 from lakebed.engine.commits.publish import Publisher
+from lakebed.engine.commits.requests import (
+    CommitProposals,
+    CommitRequest,
+    CommitResult,
+    MergeRequest,
+)
 from lakebed.engine.errors import (
     BranchNotFound,
     DirtyBranch,
@@ -25,7 +28,7 @@ from lakebed.engine.errors import (
     Refused,
     Stale,
 )
-from lakebed.engine.hooks import Hooks, Offer
+from lakebed.engine.hooks import Hooks, Proposal
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import Branch, Commit
 from lakebed.engine.parts import EngineParts
@@ -234,7 +237,7 @@ def test_tokens_sealed_by_others_meanwhile_do_not_cost_a_build(lake: CommitKit) 
     result = commit(ours)
     assert lake.contents(result.commit) == {b"a": "w1"}
     assert rebuilds() == before
-    assert len(hooks.offers) == 1
+    assert len(hooks.proposals) == 1
     assert shown(ours, b"b") == "w2"
 
 
@@ -265,8 +268,8 @@ def test_a_hook_sees_every_content_that_is_offered(lake: CommitKit, *, late: boo
     assert lake.contents(result.commit) == expected
     assert rebuilds() == before + 1
     # The content may be the same: its parent is another one, and so is the commit.
-    assert len(hooks.offers) == 2
-    assert hooks.offers[-1].commit == result.commit
+    assert len(hooks.proposals) == 2
+    assert hooks.proposals[-1].commit == result.commit
 
 
 def test_a_branch_made_again_in_the_middle_is_not_ours(lake: CommitKit) -> None:
@@ -345,7 +348,7 @@ def test_commits_refused_by_a_hook_leave_a_branch_that_works(lake: CommitKit) ->
 
 
 class _AlwaysRefusing(Hooks):
-    def before_commit(self, offer: Offer) -> None:
+    def before_commit(self, proposal: Proposal) -> None:
         _refuse()
 
 
@@ -413,12 +416,14 @@ def test_a_conditional_create_that_a_commit_under_way_missed_is_written_again(
                 REPOSITORY, other.branches.get(REPOSITORY, MAIN)
             )
             build = other.committer._build(REPOSITORY, sealed, sealed.sealed_tokens)
-            wish = CommitRequest(committer="", message="").wish("commit")
-            offers = other.committer._desk.begin(REPOSITORY, wish)
-            draft = Draft(metarange_id=build.made.metarange_id, parents=[build.head])
-            offer = offers.make(sealed, draft, sealed.sealed_tokens)
-            assert offer is not None
-            under_way.append((sealed, offer.commit))
+            request = CommitRequest(committer="", message="")
+            proposals = CommitProposals.begin(REPOSITORY, "commit", request)
+            tokens, metarange_id = sealed.sealed_tokens, build.made.metarange_id
+            proposal = other.committer.propose(
+                proposals, sealed, tokens, metarange_id, [build.head]
+            )
+            assert proposal is not None
+            under_way.append((sealed, proposal.commit))
         return apply()
 
     ours = lake.engine(store=FaultyStore(lake.store, intercept))
@@ -432,7 +437,7 @@ def test_a_conditional_create_that_a_commit_under_way_missed_is_written_again(
 def test_publishing_takes_only_the_oldest_tokens(lake: CommitKit) -> None:
     ours = lake.engine()
     branch: Branch = ours.branches.get(REPOSITORY, MAIN)
-    publisher = Publisher(lake.store, ours.branches, ours.commits, lake.runtime, SETTINGS)
+    publisher = Publisher(ours.branches, ours.commits, lake.runtime, SETTINGS)
     sealed = publisher.seal(REPOSITORY, publisher.seal(REPOSITORY, branch))
     with pytest.raises(AssertionError, match="oldest"):
         publisher.trim(REPOSITORY, sealed, sealed.sealed_tokens[:1])
@@ -469,7 +474,7 @@ def test_a_scan_that_is_too_old_when_its_record_is_stored_is_made_again(
     before = rebuilds()
     made = commit(ours).commit
     if "hook" in when:  # the record was stored before: it protects what the hook has seen
-        assert hooks.offers[0].commit == made
+        assert hooks.proposals[0].commit == made
         assert lake.contents(made) == {b"a": "old"}
         assert rebuilds() == before
     else:

@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from lakebed.engine.commits.commit import CommitRequest
-from lakebed.engine.commits.merges import MergeRequest
+from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.committed import Query
 from lakebed.engine.errors import BranchNotFound, PreconditionFailed, Stale, TooManyTries
 from lakebed.engine.keys import STAGED_PREFIX

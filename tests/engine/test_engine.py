@@ -3,8 +3,7 @@
 import pytest
 
 from lakebed.block import MemorySettings, Namespace, open_block
-from lakebed.engine.commits.commit import CommitRequest
-from lakebed.engine.commits.merges import MergeRequest
+from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.committed import ChangeType, CommonPrefix, DiffEntry, Query
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import Invalid, NoChanges, ParentNumberMissing

@@ -22,8 +22,7 @@ from hypothesis.stateful import (
 
 from lakebed.block import MemorySettings, Namespace, open_block
 from lakebed.engine.cleaner.cleaner import Cleaner
-from lakebed.engine.commits.commit import CommitRequest
-from lakebed.engine.commits.merges import MergeRequest
+from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.committed import CommonPrefix, DiffEntry, Query
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import (

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lakebed.block import LocalSettings, Namespace, open_block
-from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.committed import Query
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import CommitNotFound, MetaRangeNotFound, MissingFile

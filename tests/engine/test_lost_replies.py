@@ -10,7 +10,7 @@ from typing import TypeVar
 import pytest
 
 from lakebed.block import MemorySettings, Namespace, open_block
-from lakebed.engine.commits.merges import MergeRequest
+from lakebed.engine.commits.requests import MergeRequest
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, TagID
 from lakebed.engine.parts import EngineParts

@@ -7,9 +7,8 @@ import pytest
 
 from lakebed.block import LocalSettings, Namespace, open_block
 from lakebed.engine.cleaner.cleaner import Cleaner
-from lakebed.engine.commits.build import build_here
-from lakebed.engine.commits.commit import CommitRequest
-from lakebed.engine.commits.merges import MergeRequest
+from lakebed.engine.commits.build import Builds
+from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.committed import Cache, committed_for
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import MergeConflict, NoChanges
@@ -46,7 +45,7 @@ class MeasuredLake:
             self.block,
             settings=EngineSettings(large_commit_keys=3),
             cache=self.cache,
-            build_large=build_here(self.store, committed_in),
+            build_large=Builds(self.store, committed_in, RUNTIME, EngineSettings()).apply,
         )
 
     def put(self, *keys: bytes, branch: BranchID = MAIN, name: str = "") -> None:

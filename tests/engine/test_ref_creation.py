@@ -7,7 +7,7 @@ import pytest
 
 from lakebed.block import BlockStore, MemorySettings, Namespace, open_block
 from lakebed.engine import records_pb2 as pb
-from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import CommitExpired, NotUnique, ReadOnly
 from lakebed.engine.hooks import Hooks

@@ -5,7 +5,7 @@ import pytest
 
 from lakebed import tracing
 from lakebed.block import MemorySettings, Namespace, open_block
-from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.kv import open_store

@@ -11,7 +11,7 @@ from lakebed.catalog.errors import AddressClosed, AddressTaken, Purged
 from lakebed.catalog.model import new_entry
 from lakebed.catalog.purge.search import PurgeQuery
 from lakebed.engine import records_pb2 as pb
-from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import Invalid, NamespaceTaken
 from lakebed.engine.keys import STAGED_PREFIX

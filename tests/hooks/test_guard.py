@@ -17,7 +17,7 @@ from lakebed.hooks import reading
 from lakebed.hooks.actions import TRIALS_MAX, Trial, TrialHook
 from lakebed.hooks.errors import RunNotFound, TooManyTrials
 from lakebed.hooks.events import Event, EventType
-from lakebed.hooks.guard import OFFERS_MAX
+from lakebed.hooks.guard import PROPOSALS_MAX
 from lakebed.hooks.outputs import Output
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.runtime import ThreadRuntime
@@ -344,9 +344,9 @@ def test_a_branch_that_never_rests_is_given_up(lake: HookLake) -> None:
     )
     lake.commit(DEV)
     lake.answers.deeds["check"] = move
-    with pytest.raises(Refused, match=f"changed {OFFERS_MAX} times"):
+    with pytest.raises(Refused, match=f"changed {PROPOSALS_MAX} times"):
         lake.merge()
-    assert len(lake.answers.heard) == OFFERS_MAX
+    assert len(lake.answers.heard) == PROPOSALS_MAX
 
 
 # Runs

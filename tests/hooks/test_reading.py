@@ -4,7 +4,7 @@ from itertools import combinations
 
 import pytest
 
-from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.committed import Query
 from tests.hooks.run_kit import FOLDER, LAKE, MAIN, HookLake
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from lakebed.block import MemorySettings, open_block
 from lakebed.engine.cleaner.cleaner import Cleaner
-from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.commits.requests import CommitRequest
 from lakebed.kv import Store
 from lakebed.kv.wrappers.fenced import Cell, Cells, FencedStore
 from lakebed.kv.wrappers.wrapped import WrappedStore

@@ -14,7 +14,7 @@ from lakebed.block.drivers.local.store import LocalBlockStore
 from lakebed.catalog.gc.clocks import Clocks
 from lakebed.catalog.keys import GC
 from lakebed.catalog.settings import CatalogSettings
-from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.keys import GRAVELER, REPOSITORIES
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.engine.retention.rules import RetentionRules

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from lakebed.engine import records_pb2 as pb
-from lakebed.engine.commits.commit import HELP, CommitRequest, CommitResult, Committer, _Build
+from lakebed.engine.commits.commit import Committer, _Build
 from lakebed.engine.commits.publish import Publisher, _without
+from lakebed.engine.commits.requests import HELP, CommitProposals, CommitRequest, CommitResult
 from lakebed.engine.commits.reset import Resetter
 from lakebed.engine.errors import NotUnique
 from lakebed.engine.keys import BRANCHES, STAGED_PREFIX, TAGS
@@ -420,8 +421,7 @@ def commit_what_others_sealed(monkeypatch: pytest.MonkeyPatch) -> None:
     ) -> CommitResult:
         current = known or self._branches.get(repository, branch)
         if len(current.sealed_tokens) >= self._settings.sealed_tokens_max:
-            offers = self._desk.begin(repository, HELP.wish("commit"))
-            result = self._publish(repository, current, HELP, offers)
+            result = self._commit_sealed(CommitProposals.begin(repository, "commit", HELP), current)
             if result is not None:
                 return result
         return commit(self, repository, branch, request)
@@ -433,12 +433,17 @@ def infer_success_from_absence(monkeypatch: pytest.MonkeyPatch) -> None:
     """A committer whose tokens are gone concludes that someone has committed them."""
 
     def find_taker(
-        self: Committer, repository: Repository, branch: Branch, _first: _Build | None
-    ) -> CommitResult:
-        head = self._commits.get(repository, branch.commit_id)
-        return CommitResult(head, taken_along=True)
+        self: Publisher,
+        repository: Repository,
+        branch: Branch,
+        _tokens: frozenset[StagingToken],
+        *,
+        over: Commit,
+    ) -> Commit:
+        del over
+        return self._commits.get(repository, branch.commit_id)
 
-    monkeypatch.setattr(Committer, "_find_taker", find_taker)
+    monkeypatch.setattr(Publisher, "find_taker", find_taker)
 
 
 def take_a_lost_reply_for_failure(monkeypatch: pytest.MonkeyPatch) -> None:

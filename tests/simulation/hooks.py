@@ -14,8 +14,7 @@ from typing import Any, Final
 
 from lakebed.catalog.catalog import Catalog
 from lakebed.engine import records_pb2 as pb
-from lakebed.engine.commits.commit import CommitRequest
-from lakebed.engine.commits.merges import MergeRequest
+from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.engine import Engine
 from lakebed.engine.keys import BRANCHES, TAGS
 from lakebed.engine.model import BranchID, Commit, CommitID, TagID

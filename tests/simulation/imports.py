@@ -17,7 +17,7 @@ from lakebed.catalog.errors import ImportOver
 from lakebed.catalog.imports.imports import CANCELED, ImportID, Imports, ImportStatus
 from lakebed.catalog.imports.runner import ImportRunner
 from lakebed.catalog.imports.sources import ImportSource
-from lakebed.engine.commits.merges import MergeRequest
+from lakebed.engine.commits.requests import MergeRequest
 from lakebed.engine.committed import Query
 from lakebed.engine.model import Commit, CommitID
 from lakebed.errors import LakebedError

@@ -35,7 +35,7 @@ from lakebed.catalog.gc.walk import PageLimits
 from lakebed.catalog.links import PhysicalAddress
 from lakebed.catalog.model import ObjectStats, physical_address
 from lakebed.catalog.settings import CatalogSettings, LinkSettings
-from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.committed import Query
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, CommitID, RepositoryID

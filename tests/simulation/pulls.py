@@ -19,7 +19,7 @@ from lakebed.catalog.keys import PULLS, PULLS_MERGING
 from lakebed.catalog.pulls.model import UNDER_WAY, PullID, PullStatus
 from lakebed.catalog.pulls.pulls import Pulls
 from lakebed.catalog.settings import CatalogSettings
-from lakebed.engine.commits.merges import MergeRequest
+from lakebed.engine.commits.requests import MergeRequest
 from lakebed.engine.model import BranchID, Commit, CommitID
 from lakebed.errors import LakebedError
 from lakebed.kv.records import Records

@@ -23,12 +23,11 @@ from lakebed.catalog.gc.files import RunFiles
 from lakebed.catalog.model import physical_address
 from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine import engine as engine_module
-from lakebed.engine.commits.commit import CommitRequest
-from lakebed.engine.commits.merges import MergeRequest
+from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.committed import Query, Strategy
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import RefsLeftOut
-from lakebed.engine.hooks import Hooks, Offer
+from lakebed.engine.hooks import Hooks, Proposal
 from lakebed.engine.model import BranchID, CommitID, TagID
 from lakebed.engine.retention.audit import read_expired
 from lakebed.engine.retention.marks import EXPIRED
@@ -113,8 +112,8 @@ class Told(Hooks):
     def __init__(self, known: list[CommitID]) -> None:
         self._known = known
 
-    def before_commit(self, offer: Offer) -> None:
-        self._known.append(offer.commit.id)
+    def before_commit(self, proposal: Proposal) -> None:
+        self._known.append(proposal.commit.id)
 
 
 @dataclass

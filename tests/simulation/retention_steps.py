@@ -19,12 +19,11 @@ from lakebed.block.drivers.memory import MemoryBlockStore
 from lakebed.catalog.catalog import Catalog
 from lakebed.catalog.gc.files import RunFiles
 from lakebed.catalog.model import physical_address
-from lakebed.engine.commits.commit import CommitRequest
-from lakebed.engine.commits.merges import MergeRequest
+from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.committed import Query, Strategy
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import NotUnique
-from lakebed.engine.hooks import Hooks, Offer
+from lakebed.engine.hooks import Hooks, Proposal
 from lakebed.engine.model import BranchID, CommitID
 from lakebed.engine.retention.rules import RetentionRules
 from lakebed.errors import LakebedError
@@ -51,8 +50,8 @@ class Telling(Hooks):
     def __init__(self) -> None:
         self.tell: Callable[[CommitID], object] = lambda _commit_id: None
 
-    def before_commit(self, offer: Offer) -> None:
-        self.tell(offer.commit.id)
+    def before_commit(self, proposal: Proposal) -> None:
+        self.tell(proposal.commit.id)
 
 
 class Lake:

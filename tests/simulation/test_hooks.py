@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lakebed.engine.engine import Engine
-from lakebed.engine.hooks import Offer
+from lakebed.engine.hooks import Proposal
 from lakebed.engine.model import Branch, Commit, CommitID, Repository
 from lakebed.engine.refs import branches, tags
 from lakebed.hooks.events import EventType
@@ -19,7 +19,7 @@ from lakebed.hooks.runs import Runs
 from lakebed.ids import UniqueID
 from lakebed.kv.records import Records
 from lakebed.testing.simulation.explore import first_failure
-from tests.engine.test_offers import publish_another_record, skip_hooks_on_a_rebuild
+from tests.engine.test_commit_proposals import publish_another_record, skip_hooks_on_a_rebuild
 from tests.kit.rounds import rounds
 from tests.simulation import hooks
 from tests.simulation.engine_mutants import Plant
@@ -140,12 +140,12 @@ def prepare_after_publishing(monkeypatch: pytest.MonkeyPatch) -> None:
     """What comes after a commit is written down when the commit is there."""
     before, after = Guard.before_publish, Guard.after_commit
 
-    def do_nothing(_self: Guard, _offer: Offer) -> None:
+    def do_nothing(_self: Guard, _proposal: Proposal) -> None:
         pass
 
-    def prepare_and_confirm(self: Guard, offer: Offer) -> None:
-        before(self, offer)
-        after(self, offer)
+    def prepare_and_confirm(self: Guard, proposal: Proposal) -> None:
+        before(self, proposal)
+        after(self, proposal)
 
     monkeypatch.setattr(Guard, "before_publish", do_nothing)
     monkeypatch.setattr(Guard, "after_commit", prepare_and_confirm)
@@ -260,14 +260,14 @@ def ask_the_candidate_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ask_the_first_head(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each offer of a request is asked of the head that the first one would have replaced."""
+    """Each proposal of a request is asked of the head that the first one would have replaced."""
     before_commit = Guard.before_commit
     heads: dict[Guard, Commit] = {}  # a process has one guard, and here one request at a time
 
-    def ask(self: Guard, offer: Offer) -> None:
-        head = offer.head if offer.number == 1 else heads[self]
+    def ask(self: Guard, proposal: Proposal) -> None:
+        head = proposal.head if proposal.number == 1 else heads[self]
         heads[self] = head
-        before_commit(self, replace(offer, head=head))
+        before_commit(self, replace(proposal, head=head))
 
     monkeypatch.setattr(Guard, "before_commit", ask)
 

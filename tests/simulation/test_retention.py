@@ -11,8 +11,7 @@ from lakebed.catalog.copies import Copies
 from lakebed.catalog.gc.files import RunFiles
 from lakebed.catalog.gc.prepare import GCPreparation
 from lakebed.engine import records_pb2 as pb
-from lakebed.engine.commits import offers
-from lakebed.engine.commits.offers import Offers
+from lakebed.engine.commits.commit import Committer
 from lakebed.engine.keys import BRANCHES, TAGS
 from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository
 from lakebed.engine.refs import restore
@@ -128,24 +127,23 @@ def move_blindly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def leave_sources_unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
     """A commit takes content without a look at the marks of its sources."""
-    monkeypatch.setattr(offers, "check_sources", lambda *_args: True)
+    monkeypatch.setattr(Committer, "_check_sources", lambda *_args: True)
 
 
 def tell_before_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
     """A hook is told of a commit before its sources were looked at."""
-    store = Offers._store
+    check = Committer._check_sources
 
-    def store_and_tell(self: Any, *arguments: Any) -> Commit:
-        commit = store(self, *arguments)
-        self._desk.hooks.tell(commit.id)
-        return commit
+    def tell_and_check(self: Any, repository: Repository, commit: Commit) -> bool:
+        self._hooks.tell(commit.id)
+        return check(self, repository, commit)
 
-    monkeypatch.setattr(Offers, "_store", store_and_tell)
+    monkeypatch.setattr(Committer, "_check_sources", tell_and_check)
 
 
 def publish_without_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
     """A commit that is tried again may have expired meanwhile."""
-    monkeypatch.setattr(Offers, "_is_kept", lambda *_args: True)
+    monkeypatch.setattr(Committer, "_is_kept", lambda *_args: True)
 
 
 def leave_copies_unchecked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Final
 
 from lakebed.engine import records_pb2 as pb
-from lakebed.engine.commits.commit import HELP
+from lakebed.engine.commits.requests import HELP
 from lakebed.engine.keys import BRANCHES, COMMITS, STAGED_PREFIX, TAGS
 from lakebed.engine.staging.cells import has_proposal, parse_proposed, value_of
 from lakebed.engine.staging.codec import TOMBSTONE, decode

@@ -11,8 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from lakebed.engine.commits.commit import CommitRequest
-from lakebed.engine.commits.merges import MergeRequest
+from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.committed import Page, Query, Strategy
 from lakebed.engine.errors import EntryNotFound, NoChanges, NotFound, PreconditionFailed, Stale
 from lakebed.engine.model import BranchID, Commit, RepositoryID

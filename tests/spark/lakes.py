@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakebed.block import BlockSettings, BlockStore, LocalSettings, open_block
-from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.model import BranchID
 from lakebed.formats.gc_files import GCFile, GCLease, GCMark, GCRunID
 from lakebed.gc.job import Job, Options

@@ -10,7 +10,7 @@ import pytest
 from lakebed.block import Address, DeleteResult, Forbidden
 from lakebed.catalog.gc.walk import PageLimits
 from lakebed.client.errors import Refused
-from lakebed.engine.commits.merges import MergeRequest
+from lakebed.engine.commits.requests import MergeRequest
 from lakebed.engine.model import BranchID
 from lakebed.formats import OWNER_PATH, Owner, encode_owner
 from lakebed.formats.gc_files import GCFile, GCFileKind, GCLease, GCRunID

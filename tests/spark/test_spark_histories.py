@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakebed.block import Address
-from lakebed.engine.commits.merges import MergeRequest
+from lakebed.engine.commits.requests import MergeRequest
 from lakebed.engine.errors import EngineError
 from lakebed.engine.model import BranchID, TagID
 from lakebed.engine.retention.rules import RetentionRules

@@ -17,8 +17,7 @@ import pytest
 from lakebed.block import LocalSettings, Namespace, open_block
 from lakebed.builders import BuilderDied, BuilderHung, Builders, BuildersBusy, _Builder
 from lakebed.engine.commits.build import BuildRequest
-from lakebed.engine.commits.commit import CommitRequest, CommitResult
-from lakebed.engine.commits.merges import MergeRequest
+from lakebed.engine.commits.requests import CommitRequest, CommitResult, MergeRequest
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import MergeConflict, MissingFile, NoChanges
 from lakebed.engine.keys import STAGED_PREFIX

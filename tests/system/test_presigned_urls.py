@@ -19,8 +19,7 @@ from lakebed.catalog.keys import LINKS
 from lakebed.catalog.model import ObjectStats
 from lakebed.catalog.multipart.records import NamedPart, Target
 from lakebed.catalog.settings import LinkSettings
-from lakebed.engine.commits.commit import CommitRequest
-from lakebed.engine.commits.merges import MergeRequest
+from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.formats.imported import CONTENT
 from lakebed.kv import open_store

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from lakebed.catalog.errors import InvalidMetadata
-from lakebed.engine.commits.commit import CommitRequest, CommitResult
-from lakebed.engine.commits.merges import MergeRequest
+from lakebed.engine.commits.requests import CommitRequest, CommitResult, MergeRequest
 from lakebed.engine.committed import Strategy
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import WORDS_BYTES_MAX, BranchID, Commit, RepositoryID, size_of

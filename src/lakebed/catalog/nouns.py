@@ -9,8 +9,7 @@ from lakebed.block.ranges import resolve as resolve_range
 from lakebed.catalog.purge.search import PurgeQuery
 from lakebed.catalog.repeats import Invocation
 from lakebed.engine.acting import acting_as, skipping_hooks
-from lakebed.engine.commits.commit import CommitRequest
-from lakebed.engine.commits.merges import MergeRequest
+from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.committed import ChangeType, CommonPrefix, Page, Query, Strategy
 from lakebed.engine.model import (
     Branch,

@@ -11,8 +11,7 @@ from typing import Final
 
 from lakebed.block import BlockStore
 from lakebed.engine.commits.build import Build, Forecast, MergeBuild
-from lakebed.engine.commits.commit import CommitRequest, CommitResult
-from lakebed.engine.commits.merges import MergeRequest, Replacement
+from lakebed.engine.commits.requests import CommitRequest, CommitResult, MergeRequest, Replacement
 from lakebed.engine.committed import (
     Cache,
     Committed,

@@ -23,7 +23,7 @@ class Preparation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
+class Proposal:
     """A commit that is stored, and about to be published."""
 
     operation: str
@@ -36,12 +36,12 @@ class Offer:
     head: Commit
     """The commit whose place it takes: it is published by a swap of a branch record with it."""
     judge: Commit
-    """The commit that holds the rules for the offer: of a merge the source, of what is staged the
-    offered commit itself, else the head."""
+    """The commit that holds the rules for it: of a merge the source, of what is staged the
+    proposed commit itself, else the head."""
     merge_source: str = ""
     """The source of a merge, as it was asked for."""
     number: int = 1
-    """How many contents the request has offered by now, with this one."""
+    """How many contents the request has proposed by now, with this one."""
 
 
 class Hooks:
@@ -63,20 +63,20 @@ class Hooks:
         del preparation
         return False
 
-    def before_commit(self, offer: Offer) -> None:
+    def before_commit(self, proposal: Proposal) -> None:
         """Before a commit, merge, revert, cherry-pick or import is published.
 
         Called once for each content and parents: if another commit comes first, the next one is
-        offered too.
+        proposed too.
         """
 
-    def before_publish(self, offer: Offer) -> None:
-        """Before each try to make an offered commit the head of its branch.
+    def before_publish(self, proposal: Proposal) -> None:
+        """Before each try to make a proposed commit the head of its branch.
 
         The branch was read before this is called, and the try is a swap of what was read.
         """
 
-    def after_commit(self, offer: Offer) -> None:
+    def after_commit(self, proposal: Proposal) -> None:
         """After it was published."""
 
     def minds_branch(self, repository: Repository, branch: BranchID, commit_id: CommitID) -> bool:

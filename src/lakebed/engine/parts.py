@@ -6,15 +6,7 @@ it there, may it be written to, is the branch protected.
 
 from dataclasses import dataclass
 
-from lakebed.engine.commits.build import (
-    Build,
-    MergeBuild,
-    build_by_size,
-    build_here,
-    measured,
-    merge_by_size,
-    merge_here,
-)
+from lakebed.engine.commits.build import Build, Builds, MergeBuild
 from lakebed.engine.commits.commit import Committer
 from lakebed.engine.commits.dirty import DirtyCheck
 from lakebed.engine.commits.merges import Merger
@@ -67,23 +59,28 @@ def assemble(
     """Put the parts together; what is large is built in this process too, if nothing is given."""
     hooks = hooks or Hooks()
     settings = settings or EngineSettings()
-    build = measured(build_here(store, committed_in), runtime, where="here")
-    if build_large is not None:
-        large = measured(build_large, runtime, where="process")
-        build = build_by_size(
-            store, committed_in, runtime, large, large_keys=settings.large_commit_keys
-        )
-    merge = merge_here(committed_in)
-    if merge_large is not None:
-        merge = merge_by_size(committed_in, merge_large, large_rows=settings.large_merge_rows)
+    builds = Builds(
+        store, committed_in, runtime, settings, large=build_large, large_merge=merge_large
+    )
     branches = Branches(store, runtime)
     commits = Commits(store, runtime)
     merge_bases = MergeBases(commits, runtime)
     marks = Marks(store)
     refusals = Refusals(store, runtime)
     reader = Reader(store, branches, commits, committed_in, runtime, settings)
-    publisher = Publisher(store, branches, commits, runtime, settings)
+    publisher = Publisher(branches, commits, runtime, settings)
     dirty = DirtyCheck(store, commits, reader, publisher, committed_in, settings)
+    committer = Committer(
+        branches,
+        commits,
+        publisher,
+        builds,
+        runtime,
+        hooks=hooks,
+        marks=marks,
+        refusals=refusals,
+        settings=settings,
+    )
     return EngineParts(
         branches=branches,
         tags=Tags(store, runtime),
@@ -91,29 +88,18 @@ def assemble(
         merge_bases=merge_bases,
         reader=reader,
         writer=Writer(store, branches, reader, runtime, settings),
-        committer=Committer(
-            branches,
-            commits,
-            publisher,
-            build,
-            runtime,
-            hooks=hooks,
-            marks=marks,
-            refusals=refusals,
-            settings=settings,
-        ),
+        committer=committer,
         merger=Merger(
             branches,
             commits,
             merge_bases,
             publisher,
+            committer,
             dirty,
             committed_in,
-            merge,
+            builds,
             runtime,
-            hooks=hooks,
             marks=marks,
-            refusals=refusals,
             settings=settings,
         ),
         resetter=Resetter(store, branches, publisher, dirty, reader, marks, runtime, settings),

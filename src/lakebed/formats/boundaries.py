@@ -23,7 +23,8 @@ from lakebed.formats.digest import value_bounds, value_lengths
 from lakebed.formats.entries import one_array
 
 _U64 = np.uint64
-_EACH, _LAST = _U64(0x9E3779B97F4A7C15), _U64(0xD6E8FEB86659FD93)
+_EACH_INT, _LAST_INT = 0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93
+_EACH, _LAST = _U64(_EACH_INT), _U64(_LAST_INT)
 _HALF = _U64(32)
 _ALL_BITS = (1 << 64) - 1
 _WINDOW = 8
@@ -97,7 +98,7 @@ class Breaks:
 
     def is_ending(self, key: bytes) -> bool:
         """Whether a key ends a range by its hash."""
-        return key_hash(key) <= self._largest_ending
+        return key_hash(key) < (1 << 64) // self.mean_rows
 
     def ending(self, keys: pa.Array) -> npt.NDArray[np.bool_]:
         """Return which keys end a range by their hash.
@@ -105,12 +106,7 @@ class Breaks:
         Behind such a key the state of cutting is empty. So entries that are split there, and only
         there, can be cut apart from each other, and make the ranges that all of them would.
         """
-        return key_hashes(keys) <= _U64(self._largest_ending)
-
-    @property
-    def _largest_ending(self) -> int:
-        """The largest hash of a key that ends a range."""
-        return (1 << 64) // self.mean_rows - 1
+        return key_hashes(keys) <= _U64((1 << 64) // self.mean_rows - 1)
 
 
 class Cutter:
@@ -136,8 +132,12 @@ class Cutter:
         `candidates`. So an edit of a few rows does not cost a look at all rows of their range.
         """
         if candidates is not None:
-            size = _all_bytes(entries)
-            if self._has_room(entries.num_rows, size):
+            size, rows = _all_bytes(entries), entries.num_rows
+            # Whether the range under way does not end by its size if it gets so much more.
+            if (
+                self._rows + rows < self._breaks.max_rows
+                and self._bytes + size < self._breaks.max_bytes
+            ):
                 ending = [key for key in candidates if self._breaks.is_ending(key)]
                 last = one_array(entries, "key")[-1].as_py()
                 if ending in ([], [last]):
@@ -153,13 +153,6 @@ class Cutter:
             yield self.close()
         if begin < entries.num_rows:
             self._wait(entries.slice(begin), int(sizes[begin:].sum()))
-
-    def _has_room(self, rows: int, size: int) -> bool:
-        """Whether the range under way does not end by its size if it gets so much more."""
-        return (
-            self._rows + rows < self._breaks.max_rows
-            and self._bytes + size < self._breaks.max_bytes
-        )
 
     def _wait(self, entries: pa.Table, size: int) -> None:
         self._open.append(entries)
@@ -214,11 +207,15 @@ def key_hashes(keys: pa.Array) -> npt.NDArray[np.uint64]:
 
 def key_hash(key: bytes) -> int:
     """Return the hash of one key, as `key_hashes` does; that takes ten times as long for one."""
-    value = _mixed(len(key), int(_EACH))
+    # Each step does to one value what `_mix` does to many.
+    value = len(key) * _EACH_INT & _ALL_BITS
+    value ^= value >> 32
     for place in range(0, len(key), _WINDOW):
-        window = int.from_bytes(key[place : place + _WINDOW], "little")
-        value = _mixed(value ^ window, int(_EACH))
-    return _mixed(value, int(_LAST))
+        value ^= int.from_bytes(key[place : place + _WINDOW], "little")
+        value = value * _EACH_INT & _ALL_BITS
+        value ^= value >> 32
+    value = value * _LAST_INT & _ALL_BITS
+    return value ^ value >> 32
 
 
 def row_bytes(table: pa.Table) -> npt.NDArray[np.int64]:
@@ -261,12 +258,6 @@ def _mix(hashes: npt.NDArray[np.uint64], multiplier: np.uint64) -> None:
     """Spread every bit upwards, and then the high bits, the best ones, back down; in place."""
     hashes *= multiplier
     hashes ^= hashes >> _HALF
-
-
-def _mixed(value: int, multiplier: int) -> int:
-    """Return what `_mix` makes of one hash."""
-    value = value * multiplier & _ALL_BITS
-    return value ^ value >> int(_HALF)
 
 
 def _windows(keys: pa.Array, first: int, last: int) -> npt.NDArray[np.uint64]:

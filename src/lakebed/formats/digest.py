@@ -30,11 +30,13 @@ import pyarrow as pa
 
 def content_id(kind: str, table: pa.Table) -> str:
     """Return the id of a table of a kind (``range``, ``metarange``), in hexadecimal."""
-    total = hashlib.sha256(_framed(kind.encode()))
+    total = hashlib.sha256(_framed(kind))
     total.update(struct.pack("<q", table.num_rows))
     for name, column in zip(table.column_names, table.itercolumns(), strict=True):
-        total.update(_framed(name.encode()))
-        total.update(_digest(_contiguous(column)))
+        total.update(_framed(name))
+        total.update(
+            _digest(column.chunk(0) if column.num_chunks == 1 else column.combine_chunks())
+        )
     return total.hexdigest()
 
 
@@ -52,21 +54,13 @@ def value_bounds(array: pa.Array) -> npt.NDArray[np.int32]:
 
 def value_lengths(array: pa.Array) -> npt.NDArray[np.int32]:
     """Return how long each value of a column of bytes or text is."""
-    return _distances(value_bounds(array))
-
-
-def _distances(bounds: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+    bounds = value_bounds(array)
     return bounds[1:] - bounds[:-1]  # a fourth of the time of `numpy.diff`, for a few
 
 
-def _framed(text: bytes) -> bytes:
-    return struct.pack("<q", len(text)) + text
-
-
-def _contiguous(column: pa.ChunkedArray) -> pa.Array:
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    return column.combine_chunks()
+def _framed(text: str) -> bytes:
+    data = text.encode()
+    return struct.pack("<q", len(data)) + data
 
 
 def _digest(array: pa.Array) -> bytes:
@@ -86,26 +80,20 @@ def _digest_booleans(array: pa.BooleanArray) -> bytes:
 
 
 def _digest_bytes(array: pa.Array) -> bytes:
-    bounds = value_bounds(array)
-    digest = hashlib.sha256(_distances(bounds).data)
-    digest.update(_data(array, int(bounds[0]), int(bounds[-1])))
+    bounds, data = value_bounds(array), array.buffers()[2]
+    digest = hashlib.sha256((bounds[1:] - bounds[:-1]).data)
+    if data is not None:
+        digest.update(memoryview(data)[int(bounds[0]) : int(bounds[-1])])
     return digest.digest()
 
 
-def _digest_list(array: pa.ListArray) -> bytes:
-    return _digest_nested(array.offsets, array.values)
-
-
-def _digest_map(array: pa.MapArray) -> bytes:
-    return _digest_nested(array.offsets, array.keys, array.items)
-
-
-def _digest_nested(offsets: pa.Array, *flat: pa.Array) -> bytes:
-    bounds = np.frombuffer(_fixed_width(offsets), dtype=np.int32)
-    digest = hashlib.sha256(_distances(bounds).data)
+def _digest_nested(array: pa.ListArray | pa.MapArray) -> bytes:
+    bounds = np.frombuffer(_fixed_width(array.offsets), dtype=np.int32)
+    digest = hashlib.sha256((bounds[1:] - bounds[:-1]).data)
     # Of a slice, the flattened values are still those of the whole array.
     first, last = int(bounds[0]), int(bounds[-1])
-    for values in flat:
+    is_map = isinstance(array, pa.MapArray)
+    for values in (array.keys, array.items) if is_map else (array.values,):
         digest.update(_digest(values[first:last]))
     return digest.digest()
 
@@ -114,8 +102,8 @@ _DIGESTS: Final[dict[type[pa.Array], Callable[[pa.Array], bytes]]] = {
     pa.BooleanArray: _digest_booleans,
     pa.BinaryArray: _digest_bytes,
     pa.StringArray: _digest_bytes,
-    pa.ListArray: _digest_list,
-    pa.MapArray: _digest_map,
+    pa.ListArray: _digest_nested,
+    pa.MapArray: _digest_nested,
 }
 
 
@@ -125,8 +113,3 @@ def _fixed_width(array: pa.Array) -> memoryview | bytes:
         return b""
     width = array.type.bit_width // 8
     return memoryview(values)[array.offset * width : (array.offset + len(array)) * width]
-
-
-def _data(array: pa.Array, first: int, last: int) -> memoryview | bytes:
-    data = array.buffers()[2]
-    return b"" if data is None else memoryview(data)[first:last]

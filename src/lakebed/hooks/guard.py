@@ -13,9 +13,9 @@ Which files count for which event:
 In a repository with *strict hooks*, what comes before an operation is also asked of the head that
 the operation replaces: else a commit without an action file, or with a weaker one, would pass the
 gate that it removes. Files of the head that the candidate has too run once; all must pass. The
-candidate is the source of a merge, else the new commit. The head is the first parent of the offered
-commit, and the commit is published by a swap of a branch record with that head: if the head moves
-while hooks run, the swap fails, and a new commit over the new head is offered.
+candidate is the source of a merge, else the new commit. The head is the first parent of the
+proposed commit, which is published by a swap of a branch record with that head: if the head moves
+while hooks run, the swap fails, and a new commit over the new head is proposed.
 
 Runs of post events are written down *before* the operation takes effect (`Runs.prepare`) and
 confirmed after it. See `post` for what becomes of those that nobody confirms.
@@ -31,7 +31,7 @@ from typing import Final
 from lakebed.engine.acting import acting_user, are_hooks_skipped
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import Refused
-from lakebed.engine.hooks import Hooks, Offer, Preparation
+from lakebed.engine.hooks import Hooks, Preparation, Proposal
 from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository, Tag, TagID
 from lakebed.errors import LakebedError
 from lakebed.formats import MetaRangeID
@@ -49,7 +49,7 @@ from lakebed.ids import UniqueID
 from lakebed.lru import LRU
 from lakebed.runtime import Runtime
 
-OFFERS_MAX: Final = 5
+PROPOSALS_MAX: Final = 5
 """How many contents of one request hooks are asked about: a hook that changes its own branch, or a
 branch that never rests, would keep the request for ever."""
 
@@ -103,17 +103,11 @@ class Guard(Hooks):
     """The hooks of the engine, for repositories that have action files."""
 
     def __init__(self, runtime: Runtime) -> None:
-        self._parts: GuardParts | None = None
         self._under_way: LRU[tuple[str, str], _UnderWay] = LRU(runtime, cost_max=_UNDER_WAY)
 
     def attach(self, parts: GuardParts) -> None:
-        """Begin to work; before this, no operation may be asked for."""
-        self._parts = parts
-
-    @property
-    def _with(self) -> GuardParts:
-        assert self._parts is not None, "the guard is attached before operations are asked for"
-        return self._parts
+        """Begin to work; no operation is asked for before this."""
+        self._with = parts
 
     # Commits
 
@@ -136,47 +130,47 @@ class Guard(Hooks):
 
         return bool(self._ask(where, EventType.PREPARE_COMMIT, new_run))
 
-    def before_commit(self, offer: Offer) -> None:
-        before, _ = _EVENTS[offer.operation]
-        source_ref: str = offer.branch
-        judge = offer.judge
+    def before_commit(self, proposal: Proposal) -> None:
+        before, _ = _EVENTS[proposal.operation]
+        source_ref: str = proposal.branch
+        judge = proposal.judge
         if before is EventType.PRE_MERGE:
             source_ref = judge.id
-        elif offer.repository.strict_hooks:
-            judge = offer.commit
+        elif proposal.repository.strict_hooks:
+            judge = proposal.commit
         where = _Where(
-            offer.repository,
+            proposal.repository,
             judge.metarange_id,
-            offer.branch,
+            proposal.branch,
             script_ref=judge.id,
-            head=offer.head,
+            head=proposal.head,
         )
-        run_id = self._ask(where, before, lambda: _run_of(offer, source_ref), offer.number)
+        run_id = self._ask(where, before, lambda: _run_of(proposal, source_ref), proposal.number)
         if run_id:
-            self._note(offer.repository, offer.commit.id, _UnderWay(pre_run_id=run_id))
+            self._note(proposal.repository, proposal.commit.id, _UnderWay(pre_run_id=run_id))
 
-    def before_publish(self, offer: Offer) -> None:
-        key = offer.repository.unique_id, offer.commit.id
+    def before_publish(self, proposal: Proposal) -> None:
+        key = proposal.repository.unique_id, proposal.commit.id
         under_way = self._under_way.get(key) or _UnderWay()
         if under_way.post_run_id is not None:
-            self._stay_prepared(offer.repository, under_way)
+            self._stay_prepared(proposal.repository, under_way)
             return
-        _, after = _EVENTS[offer.operation]
-        where = _Where(offer.repository, offer.commit.metarange_id, offer.branch)
+        _, after = _EVENTS[proposal.operation]
+        where = _Where(proposal.repository, proposal.commit.metarange_id, proposal.branch)
 
         def new_run() -> pb.Run:
-            run = _run_of(offer, offer.commit.id)
-            run.ref_unique_id = offer.branch_unique_id
+            run = _run_of(proposal, proposal.commit.id)
+            run.ref_unique_id = proposal.branch_unique_id
             run.pre_run_id = under_way.pre_run_id
             return run
 
         under_way.prepare = partial(self._prepare, where, after, new_run)
         under_way.post_run_id = under_way.prepare()
         if under_way.post_run_id is not None:
-            self._note(offer.repository, offer.commit.id, under_way)
+            self._note(proposal.repository, proposal.commit.id, under_way)
 
-    def after_commit(self, offer: Offer) -> None:
-        self._confirm(offer.repository, offer.commit.id)
+    def after_commit(self, proposal: Proposal) -> None:
+        self._confirm(proposal.repository, proposal.commit.id)
 
     # Branches and tags
 
@@ -295,9 +289,9 @@ class Guard(Hooks):
         if are_hooks_skipped():
             return self._skip(where, event_type, new_run)
         gates = self._gates(where, event_type)
-        if gates and number > OFFERS_MAX:
+        if gates and number > PROPOSALS_MAX:
             raise Refused(
-                f"branch {where.branch} changed {OFFERS_MAX} times while {event_type} hooks ran:"
+                f"branch {where.branch} changed {PROPOSALS_MAX} times while {event_type} hooks ran:"
                 " try again when it rests"
             )
         run_id = ""
@@ -386,9 +380,10 @@ class Guard(Hooks):
         return select(actions, event_type, where.branch) if actions else []
 
     def _confirm(self, repository: Repository, key: str) -> None:
-        post_run_id = self._end(repository, key)
-        if post_run_id is None:
+        under_way = self._under_way.pop((repository.unique_id, key))
+        if under_way is None or under_way.post_run_id is None:
             return
+        post_run_id = under_way.post_run_id
         try:
             self._with.runs.confirm(repository, post_run_id)
             self._with.on_waiting()
@@ -397,22 +392,15 @@ class Guard(Hooks):
             _LOGGER.warning("run %s was not confirmed: %s", post_run_id, error)
 
     def _forget(self, repository: Repository, key: str) -> None:
-        post_run_id = self._end(repository, key)
-        if post_run_id is None:
+        under_way = self._under_way.pop((repository.unique_id, key))
+        if under_way is None or under_way.post_run_id is None:
             return
+        post_run_id = under_way.post_run_id
         try:
             self._with.runs.drop(repository, post_run_id)
         except LakebedError as error:
             # Whoever runs what waits will find out that the operation has not taken effect.
             _LOGGER.warning("run %s was not dropped: %s", post_run_id, error)
-
-    def _end(self, repository: Repository, key: str) -> RunID | None:
-        """Forget an operation that was under way; return what was prepared for its end."""
-        under_way = self._under_way.get((repository.unique_id, key))
-        if under_way is None:
-            return None
-        self._under_way.pop((repository.unique_id, key))
-        return under_way.post_run_id
 
 
 def refusal(event_type: str, run_id: str, failures: list[Failure]) -> str:
@@ -446,14 +434,14 @@ class _Where:
         return run
 
 
-def _run_of(offer: Offer, source_ref: str) -> pb.Run:
-    commit = offer.commit
+def _run_of(proposal: Proposal, source_ref: str) -> pb.Run:
+    commit = proposal.commit
     return pb.Run(
         source_ref=source_ref,
         commit_id=commit.id,
         committer=commit.committer,
         message=commit.message,
         metadata=commit.metadata,
-        merge_source=offer.merge_source,
+        merge_source=proposal.merge_source,
         username=acting_user(),
     )

@@ -26,8 +26,7 @@ from lakebed.catalog.imports.listing import list_in_order
 from lakebed.catalog.imports.places import check_places
 from lakebed.catalog.imports.record import SKIPPED_SHOWN_MAX, HeldImport
 from lakebed.catalog.imports.sources import ImportSource, source_of
-from lakebed.engine.commits.commit import CommitRequest
-from lakebed.engine.commits.merges import Replacement
+from lakebed.engine.commits.requests import CommitRequest, Replacement
 from lakebed.engine.committed import Ingest
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import BranchNotFound

@@ -25,7 +25,7 @@ from lakebed.catalog.held import HeldRecord, NotOurs
 from lakebed.catalog.keys import PULLS, PULLS_MERGING
 from lakebed.catalog.pulls.model import UNDER_WAY
 from lakebed.catalog.settings import CatalogSettings
-from lakebed.engine.commits.merges import MergeRequest
+from lakebed.engine.commits.requests import MergeRequest
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import BranchNotFound, TooManyTries
 from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository

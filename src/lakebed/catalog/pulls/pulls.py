@@ -21,7 +21,7 @@ from lakebed.catalog.pulls.model import (
     new_pull_id,
 )
 from lakebed.catalog.settings import CatalogSettings
-from lakebed.engine.commits.merges import MergeRequest
+from lakebed.engine.commits.requests import MergeRequest
 from lakebed.engine.committed import Query
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import BranchNotFound, Invalid

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from lakebed.engine.committed import CommittedFor, Strategy, Summary
 from lakebed.engine.metrics import BUILD_SECONDS
 from lakebed.engine.model import Home, StagingToken
+from lakebed.engine.settings import EngineSettings
 from lakebed.engine.staging.cells import Cells
 from lakebed.engine.staging.columns import ROWS_MIN
 from lakebed.engine.staging.scan import StagedChanges, staged_edits
@@ -95,73 +96,54 @@ class Forecast:
         self._writes = 0
 
 
-def build_here(store: Store, committed_in: CommittedFor) -> Build:
-    """Return a function that builds in the process and the thread of its caller."""
+class Builds:
+    """Builds small contents in the process and thread of its caller, and hands large ones on."""
 
-    def build(request: BuildRequest) -> Built:
-        changes = StagedChanges(Cells.sealed(store, request.tokens))
-        return _apply(committed_in, request, changes)
+    def __init__(
+        self,
+        store: Store,
+        committed_in: CommittedFor,
+        runtime: Runtime,
+        settings: EngineSettings,
+        *,
+        large: Build | None = None,
+        large_merge: MergeBuild | None = None,
+    ) -> None:
+        self._store = store
+        self._committed_in = committed_in
+        self._runtime = runtime
+        self._settings = settings
+        self._large = large
+        self._large_merge = large_merge
 
-    return build
+    def apply(self, request: BuildRequest) -> Built:
+        """Apply tokens, which are scanned after this was called; return when files are durable.
 
-
-def build_by_size(
-    store: Store, committed_in: CommittedFor, runtime: Runtime, large: Build, *, large_keys: int
-) -> Build:
-    """Return a function that builds here what is small, and gives the rest to another `Build`.
-
-    The tokens are scanned for the small build. The scan is given up, and was in vain, if there turn
-    out to be `large_keys` keys.
-    """
-
-    def build(request: BuildRequest) -> Built:
-        changes = StagedChanges(Cells.sealed(store, request.tokens), limit=large_keys)
-        if len(changes.begin(large_keys)) == large_keys:
-            return large(request)
-        small: Build = lambda request: _apply(committed_in, request, changes)  # noqa: E731
-        return measured(small, runtime, where="here")(request)
-
-    return build
-
-
-def merge_here(committed_in: CommittedFor) -> MergeBuild:
-    """Return a function that merges in the process and the thread of its caller."""
-
-    def merge(request: MergeBuildRequest) -> MetaRangeID:
-        return committed_in(request.home).merge(*request.three, strategy=request.strategy)
-
-    return merge
-
-
-def merge_by_size(committed_in: CommittedFor, large: MergeBuild, *, large_rows: int) -> MergeBuild:
-    """Return a function that merges here what is small, and gives the rest to another."""
-    here = merge_here(committed_in)
-
-    def merge(request: MergeBuildRequest) -> MetaRangeID:
-        committed = committed_in(request.home)
-        is_large = committed.is_long_merge(*request.three, long_rows=large_rows)
-        return large(request) if is_large else here(request)
-
-    return merge
-
-
-def measured(build: Build, runtime: Runtime, *, where: str) -> Build:
-    """Return a function that builds, and measures how long that takes."""
-
-    def measure(request: BuildRequest) -> Built:
-        begun = runtime.monotonic()
-        built = build(request)
-        BUILD_SECONDS.labels(where).observe(runtime.monotonic() - begun)
+        They are scanned for a small build. The scan is given up, and was in vain, if there turn out
+        to be many keys, and large builds are made elsewhere.
+        """
+        limit = None if self._large is None else self._settings.large_commit_keys
+        changes = StagedChanges(Cells.sealed(self._store, request.tokens), limit=limit)
+        begun = self._runtime.monotonic()
+        if self._large is not None and limit and len(changes.begin(limit)) == limit:
+            begun, where = self._runtime.monotonic(), "process"
+            built = self._large(request)
+        else:
+            where, committed = "here", self._committed_in(request.home)
+            first = changes.begin(ROWS_MIN)
+            if 0 < len(first) < ROWS_MIN:
+                applied = committed.edit(request.base, [staged_edits(first)])
+            else:
+                applied = committed.apply(request.base, changes.tables())
+            built = Built(applied.metarange_id, applied.summary, frozenset(changes.held))
+        BUILD_SECONDS.labels(where).observe(self._runtime.monotonic() - begun)
         return built
 
-    return measure
-
-
-def _apply(committed_in: CommittedFor, request: BuildRequest, changes: StagedChanges) -> Built:
-    committed = committed_in(request.home)
-    first = changes.begin(ROWS_MIN)
-    if 0 < len(first) < ROWS_MIN:
-        applied = committed.edit(request.base, staged_edits(first))
-    else:
-        applied = committed.apply(request.base, changes.tables())
-    return Built(applied.metarange_id, applied.summary, frozenset(changes.held))
+    def merge(self, request: MergeBuildRequest) -> MetaRangeID:
+        """Merge metaranges; return when files are durable, and raise as `Committed.merge` does."""
+        committed = self._committed_in(request.home)
+        large = self._large_merge
+        rows = self._settings.large_merge_rows
+        if large is not None and committed.is_long_merge(*request.three, long_rows=rows):
+            return large(request)
+        return committed.merge(*request.three, strategy=request.strategy)

@@ -1,12 +1,18 @@
-"""Committing: seal, build, publish, without a lock.
+"""Committing: seal, build, store, ask hooks, publish, without a lock.
 
 1. **Seal.** Push the staging token onto the sealed tokens and take a new one, by compare-and-swap
    on the branch. Writers that acknowledge after this have seen the new token. What was acknowledged
    before is in the tokens that are sealed now.
 2. **Build.** Scan those tokens and apply them to the branch's head. A writer may still add to a
    sealed token, but it will not acknowledge that.
-3. **Publish.** Store the commit's record, offer it to hooks (`offers`), then swap the branch: the
-   new head, without the tokens that the commit holds.
+3. **Store** the commit's record. From then on the record protects the content. Then look at the
+   scan limit, once: garbage collection reads commit records after staged entries, and may have
+   missed what is only in a scan that is too old. Then check the sources: expiry marks commits
+   first and then looks for records that took from them, so one of the two sees the other. Until
+   then no hook is told the id.
+4. **Ask hooks.** They can read the commit, and may refuse it. A hook may take long.
+5. **Publish.** Note the id, if the caller asked for that, and swap the branch: the new head,
+   without the tokens that the commit holds.
 
 The rule of publishing, which all else serves: *the metarange equals apply(head, the tokens being
 removed) of the very record that the swap replaces, and the parent is that head.*
@@ -15,6 +21,11 @@ When the swap fails, another one succeeded. Tokens are only ever taken from the 
 of ours that are still named are the oldest on the branch. If the head is the same and all of ours
 are still named, others only sealed more, and what was built still obeys the rule. Otherwise it is
 built again: over the head of the record just read, from those of ours that are still named.
+
+The record that hooks approved is the one that is published: if the content and the parents would
+be the same again, the same record is tried again, never an equal one. Any other content is stored,
+checked and proposed anew. (A record that is tried again may have expired while the branch was
+elsewhere, so its own mark is read before that.)
 
 A committer has lost if none of its tokens is named any more. It looks for them in the history of
 the branch. If every token that held changes was consumed by a commit, that commit took the changes
@@ -34,71 +45,39 @@ build, which say whether there is such a hook at all; the branch is then sealed 
 """
 
 import logging
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from lakebed.engine.commits.build import Build, BuildRequest, Built
-from lakebed.engine.commits.offers import Draft, OfferDesk, Offers, Wish
+from lakebed.engine.commits.build import BuildRequest, Builds, Built
 from lakebed.engine.commits.publish import Publisher
-from lakebed.engine.errors import BranchNotFound, NoChanges, TooManyTries
-from lakebed.engine.hooks import Hooks, Preparation
+from lakebed.engine.commits.requests import HELP, CommitProposals, CommitRequest, CommitResult
+from lakebed.engine.errors import (
+    BranchNotFound,
+    CommitExpired,
+    NoChanges,
+    Refused,
+    TooManyTries,
+)
+from lakebed.engine.hooks import Hooks, Preparation, Proposal
 from lakebed.engine.metrics import COMMIT_CHANGES, COMMIT_SECONDS, REBUILDS, measure_outcome
-from lakebed.engine.model import Branch, BranchID, Commit, Repository, StagingToken
+from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository, StagingToken
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
 from lakebed.engine.refs.refusals import Refusals
-from lakebed.engine.retention.marks import Marks
+from lakebed.engine.retention.marks import EXPIRED, Marks
 from lakebed.engine.settings import EngineSettings
 from lakebed.errors import LakebedError
+from lakebed.formats import MetaRangeID
 from lakebed.kv import StoreUnavailable
 from lakebed.runtime import Runtime
 
 _LOGGER: Final = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitRequest:
-    """What a committer asks for."""
-
-    committer: str
-    message: str
-    metadata: dict[str, str] = field(default_factory=dict)
-    created_us: int | None = None
-    """The date to record; None: now."""
-    allow_empty: bool = False
-    """Commit even if nothing changed."""
-
-    def wish(self, operation: str) -> Wish:
-        """Return what it says of the commit that an operation makes."""
-        return Wish(
-            operation=operation,
-            committer=self.committer,
-            message=self.message,
-            metadata=self.metadata,
-            created_us=self.created_us,
-        )
-
-
-HELP: Final = CommitRequest(
-    committer="lakebed", message="Changes that interrupted commits had left behind"
-)
-"""The commit of what others left sealed."""
-
-
-@dataclass(frozen=True, slots=True)
-class CommitResult:
-    """What became of a request to commit."""
-
-    commit: Commit
-    taken_along: bool = False
-    """Whether it is the commit of someone else, which took the changes along. The message and the
-    metadata of the request are then in no commit."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Build:
-    """What came of applying tokens to a head."""
+    """Tokens applied to a head."""
 
     head: Commit
     tokens: tuple[StagingToken, ...]
@@ -112,14 +91,14 @@ class _Build:
 
 
 class Committer:
-    """Commits what is staged on branches."""
+    """Commits what is staged on branches, and publishes the commits of other operations."""
 
     def __init__(
         self,
         branches: Branches,
         commits: Commits,
         publisher: Publisher,
-        build: Build,
+        builds: Builds,
         runtime: Runtime,
         *,
         hooks: Hooks,
@@ -127,13 +106,14 @@ class Committer:
         refusals: Refusals,
         settings: EngineSettings,
     ) -> None:
-        self._desk = OfferDesk(branches, commits, publisher, hooks, marks, refusals)
         self._branches = branches
         self._commits = commits
         self._publisher = publisher
-        self._make = build
+        self._builds = builds
         self._runtime = runtime
         self._hooks = hooks
+        self._marks = marks
+        self._refusals = refusals
         self._settings = settings
 
     def commit(
@@ -156,39 +136,36 @@ class Committer:
             OutcomeUnknown: The store does not answer; the commit may have been published.
         """
         with measure_outcome(COMMIT_SECONDS, self._runtime):
-            return self._commit(repository, branch, request, known)
-
-    def _commit(
-        self,
-        repository: Repository,
-        branch: BranchID,
-        request: CommitRequest,
-        known: Branch | None,
-    ) -> CommitResult:
-        offers = self._desk.begin(repository, request.wish("commit"))
-        is_prepared = False
-        for _ in range(self._settings.tries_max):
-            current = known or self._branches.get(repository, branch)
-            known = None
-            if len(current.sealed_tokens) >= self._settings.sealed_tokens_max:
-                self._help(repository, current)
-                current = self._branches.get(repository, branch)
-            sealed = self._publisher.seal(repository, current)
-            build = self._build(repository, sealed, sealed.sealed_tokens)
-            if not is_prepared:
-                is_prepared = True
-                if self._hooks.prepare_commit(_preparation(repository, sealed, build, request)):
-                    sealed = self._publisher.seal(repository, sealed)
-            result = self._publish(repository, sealed, request, offers, build)
-            if result is not None:
-                return result
-        raise TooManyTries(f"the commit on {branch}", self._settings.tries_max)
+            proposals = CommitProposals.begin(repository, "commit", request)
+            for number in range(self._settings.tries_max):
+                current = known or self._branches.get(repository, branch)
+                known = None
+                if len(current.sealed_tokens) >= self._settings.sealed_tokens_max:
+                    self._help(repository, current)
+                    current = self._branches.get(repository, branch)
+                sealed = self._publisher.seal(repository, current)
+                build = self._build(repository, sealed, sealed.sealed_tokens)
+                if number == 0:
+                    preparation = Preparation(
+                        repository=repository,
+                        branch=branch,
+                        head=build.head,
+                        metarange_id=build.made.metarange_id,
+                        committer=request.committer,
+                        message=request.message,
+                        metadata=request.metadata,
+                    )
+                    if self._hooks.prepare_commit(preparation):
+                        sealed = self._publisher.seal(repository, sealed)
+                result = self._commit_sealed(proposals, sealed, build)
+                if result is not None:
+                    return result
+            raise TooManyTries(f"the commit on {branch}", self._settings.tries_max)
 
     def _help(self, repository: Repository, branch: Branch) -> None:
         """Publish what others left sealed."""
-        offers = self._desk.begin(repository, HELP.wish("commit"))
         try:
-            self._publish(repository, branch, HELP, offers)
+            self._commit_sealed(CommitProposals.begin(repository, "commit", HELP), branch)
         except (BranchNotFound, StoreUnavailable):
             raise
         except LakebedError as error:
@@ -196,45 +173,54 @@ class Committer:
             # for now: better than that this commit fails for another's trouble.
             _LOGGER.info("what others left sealed on %s was not published: %s", branch.id, error)
 
-    def _publish(
-        self,
-        repository: Repository,
-        sealed: Branch,
-        request: CommitRequest,
-        offers: Offers,
-        build: _Build | None = None,
+    def _commit_sealed(
+        self, proposals: CommitProposals, sealed: Branch, build: _Build | None = None
     ) -> CommitResult | None:
         """Commit the sealed tokens of a branch, which may have been built already.
 
-        None: they were discarded, start over.
+        Returns:
+            None if the tokens were discarded: start over.
         """
-        current = sealed
-        first = build
+        repository, current, first = proposals.repository, sealed, build
         for _ in range(self._settings.tries_max):
             tokens = _still_named(sealed.sealed_tokens, current)
             if not tokens:
-                return self._find_taker(repository, current, first)
+                if first is None:
+                    return None
+                taker = self._publisher.find_taker(
+                    repository, current, first.made.held, over=first.head
+                )
+                return None if taker is None else CommitResult(taker, taken_along=True)
             if build is None or not build.fits(current, tokens):
                 if first is not None:
                     REBUILDS.inc()
                     _LOGGER.info("building the commit on %s again", sealed.id)
                 build = self._build(repository, current, tokens)
                 first = first or build
-            if not build.made.summary and not request.allow_empty:
-                current = self._trim_or_raise(repository, current, tokens)
+            if not build.made.summary and not proposals.request.allow_empty:
+                # The swap of the very record that was judged proves that this still holds.
+                moved_on = self._publisher.trim(repository, current, tokens)
+                if moved_on is None:
+                    raise NoChanges(f"there is nothing to commit on {sealed.id}")
+                current = moved_on
                 continue
-            draft = Draft(metarange_id=build.made.metarange_id, parents=[build.head])
-            is_young = partial(self._is_young, build)
-            offer = offers.make(current, draft, tokens, is_scan_young=is_young)
-            if offer is None:
+            proposal = self.propose(
+                proposals,
+                current,
+                tokens,
+                build.made.metarange_id,
+                [build.head],
+                scanned_at=build.scanned_at,
+            )
+            if proposal is None:
                 build = None
                 current = self._publisher.look_again(repository, sealed)
                 continue
-            moved_on = offers.publish(offer, current, tokens)
+            moved_on = self.publish(proposal, current, tokens)
             if moved_on is None:
                 summary = build.made.summary
                 COMMIT_CHANGES.observe(summary.added + summary.changed + summary.removed)
-                return CommitResult(offer.commit)
+                return CommitResult(proposal.commit)
             current = moved_on
         raise TooManyTries(f"publishing on {sealed.id}", self._settings.tries_max)
 
@@ -244,63 +230,133 @@ class Committer:
         head = self._commits.get(repository, branch.commit_id)
         scanned_at = self._runtime.monotonic()
         request = BuildRequest(repository.home, head.metarange_id, tokens)
-        return _Build(head, tokens, self._make(request), scanned_at)
+        return _Build(head, tokens, self._builds.apply(request), scanned_at)
 
-    def _is_young(self, build: _Build) -> bool:
-        age_seconds = self._runtime.monotonic() - build.scanned_at
-        return age_seconds <= self._settings.scan_limit_seconds
+    # The steps that all operations share
 
-    def _trim_or_raise(
-        self, repository: Repository, branch: Branch, tokens: tuple[StagingToken, ...]
-    ) -> Branch:
-        """Drop tokens that change nothing and raise `NoChanges`; or return the branch as it is now.
+    def propose(
+        self,
+        proposals: CommitProposals,
+        branch: Branch,
+        tokens: Sequence[StagingToken],
+        metarange_id: MetaRangeID,
+        parents: Sequence[Commit],
+        *,
+        judge: Commit | None = None,
+        sources: Sequence[CommitID] = (),
+        scanned_at: float | None = None,
+    ) -> Proposal | None:
+        """Store a commit, check it and ask hooks; return the same proposal if it was made before.
 
-        The swap of the very record that was judged proves that the judgement still holds.
+        Args:
+            proposals: Those of this request.
+            branch: The branch record that the content was made for.
+            tokens: The tokens that publishing the commit will drop.
+            metarange_id: The content.
+            parents: The first is the head that the commit replaces.
+            judge: The commit that holds the rules for it, or None for the new commit itself.
+            sources: The commits beside the first parent whose content it takes.
+            scanned_at: A moment before the scan of the content began, if it was made by a scan.
+
+        Returns:
+            None if the content is too old by now, or the head has expired, so that the branch has
+            moved on: then no hook was asked. The caller reads the branch again.
+
+        Raises:
+            CommitExpired: The data of a source is not kept any more.
+            Refused: A hook refused it.
         """
-        moved_on = self._publisher.trim(repository, branch, tokens)
+        repository, request = proposals.repository, proposals.request
+        key = metarange_id, tuple(parent.id for parent in parents)
+        made = proposals.made.get(key)
+        if made is not None and self._is_kept(repository, made.commit):
+            if tokens:
+                self._branches.announce_drop(repository, branch.id, tokens)
+            return made
+        commit = self._commits.add(
+            repository,
+            committer=request.committer,
+            message=request.message,
+            metarange_id=metarange_id,
+            parents=parents,
+            metadata=request.metadata,
+            created_us=request.created_us,
+            consumed_tokens=tokens,
+            branch=branch.id,
+            sources=sources,
+            beside=self._branches.announcements(repository, branch.id, tokens) if tokens else (),
+        )
+        limit_seconds = self._settings.scan_limit_seconds
+        if scanned_at is not None and self._runtime.monotonic() - scanned_at > limit_seconds:
+            return None
+        if not self._check_sources(repository, commit):
+            return None
+        proposal = Proposal(
+            operation=proposals.operation,
+            repository=repository,
+            branch=branch.id,
+            branch_unique_id=branch.unique_id,
+            commit=commit,
+            head=parents[0],
+            judge=judge or commit,
+            merge_source=proposals.merge_source,
+            number=len(proposals.made) + 1,
+        )
+        try:
+            self._hooks.before_commit(proposal)
+        except Refused as refused:
+            self._refusals.note(repository, commit.id, refused)
+            raise
+        proposals.made[key] = proposal
+        return proposal
+
+    def publish(
+        self,
+        proposal: Proposal,
+        branch: Branch,
+        tokens: Sequence[StagingToken],
+        note: Callable[[Commit], None] | None = None,
+    ) -> Branch | None:
+        """Try to make a proposed commit the head; return as `Publisher.publish` does."""
+        if note is not None:
+            note(proposal.commit)
+        self._hooks.before_publish(proposal)
+        moved_on = self._publisher.publish(proposal.repository, branch, proposal.commit, tokens)
         if moved_on is None:
-            raise NoChanges(f"there is nothing to commit on {branch.id}")
+            self._hooks.after_commit(proposal)
         return moved_on
 
-    def _find_taker(
-        self, repository: Repository, branch: Branch, first: _Build | None
-    ) -> CommitResult | None:
-        """Return the commit that took our tokens; None: some were discarded, or never read."""
-        if first is None or not first.made.held:
-            return None
-        missing = set(first.made.held)
-        taker: Commit | None = None
-        for commit in self._publisher.first_parents(repository, branch.commit_id):
-            if commit.generation <= first.head.generation:
-                return None
-            if missing.intersection(commit.consumed_tokens):
-                taker = taker or commit
-                missing.difference_update(commit.consumed_tokens)
-                if not missing:
-                    _LOGGER.info("commit %s took the changes on %s along", taker.id, branch.id)
-                    return CommitResult(taker, taken_along=True)
-        return None
+    def _check_sources(self, repository: Repository, commit: Commit) -> bool:
+        """Check by one call to the store that no commit which a new one takes from has expired.
+
+        Returns:
+            False if the head has expired: then the branch has another head by now.
+
+        Raises:
+            CommitExpired: A source has.
+        """
+        head, *merged = commit.parents
+        sources = dict.fromkeys((*merged, *commit.sources))
+        found = self._marks.find_all(repository, [head, *sources])
+        for source in sources:
+            if source in found and found[source].message.state == EXPIRED:
+                raise CommitExpired(source, found[source].message.expired_us)
+        return head not in found or found[head].message.state != EXPIRED
+
+    def _is_kept(self, repository: Repository, commit: Commit) -> bool:
+        """Whether a commit that was proposed before has not expired, and will not now."""
+        try:
+            self._marks.check_named(repository, commit.id)
+        except CommitExpired:
+            return False
+        return True
 
 
 def _still_named(mine: tuple[StagingToken, ...], branch: Branch) -> tuple[StagingToken, ...]:
-    """Those of our tokens that the branch still names: the oldest ones it has."""
+    """Return those of our tokens that the branch still names: the oldest ones it has."""
     named = set(branch.sealed_tokens)
     tokens = tuple(token for token in mine if token in named)
     assert branch.sealed_tokens[len(branch.sealed_tokens) - len(tokens) :] == tokens, (
         "tokens are only ever taken from the oldest end"
     )
     return tokens
-
-
-def _preparation(
-    repository: Repository, branch: Branch, build: _Build, request: CommitRequest
-) -> Preparation:
-    return Preparation(
-        repository=repository,
-        branch=branch.id,
-        head=build.head,
-        metarange_id=build.made.metarange_id,
-        committer=request.committer,
-        message=request.message,
-        metadata=request.metadata,
-    )

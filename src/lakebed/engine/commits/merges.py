@@ -2,21 +2,26 @@
 
 Each makes sure that the branch is clean (`DirtyCheck`; a merge may leave alone what is staged),
 makes the new content from the head of the branch record that was checked, and publishes by a swap
-of that very record. If someone else changed the branch first, all of it is done again. The source
-of a merge is one commit, chosen at the start.
+of that very record (`Committer`). If someone else changed the branch first, all of it is done
+again. The source of a merge is one commit, chosen at the start.
 """
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
-from lakebed.engine.commits.build import MergeBuild, MergeBuildRequest
-from lakebed.engine.commits.commit import CommitRequest
+from lakebed.engine.commits.build import Builds, MergeBuildRequest
+from lakebed.engine.commits.commit import Committer
 from lakebed.engine.commits.dirty import DirtyCheck
-from lakebed.engine.commits.offers import Draft, OfferDesk, Wish
 from lakebed.engine.commits.publish import Publisher
-from lakebed.engine.committed import CommittedFor, Interval, Strategy
+from lakebed.engine.commits.requests import (
+    CommitProposals,
+    CommitRequest,
+    MergeRequest,
+    Replacement,
+)
+from lakebed.engine.committed import CommittedFor, Strategy
 from lakebed.engine.errors import (
     BranchNotFound,
     CommitExpired,
@@ -26,13 +31,11 @@ from lakebed.engine.errors import (
     ParentNumberMissing,
     TooManyTries,
 )
-from lakebed.engine.hooks import Hooks
 from lakebed.engine.metrics import MERGE_SECONDS, measure_outcome
-from lakebed.engine.model import Branch, BranchID, Commit, Repository
+from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository
 from lakebed.engine.refs.ancestry import MergeBases
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
-from lakebed.engine.refs.refusals import Refusals
 from lakebed.engine.retention.marks import EXPIRED, Marks
 from lakebed.engine.settings import EngineSettings
 from lakebed.formats import MetaRangeID
@@ -45,31 +48,16 @@ _DOUBT_US: Final = 3600 * 1_000_000
 """Times of two servers that are closer than this do not say which was earlier."""
 
 
-@dataclass(frozen=True, slots=True)
-class Replacement:
-    """What takes the place of some keys of a branch."""
+@dataclass(slots=True)
+class _Attempt:
+    """A request to replace the head of a clean branch, and the state of its latest try."""
 
-    metarange_id: MetaRangeID
-    intervals: Sequence[Interval]
-    """In order, and not overlapping."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MergeRequest:
-    """What a merge asks for."""
-
-    committer: str
-    message: str
-    metadata: dict[str, str] = field(default_factory=dict)
-    strategy: Strategy | None = None
-    """Which side wins where both changed a key; None: that is a conflict."""
-    squash: bool = False
-    """Leave the source out of the parents."""
-    allow_empty: bool = False
-    """Merge even if the source changed nothing."""
+    proposals: CommitProposals
+    branch: Branch
+    """As it was read last."""
+    note: Callable[[Commit], None] | None = None
     keep_staged: bool = False
-    """Leave alone what is staged on the branch, instead of refusing a branch that is not clean.
-    Keys that are staged, and that the merge would change, are conflicts."""
+    tries: int = 0
 
 
 class Merger:
@@ -81,25 +69,24 @@ class Merger:
         commits: Commits,
         merge_bases: MergeBases,
         publisher: Publisher,
+        committer: Committer,
         dirty: DirtyCheck,
         committed_in: CommittedFor,
-        build: MergeBuild,
+        builds: Builds,
         runtime: Runtime,
         *,
-        hooks: Hooks,
         marks: Marks,
-        refusals: Refusals,
         settings: EngineSettings,
     ) -> None:
-        self._desk = OfferDesk(branches, commits, publisher, hooks, marks, refusals)
         self._marks = marks
         self._publisher = publisher
+        self._committer = committer
         self._branches = branches
         self._commits = commits
         self._merge_bases = merge_bases
         self._dirty = dirty
         self._committed_in = committed_in
-        self._build = build
+        self._builds = builds
         self._runtime = runtime
         self._tries = settings.tries_max
 
@@ -116,8 +103,8 @@ class Merger:
     ) -> Commit:
         """Merge a commit into a branch, which the caller may have read already.
 
-        If it has, another branch of that name, made meanwhile, is not meant. `source_ref` is what
-        the caller asked to merge, for hooks. `note` is called as in `replace`.
+        If it has, another branch of that name, made meanwhile, is not meant. `source_ref` is the
+        ref that the caller asked to merge, for hooks. `note` is called as in `replace`.
 
         Raises:
             BranchNotFound: There is no such branch, or it was deleted meanwhile.
@@ -129,34 +116,30 @@ class Merger:
             Refused: A hook refused it.
             TooManyTries: Others always changed the branch first.
         """
-
-        def plan(head: Commit) -> Draft:
-            base = self._merge_bases.find(repository, source.id, head.id)
-            if base is None:
-                raise Invalid(f"commit {source.id} and branch {branch} have no commit in common")
-            # The first commit stands for no tree at all: emptying one is a change all the same.
-            same = base.metarange_id == source.metarange_id and not base.is_first
-            if (same or base.id == source.id) and not request.allow_empty:
-                raise NoChanges(f"branch {branch} has all changes of commit {source.id} already")
-            merged = self._merge(repository, base, source, head, request.strategy)
-            return Draft(
-                metarange_id=merged,
-                parents=[head] if request.squash else [head, source],
-                judge=source,
-                sources=(source.id,),
+        with measure_outcome(MERGE_SECONDS, self._runtime, "merge"):
+            proposals = CommitProposals.begin(
+                repository, "merge", request, merge_source=source_ref or source.id
             )
-
-        wish = Wish(
-            operation="merge",
-            committer=request.committer,
-            message=request.message,
-            metadata=request.metadata,
-            merge_source=source_ref or source.id,
-        )
-        with measure_outcome(MERGE_SECONDS, self._runtime, wish.operation):
-            first = known or self._branches.get(repository, branch)
-            keep = request.keep_staged
-            return self._try_to_move(repository, first, wish, plan, note, keep_staged=keep)
+            current = known or self._branches.get(repository, branch)
+            attempt = _Attempt(proposals, current, note, keep_staged=request.keep_staged)
+            while True:
+                head = self._read_head(attempt)
+                base = self._merge_bases.find(repository, source.id, head.id)
+                if base is None:
+                    raise Invalid(
+                        f"commit {source.id} and branch {branch} have no commit in common"
+                    )
+                # The first commit stands for no tree at all: emptying one is a change all the same.
+                same = base.metarange_id == source.metarange_id and not base.is_first
+                if (same or base.id == source.id) and not request.allow_empty:
+                    raise NoChanges(
+                        f"branch {branch} has all changes of commit {source.id} already"
+                    )
+                merged = self._merge(repository, base, source, head, request.strategy)
+                parents = [head] if request.squash else [head, source]
+                commit = self._publish(attempt, merged, parents, judge=source, sources=[source.id])
+                if commit is not None:
+                    return commit
 
     def revert(
         self,
@@ -175,11 +158,7 @@ class Merger:
             ParentNumberMissing, Invalid: It is not given, or there is no such parent.
         """
         parent = self._parent(repository, commit, parent_number)
-
-        def plan(head: Commit) -> Draft:
-            return self._replay(repository, commit, parent, head, request)
-
-        return self._move(repository, branch, request.wish("revert"), plan)
+        return self._replay(repository, branch, "revert", request, base=commit, source=parent)
 
     def cherry_pick(
         self,
@@ -192,11 +171,30 @@ class Merger:
     ) -> Commit:
         """Repeat what a commit changed against one of its parents; raises as `revert` does."""
         parent = self._parent(repository, commit, parent_number)
+        return self._replay(repository, branch, "cherry-pick", request, base=parent, source=commit)
 
-        def plan(head: Commit) -> Draft:
-            return self._replay(repository, parent, commit, head, request)
-
-        return self._move(repository, branch, request.wish("cherry-pick"), plan)
+    def _replay(
+        self,
+        repository: Repository,
+        branch: BranchID,
+        operation: str,
+        request: CommitRequest,
+        *,
+        base: Commit,
+        source: Commit,
+    ) -> Commit:
+        """Apply the difference between two commits to a branch."""
+        with measure_outcome(MERGE_SECONDS, self._runtime, operation):
+            proposals = CommitProposals.begin(repository, operation, request)
+            attempt = _Attempt(proposals, self._branches.get(repository, branch))
+            while True:
+                head = self._read_head(attempt)
+                merged = self._merge(repository, base, source, head, None)
+                if merged == head.metarange_id and not request.allow_empty:
+                    raise NoChanges(f"commit {head.id} has all of these changes already")
+                commit = self._publish(attempt, merged, [head], judge=head, sources=[source.id])
+                if commit is not None:
+                    return commit
 
     def commit_metarange(
         self,
@@ -217,15 +215,18 @@ class Merger:
         """
         source = self._find_holder(repository, metarange_id)
         self._committed_in(repository.home).check_stored(metarange_id)
-
-        def plan(head: Commit) -> Draft:
-            if head.metarange_id == metarange_id and not request.allow_empty:
-                raise NoChanges(f"branch {branch} holds exactly that already")
-            return Draft(
-                metarange_id=metarange_id, parents=[head], judge=head, sources=(source.id,)
-            )
-
-        return self._move(repository, branch, request.wish("commit"), plan)
+        with measure_outcome(MERGE_SECONDS, self._runtime, "commit"):
+            proposals = CommitProposals.begin(repository, "commit", request)
+            attempt = _Attempt(proposals, self._branches.get(repository, branch))
+            while True:
+                head = self._read_head(attempt)
+                if head.metarange_id == metarange_id and not request.allow_empty:
+                    raise NoChanges(f"branch {branch} holds exactly that already")
+                commit = self._publish(
+                    attempt, metarange_id, [head], judge=head, sources=[source.id]
+                )
+                if commit is not None:
+                    return commit
 
     def _find_holder(self, repository: Repository, metarange_id: MetaRangeID) -> Commit:
         """Return a commit that holds a metarange and whose data is there.
@@ -260,7 +261,7 @@ class Merger:
         branch_unique_id: UniqueID,
         note: Callable[[Commit], None],
     ) -> Commit:
-        """Replace intervals of keys of a branch by what a metarange holds there.
+        """Replace intervals of keys of a branch by those of a metarange.
 
         Return the new commit, or the head if that changes nothing: then no commit is made.
         `note` is called with every commit that is about to be published, of which at most one will
@@ -271,79 +272,63 @@ class Merger:
         if current.unique_id != branch_unique_id:
             raise BranchNotFound(branch)
         committed = self._committed_in(repository.home)
-
-        def plan(head: Commit) -> Draft | None:
-            replaced = committed.replace(
-                head.metarange_id, replacement.metarange_id, replacement.intervals
-            )
-            if not committed.differ(head.metarange_id, replaced, start=b"", end=None):
-                return None
-            return Draft(metarange_id=replaced, parents=[head], judge=head)
-
         with measure_outcome(MERGE_SECONDS, self._runtime, "import"):
-            return self._try_to_move(repository, current, request.wish("import"), plan, note)
+            proposals = CommitProposals.begin(repository, "import", request)
+            attempt = _Attempt(proposals, current, note)
+            while True:
+                head = self._read_head(attempt)
+                replaced = committed.replace(
+                    head.metarange_id, replacement.metarange_id, replacement.intervals
+                )
+                if not committed.differ(head.metarange_id, replaced, start=b"", end=None):
+                    return head
+                commit = self._publish(attempt, replaced, [head], judge=head)
+                if commit is not None:
+                    return commit
 
-    def _move(
-        self,
-        repository: Repository,
-        branch: BranchID,
-        wish: Wish,
-        make_draft: Callable[[Commit], Draft],
-    ) -> Commit:
-        with measure_outcome(MERGE_SECONDS, self._runtime, wish.operation):
-            first = self._branches.get(repository, branch)
-            return self._try_to_move(repository, first, wish, make_draft)
+    def _read_head(self, attempt: _Attempt) -> Commit:
+        """Return the head of the branch once it may be replaced; raises as `DirtyCheck` does.
 
-    def _try_to_move(
+        Raises:
+            TooManyTries: Others always changed the branch first.
+        """
+        if attempt.tries == self._tries:
+            operation = f"the {attempt.proposals.operation} on {attempt.branch.id}"
+            raise TooManyTries(operation, self._tries)
+        attempt.tries += 1
+        prepare = self._dirty.seal if attempt.keep_staged else self._dirty.require_clean
+        attempt.branch = prepare(attempt.proposals.repository, attempt.branch)
+        return self._commits.get(attempt.proposals.repository, attempt.branch.commit_id)
+
+    def _publish(
         self,
-        repository: Repository,
-        first: Branch,
-        wish: Wish,
-        make_draft: Callable[[Commit], Draft | None],
-        note: Callable[[Commit], None] | None = None,
+        attempt: _Attempt,
+        metarange_id: MetaRangeID,
+        parents: Sequence[Commit],
         *,
-        keep_staged: bool = False,
-    ) -> Commit:
-        """Return the commit made of a draft, or the head if there is no draft for it."""
-        offers = self._desk.begin(repository, wish)
-        prepare = self._dirty.seal if keep_staged else self._dirty.require_clean
-        current: Branch | None = first
-        for _ in range(self._tries):
-            assert current is not None
-            judged = prepare(repository, current)
-            head = self._commits.get(repository, judged.commit_id)
-            draft = make_draft(head)
-            if draft is None:
-                return head
-            if keep_staged:
-                before, after = head.metarange_id, draft.metarange_id
-                self._dirty.require_apart(repository, judged, before, after)
-            tokens = () if keep_staged else judged.sealed_tokens
-            offer = offers.make(judged, draft, tokens)
-            if offer is None:
-                current = self._publisher.look_again(repository, judged)
-                continue
-            current = offers.publish(offer, judged, tokens, note)
-            if current is None:
-                return offer.commit
-            _LOGGER.info(
-                "the %s on %s is done again: the branch was changed", wish.operation, first.id
-            )
-        raise TooManyTries(f"the {wish.operation} on {first.id}", self._tries)
-
-    def _replay(
-        self,
-        repository: Repository,
-        base: Commit,
-        source: Commit,
-        head: Commit,
-        request: CommitRequest,
-    ) -> Draft:
-        """Apply the difference between two commits to a head."""
-        merged = self._merge(repository, base, source, head, None)
-        if merged == head.metarange_id and not request.allow_empty:
-            raise NoChanges(f"commit {head.id} has all of these changes already")
-        return Draft(metarange_id=merged, parents=[head], judge=head, sources=(source.id,))
+        judge: Commit,
+        sources: Sequence[CommitID] = (),
+    ) -> Commit | None:
+        """Return the new commit, or None if the branch was changed: begin again with its head."""
+        proposals, branch = attempt.proposals, attempt.branch
+        if attempt.keep_staged:
+            before = parents[0].metarange_id
+            self._dirty.require_apart(proposals.repository, branch, before, metarange_id)
+        tokens = () if attempt.keep_staged else branch.sealed_tokens
+        proposal = self._committer.propose(
+            proposals, branch, tokens, metarange_id, parents, judge=judge, sources=sources
+        )
+        if proposal is None:
+            attempt.branch = self._publisher.look_again(proposals.repository, branch)
+            return None
+        moved_on = self._committer.publish(proposal, branch, tokens, attempt.note)
+        if moved_on is None:
+            return proposal.commit
+        attempt.branch = moved_on
+        _LOGGER.info(
+            "the %s on %s is done again: the branch was changed", proposals.operation, branch.id
+        )
+        return None
 
     def _merge(
         self,
@@ -358,7 +343,8 @@ class Merger:
             return theirs  # only the source has changed: nothing is read, and nothing is built
         if theirs in {before, ours}:
             return ours
-        return self._build(MergeBuildRequest(repository.home, before, theirs, ours, strategy))
+        request = MergeBuildRequest(repository.home, before, theirs, ours, strategy)
+        return self._builds.merge(request)
 
     def _parent(self, repository: Repository, commit: Commit, number: int | None) -> Commit:
         if number is None and len(commit.parents) == 1:

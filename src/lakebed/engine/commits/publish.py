@@ -1,15 +1,16 @@
-"""The swaps of a branch record that seal, publish and trim, and what to do after a lost reply.
+"""The swaps of a branch record that seal, publish and trim, and the search for their outcome.
 
 A store that is full, locked or away says that nothing was changed. It was asked often enough by
 then (`lakebed.kv.wrappers.retries`): to start over would only keep the caller waiting.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+import logging
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final
 
 from lakebed.engine.errors import BranchNotFound, TooManyTries
 from lakebed.engine.model import (
     Branch,
-    BranchID,
     Commit,
     CommitID,
     Repository,
@@ -19,9 +20,11 @@ from lakebed.engine.model import (
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
 from lakebed.engine.settings import EngineSettings
-from lakebed.kv import OutcomeUnknown, PredicateFailed, Store, StoreUnavailable
-from lakebed.kv.store import Placed, settling
+from lakebed.kv import OutcomeUnknown, PredicateFailed, StoreUnavailable
+from lakebed.kv.store import settling
 from lakebed.runtime import Runtime
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 
 class Publisher:
@@ -29,13 +32,11 @@ class Publisher:
 
     def __init__(
         self,
-        store: Store,
         branches: Branches,
         commits: Commits,
         runtime: Runtime,
         settings: EngineSettings,
     ) -> None:
-        self._store = store
         self._branches = branches
         self._commits = commits
         self._runtime = runtime
@@ -62,31 +63,6 @@ class Publisher:
                 current = self.look_again(repository, branch)
         raise TooManyTries(f"sealing branch {branch.id}", self._tries)
 
-    def store_commit(
-        self,
-        repository: Repository,
-        branch: BranchID,
-        tokens: Sequence[StagingToken],
-        add: Callable[[Sequence[Placed]], Commit],
-    ) -> Commit:
-        """Store the record of a commit, and announce that its tokens will be dropped.
-
-        Both must be durable before the swap that publishes the commit, and neither needs the other:
-        they are written in one call where that costs less, and else side by side. `add` stores the
-        record, with what is given to it beside that.
-        """
-        if not tokens:
-            return add(())
-        if self._store.joins_writes:
-            return add(self._branches.announcements(repository, branch, tokens))
-        stored: list[Commit] = []
-        writes: list[Callable[[], None]] = [
-            lambda: stored.append(add(())),
-            lambda: self._branches.announce_drop(repository, branch, tokens),
-        ]
-        self._runtime.map_parallel(lambda write: write(), writes, limit=len(writes))
-        return stored[0]
-
     def publish(
         self,
         repository: Repository,
@@ -96,7 +72,7 @@ class Publisher:
     ) -> Branch | None:
         """Make a commit the head of a branch, and drop the tokens that the commit holds.
 
-        The commit was stored, and the drop announced, by `store_commit`.
+        The commit was stored, and the drop announced, before (`Committer.propose`).
 
         Returns:
             None if that is done; the branch as it is now, if someone else changed it first.
@@ -137,6 +113,35 @@ class Publisher:
         except (PredicateFailed, OutcomeUnknown):
             return self.look_again(repository, branch)
         return None
+
+    def find_taker(
+        self,
+        repository: Repository,
+        branch: Branch,
+        tokens: frozenset[StagingToken],
+        *,
+        over: Commit,
+    ) -> Commit | None:
+        """Return the commit that took changes of another request along, or None if none did.
+
+        Args:
+            repository: In which repository.
+            branch: The branch, which names none of the tokens any more.
+            tokens: Those that held the changes. If commits took only some, the rest was discarded.
+            over: The head that the tokens were read over: it and its history did not take them.
+        """
+        missing = set(tokens)
+        taker: Commit | None = None
+        for commit in self.first_parents(repository, branch.commit_id):
+            if not missing or commit.generation <= over.generation:
+                break
+            if missing.intersection(commit.consumed_tokens):
+                taker = taker or commit
+                missing.difference_update(commit.consumed_tokens)
+        if missing or taker is None:
+            return None
+        _LOGGER.info("commit %s took the changes on %s along", taker.id, branch.id)
+        return taker
 
     def find_published(
         self, repository: Repository, branch: Branch, commit_ids: Collection[CommitID]

@@ -146,13 +146,10 @@ class Committed:
             InvalidEntries: A batch does not have the columns and values of changes.
             UnsortedEntries: The keys do not rise from row to row.
         """
-        return self._edit(base, change_windows(changes))
+        return self.edit(base, change_windows(changes))
 
-    def edit(self, base: MetaRangeID, edits: Edits) -> Applied:
-        """Apply changes that are known to be sorted and valid, all at once; there must be some."""
-        return self._edit(base, [edits])
-
-    def _edit(self, base: MetaRangeID, windows: Iterable[Edits]) -> Applied:
+    def edit(self, base: MetaRangeID, windows: Iterable[Edits]) -> Applied:
+        """Apply changes that are known to be sorted and valid; no window is empty."""
         metarange = self._files.metarange(base)
         return apply(self._files, self._runtime, self._builder(metarange), metarange, windows)
 

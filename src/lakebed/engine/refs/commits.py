@@ -102,8 +102,8 @@ class Commits:
         """Store a commit. Nobody knows of it until its id is published.
 
         Two equal calls store two commits, since the id covers a nonce. So a commit record belongs
-        to exactly one request, which can recognise its own commit by the id. What is to be stored
-        `beside` it goes there in the same call (`Store.set_all`).
+        to exactly one request, which can recognise its own commit by the id. The records `beside`
+        it are stored in the same call if that costs less, else at the same time.
 
         Raises:
             OutcomeUnknown: It may have been stored; it does no harm. So may what is beside it.
@@ -129,7 +129,7 @@ class Commits:
         value = record.SerializeToString()
         place = self._records(repository).place(name)
         if beside:
-            self._set_all([(*place, value), *beside])
+            self._store_all([(*place, value), *beside])
         else:
             self._store.set(*place, value)
         added = _commit(name, record)
@@ -199,14 +199,17 @@ class Commits:
         for record in self._records(repository).scan(prefix=prefix.encode()):
             yield _commit(record.name, record.message)
 
-    def _set_all(self, records: Sequence[Placed]) -> None:
-        """Store a commit record and what is beside it; once more if the reply is lost.
+    def _store_all(self, records: Sequence[Placed]) -> None:
+        """Store a commit record and the records beside it; once more if the reply is lost.
 
         That does no harm: the record is this request's alone, and what is announced twice is
         announced.
         """
         try:
-            self._store.set_all(records)
+            if self._store.joins_writes:
+                self._store.set_all(records)
+            else:
+                self._runtime.map_parallel(lambda record: self._store.set(*record), records)
         except StoreUnavailable:
             raise
         except OutcomeUnknown as unknown:
@@ -227,26 +230,25 @@ def compute_id(record: pb.Commit) -> CommitID:
     if record.version in {LAKEFS_VERSION, LAKEFS_SWAPPED_VERSION}:
         swapped = record.version == LAKEFS_SWAPPED_VERSION
         return CommitID(lakefs_id(record, swapped=swapped))
-    digest = hashlib.sha256()
-
-    def add(part: bytes) -> None:
-        digest.update(len(part).to_bytes(8, "big"))
-        digest.update(part)
-
-    def add_all(parts: Sequence[str]) -> None:
-        digest.update(len(parts).to_bytes(8, "big"))
-        for part in parts:
-            add(part.encode())
-
-    digest.update(record.version.to_bytes(4, "big"))
-    add_all([record.committer, record.message, record.metarange_id])
-    digest.update(record.created_us.to_bytes(8, "big", signed=True))
-    digest.update(record.generation.to_bytes(8, "big"))
-    add_all(record.parents)
-    add_all([text for item in sorted(record.metadata.items()) for text in item])
-    add_all(record.consumed_tokens)
-    add(record.nonce)
-    return CommitID(digest.hexdigest())
+    metadata = [text for item in sorted(record.metadata.items()) for text in item]
+    data = bytearray(record.version.to_bytes(4, "big"))
+    for part in (
+        [record.committer, record.message, record.metarange_id],
+        record.created_us,
+        record.generation,
+        record.parents,
+        metadata,
+        record.consumed_tokens,
+    ):
+        if isinstance(part, int):
+            data += part.to_bytes(8, "big", signed=True)
+            continue
+        data += len(part).to_bytes(8, "big")
+        for text in part:
+            encoded = text.encode()
+            data += len(encoded).to_bytes(8, "big") + encoded
+    data += len(record.nonce).to_bytes(8, "big") + record.nonce
+    return CommitID(hashlib.sha256(data).hexdigest())
 
 
 def _commit(name: bytes, message: pb.Commit) -> Commit:

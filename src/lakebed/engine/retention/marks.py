@@ -47,7 +47,7 @@ class Marks:
     def find_all(self, repository: Repository, ids: Sequence[CommitID]) -> dict[CommitID, Mark]:
         """Return the marks of some commits, those that have one; in one call to the store."""
         records = self.records(repository)
-        found = self._store.get_many([self.place(repository, each) for each in ids])
+        found = self._store.get_many([records.place(each.encode()) for each in ids])
         return {
             commit_id: records.decode(item)
             for commit_id, item in zip(ids, found, strict=True)

@@ -9,7 +9,6 @@ import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from itertools import chain
 
 import pyarrow as pa
 
@@ -80,10 +79,12 @@ class ModelCommitted(Committed):
     def apply(self, base: MetaRangeID, changes: Iterable[pa.Table | pa.RecordBatch]) -> Applied:
         return self._put_and_remove(base, _changes(changes))
 
-    def edit(self, base: MetaRangeID, edits: Edits) -> Applied:
-        puts = ((entry.key, entry) for entry in entries_of(edits.puts))
-        removals = ((key, None) for key in edits.removals.to_pylist())
-        return self._put_and_remove(base, chain(puts, removals))
+    def edit(self, base: MetaRangeID, windows: Iterable[Edits]) -> Applied:
+        changes: list[tuple[bytes, Entry | None]] = []
+        for edits in windows:
+            changes += ((entry.key, entry) for entry in entries_of(edits.puts))
+            changes += ((key, None) for key in edits.removals.to_pylist())
+        return self._put_and_remove(base, changes)
 
     def _put_and_remove(
         self, base: MetaRangeID, changes: Iterable[tuple[bytes, Entry | None]]

@@ -1,4 +1,4 @@
-"""What hooks are offered, when, and that it is what is published; rules broken one at a time."""
+"""Commits as they are proposed to hooks, and published; rules broken one at a time."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -7,15 +7,12 @@ from typing import Any
 import pytest
 
 from lakebed.engine import records_pb2 as pb
-from lakebed.engine.commits import offers
-from lakebed.engine.commits.commit import CommitRequest
-from lakebed.engine.commits.merges import MergeRequest
-from lakebed.engine.commits.offers import Draft, OfferDesk, Offers
-from lakebed.engine.commits.publish import Publisher
+from lakebed.engine.commits.commit import Committer
+from lakebed.engine.commits.requests import CommitProposals, CommitRequest, MergeRequest
 from lakebed.engine.errors import NoChanges, Refused
-from lakebed.engine.hooks import Hooks, Offer, Preparation
+from lakebed.engine.hooks import Hooks, Preparation, Proposal
 from lakebed.engine.keys import DROPPED_PARTITION
-from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository, StagingToken
+from lakebed.engine.model import Branch, Commit, CommitID, Repository, StagingToken
 from lakebed.engine.parts import EngineParts
 from lakebed.engine.retention.marks import EXPIRED, Marks
 from lakebed.testing.faults import FaultyStore, ResultT, StoreCall
@@ -35,26 +32,26 @@ class Listening(Hooks):
     """Writes down what it is asked, in order, and does things when first asked."""
 
     def __init__(self, engine: Callable[[], EngineParts], *things: Callable[[], object]) -> None:
-        self.heard: list[tuple[str, Offer]] = []
+        self.heard: list[tuple[str, Proposal]] = []
         self._engine = engine
         self._things = list(things)
 
-    def offers(self, name: str) -> list[Offer]:
-        return [offer for kind, offer in self.heard if kind == name]
+    def proposals(self, name: str) -> list[Proposal]:
+        return [proposal for kind, proposal in self.heard if kind == name]
 
-    def before_commit(self, offer: Offer) -> None:
-        self._engine().commits.get(REPOSITORY, offer.commit.id)  # another process can read it
-        assert offer.head.id == offer.commit.parents[0]  # which the swap replaces
-        self.heard.append(("before", offer))
+    def before_commit(self, proposal: Proposal) -> None:
+        self._engine().commits.get(REPOSITORY, proposal.commit.id)  # another process can read it
+        assert proposal.head.id == proposal.commit.parents[0]  # which the swap replaces
+        self.heard.append(("before", proposal))
         if self._things:
             self._things.pop(0)()
 
-    def before_publish(self, offer: Offer) -> None:
-        self.heard.append(("publish", offer))
+    def before_publish(self, proposal: Proposal) -> None:
+        self.heard.append(("publish", proposal))
 
-    def after_commit(self, offer: Offer) -> None:
-        assert head(self._engine()).id == offer.commit.id
-        self.heard.append(("after", offer))
+    def after_commit(self, proposal: Proposal) -> None:
+        assert head(self._engine()).id == proposal.commit.id
+        self.heard.append(("after", proposal))
 
 
 def new_lake() -> CommitKit:
@@ -99,7 +96,9 @@ def test_what_hooks_approved_is_what_is_published(
     hooks = Listening(lake.engine, seal)
     made = do(lake, hooks)
     assert [kind for kind, _ in hooks.heard] == ["before", "publish", "publish", "after"]
-    assert {offer.commit.id for _, offer in hooks.heard} == {made.id} == {head(lake.engine()).id}
+    assert (
+        {proposal.commit.id for _, proposal in hooks.heard} == {made.id} == {head(lake.engine()).id}
+    )
     assert made.branch == MAIN
     assert made.stored_us > 0
 
@@ -114,8 +113,8 @@ def test_a_token_that_only_the_repeated_offer_drops_is_announced(lake: CommitKit
 
     hooks = Listening(lake.engine, seal)
     merge(lake, hooks)
-    assert len(hooks.offers("before")) == 1
-    assert len(hooks.offers("publish")) == 2
+    assert len(hooks.proposals("before")) == 1
+    assert len(hooks.proposals("publish")) == 2
     dropped = set(before.tokens) - set(lake.engine().branches.get(REPOSITORY, MAIN).tokens)
     announced = {item.key.decode() for item in lake.store.scan(DROPPED_PARTITION)}
     assert dropped == set(before.tokens) <= announced
@@ -143,10 +142,10 @@ def test_another_content_is_offered_again(
 
     hooks = Listening(lake.engine, move_the_head)
     made = do(lake, hooks)
-    first, second = hooks.offers("before")
+    first, second = hooks.proposals("before")
     assert (first.number, second.number) == (1, 2)
     assert first.commit.metarange_id != second.commit.metarange_id
-    assert second.commit.id == made.id == hooks.offers("after")[0].commit.id
+    assert second.commit.id == made.id == hooks.proposals("after")[0].commit.id
     assert b"merged" in lake.contents(made)
 
 
@@ -158,12 +157,14 @@ def test_nobody_is_told_an_id_before_its_sources_were_checked(
 ) -> None:
     """The check comes when the record is stored, and before any hook."""
     hooks = Listening(lake.engine)
+    before = {each.id for each in lake.engine().commits.list(REPOSITORY)}
 
-    def refuse(_marks: Marks, repository: Repository, made: Commit) -> bool:
-        assert lake.engine().commits.get(repository, made.id) == made
+    def refuse(_marks: Marks, repository: Repository, ids: Sequence[CommitID]) -> None:
+        (made,) = [e for e in lake.engine().commits.list(repository) if e.id not in before]
+        assert set(made.parents) <= set(ids)
         raise Expired
 
-    monkeypatch.setattr(offers, "check_sources", refuse)
+    monkeypatch.setattr(Marks, "find_all", refuse)
     with pytest.raises(Expired):
         do(lake, hooks)
     assert not hooks.heard
@@ -182,11 +183,11 @@ def test_a_record_that_has_expired_meanwhile_is_not_tried_again(
 
     def seal_and_expire() -> None:
         other.publisher.seal(REPOSITORY, other.branches.get(REPOSITORY, MAIN))
-        mark_expired(other, hooks.offers("before")[0].commit.id)
+        mark_expired(other, hooks.proposals("before")[0].commit.id)
 
     hooks = Listening(lake.engine, seal_and_expire)
     made = do(lake, hooks)
-    first, second = hooks.offers("before")
+    first, second = hooks.proposals("before")
     assert first.commit.id != second.commit.id == made.id == head(lake.engine()).id
 
 
@@ -199,11 +200,10 @@ def test_nobody_is_told_of_a_commit_over_a_head_that_has_expired(
     """The branch has moved on since, so the commit could not be published."""
     other, hooks = lake.engine(), Listening(lake.engine)
     before = head(other)
-    store = Publisher.store_commit
+    check = Committer._check_sources
 
-    def store_and_move(self: Publisher, *args: Any) -> Commit:
-        made = store(self, *args)
-        monkeypatch.setattr(Publisher, "store_commit", store)
+    def move_and_check(self: Committer, repository: Repository, made: Commit) -> bool:
+        monkeypatch.setattr(Committer, "_check_sources", check)
         now = other.branches.get(REPOSITORY, MAIN)
         moved = other.commits.add(
             REPOSITORY,
@@ -215,21 +215,21 @@ def test_nobody_is_told_of_a_commit_over_a_head_that_has_expired(
         )
         other.branches.change(REPOSITORY, now, commit_id=moved.id)
         mark_expired(other, before.id)
-        return made
+        return check(self, repository, made)
 
-    monkeypatch.setattr(Publisher, "store_commit", store_and_move)
+    monkeypatch.setattr(Committer, "_check_sources", move_and_check)
     made = do(lake, hooks)
-    assert [offer.commit.id for offer in hooks.offers("before")] == [made.id]
+    assert [proposal.commit.id for proposal in hooks.proposals("before")] == [made.id]
     assert made.parents[0] != before.id
 
 
 def test_a_merge_is_judged_by_its_source_and_names_it(lake: CommitKit) -> None:
     hooks = Listening(lake.engine)
     made = merge(lake, hooks)
-    (offer,) = hooks.offers("before")
-    assert offer.merge_source == "dev"
-    assert offer.judge.id == made.parents[1]
-    assert made.sources == (offer.judge.id,)
+    (proposal,) = hooks.proposals("before")
+    assert proposal.merge_source == "dev"
+    assert proposal.judge.id == made.parents[1]
+    assert made.sources == (proposal.judge.id,)
 
 
 def test_a_refused_commit_stays_readable_and_changes_nothing(lake: CommitKit) -> None:
@@ -240,8 +240,8 @@ def test_a_refused_commit_stays_readable_and_changes_nothing(lake: CommitKit) ->
     before = head(lake.engine())
     with pytest.raises(Refused):
         commit_of_one(lake, hooks)
-    ((_, offer),) = hooks.heard
-    assert lake.contents(lake.engine().commits.get(REPOSITORY, offer.commit.id)) == {b"a": "w1"}
+    ((_, proposal),) = hooks.heard
+    assert lake.contents(lake.engine().commits.get(REPOSITORY, proposal.commit.id)) == {b"a": "w1"}
     assert head(lake.engine()) == before
 
 
@@ -300,71 +300,70 @@ def test_a_commit_that_nobody_prepares_is_built_once(lake: CommitKit) -> None:
 
 def publish_another_record(monkeypatch: pytest.MonkeyPatch) -> None:
     """A hook approves one commit, and another with the same content is published."""
-    make = Offers.make
+    propose = Committer.propose
 
-    def make_again(
-        self: Offers,
+    def propose_again(
+        self: Committer,
+        proposals: CommitProposals,
         branch: Branch,
-        draft: Draft,
         tokens: Sequence[StagingToken],
-        *,
-        is_scan_young: Callable[[], bool] = lambda: True,
-    ) -> Offer | None:
-        was_offered = bool(self._made)
-        offer = make(self, branch, draft, tokens, is_scan_young=is_scan_young)
-        if offer is None or not was_offered:
-            return offer
-        return replace(offer, commit=self._store(branch.id, draft, tokens))
+        *content: Any,
+        **options: Any,
+    ) -> Proposal | None:
+        was_proposed = bool(proposals.made)
+        proposal = propose(self, proposals, branch, tokens, *content, **options)
+        if proposal is None or not was_proposed:
+            return proposal
+        another = self._commits.add(
+            REPOSITORY,
+            committer=proposal.commit.committer,
+            message=proposal.commit.message,
+            metarange_id=proposal.commit.metarange_id,
+            parents=self._commits.get_all(REPOSITORY, proposal.commit.parents),
+            metadata={},
+            consumed_tokens=tokens,
+        )
+        return replace(proposal, commit=another)
 
-    monkeypatch.setattr(Offers, "make", make_again)
+    monkeypatch.setattr(Committer, "propose", propose_again)
 
 
 def skip_hooks_on_a_rebuild(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hooks are asked for the first content of a request, and for no other."""
-    begin = OfferDesk.begin
+    propose = Committer.propose
 
-    class Once(Hooks):
-        def __init__(self, hooks: Hooks) -> None:
-            self.before_publish = hooks.before_publish  # type: ignore[method-assign]
-            self.after_commit = hooks.after_commit  # type: ignore[method-assign]
+    def propose_quietly(
+        self: Committer, proposals: CommitProposals, *content: Any, **options: Any
+    ) -> Proposal | None:
+        hooks = self._hooks
+        if proposals.made:
+            self._hooks = Hooks()
+        try:
+            return propose(self, proposals, *content, **options)
+        finally:
             self._hooks = hooks
-            self._was_asked = False
 
-        def before_commit(self, offer: Offer) -> None:
-            if not self._was_asked:
-                self._hooks.before_commit(offer)
-            self._was_asked = True
-
-    def begin_once(self: OfferDesk, repository: Repository, wish: offers.Wish) -> Offers:
-        desk = OfferDesk(
-            self.branches, self.commits, self.publisher, Once(self.hooks), self.marks, self.refusals
-        )
-        return begin(desk, repository, wish)
-
-    monkeypatch.setattr(OfferDesk, "begin", begin_once)
+    monkeypatch.setattr(Committer, "propose", propose_quietly)
 
 
 def tell_the_id_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hooks are told of a commit before its sources were checked."""
-    store = Offers._store
+    check = Committer._check_sources
 
-    def store_and_tell(
-        self: Offers, branch: BranchID, draft: Draft, tokens: Sequence[StagingToken]
-    ) -> Commit:
-        made = store(self, branch, draft, tokens)
-        told = Offer(
+    def tell_and_check(self: Committer, repository: Repository, made: Commit) -> bool:
+        told = Proposal(
             operation="commit",
-            repository=REPOSITORY,
-            branch=branch,
-            branch_unique_id=self._desk.branches.get(REPOSITORY, branch).unique_id,
+            repository=repository,
+            branch=made.branch,
+            branch_unique_id=self._branches.get(repository, made.branch).unique_id,
             commit=made,
-            head=draft.parents[0],
+            head=self._commits.get(repository, made.parents[0]),
             judge=made,
         )
-        self._desk.hooks.before_commit(told)
-        return made
+        self._hooks.before_commit(told)
+        return check(self, repository, made)
 
-    monkeypatch.setattr(Offers, "_store", store_and_tell)
+    monkeypatch.setattr(Committer, "_check_sources", tell_and_check)
 
 
 @pytest.mark.parametrize("do", DOINGS)
