@@ -12,7 +12,8 @@ from lakebed.client.errors import UnexpectedAnswer
 from lakebed.client.http import Client
 from lakebed.client.retry import OUTLAST_RESTARTS
 from lakebed.client.settings import ClientSettings, normal_endpoint
-from lakebed.formats.gc_files import GCFile, GCFileKind, GCLease, GCMark, GCRunID
+from lakebed.formats.gc_files import GCFile, GCFileKind, GCMark, GCRunID
+from lakebed.leases import LeaseState
 
 
 class Server:
@@ -115,11 +116,11 @@ class Server:
             GCFile(each["name"], GCFileKind.OLD, each["rows"], each["content_id"]) for each in found
         )
 
-    def take_lease(self, holder: str, over: str) -> GCLease:
+    def take_lease(self, holder: str, over: str) -> LeaseState:
         """Take the lease of the repository, if it is free or has the mark `over`."""
         return self._lease({"holder": holder, "over": over})
 
-    def renew_lease(self, holder: str) -> GCLease:
+    def renew_lease(self, holder: str) -> LeaseState:
         """Renew the lease of the repository, if this holder has it."""
         return self._lease({"holder": holder, "renew": True})
 
@@ -129,9 +130,9 @@ class Server:
         path = ("repositories", self._repository, "gc", "lease")
         self._client.call("DELETE", *path, query=query)
 
-    def _lease(self, body: dict[str, str | bool]) -> GCLease:
+    def _lease(self, body: dict[str, str | bool]) -> LeaseState:
         found = self._ask("POST", "gc", "lease", body=body)
-        return GCLease(found["holder"], found["mark"], float(found["seconds"]))
+        return LeaseState(found["holder"], found["mark"], float(found["seconds"]))
 
     def _prepare_page(self, unique_id: str, body: dict[str, str]) -> dict[str, Any]:
         # The API spells it so.
