@@ -33,7 +33,6 @@ from lakebed.formats.gc_files import (
     MANIFEST_NAME,
     GCFile,
     GCFileKind,
-    GCLease,
     GCManifest,
     GCRun,
     GCRunID,
@@ -43,6 +42,7 @@ from lakebed.formats.gc_files import (
 from lakebed.formats.layout import gc_path
 from lakebed.formats.object_paths import ObjectPath, new_object_uid, new_partition
 from lakebed.gc.server import Server
+from lakebed.leases import LeaseState
 
 NAMESPACE: Final = "local://lake/data"
 UID: Final = "ab" * 10
@@ -211,11 +211,11 @@ class PreparedServer(Server):
         del unique_id, max_share, dry_run
         return {"ran": True, "commits": 0, "marked": 0, "rescued": 0, "waiting": 0, "expired": 0}
 
-    def take_lease(self, holder: str, over: str) -> GCLease:
-        return GCLease(holder, over, 3600.0)
+    def take_lease(self, holder: str, over: str) -> LeaseState:
+        return LeaseState(holder, over, 3600.0)
 
-    def renew_lease(self, holder: str) -> GCLease:
-        return GCLease(holder, "", 3600.0)
+    def renew_lease(self, holder: str) -> LeaseState:
+        return LeaseState(holder, "", 3600.0)
 
     def give_lease_back(self, holder: str, *, is_good: bool, next_us: int) -> None:
         pass

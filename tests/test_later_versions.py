@@ -21,8 +21,8 @@ from lakebed.catalog.purge.marks import PurgeMarks
 from lakebed.catalog.records_pb2 import Purge
 from lakebed.engine import keys as engine_keys
 from lakebed.engine import records_pb2 as pb
-from lakebed.engine.cleaner.lease import Lease
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
+from lakebed.engine.leases import LeaseRecords
 from lakebed.engine.retention.rules import BranchRule, RetentionRules
 from lakebed.hooks import keys as hook_keys
 from lakebed.hooks import records_pb2 as hook_pb
@@ -31,6 +31,7 @@ from lakebed.kv import Guard, Item, Predicate, Version
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.records import Kind, Records
 from lakebed.kv.store import Placed
+from lakebed.leases import Lease
 from lakebed.runtime import ThreadRuntime
 from tests.auth.kit import KEYS, Clockwork, allow
 from tests.kit.growth import SleeplessClock
@@ -225,12 +226,12 @@ def note_purged(lake: Lake) -> None:
 
 
 def take_lease(lake: Lake) -> None:
-    assert Lease(lake.store, lake.clock, b"work", seconds=60).acquire()
+    assert Lease(LeaseRecords(lake.store, lake.clock, b"work", 60), lake.clock).acquire()
 
 
 def take_lease_over(lake: Lake) -> None:
     lake.clock.ahead_seconds += DAY
-    assert Lease(lake.store, lake.clock, b"work", seconds=60).acquire()
+    assert Lease(LeaseRecords(lake.store, lake.clock, b"work", 60), lake.clock).acquire()
 
 
 STEPS: list[Callable[[Lake], None]] = [

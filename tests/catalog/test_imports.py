@@ -25,7 +25,7 @@ from lakebed.catalog.expiry import clean_expired
 from lakebed.catalog.imports import listing, run, runner
 from lakebed.catalog.imports.imports import ImportID, ImportStatus
 from lakebed.catalog.imports.listing import list_in_order
-from lakebed.catalog.imports.record import HeldImport
+from lakebed.catalog.imports.record import LeasedImport
 from lakebed.catalog.imports.sources import ImportSource, in_order
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.committed import Query
@@ -448,7 +448,7 @@ def test_deaths_at_every_step(waiting: Lake, monkeypatch: pytest.MonkeyPatch, ca
     small_ranges(waiting, monkeypatch)
     fill(waiting, *NAMES)
     import_id = start(waiting, prefix(waiting))
-    with dying_at(monkeypatch, HeldImport, "change", call), suppress(Died):
+    with dying_at(monkeypatch, LeasedImport, "change", call), suppress(Died):
         waiting.catalog.import_runner.run_waiting()
     take_over(waiting)
     status = done(waiting, import_id)
@@ -465,7 +465,7 @@ def test_an_import_is_published_once(waiting: Lake, monkeypatch: pytest.MonkeyPa
     """It dies after the branch was swapped: whoever takes over must not undo later commits."""
     fill(waiting, "1")
     import_id = start(waiting, prefix(waiting))
-    with dying_at(monkeypatch, HeldImport, "change", 4), pytest.raises(Died):
+    with dying_at(monkeypatch, LeasedImport, "change", 4), pytest.raises(Died):
         waiting.catalog.import_runner.run_waiting()
     assert paths(waiting) == [b"1"]
     waiting.catalog.objects.delete(REPOSITORY, MAIN, b"1")

@@ -12,7 +12,7 @@ import pytest
 from lakebed.catalog.errors import ImportOver, InvalidImport
 from lakebed.catalog.imports.imports import CANCELED, ImportID, ImportStatus
 from lakebed.catalog.imports.outside import JobReport
-from lakebed.catalog.imports.record import HeldImport
+from lakebed.catalog.imports.record import LeasedImport
 from lakebed.catalog.imports.sources import ImportSource
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.formats import (
@@ -162,7 +162,7 @@ def test_the_server_dies_at_every_step(
     source = prefix(lake, b"lake")
     import_id = begin(lake, source)
     report(lake, import_id, source, metarange_id=made_by_job(lake))
-    with dying_at(monkeypatch, HeldImport, "change", call), suppress(Died):
+    with dying_at(monkeypatch, LeasedImport, "change", call), suppress(Died):
         lake.catalog.import_runner.run_waiting()
     take_over(lake)
     published = status_of(lake, import_id).commit

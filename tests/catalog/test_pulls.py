@@ -315,6 +315,7 @@ def other_process(lake: Lake, *meetings: tuple[bytes, Callable[[], object]]) -> 
 
 def take_over(lake: Lake) -> None:
     """A Cleaner that has seen no sign of life for long enough."""
+    assert clean_expired(lake.catalog, lake.clock).pulls == 0
     lake.clock.ahead_seconds += 2 * lake.settings.task_heartbeat_seconds
     assert clean_expired(lake.catalog, lake.clock).pulls == 1
 

@@ -12,7 +12,6 @@ from lakebed.block import Namespace
 from lakebed.block.drivers.memory import MemoryBlockStore
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.cleaner.cleaner import Cleaner, CleanerCounts
-from lakebed.engine.cleaner.lease import Lease
 from lakebed.engine.committed import Cache
 from lakebed.engine.committed.store import committed_for
 from lakebed.engine.errors import (
@@ -27,6 +26,7 @@ from lakebed.engine.errors import (
 )
 from lakebed.engine.keys import CLAIMS, DELETED_PARTITION, DROPPED_PARTITION, GRAVELER
 from lakebed.engine.keys import REPOSITORIES as RECORDS
+from lakebed.engine.leases import LeaseRecords
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
@@ -35,6 +35,7 @@ from lakebed.engine.repositories.repositories import Repositories
 from lakebed.formats import OWNER_PATH
 from lakebed.kv import LimitExceeded, Store, open_store
 from lakebed.kv.records import Records
+from lakebed.leases import Lease
 from lakebed.runtime import ThreadRuntime
 
 LAKE = RepositoryID("lake")
@@ -393,7 +394,7 @@ def test_a_token_that_a_branch_names_is_kept_for_ever(parts: Parts) -> None:
 
 
 def test_another_cleaner_waits_until_the_first_is_dead(parts: Parts) -> None:
-    dead = Lease(parts.store, parts.runtime, b"cleaner", seconds=60)
+    dead = Lease(LeaseRecords(parts.store, parts.runtime, b"cleaner", 60), parts.runtime)
     assert dead.acquire()
     assert parts.cleaner.run_once() == CleanerCounts(ran=False)
     parts.runtime.sleep(59)
@@ -404,11 +405,12 @@ def test_another_cleaner_waits_until_the_first_is_dead(parts: Parts) -> None:
 
 
 def test_a_lease_that_is_kept_is_not_taken(parts: Parts) -> None:
-    holder = Lease(parts.store, parts.runtime, b"cleaner", seconds=60)
+    records = LeaseRecords(parts.store, parts.runtime, b"cleaner", 60)
+    holder = Lease(records, parts.runtime)
     assert holder.acquire()
     for _ in range(10):
         parts.runtime.sleep(25)
         assert holder.keep()
         assert not parts.cleaner.run_once().ran
-    holder.release()
+    records.release_lease(holder.holder)
     assert parts.cleaner.run_once().ran

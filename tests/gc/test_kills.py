@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from lakebed.block import BlockStore, MemorySettings
-from lakebed.formats.gc_files import GCLease, GCRunID
+from lakebed.formats.gc_files import GCRunID
 from lakebed.gc.job import Job, Options
 from lakebed.gc.on_arrow import ArrowExecutor
 from lakebed.gc.report import Summary
 from lakebed.gc.storage import Storage
+from lakebed.leases import LeaseState
 from tests.kit.lake import TurnableClock, open_lake
 from tests.kit.rounds import rounds
 from tests.spark.lakes import GCLake, LocalServer
@@ -75,7 +76,7 @@ class MortalServer(LocalServer):
 
     mortal: Mortal
 
-    def take_lease(self, holder: str, over: str) -> GCLease:
+    def take_lease(self, holder: str, over: str) -> LeaseState:
         self.mortal.check()
         return super().take_lease(holder, over)
 

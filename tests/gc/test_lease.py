@@ -11,7 +11,7 @@ from lakebed.catalog.settings import CatalogSettings
 from lakebed.formats.gc_files import GCRunID
 from lakebed.gc.errors import Busy, Overtaken
 from lakebed.gc.job import Options
-from lakebed.gc.lease import Lease
+from lakebed.gc.lease import RunLease
 from tests.kit.lake import REPOSITORY, Lake, TurnableClock, open_lake
 from tests.spark.lakes import GCLake, LocalServer, local_lake
 
@@ -32,8 +32,8 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
         yield lake
 
 
-def new_lease(lake: Lake, *, is_patient: bool = False) -> Lease:
-    return Lease(LocalServer(lake), lake.clock, is_patient=is_patient)
+def new_lease(lake: Lake, *, is_patient: bool = False) -> RunLease:
+    return RunLease(LocalServer(lake), lake.clock, is_patient=is_patient)
 
 
 def test_one_at_a_time(lake: Lake) -> None:

@@ -146,9 +146,9 @@ def test_what_others_run_is_not_remembered_for_ever(lake: HookLake) -> None:
 
     lake.answers.deeds["check"] = look
     lake.actions.post.run_waiting()
-    assert other.actions.post._seen
+    assert other.actions.post._observed._seen
     other.actions.post.run_waiting()
-    assert not other.actions.post._seen
+    assert not other.actions.post._observed._seen
 
 
 def test_a_repository_whose_hooks_take_long_leaves_room_for_others(lake: HookLake) -> None:

@@ -280,8 +280,7 @@ def test_a_damaged_record_does_not_stop_the_collection_of_others(
     store = server.services.foundation.store
     if record == "lease":
         repository = server.services.catalog.repositories.get(LAKE)
-        server.services.catalog.gc_leases.take(LAKE, "somebody")
-        store.set(repository.partition, GC.prefix + b"lease", b"\xff\xff\xff")
+        store.set(repository.partition, GC.prefix + b"last_run", b"\xff\xff\xff")
     else:
         store.set(GRAVELER, REPOSITORIES.prefix + b"!", b"\xff\xff\xff")
     with pytest.raises(RunsFailed) if record == "lease" else nullcontext():

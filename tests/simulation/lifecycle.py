@@ -27,8 +27,8 @@ from lakebed.engine.model import CommitID
 from lakebed.engine.retention.marks import EXPIRED
 from lakebed.engine.retention.rules import RetentionRules
 from lakebed.errors import LakebedError
+from lakebed.gc import lease as gc_lease
 from lakebed.gc.job import Job, Options
-from lakebed.gc.lease import Lease
 from lakebed.gc.on_arrow import ArrowExecutor
 from lakebed.gc.storage import Storage
 from lakebed.installation.collecting import OwnServer
@@ -160,14 +160,14 @@ def rule(process: Process) -> None:
 def simulated() -> Iterator[None]:
     """No thread renews leases, scans are read in small pages, and ids follow from the seed."""
 
-    def renewed(_lease: Lease, _every_seconds: float) -> Any:
+    def no_thread(_beat: object, *, every_seconds: float) -> Any:
         return nullcontext()
 
     def random_bytes(runtime: OnlookerRuntime, count: int) -> bytes:
         return runtime._simulated.random_bytes(count)
 
     with (
-        patch.object(Lease, "_renewed", renewed),
+        patch.object(gc_lease, "heartbeat_thread", no_thread),
         patch.object(OnlookerRuntime, "random_bytes", random_bytes),
         patch.object(kv_store, "FIRST_PAGE", 2),
     ):

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from lakebed.catalog import records_pb2 as pb
-from lakebed.catalog.imports.record import Edit, HeldImport
+from lakebed.catalog.imports.record import Edit, LeasedImport
 from lakebed.catalog.imports.run import ImportRun
 from lakebed.catalog.imports.runner import ImportRunner
 from lakebed.catalog.keys import copy_of
@@ -98,27 +98,27 @@ def test_publishing_over_a_head_that_moved(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_cancel_that_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    def overwrite(self: HeldImport, edit: Edit) -> None:
+    def overwrite(self: LeasedImport, edit: Edit) -> None:
         changed = copy_of(self._record.message)
         edit(changed)
         version = self._records.set(self._record.name, changed)
         self._record = Record(self._record.name, changed, version)
 
-    monkeypatch.setattr(HeldImport, "change", overwrite)
+    monkeypatch.setattr(LeasedImport, "change", overwrite)
     assert fails()
 
 
 def test_an_import_that_two_processes_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever lost an import to another, which does not wait for it to die, goes on as before."""
 
-    def adopt(self: HeldImport) -> None:
+    def adopt(self: LeasedImport) -> None:
         found = self._records.get(self._record.name)
         if found.message.state == pb.IMPORT_STATE_RUNNING:
             self._record = found
 
     monkeypatch.setattr(ImportRunner, "_is_due", lambda _self, _record: True)
     assert not fails(seeds=10)  # it is safe not to wait
-    monkeypatch.setattr(HeldImport, "_read_again", adopt)
+    monkeypatch.setattr(LeasedImport, "_read_again", adopt)
     assert fails()
 
 

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from lakebed.catalog import records_pb2 as pb
-from lakebed.catalog.pulls.merging import HeldPull, PullMerger
+from lakebed.catalog.pulls.merging import LeasedPull, PullMerger
 from lakebed.engine.commits.publish import Publisher
 from lakebed.engine.model import Commit, Repository
 from lakebed.kv.records import Record
@@ -72,27 +72,27 @@ def test_looking_without_touching_the_branch(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.slow
 def test_commits_that_are_not_noted(monkeypatch: pytest.MonkeyPatch) -> None:
-    def forget(self: HeldPull, commit: Commit) -> None:
+    def forget(self: LeasedPull, commit: Commit) -> None:
         del commit
         self.change(lambda _message: None)
 
-    monkeypatch.setattr(HeldPull, "note", forget)
+    monkeypatch.setattr(LeasedPull, "note", forget)
     assert fails()
 
 
 @pytest.mark.slow
 def test_a_status_that_is_set_before_the_merge(monkeypatch: pytest.MonkeyPatch) -> None:
-    def end_early(self: HeldPull, commit: Commit) -> None:
+    def end_early(self: LeasedPull, commit: Commit) -> None:
         self.end(commit.id)
 
-    monkeypatch.setattr(HeldPull, "note", end_early)
+    monkeypatch.setattr(LeasedPull, "note", end_early)
     assert fails()
 
 
 @pytest.mark.slow
 def test_a_merge_that_goes_on_after_it_was_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without marks, whoever lost a merge to another takes the other's for its own."""
-    monkeypatch.setattr(HeldPull, "_is_ours", HeldPull._goes_on)
+    monkeypatch.setattr(LeasedPull, "_is_ours", LeasedPull._goes_on)
     assert fails()
 
 

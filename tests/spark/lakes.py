@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from lakebed.block import BlockSettings, BlockStore, LocalSettings, open_block
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.model import BranchID
-from lakebed.formats.gc_files import GCFile, GCLease, GCMark, GCRunID
+from lakebed.formats.gc_files import GCFile, GCMark, GCRunID
 from lakebed.gc.job import Job, Options
 from lakebed.gc.judging import Executor
 from lakebed.gc.on_arrow import ArrowExecutor
@@ -22,6 +22,7 @@ from lakebed.gc.server import Server
 from lakebed.gc.storage import Storage, open_storage
 from lakebed.ids import UniqueID
 from lakebed.kv import Store, open_store
+from lakebed.leases import LeaseState
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, make_lake
 
 if TYPE_CHECKING:
@@ -72,10 +73,10 @@ class LocalServer(Server):
             dry_run=dry_run,
         )
 
-    def take_lease(self, holder: str, over: str) -> GCLease:
+    def take_lease(self, holder: str, over: str) -> LeaseState:
         return self._lake.catalog.gc_leases.take(self._lake.name, holder, over=over)
 
-    def renew_lease(self, holder: str) -> GCLease:
+    def renew_lease(self, holder: str) -> LeaseState:
         return self._lake.catalog.gc_leases.renew(self._lake.name, holder)
 
     def give_lease_back(self, holder: str, *, is_good: bool, next_us: int) -> None:

@@ -13,7 +13,7 @@ from lakebed.client.errors import Refused
 from lakebed.engine.commits.requests import MergeRequest
 from lakebed.engine.model import BranchID
 from lakebed.formats import OWNER_PATH, Owner, encode_owner
-from lakebed.formats.gc_files import GCFile, GCFileKind, GCLease, GCRunID
+from lakebed.formats.gc_files import GCFile, GCFileKind, GCRunID
 from lakebed.formats.gc_state import GCResultFile, GCResultKind, GCState
 from lakebed.gc import rules
 from lakebed.gc.errors import (
@@ -31,6 +31,7 @@ from lakebed.gc.job import Options
 from lakebed.gc.report import run_ids
 from lakebed.gc.state import SavedState
 from lakebed.gc.storage import Storage, open_storage
+from lakebed.leases import LeaseState
 from tests.spark.lakes import DEV, HOUR, MAIN, REPOSITORY, GCLake, LocalServer, local_lake
 
 pytestmark = pytest.mark.timeout(600)
@@ -406,11 +407,11 @@ def test_a_quiet_repository_that_is_prepared_in_other_pages(
 class Careless(LocalServer):
     """Gives the lease to everyone."""
 
-    def take_lease(self, holder: str, over: str) -> GCLease:
-        return GCLease(holder, over, 60.0)
+    def take_lease(self, holder: str, over: str) -> LeaseState:
+        return LeaseState(holder, over, 60.0)
 
-    def renew_lease(self, holder: str) -> GCLease:
-        return GCLease(holder, "", 60.0)
+    def renew_lease(self, holder: str) -> LeaseState:
+        return LeaseState(holder, "", 60.0)
 
 
 def test_a_run_that_is_overtaken_deletes_nothing(lake: GCLake) -> None:

@@ -8,7 +8,7 @@
 | multipart_parts/<upload id>/<number>  | their parts                                  |
 | tasks/<id>                            | dumps and restores, running or ended         |
 | imports/<id>                          | imports, running or ended                    |
-| gc/lease                              | who makes a run of garbage collection        |
+| gc/last_run                           | when a run of garbage collection last ended  |
 | gc/seen                               | the last run and purge that are known        |
 | pulls/<id>                            | pull requests, newest first                  |
 | pulls_merging/<id>                    | those whose merge may be under way           |
@@ -44,7 +44,7 @@ MULTIPARTS: Final = Kind(b"multiparts/", pb.MultipartUpload, ("address",), _name
 MULTIPART_PARTS: Final = Kind(b"multipart_parts/", pb.MultipartPart)
 TASKS: Final = Kind(b"tasks/", pb.Task)
 IMPORTS: Final = Kind(b"imports/", pb.Import)
-GC: Final = Kind(b"gc/", pb.GCLease)
+GC: Final = Kind(b"gc/", pb.GCLastRun)
 SEEN: Final = Kind(b"gc/", pb.Seen)
 SEEN_NAME: Final = b"seen"
 PULLS: Final = Kind(b"pulls/", pb.PullRequest)

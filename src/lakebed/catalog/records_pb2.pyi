@@ -313,16 +313,12 @@ class Seen(_message.Message):
     purge_id: str
     def __init__(self, run_id: _Optional[str] = ..., purge_id: _Optional[str] = ...) -> None: ...
 
-class GCLease(_message.Message):
-    __slots__ = ("holder", "mark", "good_us", "next_us", "ended_us")
-    HOLDER_FIELD_NUMBER: _ClassVar[int]
-    MARK_FIELD_NUMBER: _ClassVar[int]
+class GCLastRun(_message.Message):
+    __slots__ = ("good_us", "next_us", "ended_us")
     GOOD_US_FIELD_NUMBER: _ClassVar[int]
     NEXT_US_FIELD_NUMBER: _ClassVar[int]
     ENDED_US_FIELD_NUMBER: _ClassVar[int]
-    holder: str
-    mark: str
     good_us: int
     next_us: int
     ended_us: int
-    def __init__(self, holder: _Optional[str] = ..., mark: _Optional[str] = ..., good_us: _Optional[int] = ..., next_us: _Optional[int] = ..., ended_us: _Optional[int] = ...) -> None: ...
+    def __init__(self, good_us: _Optional[int] = ..., next_us: _Optional[int] = ..., ended_us: _Optional[int] = ...) -> None: ...

@@ -24,6 +24,7 @@ from lakebed.errors import LakebedError
 from lakebed.formats import DumpID
 from lakebed.kv import ABSENT, OutcomeUnknown, Store
 from lakebed.kv.records import Records
+from lakebed.leases import with_heartbeat
 from lakebed.runtime import Runtime
 from lakebed.times import now_us, to_datetime, to_us
 from lakebed.tracing import traced
@@ -178,19 +179,19 @@ class Tasks:
         """Do the work and write heartbeats until it is over; then write the result."""
         records = self._records(repository)
         ended = copy_of(begun)
-        over = self._runtime.event()
         failures: list[Exception] = []
 
         def show(progress: str) -> None:
             begun.result = progress
             show_alive()
 
-        def show_alive() -> None:
+        def show_alive() -> bool:
             alive = copy_of(begun)
             alive.updated_us = now_us(self._runtime)
             # If one heartbeat is lost, the next comes soon.
             with suppress(OutcomeUnknown):
                 records.set(task_id.encode(), alive)
+            return True
 
         def do() -> None:
             try:
@@ -198,13 +199,9 @@ class Tasks:
                 ended.state = pb.TASK_STATE_DONE
             except Exception as error:  # noqa: BLE001 - noted below, and raised if unexpected
                 failures.append(error)
-            over.set()
 
-        def beat() -> None:
-            while not over.wait(self._settings.task_heartbeat_seconds / _BEATS_A_TIMEOUT):
-                show_alive()
-
-        self._runtime.map_parallel(lambda each: each(), [do, beat], limit=2)
+        beat_seconds = self._settings.task_heartbeat_seconds / _BEATS_A_TIMEOUT
+        with_heartbeat(self._runtime, do, show_alive, every_seconds=beat_seconds)
         for error in failures:
             _note_error(ended, error)
         ended.updated_us = now_us(self._runtime)

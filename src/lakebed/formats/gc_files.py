@@ -168,18 +168,6 @@ class GCMark:
     """The server's setting `gc.versions`: ``keep`` or ``delete``."""
 
 
-@dataclass(frozen=True, slots=True)
-class GCLease:
-    """Who makes a run of a repository at the moment."""
-
-    holder: str
-    """Empty: nobody."""
-    mark: str
-    """Drawn by chance, each time that the lease is taken or renewed."""
-    seconds: float
-    """A lease whose mark stays the same for so long may be taken over."""
-
-
 def page_name(number: int) -> str:
     """The name of a page."""
     return f"page-{number:05}.json"

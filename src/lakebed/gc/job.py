@@ -34,7 +34,7 @@ from lakebed.gc import rules
 from lakebed.gc.errors import InvalidOption, NotQuiet, WrongStorage
 from lakebed.gc.executors.write import DUE_LABEL, FREED_LABEL
 from lakebed.gc.judging import Executor, Findings, Judging, repository_uids
-from lakebed.gc.lease import Lease, Leases
+from lakebed.gc.lease import RunLease, RunLeaseTable
 from lakebed.gc.report import (
     Progress,
     Summary,
@@ -71,7 +71,7 @@ class Options:
     max_share: float = MAX_SHARE
 
 
-class ServerSide(Leases, Protocol):
+class ServerSide(RunLeaseTable, Protocol):
     """The server's part of a run; `lakebed.gc.server.Server` asks for it by HTTP."""
 
     def expire(self, unique_id: str, *, max_share: float, dry_run: bool) -> dict[str, Any]:
@@ -116,7 +116,7 @@ class Job:
         self._server = server
         self._storage = storage
         self._say = say
-        self._lease = Lease(server, runtime or ThreadRuntime(), is_patient=is_patient, say=say)
+        self._lease = RunLease(server, runtime or ThreadRuntime(), is_patient=is_patient, say=say)
 
     def run(self, options: Options) -> Summary:
         """Make one run.

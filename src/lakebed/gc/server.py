@@ -12,7 +12,8 @@ import msgspec
 from lakebed.client.http import Client
 from lakebed.client.retry import OUTLAST_RESTARTS
 from lakebed.client.settings import ClientSettings, normal_endpoint
-from lakebed.formats.gc_files import GCFile, GCFileKind, GCLease, GCMark, GCRunID
+from lakebed.formats.gc_files import GCFile, GCFileKind, GCMark, GCRunID
+from lakebed.leases import LeaseState
 from lakebed.wire.config import ConfigAPI
 from lakebed.wire.garbage import (
     CommitsQuery,
@@ -116,11 +117,11 @@ class Server:
             GCFile(each.name, GCFileKind.OLD, each.rows, each.content_id) for each in found
         )
 
-    def take_lease(self, holder: str, over: str) -> GCLease:
+    def take_lease(self, holder: str, over: str) -> LeaseState:
         """Take the lease of the repository, if it is free or has the mark `over`."""
         return self._lease(GarbageCollectionLeaseRequest(holder=holder, over=over))
 
-    def renew_lease(self, holder: str) -> GCLease:
+    def renew_lease(self, holder: str) -> LeaseState:
         """Renew the lease of the repository, if this holder has it."""
         return self._lease(GarbageCollectionLeaseRequest(holder=holder, renew=True))
 
@@ -129,6 +130,6 @@ class Server:
         query = LeaseQuery(holder=holder, good=is_good, next_us=next_us)
         self._garbage.give_lease_back(self._repository, query)
 
-    def _lease(self, body: GarbageCollectionLeaseRequest) -> GCLease:
+    def _lease(self, body: GarbageCollectionLeaseRequest) -> LeaseState:
         found = self._garbage.take_lease(self._repository, body)
-        return GCLease(found.holder, found.mark, found.seconds)
+        return LeaseState(found.holder, found.mark, found.seconds)

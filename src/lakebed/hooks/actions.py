@@ -11,6 +11,7 @@ from lakebed.block import BlockStore
 from lakebed.catalog.catalog import Catalog
 from lakebed.catalog.tasks import RunInBackground, run_inline
 from lakebed.engine.engine import Engine
+from lakebed.engine.leases import LeaseLostError
 from lakebed.engine.model import Repository, RepositoryID
 from lakebed.errors import LakebedError
 from lakebed.hooks import records_pb2 as pb
@@ -25,7 +26,7 @@ from lakebed.hooks.post import PostRunner
 from lakebed.hooks.process_pool import ProcessPool
 from lakebed.hooks.reading import ActionReader
 from lakebed.hooks.runner import NewCaller, RunHook, Runner, hook_run_id_of
-from lakebed.hooks.runs import HeldRun, NotOurs, Runs
+from lakebed.hooks.runs import LeasedRun, Runs
 from lakebed.hooks.settings import HooksSettings
 from lakebed.kv import Store
 from lakebed.runtime import Runtime
@@ -176,10 +177,10 @@ class Actions:
         ]
         return Trial(held.id, tuple(hooks))
 
-    def _try(self, repository: Repository, held: HeldRun, actions: Sequence[Action]) -> None:
+    def _try(self, repository: Repository, held: LeasedRun, actions: Sequence[Action]) -> None:
         try:
             self._runner.run(repository, held, actions)
-        except (LakebedError, NotOurs) as error:
+        except (LakebedError, LeaseLostError) as error:
             _LOGGER.warning("trial %s was cut off: %s", held.id, error)
         finally:
             self._end_trial()

@@ -32,6 +32,7 @@ from lakebed.engine.acting import acting_user, are_hooks_skipped
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import Refused
 from lakebed.engine.hooks import Hooks, Preparation, Proposal
+from lakebed.engine.leases import LeaseLostError
 from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository, Tag, TagID
 from lakebed.errors import LakebedError
 from lakebed.formats import MetaRangeID
@@ -44,7 +45,7 @@ from lakebed.hooks.matching import select
 from lakebed.hooks.metrics import HOOK_RUNS
 from lakebed.hooks.reading import ActionReader
 from lakebed.hooks.runner import Failure, Runner
-from lakebed.hooks.runs import NotOurs, Runs
+from lakebed.hooks.runs import Runs
 from lakebed.ids import UniqueID
 from lakebed.lru import LRU
 from lakebed.runtime import Runtime
@@ -336,7 +337,7 @@ class Guard(Hooks):
         try:
             with parts.while_waiting():
                 failures = parts.runner.run(repository, held, actions)
-        except NotOurs:
+        except LeaseLostError:
             raise Refused(f"run {held.id} of {event_type} hooks was ended by others") from None
         HOOK_RUNS.labels(event_type, "failure" if failures else "success").inc()
         if failures:

@@ -27,6 +27,7 @@ from typing import Final
 from lakebed.block import StorageUnavailable
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import BranchNotFound, Deleting, RepositoryNotFound
+from lakebed.engine.leases import LeaseLostError
 from lakebed.engine.model import BranchID, CommitID, Repository, RepositoryID, TagID
 from lakebed.errors import LakebedError
 from lakebed.formats import MetaRangeID
@@ -36,10 +37,11 @@ from lakebed.hooks.matching import select
 from lakebed.hooks.metrics import HOOK_RUNS
 from lakebed.hooks.reading import ActionReader
 from lakebed.hooks.runner import Runner
-from lakebed.hooks.runs import HeldRun, NotOurs, Runs
+from lakebed.hooks.runs import LeasedRun, Runs
 from lakebed.ids import UniqueID
-from lakebed.kv import OutcomeUnknown, Version
+from lakebed.kv import OutcomeUnknown
 from lakebed.kv.records import Record
+from lakebed.leases import Observations
 from lakebed.runtime import Runtime
 from lakebed.times import now_us
 
@@ -73,8 +75,7 @@ class PostRunner:
         self._heartbeat_seconds = heartbeat_seconds
         self._lock = runtime.lock()
         self._running: Counter[UniqueID] = Counter()
-        # Of records that are not ours: since when they have been as they are.
-        self._seen: dict[bytes, tuple[Version, float]] = {}
+        self._observed = Observations(runtime)
 
     def run_waiting(self) -> int:
         """Run what waits, one after the other; return how many runs were taken up.
@@ -91,8 +92,7 @@ class PostRunner:
         taken = 0
         # What happened first comes first: ids go down with time.
         notes = list(self._runs.waiting.scan_readable())[::-1]
-        for name in self._seen.keys() - {note.name for note in notes}:
-            self._seen.pop(name, None)  # others have ended it
+        self._observed.keep_only({note.name for note in notes})
         for note in notes:
             try:
                 taken += self._go_on(note)
@@ -127,15 +127,11 @@ class PostRunner:
 
     def _is_left(self, record: Record[pb.Run]) -> bool:
         """Whether nobody changed a record for so long that its process must have died."""
-        now = self._runtime.monotonic()
-        version, since = self._seen.get(record.name, (None, now))
-        if version != record.predicate:
-            self._seen[record.name] = (record.predicate, now)
-            return False
-        return now - since > self._heartbeat_seconds
+        seconds = self._heartbeat_seconds
+        return self._observed.is_dead(record.name, record.predicate, seconds=seconds)
 
     def _forget(self, name: bytes) -> None:
-        self._seen.pop(name, None)
+        self._observed.forget(name)
         # If this is lost, the next look removes it.
         with suppress(OutcomeUnknown):
             self._runs.waiting.delete(name)
@@ -146,8 +142,8 @@ class PostRunner:
         held = self._runs.take(repository, record, lambda _run: None)
         if held is None:
             return
-        with suppress(NotOurs):
-            took_effect = self._took_effect(repository, held.run)
+        with suppress(LeaseLostError):
+            took_effect = self._took_effect(repository, held.message)
             if took_effect:
                 held.change(_wait)
             else:
@@ -204,7 +200,7 @@ class PostRunner:
             return 0
         try:
             self._run_held(repository, held)
-        except NotOurs:
+        except LeaseLostError:
             _LOGGER.info("run %s is run by another process", held.id)
         except (OutcomeUnknown, StorageUnavailable) as error:
             _LOGGER.warning("run %s was cut off, and will be taken up: %s", held.id, error)
@@ -212,8 +208,8 @@ class PostRunner:
             self._forget(record.name)
         return 1
 
-    def _run_held(self, repository: Repository, held: HeldRun) -> None:
-        run = held.run
+    def _run_held(self, repository: Repository, held: LeasedRun) -> None:
+        run = held.message
         if run.attempts > ATTEMPTS_MAX:
             _LOGGER.warning("run %s is given up: %d processes died of it", held.id, ATTEMPTS_MAX)
             held.change(self._fail)

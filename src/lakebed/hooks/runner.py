@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -18,9 +17,9 @@ from lakebed.hooks.files import POST_SECONDS_MAX, PRE_SECONDS_MAX, Action, HookS
 from lakebed.hooks.kinds import Caller
 from lakebed.hooks.metrics import HOOK_SECONDS
 from lakebed.hooks.outputs import Output
-from lakebed.hooks.runs import HeldRun, NotOurs, Runs
+from lakebed.hooks.runs import LeasedRun, Runs
 from lakebed.hooks.settings import HooksSettings
-from lakebed.kv import OutcomeUnknown
+from lakebed.leases import with_heartbeat
 from lakebed.runtime import Lock, Runtime
 from lakebed.times import now_us, to_datetime
 
@@ -100,12 +99,12 @@ class Runner:
         self._beat_seconds = heartbeat_seconds / BEATS_A_TIMEOUT
 
     def run(
-        self, repository: Repository, held: HeldRun, actions: Sequence[Action]
+        self, repository: Repository, held: LeasedRun, actions: Sequence[Action]
     ) -> list[Failure]:
         """Run all hooks, with signs of life, and write down the end; return what failed.
 
         Raises:
-            NotOurs: Another process took the run up.
+            LeaseLostError: Another process took the run up.
             OutcomeUnknown: The store does not answer.
         """
         event = self._event(repository, held)
@@ -118,32 +117,26 @@ class Runner:
             until=self._runtime.monotonic() + seconds_max,
             lock=self._runtime.lock(),
         )
-        over, lost = self._runtime.event(), self._runtime.event()
+        lost = self._runtime.event()
         failures: list[Failure] = []
 
         def work() -> None:
-            try:
-                found = self._runtime.map_parallel(
-                    lambda item: self._run_action(one, item[0], item[1], lost.is_set),
-                    list(enumerate(actions)),
-                    limit=ACTIONS_AT_ONCE,
-                )
-                failures.extend(failure for each in found for failure in each)
-            finally:
-                over.set()
+            found = self._runtime.map_parallel(
+                lambda item: self._run_action(one, item[0], item[1], lost.is_set),
+                list(enumerate(actions)),
+                limit=ACTIONS_AT_ONCE,
+            )
+            failures.extend(failure for each in found for failure in each)
 
-        def beat() -> None:
-            while not over.wait(self._beat_seconds):
-                try:
-                    with suppress(OutcomeUnknown):
-                        held.beat()
-                except NotOurs:
-                    lost.set()
-                    return
+        def beat() -> bool:
+            is_ours = held.beat()
+            if not is_ours:
+                lost.set()
+            return is_ours
 
-        def stream() -> None:
+        def stream(wait: Callable[[float], bool]) -> None:
             stored: dict[str, int] = {}
-            while not over.wait(STREAM_SECONDS):
+            while not wait(STREAM_SECONDS):
                 for hook_run_id, output in list(one.printing.items()):
                     length = len(output.content())
                     with one.lock:
@@ -151,8 +144,13 @@ class Runner:
                             self._write_log(one, hook_run_id, output)
                     stored[hook_run_id] = length
 
-        tasks = [work, beat, stream] if self._stores_early else [work, beat]
-        self._runtime.map_parallel(lambda each: each(), tasks, limit=len(tasks))
+        with_heartbeat(
+            self._runtime,
+            work,
+            beat,
+            every_seconds=self._beat_seconds,
+            beside=[stream] if self._stores_early else [],
+        )
 
         def end(run: pb.Run) -> None:
             run.state = pb.RUN_STATE_DONE
@@ -236,8 +234,8 @@ class Runner:
         started_us = now_us(self._runtime)
         return pb.HookRun(action=hook.action_name, hook_id=hook.id, started_us=started_us)
 
-    def _event(self, repository: Repository, held: HeldRun) -> Event:
-        run = held.run
+    def _event(self, repository: Repository, held: LeasedRun) -> Event:
+        run = held.message
         return Event(
             event_type=EventType(run.event_type),
             run_id=held.id,
@@ -281,7 +279,7 @@ class _OneRun:
     """What all hooks of one run share."""
 
     repository: Repository
-    held: HeldRun
+    held: LeasedRun
     event: Event
     caller: Caller
     until: float

@@ -18,6 +18,7 @@ from typing import Final
 from lakebed.block import Address, BlockStore, ObjectNotFound
 from lakebed.catalog.keys import copy_of
 from lakebed.engine.engine import Engine
+from lakebed.engine.leases import LeasedRecord, new_mark
 from lakebed.engine.model import Repository, RepositoryID
 from lakebed.formats.layout import hook_log_folder
 from lakebed.hooks import records_pb2 as pb
@@ -36,21 +37,16 @@ from lakebed.hooks.keys import (
     hook_name,
     new_run_id,
 )
-from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable
+from lakebed.kv import ABSENT, PredicateFailed, Store
 from lakebed.kv.records import Record, Records
 from lakebed.runtime import Runtime
 from lakebed.times import now_us, to_datetime, to_us
 from lakebed.tracing import traced
 
 _TRIES: Final = 10
-_MARK_BYTES: Final = 16
 
 Edit = Callable[[pb.Run], None]
 """Changes a record; to apply it again must do no harm."""
-
-
-class NotOurs(Exception):
-    """Another process has the run by now, or it is over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,68 +80,13 @@ class HookRunInfo:
     skipped: bool
 
 
-class HeldRun:
+class LeasedRun(LeasedRecord[pb.Run]):
     """A run that this process has taken up."""
 
-    def __init__(
-        self, records: Records[pb.Run], record: Record[pb.Run], mark: bytes, runtime: Runtime
-    ) -> None:
-        self.id = RunID(record.name.decode())
-        self._records = records
-        self._record = record
-        self._mark = mark
-        self._runtime = runtime
-        self._lock = runtime.lock()
-
     @property
-    def run(self) -> pb.Run:
-        """The record as this process last wrote it; not to be changed."""
-        return self._record.message
-
-    def beat(self) -> None:
-        """Give a sign of life; raises as `change` does."""
-        self.change(lambda _run: None)
-
-    def change(self, edit: Edit) -> None:
-        """Change the record.
-
-        Raises:
-            NotOurs: Another process took the run up.
-            OutcomeUnknown: The store does not answer.
-        """
-        with self._lock:
-            for left in reversed(range(_TRIES)):
-                changed = copy_of(self._record.message)
-                edit(changed)
-                changed.updated_us = now_us(self._runtime)
-                try:
-                    version = self._records.set_if(
-                        self._record.name, changed, self._record.predicate
-                    )
-                except StoreUnavailable:
-                    raise
-                except (PredicateFailed, OutcomeUnknown) as error:
-                    if not left and isinstance(error, OutcomeUnknown):
-                        raise
-                    self._read_again()
-                else:
-                    self._record = Record(self._record.name, changed, version)
-                    return
-            raise NotOurs
-
-    def drop(self) -> None:
-        """Remove the record; raises `NotOurs` if another process changed it."""
-        with self._lock:
-            try:
-                self._records.delete_if(self._record.name, self._record.predicate)
-            except PredicateFailed:
-                raise NotOurs from None
-
-    def _read_again(self) -> None:
-        found = self._records.find(self._record.name)
-        if found is None or found.message.owner != self._mark:
-            raise NotOurs
-        self._record = found
+    def id(self) -> RunID:
+        """The id of the run."""
+        return RunID(self._record.name.decode())
 
 
 class Runs:
@@ -169,14 +110,14 @@ class Runs:
 
     # Writing
 
-    def begin(self, repository: Repository, run: pb.Run) -> HeldRun:
+    def begin(self, repository: Repository, run: pb.Run) -> LeasedRun:
         """Write down that a run begins in this process."""
-        mark = self._runtime.random_bytes(_MARK_BYTES)
+        mark = new_mark(self._runtime)
         begun = copy_of(run)
         begun.state, begun.owner, begun.attempts = pb.RUN_STATE_RUNNING, mark, 1
         begun.started_us = begun.updated_us = now_us(self._runtime)
         record = self._add(repository, begun)
-        return HeldRun(self.records(repository), record, mark, self._runtime)
+        return LeasedRun(self.records(repository), record, self._runtime, mark=mark)
 
     def note_skipped(self, repository: Repository, run: pb.Run) -> RunID:
         """Write down that a run was skipped: it has ended, and none of its hooks ran."""
@@ -253,19 +194,10 @@ class Runs:
                 return  # whoever changed it finds out
         self.waiting.delete(run_id.encode())
 
-    def take(self, repository: Repository, record: Record[pb.Run], edit: Edit) -> HeldRun | None:
+    def take(self, repository: Repository, record: Record[pb.Run], edit: Edit) -> LeasedRun | None:
         """Make this process the one that has a run; None: another one was faster."""
-        mark = self._runtime.random_bytes(_MARK_BYTES)
-        taken = copy_of(record.message)
-        edit(taken)
-        taken.owner, taken.updated_us = mark, now_us(self._runtime)
-        records = self.records(repository)
-        try:
-            version = records.set_if(record.name, taken, record.predicate)
-        except PredicateFailed:
-            return None
-        taken_record = Record(record.name, taken, version)
-        return HeldRun(records, taken_record, mark, self._runtime)
+        leased = LeasedRun(self.records(repository), record, self._runtime)
+        return leased if leased.take(edit) else None
 
     def note_hook(
         self, repository: Repository, run_id: RunID, hook_run_id: str, hook: pb.HookRun

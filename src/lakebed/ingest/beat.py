@@ -1,13 +1,13 @@
 """The signs of life of an import on Spark, from before Spark starts to the end of the job."""
 
 import logging
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
 from lakebed.client.errors import ClientError
 from lakebed.ingest.server import Server
+from lakebed.leases import heartbeat_thread
 
 BEAT_SECONDS: Final = 2.0
 """Between two of them. The server gives an import up that it does not hear of for a minute."""
@@ -28,22 +28,16 @@ def beating(
         progress: Returns what to say.
         on_end: Called, perhaps several times, with the reason if the import has ended.
     """
-    over = threading.Event()
 
-    def beat() -> None:
-        while not over.wait(BEAT_SECONDS):
-            try:
-                error = server.report(**progress()).get("error")
-            except ClientError as unheard:
-                _LOGGER.warning("the server does not hear from the job: %s", unheard)
-                continue
+    def beat() -> bool:
+        try:
+            error = server.report(**progress()).get("error")
+        except ClientError as unheard:
+            _LOGGER.warning("the server does not hear from the job: %s", unheard)
+        else:
             if error:
                 on_end(error["message"])
+        return True
 
-    thread = threading.Thread(target=beat, name="import-beat", daemon=True)
-    thread.start()
-    try:
+    with heartbeat_thread(beat, every_seconds=BEAT_SECONDS):
         yield
-    finally:
-        over.set()
-        thread.join()

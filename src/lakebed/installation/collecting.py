@@ -5,8 +5,9 @@ from typing import Any
 
 from lakebed.catalog.catalog import Catalog
 from lakebed.engine.model import Repository
-from lakebed.formats.gc_files import GCFile, GCLease, GCRunID
+from lakebed.formats.gc_files import GCFile, GCRunID
 from lakebed.ids import UniqueID
+from lakebed.leases import LeaseState
 
 
 class OwnServer:
@@ -46,10 +47,10 @@ class OwnServer:
             dry_run=dry_run,
         )
 
-    def take_lease(self, holder: str, over: str) -> GCLease:
+    def take_lease(self, holder: str, over: str) -> LeaseState:
         return self._catalog.gc_leases.take(self._id, holder, over=over)
 
-    def renew_lease(self, holder: str) -> GCLease:
+    def renew_lease(self, holder: str) -> LeaseState:
         return self._catalog.gc_leases.renew(self._id, holder)
 
     def give_lease_back(self, holder: str, *, is_good: bool, next_us: int) -> None:

@@ -1,28 +1,23 @@
-"""The lease of each repository's garbage collection, for runs of servers and of others alike.
+"""The lease of each repository's garbage collection, and the end of its last run.
 
-See `lakebed.gc.lease` for how it is used: it only saves work. Here it is a record that is changed
-by compare-and-swap.
+A run holds the lease through `lakebed.gc.lease`, in a server or by the REST API.
 """
 
-from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from lakebed.catalog import records_pb2 as pb
-from lakebed.catalog.keys import GC, copy_of
+from lakebed.catalog.keys import GC
 from lakebed.engine.engine import Engine
-from lakebed.engine.errors import TooManyTries
+from lakebed.engine.leases import LeaseRecords
 from lakebed.engine.model import RepositoryID
-from lakebed.formats.gc_files import GCLease
-from lakebed.kv import ABSENT, PredicateFailed, Store
+from lakebed.kv import Store
 from lakebed.kv.records import Records
+from lakebed.leases import LeaseState
 from lakebed.runtime import Runtime
 from lakebed.times import now_us
 
-_NAME: Final = b"lease"
-_MARK_BYTES: Final = 8
-_TRIES: Final = 10
+_NAME: Final = b"last_run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +41,21 @@ class GCLeases:
         self._runtime = runtime
         self._seconds = seconds
 
-    def take(self, repository_id: RepositoryID, holder: str, *, over: str = "") -> GCLease:
+    def take(self, repository_id: RepositoryID, holder: str, *, over: str = "") -> LeaseState:
         """Take a lease if it is free, or has the mark `over`; return it as it is now."""
-        return self._change(
-            repository_id, holder, lambda found: found.holder in {"", holder} or found.mark == over
-        )
+        return self._lease(repository_id).take_lease(holder, over)
 
-    def renew(self, repository_id: RepositoryID, holder: str) -> GCLease:
+    def renew(self, repository_id: RepositoryID, holder: str) -> LeaseState:
         """Renew a lease if this holder has it; return it as it is now."""
-        return self._change(repository_id, holder, lambda found: found.holder == holder)
+        return self._lease(repository_id).renew_lease(holder)
 
     def give_back(
         self, repository_id: RepositoryID, holder: str, *, is_good: bool, next_us: int
     ) -> None:
-        """Give a lease back, if this holder has it.
+        """Note the end of a run and release its lease, if this holder has it.
+
+        A run that loses its lease between the two notes its end too. That only moves the time of
+        the next run.
 
         Args:
             repository_id: Of which repository.
@@ -67,58 +63,41 @@ class GCLeases:
             is_good: Whether the run ended and had done all that it should.
             next_us: No run before this time would find anything to delete.
         """
-        records = self._records(repository_id)
-        record = records.find(_NAME)
-        if record is None or record.message.holder != holder:
+        lease = self._lease(repository_id)
+        if lease.renew_lease(holder).holder != holder:
             return
-        free = copy_of(record.message)
-        free.holder, free.mark, free.next_us = "", self._new_mark(), next_us
-        free.ended_us = now_us(self._runtime)
-        if is_good:
-            free.good_us = free.ended_us
-        with suppress(PredicateFailed):  # somebody took it over just now
-            records.set_if(_NAME, free, record.predicate)
+        ended_us = now_us(self._runtime)
+
+        def end(message: pb.GCLastRun) -> None:
+            message.next_us, message.ended_us = next_us, ended_us
+            if is_good:
+                message.good_us = ended_us
+
+        self._records(repository_id).change(_NAME, end)
+        lease.release_lease(holder)
 
     def expect_garbage(self, repository_id: RepositoryID) -> None:
         """Note that there may be garbage before the time that the last run gave.
 
         It only saves waiting: a run that ends at this very moment may say otherwise.
         """
-        records = self._records(repository_id)
-        record = records.find(_NAME)
-        if record is not None and record.message.next_us:
-            sooner = copy_of(record.message)
-            sooner.next_us = 0
-            with suppress(PredicateFailed):
-                records.set_if(_NAME, sooner, record.predicate)
+
+        def expect(message: pb.GCLastRun) -> None:
+            message.next_us = 0
+
+        if self.last_run(repository_id).next_us:
+            self._records(repository_id).change(_NAME, expect)
 
     def last_run(self, repository_id: RepositoryID) -> LastRun:
         """Return what the runs of a repository left."""
         record = self._records(repository_id).find(_NAME)
-        message = record.message if record is not None else pb.GCLease()
+        message = record.message if record is not None else pb.GCLastRun()
         return LastRun(message.good_us, message.next_us, message.ended_us)
 
-    def _change(
-        self, repository_id: RepositoryID, holder: str, may: Callable[[pb.GCLease], bool]
-    ) -> GCLease:
-        records = self._records(repository_id)
-        for _ in range(_TRIES):
-            record = records.find(_NAME)
-            message = copy_of(record.message) if record is not None else pb.GCLease()
-            if not may(message):
-                return self._as_lease(message)
-            message.holder, message.mark = holder, self._new_mark()
-            with suppress(PredicateFailed):  # somebody was faster: look again
-                records.set_if(_NAME, message, ABSENT if record is None else record.predicate)
-                return self._as_lease(message)
-        raise TooManyTries("changing the lease of garbage collection", _TRIES)
+    def _lease(self, repository_id: RepositoryID) -> LeaseRecords:
+        unique_id = self._engine.repositories.get(repository_id).unique_id
+        return LeaseRecords(self._store, self._runtime, f"gc/{unique_id}".encode(), self._seconds)
 
-    def _as_lease(self, message: pb.GCLease) -> GCLease:
-        return GCLease(message.holder, message.mark, self._seconds)
-
-    def _records(self, repository_id: RepositoryID) -> Records[pb.GCLease]:
+    def _records(self, repository_id: RepositoryID) -> Records[pb.GCLastRun]:
         repository = self._engine.repositories.get(repository_id)
         return Records(self._store, GC, repository.partition)
-
-    def _new_mark(self) -> str:
-        return self._runtime.random_bytes(_MARK_BYTES).hex()

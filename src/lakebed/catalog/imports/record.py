@@ -1,6 +1,4 @@
-"""The record of an import, and how it is taken up, kept alive, canceled and ended.
-
-It is a record as those of `lakebed.catalog.held`:
+"""The record of an import (a `LeasedRecord`): how it is taken up, canceled and ended.
 
 - *Canceling* makes the next change of the process that runs it fail.
 - *Publishing.* The id of each commit is noted before the branch is swapped to it. Once one is
@@ -12,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from lakebed.catalog import records_pb2 as pb
-from lakebed.catalog.held import HeldRecord
+from lakebed.engine.leases import LeasedRecord
 
 SKIPPED_SHOWN_MAX: Final = 100
 """Of so many skipped objects the addresses are kept; the others are counted."""
@@ -21,7 +19,7 @@ Edit = Callable[[pb.Import], None]
 """Changes a record; to apply it again must do no harm."""
 
 
-class HeldImport(HeldRecord[pb.Import]):
+class LeasedImport(LeasedRecord[pb.Import]):
     """An import that this process runs."""
 
     def take_up(self) -> bool:

@@ -24,7 +24,7 @@ from lakebed.catalog.errors import InvalidImport, NothingToImport
 from lakebed.catalog.imports.handed import check_handed
 from lakebed.catalog.imports.listing import list_in_order
 from lakebed.catalog.imports.places import check_places
-from lakebed.catalog.imports.record import SKIPPED_SHOWN_MAX, HeldImport
+from lakebed.catalog.imports.record import SKIPPED_SHOWN_MAX, LeasedImport
 from lakebed.catalog.imports.sources import ImportSource, source_of
 from lakebed.engine.commits.requests import CommitRequest, Replacement
 from lakebed.engine.committed import Ingest
@@ -61,7 +61,7 @@ class ImportRun:
         block: BlockStore,
         runtime: Runtime,
         repository: Repository,
-        held: HeldImport,
+        held: LeasedImport,
     ) -> None:
         self._engine = engine
         self._block = block
@@ -74,7 +74,7 @@ class ImportRun:
         """Bring the import to its end.
 
         Raises:
-            NotOurs: It was canceled, or another process runs it by now.
+            LeaseLostError: It was canceled, or another process runs it by now.
             LakebedError: It failed.
         """
         record = self._held.message

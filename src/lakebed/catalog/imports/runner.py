@@ -14,20 +14,21 @@ from typing import Final
 from lakebed.block import BlockStore, StorageUnavailable
 from lakebed.catalog import records_pb2 as pb
 from lakebed.catalog.errors import JobSilent
-from lakebed.catalog.held import NotOurs
 from lakebed.catalog.imports.imports import Imports
-from lakebed.catalog.imports.record import HeldImport
+from lakebed.catalog.imports.record import LeasedImport
 from lakebed.catalog.imports.run import ImportRun
 from lakebed.catalog.keys import WAITING, WAITING_PARTITION
 from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.acting import acting_as
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import Deleting, RepositoryNotFound
+from lakebed.engine.leases import LeaseLostError
 from lakebed.engine.model import Repository, RepositoryID
 from lakebed.engine.read_only import read_only_lifted
 from lakebed.errors import LakebedError
 from lakebed.kv import CorruptRecord, OutcomeUnknown, Store, Version
 from lakebed.kv.records import Record, Records
+from lakebed.leases import Observations
 from lakebed.runtime import Runtime
 
 BEAT_SECONDS: Final = 1.0
@@ -59,8 +60,7 @@ class ImportRunner:
         self._settings = settings
         self._imports = imports
         self._waiting = Records(store, WAITING, WAITING_PARTITION)
-        # Of records that others run: since when they have been as they are.
-        self._seen: dict[bytes, tuple[Version, float]] = {}
+        self._observed = Observations(runtime)
         # Notes of imports whose records are damaged, which were logged.
         self._damaged: set[Version] = set()
 
@@ -92,7 +92,7 @@ class ImportRunner:
             return 0
         assert repository is not None
         assert records is not None
-        held = HeldImport(records, record, self._runtime)
+        held = LeasedImport(records, record, self._runtime)
         if not held.take_up():
             return 0
         self._run(repository, held, note)
@@ -108,21 +108,17 @@ class ImportRunner:
     def _is_due(self, record: Record[pb.Import]) -> bool:
         if not record.message.owner and not _waits_for_job(record.message):
             return True
-        now = self._runtime.monotonic()
-        version, since = self._seen.get(record.name, (None, now))
-        if version != record.predicate:
-            self._seen[record.name] = (record.predicate, now)
-            return False
-        return now - since > self._settings.task_heartbeat_seconds
+        seconds = self._settings.task_heartbeat_seconds
+        return self._observed.is_dead(record.name, record.predicate, seconds=seconds)
 
     def _forget(self, note: Record[pb.WaitingImport]) -> None:
-        self._seen.pop(note.name, None)
+        self._observed.forget(note.name)
         # If this is lost, the next look removes it.
         with suppress(OutcomeUnknown):
             self._waiting.delete(note.name)
 
     def _run(
-        self, repository: Repository, held: HeldImport, note: Record[pb.WaitingImport]
+        self, repository: Repository, held: LeasedImport, note: Record[pb.WaitingImport]
     ) -> None:
         """Run an import with signs of life, and write down how it ended."""
 
@@ -132,10 +128,10 @@ class ImportRunner:
         held.keep_alive(work, beat_seconds=BEAT_SECONDS)
         self._forget_ended(held, note)
 
-    def _work(self, repository: Repository, held: HeldImport, import_id: str) -> None:
+    def _work(self, repository: Repository, held: LeasedImport, import_id: str) -> None:
         try:
             self._bring_to_end(repository, held)
-        except NotOurs:
+        except LeaseLostError:
             _LOGGER.info("import %s was canceled, or is run by another process", import_id)
         except OutcomeUnknown as error:
             # Perhaps its commit was published: whoever takes it up finds out.
@@ -153,7 +149,7 @@ class ImportRunner:
             _LOGGER.exception("import %s failed", import_id)
             _note_failure(held, LakebedError.kind, _INTERNAL)
 
-    def _bring_to_end(self, repository: Repository, held: HeldImport) -> None:
+    def _bring_to_end(self, repository: Repository, held: LeasedImport) -> None:
         if held.message.attempts > ATTEMPTS_MAX:
             died = f"{ATTEMPTS_MAX} processes died while they ran this import: it is given up"
             _note_failure(held, "task_died", died)
@@ -163,7 +159,7 @@ class ImportRunner:
         with read_only_lifted(lifted=held.message.force), acting_as(held.message.username):
             ImportRun(self._engine, self._block, self._runtime, repository, held).run()
 
-    def _forget_ended(self, held: HeldImport, note: Record[pb.WaitingImport]) -> None:
+    def _forget_ended(self, held: LeasedImport, note: Record[pb.WaitingImport]) -> None:
         if held.message.state != pb.IMPORT_STATE_RUNNING:
             self._forget(note)
 
@@ -181,10 +177,10 @@ def _may_go_on(message: pb.Import) -> bool:
     return has_saved and message.attempts < ATTEMPTS_MAX
 
 
-def _note_failure(held: HeldImport, kind: str, text: str) -> None:
+def _note_failure(held: LeasedImport, kind: str, text: str) -> None:
     def fail(message: pb.Import) -> None:
         message.state = pb.IMPORT_STATE_FAILED
         message.error_kind, message.error = kind, text
 
-    with suppress(NotOurs, OutcomeUnknown):
+    with suppress(LeaseLostError, OutcomeUnknown):
         held.change(fail)

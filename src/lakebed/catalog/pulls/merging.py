@@ -21,19 +21,20 @@ from typing import Final
 
 from lakebed.catalog import records_pb2 as pb
 from lakebed.catalog.errors import PullBusy
-from lakebed.catalog.held import HeldRecord, NotOurs
 from lakebed.catalog.keys import PULLS, PULLS_MERGING
 from lakebed.catalog.pulls.model import UNDER_WAY
 from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.commits.requests import MergeRequest
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import BranchNotFound, TooManyTries
+from lakebed.engine.leases import LeasedRecord, LeaseLostError
 from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository
 from lakebed.errors import LakebedError
 from lakebed.kv import CorruptRecord, PredicateFailed, Store
 from lakebed.kv.records import Record, Records
+from lakebed.leases import Observations
 from lakebed.runtime import Runtime
-from lakebed.times import now_us, to_us
+from lakebed.times import now_us
 
 _BEATS_A_TIMEOUT: Final = 4
 
@@ -44,7 +45,7 @@ class NotBegun(Exception):
     """The pull request was changed since it was read; nothing was done."""
 
 
-class HeldPull(HeldRecord[pb.PullRequest]):
+class LeasedPull(LeasedRecord[pb.PullRequest]):
     """A pull request that this process merges or reopens."""
 
     def begin(self, destination: Branch) -> bool:
@@ -103,6 +104,7 @@ class PullMerger:
         self._store = store
         self._runtime = runtime
         self._silence_seconds = settings.task_heartbeat_seconds
+        self._observed = Observations(runtime)
 
     def merge(
         self, repository: Repository, record: Record[pb.PullRequest], request: MergeRequest
@@ -119,12 +121,12 @@ class PullMerger:
         found = record.message
         destination = self._engine.branches.get(repository, BranchID(found.destination_branch))
         self._announced(repository).set(record.name, pb.PullMerging())
-        held = HeldPull(self._records(repository), record, self._runtime)
+        held = LeasedPull(self._records(repository), record, self._runtime)
         try:
             commit_id = self._take_up(repository, held, destination, request)
         except NotBegun:
             raise
-        except NotOurs:
+        except LeaseLostError:
             raise PullBusy(pull_id, "was taken over by somebody else") from None
         except Exception as error:
             merged = self._recover(repository, held, record.name)
@@ -136,7 +138,7 @@ class PullMerger:
         return commit_id
 
     def _take_up(
-        self, repository: Repository, held: HeldPull, destination: Branch, request: MergeRequest
+        self, repository: Repository, held: LeasedPull, destination: Branch, request: MergeRequest
     ) -> CommitID:
         """Merge a pull request, with signs of life, if nobody else does."""
         if not held.begin(destination):
@@ -147,7 +149,7 @@ class PullMerger:
         )
 
     def _publish(
-        self, repository: Repository, held: HeldPull, destination: Branch, request: MergeRequest
+        self, repository: Repository, held: LeasedPull, destination: Branch, request: MergeRequest
     ) -> CommitID:
         source = held.message.source_branch
         merged = self._engine.merge_noted(
@@ -156,19 +158,19 @@ class PullMerger:
         return merged.id
 
     def _end(
-        self, repository: Repository, held: HeldPull, name: bytes, commit_id: CommitID
+        self, repository: Repository, held: LeasedPull, name: bytes, commit_id: CommitID
     ) -> None:
         """Write down that a pull request is merged; whoever took it over has found that out."""
         try:
             held.end(commit_id)
-        except NotOurs:
+        except LeaseLostError:
             return
         except LakebedError as error:
             _LOGGER.warning("commit %s merged a pull request; to be noted: %s", commit_id, error)
             return
         self._forget(repository, name)
 
-    def _recover(self, repository: Repository, held: HeldPull, name: bytes) -> CommitID | None:
+    def _recover(self, repository: Repository, held: LeasedPull, name: bytes) -> CommitID | None:
         """Find out, after an error of this process, whether the pull request is merged."""
         with suppress(LakebedError):
             record = self._records(repository).find(name)
@@ -190,15 +192,15 @@ class PullMerger:
         pull_id, found = record.name.decode(), record.message
         if found.state not in UNDER_WAY:
             return CommitID(found.merged_commit_id) if found.merged_commit_id else None
-        if not at_once and not self._is_silent(found):
+        if not at_once and not self._is_silent(repository, record):
             raise PullBusy(pull_id, "is being merged just now")
-        held = HeldPull(self._records(repository), record, self._runtime)
+        held = LeasedPull(self._records(repository), record, self._runtime)
         if not held.take_over():
             raise PullBusy(pull_id, "was just changed by somebody else")
         commit_id = self._find_published(repository, held.message)
         try:
             held.end(commit_id)
-        except NotOurs:
+        except LeaseLostError:
             raise PullBusy(pull_id, "was taken over by somebody else") from None
         if commit_id is not None:
             self._forget(repository, record.name)
@@ -253,9 +255,12 @@ class PullMerger:
                 return self._engine.find_published(repository, branch, offered)
         return None
 
-    def _is_silent(self, message: pb.PullRequest) -> bool:
-        silent_us = now_us(self._runtime) - message.updated_us
-        return silent_us > to_us(self._silence_seconds)
+    def _is_silent(self, repository: Repository, record: Record[pb.PullRequest]) -> bool:
+        name = repository.partition + record.name
+        is_dead = self._observed.is_dead(name, record.predicate, seconds=self._silence_seconds)
+        if is_dead:
+            self._observed.forget(name)
+        return is_dead
 
     def _forget(self, repository: Repository, name: bytes) -> None:
         """Remove the announcement of a merge after which there can be no other."""

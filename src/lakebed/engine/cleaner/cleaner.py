@@ -42,7 +42,6 @@ from typing import Final
 from lakebed.block import Namespace
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.cleaner.first_seen import FirstSeen
-from lakebed.engine.cleaner.lease import Lease
 from lakebed.engine.errors import BranchNotFound, TooManyTries
 from lakebed.engine.keys import (
     BRANCHES,
@@ -53,6 +52,7 @@ from lakebed.engine.keys import (
     GRAVELER,
     REPOSITORIES,
 )
+from lakebed.engine.leases import LeaseLostError, LeaseRecords
 from lakebed.engine.metrics import CLEANED
 from lakebed.engine.model import BranchID, Repository, RepositoryID, repository_partition
 from lakebed.engine.refs.branches import Branches
@@ -75,6 +75,7 @@ from lakebed.kv import (
     StoreUnavailable,
 )
 from lakebed.kv.records import MessageT, Record, Records
+from lakebed.leases import Lease
 from lakebed.runtime import Runtime
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -122,10 +123,6 @@ class CleanerCounts:
         self.unreadable += 1
 
 
-class _LeaseLostError(Exception):
-    """Another process took the lease."""
-
-
 class Cleaner:
     """Cleans up after all repositories; one for a process, used by one thread."""
 
@@ -139,7 +136,8 @@ class Cleaner:
         self._repositories = Records(store, REPOSITORIES, GRAVELER)
         self._deleted = Records(store, DELETED, DELETED_PARTITION)
         self._dropped = Records(store, DROPPED, DROPPED_PARTITION)
-        self._lease = Lease(store, runtime, b"cleaner", seconds=LEASE_SECONDS)
+        self._lease_records = LeaseRecords(store, runtime, b"cleaner", LEASE_SECONDS)
+        self._lease = Lease(self._lease_records, runtime)
         self._first_seen = FirstSeen(runtime)
 
     def run_once(self) -> CleanerCounts:
@@ -164,11 +162,11 @@ class Cleaner:
             self._clean_deleted(counts)
             self._clean_dropped(counts)
             self._first_seen.forget_the_rest()
-        except _LeaseLostError:
+        except LeaseLostError:
             _LOGGER.warning("another process took the lease of the cleaner")
             counts.ran = False
         finally:
-            self._lease.release()
+            self._lease_records.release_lease(self._lease.holder)
 
     # Creations, deletions, claims
 
@@ -350,7 +348,7 @@ class Cleaner:
         """Let others work, and make sure that this process still has the lease."""
         self._runtime.sleep(PAUSE_SECONDS)
         if not self._lease.keep():
-            raise _LeaseLostError
+            raise LeaseLostError
 
 
 @contextmanager

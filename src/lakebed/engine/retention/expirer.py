@@ -28,9 +28,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from lakebed.engine import records_pb2 as pb
-from lakebed.engine.cleaner.lease import Lease
 from lakebed.engine.errors import TooManyExpire
 from lakebed.engine.keys import BRANCHES, COMMITS, RESTORED, RESTORED_NAME, TAGS
+from lakebed.engine.leases import LeaseRecords
 from lakebed.engine.model import BranchID, CommitID, Repository
 from lakebed.engine.retention.fate import Fate, fate_of
 from lakebed.engine.retention.keep import FLOOR_US, Scan, StoredCommit, staying
@@ -39,6 +39,7 @@ from lakebed.engine.retention.rules import RuleBook
 from lakebed.engine.settings import EngineSettings
 from lakebed.kv import ABSENT, PredicateFailed, Store
 from lakebed.kv.records import Record, Records
+from lakebed.leases import Lease
 from lakebed.runtime import Runtime
 from lakebed.times import now_us, to_us
 
@@ -97,13 +98,14 @@ class Expirer:
             OutcomeUnknown: The store did not answer: ask again.
         """
         name = f"expire/{repository.unique_id}".encode()
-        lease = Lease(self._store, self._runtime, name, seconds=LEASE_SECONDS)
+        records = LeaseRecords(self._store, self._runtime, name, LEASE_SECONDS)
+        lease = Lease(records, self._runtime)
         if not lease.acquire():
             return Expiry(ran=False)
         try:
             return self._run(repository, max_share, dry_run=dry_run)
         finally:
-            lease.release()
+            records.release_lease(lease.holder)
 
     def look_at(self, repository: Repository, ids: Collection[CommitID]) -> list[Fate]:
         """Return the fate of each commit in `ids`, with the reason; leave out missing commits."""
