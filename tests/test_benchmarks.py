@@ -33,6 +33,7 @@ ROOT = Path(__file__).parents[1]
     ],
 )
 @pytest.mark.slow
+@pytest.mark.extended
 def test_a_benchmark_runs(name: str, operations: list[str]) -> None:
     more = {"compare": ["--base", str(ROOT)], "kv_commits": ["rocksdb", "valkey"]}.get(name, [])
     done = subprocess.run(

@@ -12,6 +12,8 @@ import pytest
 from tests.compat.s3_tools import EXTENSION
 from tests.kit.s3_gateway import Gateway
 
+pytestmark = pytest.mark.extended
+
 PAGE = Path(__file__).parents[2] / "docs" / "s3-clients.md"
 RUN = ("python", "sh", "sql")
 BLOCKS = [

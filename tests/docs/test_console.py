@@ -82,8 +82,15 @@ def quickstart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Quickstart]
         yield server
 
 
+# `make test` runs the blocks of the README alone.
 @pytest.mark.slow
-@pytest.mark.parametrize("name", TO_RUN)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name == "README.md" else pytest.mark.extended)
+        for name in TO_RUN
+    ],
+)
 def test_the_blocks_of_a_page_do_what_they_show(
     quickstart: Quickstart, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

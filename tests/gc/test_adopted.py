@@ -83,6 +83,7 @@ def test_only_what_nothing_references_is_deleted(lake: GCLake) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.extended
 @pytest.mark.timeout(600)
 def test_the_same_on_spark(tmp_path: Path, spark: "SparkSession") -> None:
     with local_lake(tmp_path, spark) as lake:

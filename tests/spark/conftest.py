@@ -2,12 +2,25 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from lakebed.testing.servers.lakebed import LakebedServer
 from tests.spark.clients import Client, sign_in
 from tests.spark.submitting import PROGRAM
+
+_HERE: Final = Path(__file__).parent
+KEPT: Final = {"test_the_command_line", "test_what_goes_and_what_stays"}
+"""What `make test` plays with Spark, beside the frames: a run, and one that a command starts."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        is_run = item.path.parent == _HERE and item.path.stem != "test_frames"
+        if is_run and getattr(item, "originalname", "") not in KEPT:
+            item.add_marker(pytest.mark.extended)
 
 
 @pytest.fixture

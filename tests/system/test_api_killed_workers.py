@@ -26,6 +26,8 @@ from tests.kit.rounds import rounds
 from tests.kit.served import eventually
 from tests.system.api_kit import JSON, Answer, RawClient, begin, create_repository, drafts, workers
 
+pytestmark = pytest.mark.extended
+
 CLIENTS: Final = rounds(16, long=32)
 KILLS: Final = rounds(2, long=40)
 OWN_KEYS: Final = 3

@@ -5,8 +5,11 @@ from contextlib import closing
 from threading import Barrier
 
 import httpx
+import pytest
 
 from tests.kit.served import Servers, eventually
+
+pytestmark = pytest.mark.extended
 
 CLIENTS = 16
 

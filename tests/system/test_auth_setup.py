@@ -12,6 +12,8 @@ from lakebed.auth import Action, Permission
 from lakebed.kv import open_store
 from tests.auth.kit import NO_ADDRESS, UNCACHED, service
 
+pytestmark = pytest.mark.extended
+
 ROOT = Path(__file__).parents[2]
 
 

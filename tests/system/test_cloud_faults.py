@@ -20,6 +20,8 @@ from lakebed.block import (
 from tests.kit.object_stores import BUCKET
 from tests.kit.unruly_proxy import UnrulyProxy, unruly_proxy
 
+pytestmark = pytest.mark.extended
+
 MIB = 1 << 20
 
 

@@ -38,6 +38,8 @@ from tests.kit.object_stores import BUCKET, OTHER_BUCKET
 from tests.kit.rounds import rounds
 from tests.kit.unruly_proxy import unruly_proxy
 
+pytestmark = pytest.mark.extended
+
 MIB = 1 << 20
 AZURE = f"https://{AZURE_ACCOUNT}.blob.core.windows.net"
 WRONG_SECRET = "d3JvbmctYnV0LXdlbGwtZm9ybWVk"

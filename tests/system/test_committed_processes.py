@@ -13,6 +13,8 @@ from lakebed.formats import MetaRangeID
 from tests.engine.committed.kit import entry, rows, with_disk
 from tests.system.committed_children import read_often, small_ranges, write_on
 
+pytestmark = pytest.mark.extended
+
 MODEL = {b"%03d" % n: entry(b"%03d" % n, n % 12) for n in range(200)}
 
 

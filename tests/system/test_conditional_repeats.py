@@ -22,7 +22,7 @@ from tests.kit.unruly_proxy import Fault, UnrulyProxy, lost, made_up, unruly_pro
 from tests.system.api_kit import RawClient, create_repository
 from tests.system.conditional_races import raced_server
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.extended, pytest.mark.slow]
 
 LAKE = "lake"
 CLIENTS = 4

@@ -41,7 +41,7 @@ from lakebed.testing.servers.proxy import Fault
 from tests.kit.database_bench import WRITES, Bench, Database, Write
 from tests.kit.more_databases import MORE_DATABASES
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.extended, pytest.mark.slow]
 
 SIDE_BY_SIDE = 3
 

@@ -28,7 +28,7 @@ from lakebed.testing.servers.databases import (
 from lakebed.testing.servers.proxy import Fault, Proxy
 from tests.kit.database_bench import WRITES
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.extended, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from lakebed.testing.servers.lakebed import LakebedServer, end, lakebed_server, 
 from tests.kit.receiver import Receiver
 from tests.kit.served import eventually
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.extended, pytest.mark.slow]
 
 ACTION = """
 name: after

@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 
 from tests.kit.s3_gateway import Gateway
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.extended, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

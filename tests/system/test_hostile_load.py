@@ -18,6 +18,8 @@ from lakebed.testing.servers.lakebed import LakebedServer, lakebed_server
 from tests.kit.served import PATIENCE_SECONDS, eventually
 from tests.system.api_kit import BASE_PATH, RawClient, authorization, create_repository, workers
 
+pytestmark = pytest.mark.extended
+
 STALL_SECONDS: Final = 5
 """On a machine that is busy with other tests; what is held up is held up for longer."""
 JSON: Final = "Host: x\r\nContent-Type: application/json"

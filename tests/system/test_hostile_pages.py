@@ -27,6 +27,8 @@ from tests.kit.chromium import Browser, chromium
 from tests.kit.s3_gateway import Client
 from tests.kit.served import PATIENCE_SECONDS, free_port
 
+pytestmark = pytest.mark.extended
+
 KEY: Final = WELL_KNOWN_PAIR.access_key_id
 SECRET: Final = WELL_KNOWN_PAIR.secret_access_key
 

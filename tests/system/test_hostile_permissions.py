@@ -17,6 +17,8 @@ from lakebed.testing.servers.lakebed import lakebed_server
 from tests.kit.served import eventually, free_port
 from tests.system.api_kit import RawClient, create_repository
 
+pytestmark = pytest.mark.extended
+
 ADMIN: Final = (WELL_KNOWN_PAIR.access_key_id, WELL_KNOWN_PAIR.secret_access_key)
 FOR_EVERYONE: Final = 0o022
 """The usual umask."""

@@ -12,6 +12,8 @@ from lakebed.testing.servers.object_stores import AZURE_ACCOUNT
 from tests.kit.lake import MAIN, REPOSITORY, make_lake
 from tests.kit.object_stores import BUCKET, OTHER_BUCKET
 
+pytestmark = pytest.mark.extended
+
 _AZURE = f"https://{AZURE_ACCOUNT}.blob.core.windows.net"
 
 

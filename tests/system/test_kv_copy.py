@@ -28,7 +28,7 @@ from lakebed.testing.servers.lakebed import (
     wait_until_ready,
 )
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.extended, pytest.mark.slow]
 
 KEYS = 1500
 WITHOUT_WAIT = """

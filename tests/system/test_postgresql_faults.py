@@ -259,6 +259,7 @@ class InterruptedByTestError(Exception):
     pass
 
 
+@pytest.mark.extended
 def test_an_interrupted_write_is_not_applied_later(
     postgresql: PostgreSQLServer, postgresql_url: str
 ) -> None:

@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 from lakebed.testing.servers.lakebed import LakebedServer, lakebed_server
 from tests.system.cli_kit import CommandLine
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.extended, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

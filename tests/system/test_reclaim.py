@@ -111,6 +111,7 @@ def background_of(server: LakebedServer) -> int:
     return 0
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_run_whose_process_is_killed(stage: str, client: Client, server: LakebedServer) -> None:
     """Another process comes, takes the lease over, and ends what the dead one began."""

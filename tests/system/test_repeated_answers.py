@@ -3,8 +3,12 @@
 from contextlib import ExitStack, closing
 from pathlib import Path
 
+import pytest
+
 from lakebed.testing.servers.lakebed import lakebed_server
 from tests.system.api_kit import RawClient
+
+pytestmark = pytest.mark.extended
 
 BRANCH = "/repositories/lake/branches/main"
 STAT = "/repositories/lake/refs/main/objects/stat"

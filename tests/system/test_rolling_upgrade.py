@@ -24,6 +24,8 @@ from lakebed.testing.servers.lakebed import (
     wait_until_ready,
 )
 
+pytestmark = pytest.mark.extended
+
 OLDER: Final = Path(__file__).with_name("older_lakebed.tar.xz")
 PATIENCE_SECONDS: Final = 60
 

@@ -18,6 +18,8 @@ from tests.kit.s3_gateway import Client, Gateway, start
 from tests.kit.served import Servers, eventually
 from tests.system.s3_kit import FIRST, LAKE, LAST, begin, code_of, complete, send
 
+pytestmark = pytest.mark.extended
+
 
 @pytest.fixture
 def s3(gateway: Gateway) -> Client:

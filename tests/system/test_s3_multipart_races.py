@@ -16,6 +16,8 @@ from tests.kit.s3_gateway import Client, Gateway, start
 from tests.kit.served import Servers, eventually
 from tests.system.s3_kit import FIRST, LAKE, LAST, begin, complete, send
 
+pytestmark = pytest.mark.extended
+
 ROUNDS = rounds(3, long=6)
 
 

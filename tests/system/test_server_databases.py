@@ -55,7 +55,7 @@ from tests.kit.rounds import rounds
 from tests.kit.served import eventually
 from tests.system.api_kit import RawClient, create_repository, workers
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.extended, pytest.mark.slow]
 
 Run = Callable[[], AbstractContextManager[DatabaseServer]]
 SERVERS: dict[str, tuple[Run, Callable[[int], str]]] = {

@@ -20,7 +20,7 @@ from lakebed.testing.servers.databases import (
 )
 from lakebed.testing.servers.object_stores import free_ports
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.extended, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -190,7 +190,14 @@ PATHS: Final = (
 )
 
 
-@pytest.mark.parametrize("scenario", PATHS)
+# The way of a first visit, which `make test` plays.
+FIRST: Final = ("logInAndOut", "repositories", "objects", "changes", "compareAndMerge")
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [pytest.param(path, marks=() if path in FIRST else pytest.mark.extended) for path in PATHS],
+)
 def test_each_page_does_its_work_and_answers_mistakes_with_advice(
     scenario: str, person: Visitor, lake: dict[str, Any]
 ) -> None:
@@ -202,6 +209,7 @@ def test_objects_are_painted_after_one_round_trip(person: Visitor, lake: dict[st
     assert sum(path.endswith("/objects/ls") for path in asked) == 1, asked
 
 
+@pytest.mark.extended
 def test_every_page_is_accessible_and_fits_a_phone(person: Visitor, lake: dict[str, Any]) -> None:
     assert person.play("everyPage", lake) == {"faults": [], "wide": []}
 
