@@ -15,7 +15,7 @@ from lakebed.block import Namespace
 from lakebed.server.app import build, open_services
 from lakebed.server.config_files import load
 from lakebed.server.http.bodies import Body
-from lakebed.server.http.envelope import Envelope
+from lakebed.server.http.pipeline import Pipeline, Step
 from lakebed.server.processes.supervisor import serve
 from lakebed.server.s3.sigv4 import verify
 from lakebed.server.settings import ServerSettings
@@ -42,7 +42,7 @@ def create(settings: ServerSettings) -> WSGIApplication:
         start("200 OK", [("Content-Length", "0")])
         return [b""]
 
-    traced = Envelope(floor)
+    traced = Pipeline([Step.of("app", floor)])
 
     def choose(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         is_floor = environ["PATH_INFO"].startswith("/floor/")

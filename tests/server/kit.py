@@ -12,7 +12,7 @@ from lakebed.auth import KeyPair
 from lakebed.catalog.tasks import run_inline
 from lakebed.server.app import build, open_services
 from lakebed.server.config_files import load
-from lakebed.server.http.envelope import BeginSpan
+from lakebed.server.http.pipeline import BeginSpan
 from lakebed.server.services import Services
 
 ADMIN = KeyPair(access_key_id="AKIAJADMIN", secret_access_key="admin-secret")
@@ -58,6 +58,7 @@ class Server:
 
     def request(self, method: str, path: str, **kwargs: Any) -> Result:
         """Make a request."""
+        kwargs.setdefault("host", "localhost")
         return self._client.simulate_request(method, path, **kwargs)
 
     def put(self, path: str, data: bytes = b"data", branch: str = BRANCH) -> None:

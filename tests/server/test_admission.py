@@ -2,11 +2,12 @@
 
 import pytest
 
+from lakebed.auth import Identity, KeyPair
 from lakebed.server.http.admission import Admission, Overloaded
-from lakebed.server.http.fair_pool import share_of
+from lakebed.server.http.fair_pool import FairPool, Holder, share_of
 from lakebed.server.http.request import RequestRecord
 from lakebed.server.settings import LimitSettings
-from tests.server.kit import server
+from tests.server.kit import ADMIN, Server, server
 
 
 def a_record() -> RequestRecord:
@@ -22,28 +23,23 @@ def test_slots_are_given_until_there_are_none_and_come_back() -> None:
     admission = admission_with(work_slots=2, transfer_slots=1)
     records = [a_record() for _ in range(2)]
     for record in records:
-        admission.admit_work(record)
+        admission.admit(record, is_transfer=False)
     with pytest.raises(Overloaded, match="slots for work"):
-        admission.admit_work(a_record())
-    admission.admit_transfer(a_record())  # these have slots of their own
+        admission.admit(a_record(), is_transfer=False)
+    admission.admit(a_record(), is_transfer=True)  # these have slots of their own
     with pytest.raises(Overloaded, match="slots for transfers"):
-        admission.admit_transfer(a_record())
+        admission.admit(a_record(), is_transfer=True)
     records[0].end()
     records[0].end()  # once more does nothing
-    admission.admit_work(a_record())
+    admission.admit(a_record(), is_transfer=False)
     with pytest.raises(Overloaded):
-        admission.admit_work(a_record())
+        admission.admit(a_record(), is_transfer=False)
 
 
 def admitted(admission: Admission, user: str = "", client: str = "192.0.2.1") -> RequestRecord:
     """A request that has a slot for work, and is known to be somebody's."""
     record = RequestRecord("id", "GET", "/", 0.0, client=client, user=user)
-    admission.admit_work(record)
-    try:
-        admission.claim(record)
-    except Overloaded:
-        record.end()
-        raise
+    admission.admit(record, is_transfer=False)
     return record
 
 
@@ -108,10 +104,10 @@ def test_a_request_whose_body_came_when_no_slot_is_free_any_more_is_refused() ->
 def test_a_transfer_keeps_its_slot_while_it_reads() -> None:
     admission = admission_with(transfer_slots=1)
     record = RequestRecord("id", "PUT", "/", 0.0, user="ada")
-    admission.admit_transfer(record)
+    admission.admit(record, is_transfer=True)
     assert record.slot is not None
     with record.slot.while_reading(1), pytest.raises(Overloaded):
-        admission.admit_transfer(RequestRecord("id", "PUT", "/", 0.0))
+        admission.admit(RequestRecord("id", "PUT", "/", 0.0), is_transfer=True)
 
 
 def test_bodies_that_are_kept_whole_are_bounded_together() -> None:
@@ -165,7 +161,7 @@ def test_a_body_that_is_larger_than_all_memory_is_taken_if_it_is_the_only_one() 
 
 
 def test_health_needs_no_slot(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Admission, "admit_work", refuse)
+    monkeypatch.setattr(Admission, "admit", refuse)
     with server() as world:
         assert world.call("GET", "/healthcheck", pair=None).status_code == 204
         assert world.request("GET", "/healthcheck").status_code == 204
@@ -174,16 +170,109 @@ def test_health_needs_no_slot(monkeypatch: pytest.MonkeyPatch) -> None:
         assert world.call("GET", "/repositories").status_code == 503
 
 
-def refuse(*_: object) -> None:
+def refuse(*_: object, **__: object) -> None:
     raise Overloaded("busy")
 
 
-def test_a_request_is_counted_for_who_makes_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Admission, "claim", refuse)
+def taken(world: Server, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Holder]]:
+    """Return a list of the slots that requests take from now on, and whom each counts for."""
+    admission, found = world.services.admission, list[tuple[str, Holder]]()
+
+    def watch(name: str, pool: FairPool) -> None:
+        take = pool.take
+
+        def watched(amount: int, holder: Holder) -> None:
+            found.append((name, holder))
+            take(amount, holder)
+
+        monkeypatch.setattr(pool, "take", watched)
+
+    watch("work", admission._work)
+    watch("transfer", admission._transfers)
+    watch("sign-in", admission._sign_ins)
+    return found
+
+
+ADDRESS = ("", "unknown")
+SIGNED_IN = ("admin", "")
+
+
+def test_a_request_takes_one_slot_for_who_makes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     with server() as world:
-        assert world.call("GET", "/repositories").status_code == 503
-        assert world.call("GET", "/setup_lakefs", pair=None).status_code == 503
-        assert world.request("GET", "/presigned/bm8=.bm8=").status_code == 503
+        assert world.call("GET", "/repositories").status_code == 200
+        slots = taken(world, monkeypatch)
+        assert world.call("GET", "/repositories").status_code == 200
+        world.put("a")
+        assert world.call("GET", "/setup_lakefs", pair=None).status_code == 200
+        assert world.request("GET", "/presigned/bm8=.bm8=").status_code == 401
+        assert slots == [
+            ("work", SIGNED_IN), ("transfer", SIGNED_IN), ("work", ADDRESS), ("transfer", ADDRESS)
+        ]  # fmt: skip
+
+
+def test_credentials_are_read_from_the_store_in_a_slot_for_sign_ins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It counts for the address, and is given back before the request takes its own slot."""
+    with server() as world:
+        slots, pool = taken(world, monkeypatch), world.services.admission._sign_ins
+        lookup = world.services.auth.credentials.lookup
+        used: list[int] = []
+
+        def count(access_key_id: str) -> tuple[Identity, str]:
+            used.append(pool._used)
+            return lookup(access_key_id)
+
+        monkeypatch.setattr(world.services.auth.credentials, "lookup", count)
+        assert world.call("GET", "/repositories").status_code == 200
+        assert slots == [("sign-in", ADDRESS), ("work", SIGNED_IN)]
+        assert (used, pool._used) == ([1], 0)
+        slots.clear()
+        unknown = KeyPair(access_key_id="AKIAUNKNOWN", secret_access_key="a-secret")
+        for _ in range(2):
+            assert world.call("GET", "/repositories", pair=unknown).status_code == 401
+        assert slots == [("sign-in", ADDRESS)], "a failure is cached, too"
+        assert (used, pool._used) == ([1, 1], 0)
+        token = world.call("POST", "/auth/login", pair=None, json=LOGIN).json["token"]
+        slots.clear()
+        headers = {"Authorization": f"Bearer {token}"}
+        for _ in range(2):
+            answer = world.call("GET", "/repositories", pair=None, headers=headers)
+            assert answer.status_code == 200
+        assert slots == [("sign-in", ADDRESS), ("work", SIGNED_IN), ("work", SIGNED_IN)]
+        assert pool._used == 0
+
+
+LOGIN = {"access_key_id": ADMIN.access_key_id, "secret_access_key": ADMIN.secret_access_key}
+
+
+def test_invented_credentials_hold_up_each_other_alone() -> None:
+    """While all slots for sign-ins are taken, known users and open operations are served."""
+    with server(limits__queue_seconds=0) as world:
+        new = world.services.auth.credentials.create("admin")
+        assert world.call("GET", "/repositories").status_code == 200  # its credentials are cached
+        pool = world.services.admission._sign_ins
+        held = [("", f"192.0.2.{number}") for number in range(pool._share)]
+        for address in held:
+            pool.take(1, address)
+        unknown = KeyPair(access_key_id="AKIAUNKNOWN", secret_access_key="a-secret")
+        refused = world.call("GET", "/repositories", pair=unknown)
+        assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
+        assert "slots for sign-ins" in refused.json["message"]
+        headers = {"Authorization": "Bearer invented"}
+        assert world.call("GET", "/repositories", pair=None, headers=headers).status_code == 503
+        assert world.call("GET", "/repositories").status_code == 200
+        world.put("a")
+        assert world.call("GET", "/setup_lakefs", pair=None).status_code == 200
+        pair = {
+            "access_key_id": new.access_key_id,
+            "secret_access_key": new.secret_access_key,
+        }
+        login = world.call("POST", "/auth/login", pair=None, json=pair)
+        assert login.status_code == 200, "it has a slot for work already"
+        assert world.call("GET", "/healthcheck", pair=None).status_code == 204
+        pool.give_back(1, held[0])
+        assert world.call("GET", "/repositories", pair=unknown).status_code == 401
 
 
 def test_a_json_body_is_waited_for_in_a_slot_for_bodies(monkeypatch: pytest.MonkeyPatch) -> None:

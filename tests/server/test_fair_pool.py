@@ -10,17 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakebed.server.http.fair_pool import (
-    NOBODY,
-    FairPool,
-    Holder,
-    WaitingRoom,
-    share_of,
-    unknown,
-)
+from lakebed.server.http.fair_pool import FairPool, Holder, WaitingRoom, share_of
 from tests.kit.served import eventually
 
-ADA, BOB, EVE = ("ada", ""), ("bob", ""), ("eve", "")
+ADA, BOB, EVE, ZOE = ("ada", ""), ("bob", ""), ("eve", ""), ("zoe", "")
 STRANGER = ("", "192.0.2.1")
 
 
@@ -59,7 +52,7 @@ class Scene:
         return future
 
     def take_later(self, name: str, holder: Holder, amount: int = 1) -> Future[None]:
-        return self.start(name, lambda: self.pool.take(amount, holder, holder))
+        return self.start(name, lambda: self.pool.take(amount, holder))
 
     def give_back(self, holder: Holder, amount: int = 1, *, serves: int = 0) -> None:
         """Give something back, and wait until those who get it have it."""
@@ -81,12 +74,12 @@ def test_a_share_is_three_quarters() -> None:
 
 def test_clients_take_turns() -> None:
     with scene(capacity=1) as it:
-        it.pool.take(1, NOBODY, unknown("192.0.2.9"))
+        it.pool.take(1, ZOE)
         for name in ("ada 1", "ada 2", "ada 3"):
             it.take_later(name, ADA)
         it.take_later("bob 1", BOB)
         it.take_later("eve 1", EVE)
-        it.give_back(NOBODY, serves=1)
+        it.give_back(ZOE, serves=1)
         for holder in (ADA, BOB, EVE, ADA, ADA):
             it.give_back(holder, serves=int(holder != ADA or len(it.served) < 5))
         assert it.served == ["ada 1", "bob 1", "eve 1", "ada 2", "ada 3"]
@@ -95,31 +88,19 @@ def test_clients_take_turns() -> None:
 def test_who_holds_a_full_share_keeps_nobody_from_the_rest() -> None:
     with scene(capacity=4) as it:
         for _ in range(share_of(4)):
-            it.pool.take(1, ADA, ADA)
+            it.pool.take(1, ADA)
         it.take_later("ada", ADA)
-        it.pool.take(1, BOB, BOB)  # at once
+        it.pool.take(1, BOB)  # at once
         it.give_back(BOB)
         assert it.served == []
         it.give_back(ADA, serves=1)
         assert it.served == ["ada"]
 
 
-def test_a_request_that_turns_out_to_be_of_a_full_share_waits_without_its_slot() -> None:
-    with scene(capacity=4) as it:
-        for _ in range(share_of(4)):
-            it.pool.take(1, ADA, ADA)
-        it.pool.take(1, NOBODY, unknown("192.0.2.1"))
-        it.start("ada", lambda: it.pool.claim(1, ADA))
-        it.pool.take(1, BOB, BOB)  # at once: the slot was given back
-        it.give_back(ADA)
-        it.give_back(BOB, serves=int(not it.served))
-        eventually(lambda: it.served == ["ada"])
-
-
 def test_what_waits_for_much_is_not_passed_by_what_needs_little() -> None:
     with scene(capacity=10) as it:
-        it.pool.take(5, ADA, ADA)
-        it.pool.take(3, BOB, BOB)
+        it.pool.take(5, ADA)
+        it.pool.take(3, BOB)
         it.take_later("eve", EVE, amount=6)
         it.take_later("bob", BOB)  # there is room for it, but eve was first
         assert it.served == []
@@ -129,39 +110,39 @@ def test_what_waits_for_much_is_not_passed_by_what_needs_little() -> None:
 
 def test_more_than_there_is_can_be_taken_alone() -> None:
     with scene(capacity=10) as it:
-        it.pool.take(50, ADA, ADA)
+        it.pool.take(50, ADA)
         it.take_later("bob", BOB)
         it.give_back(ADA, 50, serves=1)
 
 
 def test_a_request_that_waited_for_long_is_refused_and_is_served_no_more() -> None:
     with scene(capacity=1, seconds=0.05) as it:
-        it.pool.take(1, ADA, ADA)
+        it.pool.take(1, ADA)
         with pytest.raises(Refused, match=r"1 of its 1 slots are taken.*waited for 0.05 seconds"):
-            it.pool.take(1, BOB, BOB)
+            it.pool.take(1, BOB)
         assert it.waiting() == 0
         it.pool.give_back(1, ADA)
-        it.pool.take(1, EVE, EVE)
+        it.pool.take(1, EVE)
 
 
 def test_no_time_to_wait_means_a_refusal_at_once() -> None:
     with scene(capacity=4, seconds=0) as it:
         for _ in range(share_of(4)):
-            it.pool.take(1, ADA, ADA)
+            it.pool.take(1, ADA)
         with pytest.raises(Refused, match="requests of yours: they hold 3 of its 4 slots"):
-            it.pool.take(1, ADA, ADA)
+            it.pool.take(1, ADA)
 
 
 def test_the_waiting_room_has_seats_for_others() -> None:
     with scene(capacity=1, seats=4) as it:
-        it.pool.take(1, BOB, BOB)
+        it.pool.take(1, BOB)
         for number in range(share_of(4)):
             it.take_later(f"ada {number}", ADA)
         with pytest.raises(Refused):
-            it.pool.take(1, ADA, ADA)
+            it.pool.take(1, ADA)
         it.take_later("eve", EVE)
         with pytest.raises(Refused):
-            it.pool.take(1, ("zoe", ""), ("zoe", ""))  # it is full
+            it.pool.take(1, ZOE)  # it is full
         it.give_back(BOB, serves=1)
         for holder in (ADA, EVE, ADA):
             it.give_back(holder, serves=1)
@@ -170,11 +151,11 @@ def test_the_waiting_room_has_seats_for_others() -> None:
 
 def test_strangers_of_many_addresses_do_not_get_all_seats() -> None:
     with scene(capacity=1, seats=4) as it:
-        it.pool.take(1, BOB, BOB)
+        it.pool.take(1, BOB)
         for number in range(share_of(4)):
             it.take_later(str(number), ("", f"192.0.2.{number}"))
         with pytest.raises(Refused):
-            it.pool.take(1, ("", "192.0.2.99"), ("", "192.0.2.99"))
+            it.pool.take(1, ("", "192.0.2.99"))
         it.take_later("eve", EVE)
         it.give_back(BOB, serves=1)
         for number in range(share_of(4)):
@@ -183,7 +164,7 @@ def test_strangers_of_many_addresses_do_not_get_all_seats() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from([ADA, BOB, EVE, STRANGER]), st.integers(1, 5))))
 def test_nothing_is_lost_and_nobody_is_left_waiting(wishes: list[tuple[Holder, int]]) -> None:
-    """Requests of many threads that take, claim and give back: in the end, all is as before."""
+    """Requests of many threads that take and give back: in the end, all is as before."""
     room = WaitingRoom(1000, 60.0)
     changes: list[int] = []
     pool = FairPool(6, "slots", room, refusal=Refused, on_change=changes.append)
@@ -191,8 +172,7 @@ def test_nothing_is_lost_and_nobody_is_left_waiting(wishes: list[tuple[Holder, i
     too_much: list[bool] = []
 
     def use(holder: Holder, amount: int) -> None:
-        pool.take(amount, NOBODY, unknown("192.0.2.1"))
-        pool.claim(amount, holder)
+        pool.take(amount, holder)
         used.append(amount)
         too_much.append(sum(used) > 6)
         used.remove(amount)

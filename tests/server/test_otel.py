@@ -8,7 +8,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from lakebed.server.http.envelope import Envelope
+from lakebed.server.http.pipeline import Pipeline, Step
 from lakebed.server.http.request import current_record
 from lakebed.server.otel import RequestSpans, begin_tracing
 from lakebed.tracing import traced
@@ -69,7 +69,7 @@ def test_a_request_is_the_root_of_what_the_layers_do(
         "HTTP_TRACEPARENT": f"00-{TRACE}-{CALLER}-01",
         "HTTP_X_REQUEST_ID": "id-1",
     }
-    Envelope(app, begin_span=spans.begin)(environ, lambda *_: lambda _: None)
+    Pipeline([Step.of("app", app)], begin_span=spans.begin)(environ, lambda *_: lambda _: None)
     lowest, middle, root = exporter.get_finished_spans()
     assert way_to_root(lowest, (lowest, middle, root)) == ["kv.set", "engine.set", "putObject"]
     assert root.context is not None
@@ -89,7 +89,7 @@ def test_requests_of_a_thread_do_not_share_a_trace(
 ) -> None:
     for _ in range(2):
         environ = {"REQUEST_METHOD": "PUT", "PATH_INFO": "/"}
-        Envelope(app, begin_span=spans.begin)(environ, lambda *_: lambda _: None)
+        Pipeline([Step.of("app", app)], begin_span=spans.begin)(environ, lambda *_: lambda _: None)
     traces = {span.context.trace_id for span in exporter.get_finished_spans() if span.context}
     assert len(traces) == 2
 

@@ -25,8 +25,8 @@ from lakebed.server.connections.connection import Connection
 from lakebed.server.connections.listening import listen as open_port
 from lakebed.server.connections.request_bodies import Stalled
 from lakebed.server.connections.server import ConnectionServer
-from lakebed.server.http.envelope import Envelope
 from lakebed.server.http.logs import ACCESS
+from lakebed.server.http.pipeline import Pipeline, Step
 from lakebed.server.settings import LimitSettings, ListenSettings, ServerSettings
 from tests.block.local_storage import open_files
 from tests.kit.served import PATIENCE_SECONDS, eventually
@@ -83,7 +83,9 @@ class World:
             listen=listen or ListenSettings(port=0),
             limits=LimitSettings(stall_seconds=stall_seconds, body_bytes_per_second=rate_min),
         )
-        server = ConnectionServer(Envelope(self), settings, open_port("127.0.0.1", 0))
+        server = ConnectionServer(
+            Pipeline([Step.of("app", self)]), settings, open_port("127.0.0.1", 0)
+        )
         thread = threading.Thread(target=server.run, daemon=True)
         thread.start()
         yield server._listener.getsockname()[1]

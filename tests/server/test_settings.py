@@ -36,7 +36,7 @@ def problems_of(tmp_path: Path, text: str, **environment: str) -> list[str]:
 def test_the_defaults_need_only_a_key() -> None:
     settings = load(environment=KEYED)
     assert (settings.listen.host, settings.listen.port) == ("127.0.0.1", 8000)
-    assert (settings.workers, settings.limits.threads) == (2, 768)
+    assert (settings.workers, settings.limits.threads) == (2, 784)
     assert settings.blockstore.block == LocalSettings(Path("data/objects"))
     assert settings.auth.key() == KEY.encode()
     with pytest.raises(SettingsError, match=r"auth.secret_key is missing"):

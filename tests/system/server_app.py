@@ -19,9 +19,9 @@ from lakebed.server.config_files import load
 from lakebed.server.http import metrics
 from lakebed.server.http.admission import Admission, Overloaded
 from lakebed.server.http.bodies import Body, BodyError
-from lakebed.server.http.envelope import Envelope
 from lakebed.server.http.errors import note_error
 from lakebed.server.http.forms import form_file
+from lakebed.server.http.pipeline import Pipeline, Step
 from lakebed.server.http.request import current_record
 from lakebed.server.processes.preflight import CannotStart
 from lakebed.server.processes.supervisor import serve
@@ -75,28 +75,28 @@ class App:
             case "environment":
                 return json.dumps({key: str(value) for key, value in environ.items()}).encode()
             case "slow":
-                self._admission.admit_work(record)
+                self._admission.admit(record, is_transfer=False)
                 time.sleep(float(argument))
                 return b"done"
             case "held":
-                self._admission.admit_work(record)
+                self._admission.admit(record, is_transfer=False)
                 return self._wait_for_gate()
             case "late":
                 # All that is left to do is to let the HTTP server have the answer.
                 record.at_end(lambda: time.sleep(float(argument)))
                 return b"done"
             case "raw":
-                self._admission.admit_transfer(record)
+                self._admission.admit(record, is_transfer=True)
                 return self._keep(argument, body.chunks())
             case "form":
-                self._admission.admit_transfer(record)
+                self._admission.admit(record, is_transfer=True)
                 file = form_file(body, environ.get("CONTENT_TYPE", ""), field="content")
                 return self._keep(argument, file.chunks)
             case "download":
-                self._admission.admit_transfer(record)
+                self._admission.admit(record, is_transfer=True)
                 return self._download(argument)
             case "break":
-                self._admission.admit_transfer(record)
+                self._admission.admit(record, is_transfer=True)
                 return self._break_off()
             case "noise":
                 return _make_noise()
@@ -159,7 +159,7 @@ def create(settings: ServerSettings) -> WSGIApplication:
         raise SettingsError(["told to fail"])
     if (orders / "die").exists():
         os._exit(7)
-    return Envelope(App(settings))
+    return Pipeline([Step.of("app", App(settings))])
 
 
 def main() -> None:

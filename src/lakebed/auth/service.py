@@ -1,10 +1,11 @@
 """Users and permissions as the doors use them: who makes a request, and may they?"""
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 from lakebed.auth import records_pb2 as pb
-from lakebed.auth.cache import AuthSettings, Cache
+from lakebed.auth.cache import AuthSettings, Cache, ValueT
 from lakebed.auth.entities.credentials import Credentials
 from lakebed.auth.entities.groups import Groups
 from lakebed.auth.entities.keys import (
@@ -87,16 +88,34 @@ class AuthService:
         *,
         keys: ServerKeys,
         settings: AuthSettings | None = None,
+        while_reading: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
+        """Open the users of an installation.
+
+        Args:
+            store: The database.
+            runtime: Clock and chance.
+            keys: The keys of the installation.
+            settings: How long records are cached, and more.
+            while_reading: Held while credentials that are not cached are read from the store.
+        """
         settings = settings or AuthSettings()
         self._runtime = runtime
         self._refused = settings.refused
         self._tokens = Tokens(keys, runtime)
         self._open(store, SecretBox(keys, runtime))
         self._throttle = Throttle(runtime)
-        self._known = Cache(self._lookup, runtime, settings, keeps_failures=True)
-        self._accepted = Cache(self._accepts, runtime, settings)
-        self._sessions = Cache(self._session, runtime, settings)
+
+        def held(load: Callable[[str], ValueT]) -> Callable[[str], ValueT]:
+            def call(key: str) -> ValueT:
+                with while_reading():
+                    return load(key)
+
+            return call
+
+        self._known = Cache(held(self._lookup), runtime, settings, keeps_failures=True)
+        self._accepted = Cache(held(self._accepts), runtime, settings)
+        self._sessions = Cache(held(self._session), runtime, settings)
         self._rules = Cache(self._load_rules, runtime, settings)
 
     # Setup

@@ -61,9 +61,11 @@ class Throttle:
         Raises:
             TooManyLogins: The secret is not to be looked at.
         """
+        if not self._known and not self._unknown:
+            return
         network = _network_of(client)
         bucket = self._known.get((access_key_id, network))
-        if bucket is None and len(self._unknown):
+        if bucket is None:
             bucket = self._unknown.get(_pair(access_key_id, network))
         if bucket is None:
             return

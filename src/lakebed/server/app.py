@@ -22,14 +22,13 @@ from lakebed.server.api.operations import ROUTES
 from lakebed.server.hook_calls import HookCalls
 from lakebed.server.http import browsers
 from lakebed.server.http.admission import Admission
-from lakebed.server.http.browsers import SafeAnswers
 from lakebed.server.http.client_address import TrustedProxies
-from lakebed.server.http.envelope import BeginSpan, Envelope
 from lakebed.server.http.errors import error_answer
-from lakebed.server.http.paths import CheckedPaths
+from lakebed.server.http.paths import is_unusual, refuse_path
+from lakebed.server.http.pipeline import Act, BeginSpan, Pipeline, Step
 from lakebed.server.http.presigned import PART_PATH, PATH, PresignedDoor, URLSigner
 from lakebed.server.http.readiness import Readiness, ReadinessDoor
-from lakebed.server.http.request import while_waiting
+from lakebed.server.http.request import RequestRecord, while_waiting
 from lakebed.server.processes.children import begin_builder
 from lakebed.server.processes.preflight import check_same_storage
 from lakebed.server.questions import StorageQuestion, ask_store
@@ -97,6 +96,7 @@ def open_services(
             limit_seconds=settings.engine.scan_limit_seconds,
         )
     keys = ServerKeys.derive(settings.auth.key())
+    admission = Admission(settings.limits)
     signer = URLSigner(keys.signing)
     calls = HookCalls()
     opened = open_installation(
@@ -140,6 +140,7 @@ def open_services(
         runtime=opened.runtime,
         catalog=opened.catalog,
         actions=opened.actions,
+        admission=admission,
         auth=AuthService(
             store,
             opened.runtime,
@@ -147,6 +148,7 @@ def open_services(
             settings=AuthSettings(
                 refused=frozenset(() if settings.listen.is_loopback else (WELL_KNOWN_KEY_ID,))
             ),
+            while_reading=admission.while_signing_in,
         ),
         signer=signer,
         foundation=opened.foundation,
@@ -159,11 +161,45 @@ def _any_namespace(engine: Engine) -> Namespace | None:
     return next((each.namespace for each in engine.repositories.list()), None)
 
 
-def build(services: Services, begin_span: BeginSpan | None = None) -> WSGIApplication:
-    """Return the application that serves all operations and pages."""
-    guard = _guard(services)
-    admission = Admission(services.settings.limits)
-    router = _new_router(services, admission)
+def build(services: Services, begin_span: BeginSpan | None = None) -> Pipeline:
+    """Return the application that serves all operations and pages.
+
+    The list is the way of a request: the first step that answers it is the last one that sees it.
+    """
+    router = _new_router(services, services.admission)
+    operations, guard = Operations(router), _guard(services)
+    gateway = Gateway(services, guard)
+    steps = [
+        # A signature of AWS, or the domain of the gateway: the gateway has steps of its own, since
+        # S3 clients read errors in XML.
+        Step("S3", gateway.answer, gateway.applies),
+        # Bytes that are not UTF-8, or a NUL: no other step sees them.
+        Step("path", refuse_path, is_unusual),
+        # A header of a browser or an unknown host, on servers that accept keys known to everyone.
+        Step("browser", _refusing(guard.check), guard.applies),
+        # The other origin, if the settings name one for objects.
+        Step("origin", _refusing(guard.check_origin)),
+        # A path and method of the API: credentials, slot, arguments, permissions, handler.
+        Step("operation", operations.answer),
+        # Pages, probes, presigned URLs, and answers that nothing has such a path.
+        Step.of("page", _pages(services, router)),
+    ]
+    listen = services.settings.listen
+    if listen.objects_origin is None:
+        steps = [step for step in steps if step.name != "origin"]
+    return Pipeline(steps, TrustedProxies(listen.trusted_proxies), begin_span)
+
+
+def build_api(services: Services) -> Pipeline:
+    """Return an application that serves the operations of the API alone, to this process."""
+    router = _new_router(services, Admission(services.settings.limits))
+    others = falcon.App(router=router)
+    steps = [Step("operation", Operations(router).answer), Step.of("page", others)]
+    return Pipeline(steps, TrustedProxies(()))
+
+
+def _pages(services: Services, router: CompiledRouter) -> falcon.App:  # type: ignore[type-arg]
+    """Return the application of all that is no operation of the API."""
     app = falcon.App(router=router)
     # An answer without a body has no type: clients would look for JSON in it.
     app.resp_options.default_media_type = None  # type: ignore[assignment]
@@ -172,7 +208,7 @@ def build(services: Services, begin_span: BeginSpan | None = None) -> WSGIApplic
         services.foundation.block,
         services.runtime,
         services.settings.limits,
-        admission,
+        services.admission,
     )
     app.add_route(PATH + "{token}", presigned)
     app.add_route(PART_PATH + "{token}", presigned, suffix="part")
@@ -181,16 +217,7 @@ def build(services: Services, begin_span: BeginSpan | None = None) -> WSGIApplic
         app.add_route(path, ReadinessDoor(services.readiness))
     app.set_error_serializer(pages.serialize_error)
     app.add_error_handler(Exception, _raise)
-    proxies = TrustedProxies(services.settings.listen.trusted_proxies)
-    others = CheckedPaths(_Guarded(Operations(router, app), guard))
-    gateway = Gateway(services, admission, guard, others)
-    return Envelope(SafeAnswers(gateway), proxies, begin_span)
-
-
-def build_api(services: Services) -> WSGIApplication:
-    """Return an application that serves the operations of the API alone, to this process."""
-    router = _new_router(services, Admission(services.settings.limits))
-    return Envelope(Operations(router, falcon.App(router=router)), TrustedProxies(()))
+    return app
 
 
 def _new_router(services: Services, admission: Admission) -> CompiledRouter:
@@ -205,7 +232,7 @@ def _guard(services: Services) -> browsers.Guard:
     # On other addresses the pair of keys that everyone knows is refused.
     accepts = partial(services.auth.accepts, WELL_KNOWN_KEY_ID)
     return browsers.Guard(
-        keys_are_known=accepts if listen.is_loopback else lambda: False,
+        keys_are_known=accepts if listen.is_loopback else None,
         host=listen.host,
         domain=services.settings.gateways.s3.domain_name,
         api_path=BASE_PATH,
@@ -214,22 +241,22 @@ def _guard(services: Services) -> browsers.Guard:
     )
 
 
-class _Guarded:
-    """Asks the guard before any operation or page; the S3 gateway asks it by itself."""
+def _refusing(check: Callable[[WSGIEnvironment], None]) -> Act:
+    """Return a step that refuses the requests for which `check` raises."""
 
-    def __init__(self, app: WSGIApplication, guard: browsers.Guard) -> None:
-        self._app = app
-        self._guard = guard
-
-    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+    def act(
+        environ: WSGIEnvironment, start_response: StartResponse, _record: RequestRecord
+    ) -> Iterable[bytes] | None:
         # Probes tell nothing, and are answered without a database.
-        if environ["PATH_INFO"] not in _PROBES:
-            try:
-                self._guard.check(environ)
-                self._guard.check_origin(environ)
-            except Exception as error:  # noqa: BLE001 - the last place that can answer
-                return send_answer(environ, start_response, *error_answer(error, "guard"))
-        return self._app(environ, start_response)
+        if environ["PATH_INFO"] in _PROBES:
+            return None
+        try:
+            check(environ)
+        except Exception as error:  # noqa: BLE001 - the last place that can answer
+            return send_answer(environ, start_response, *error_answer(error, "guard"))
+        return None
+
+    return act
 
 
 def _raise(_request: Any, _response: Any, error: Exception, _parameters: Any) -> None:

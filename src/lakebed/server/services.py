@@ -7,6 +7,7 @@ from lakebed.catalog.catalog import Catalog
 from lakebed.hooks.actions import Actions
 from lakebed.installation.opening import Foundation
 from lakebed.runtime import Runtime
+from lakebed.server.http.admission import Admission
 from lakebed.server.http.presigned import URLSigner
 from lakebed.server.http.readiness import Readiness
 from lakebed.server.settings import ServerSettings
@@ -21,6 +22,7 @@ class Services:
     catalog: Catalog
     actions: Actions
     auth: AuthService
+    admission: Admission
     signer: URLSigner
     readiness: Readiness
     foundation: Foundation

@@ -250,7 +250,12 @@ class LimitSettings:
         what is too much, and to answer health checks.
         """
         slots = self.work_slots + self.transfer_slots + self.body_slots + self.hook_slots
-        return slots + self.queue_length + _SPARE_THREADS
+        return slots + self.sign_in_slots + self.queue_length + _SPARE_THREADS
+
+    @property
+    def sign_in_slots(self) -> int:
+        """How many requests read their credentials from the store at once."""
+        return max(1, self.work_slots // 4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

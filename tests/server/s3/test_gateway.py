@@ -21,6 +21,7 @@ from lakebed.catalog.nouns import BranchID, RepositoryID
 from lakebed.errors import LakebedError
 from lakebed.server.http import refusals
 from lakebed.server.http.admission import Admission, Overloaded
+from lakebed.server.http.fair_pool import FairPool, Holder
 from lakebed.server.http.refusals import RefusalLog
 from lakebed.server.s3.errors import ErrorCode
 from lakebed.server.s3.metadata import metadata_headers
@@ -384,14 +385,27 @@ def test_the_folder_of_a_branch_always_exists(gate: Door) -> None:
     assert gate.ask("PUT", f"{BUCKET}/other/", b"").code == "NoSuchBucket"
 
 
-def refuse(*_: object) -> None:
+def refuse(*_: object, **__: object) -> None:
     raise Overloaded("busy")
 
 
-def test_a_request_is_counted_for_who_signed_it(
+def test_a_request_takes_one_slot_for_who_signed_it(
     gate: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Admission, "claim", refuse)
+    assert gate.ask("GET", "/").status == 200  # the credentials are cached
+    slots: list[Holder] = []
+    take = FairPool.take
+
+    def watched(pool: FairPool, amount: int, holder: Holder) -> None:
+        slots.append(holder)
+        take(pool, amount, holder)
+
+    monkeypatch.setattr(FairPool, "take", watched)
+    assert gate.ask("GET", "/").status == 200
+    unknown = KeyPair(access_key_id="AKIAUNKNOWN2", secret_access_key="a-secret")
+    assert gate.ask("GET", "/", pair=unknown).status == 403
+    assert slots == [("admin", ""), ("", "unknown")]
+    monkeypatch.setattr(Admission, "admit", refuse)
     assert gate.ask("GET", "/").code == "SlowDown"
 
 

@@ -1,17 +1,17 @@
 """From a request to a handler and back: who asks, whether they may, what they ask, the answer.
 
-`Operations` is a WSGI application. Its table of routes is Falcon's, and so is the application that
-answers what is no operation. But Falcon's objects for a request and its answer are not made for an
-operation: they took as long as all else that the door does for a small request.
+`Operations` is a step of the way of a request. Its table of routes is Falcon's, and so is the
+application that answers requests for no operation. But Falcon's objects for a request and its
+answer are not made for an operation: they took as long as all other steps of a small request.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from http import HTTPStatus
 from types import SimpleNamespace
 from typing import Any, Final, NoReturn, get_origin
 from urllib.parse import unquote_plus
-from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+from wsgiref.types import StartResponse, WSGIEnvironment
 
 import msgspec
 from falcon import code_to_http_status
@@ -27,7 +27,7 @@ from lakebed.server.http.bodies import Body as RequestBody
 from lakebed.server.http.bodies import has_body
 from lakebed.server.http.browsers import Sender, sender_of
 from lakebed.server.http.errors import JSON_TYPE, BadRequest, NotJSON, error_answer
-from lakebed.server.http.request import current_record
+from lakebed.server.http.request import RequestRecord
 from lakebed.server.services import Services
 
 SMALL_BYTES: Final = 1 << 16
@@ -53,21 +53,17 @@ Headers = dict[str, str]
 
 
 class Operations:
-    """Answers the operations of the API, and hands all other requests on."""
+    """Answers the operations of the API, and leaves all other requests to the next step."""
 
-    def __init__(self, router: CompiledRouter, others: WSGIApplication) -> None:
-        """Make the application.
-
-        Args:
-            router: Knows the path of each operation; see `add_operations`.
-            others: Answers what is no operation.
-        """
+    def __init__(self, router: CompiledRouter) -> None:
+        """Take the table of routes, which has the path of each operation; see `add_operations`."""
         self._find = router.find
         self._find_known = lru_cache(maxsize=_PATHS_MAX)(router.find)
-        self._others = others
 
-    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Answer a request."""
+    def answer(
+        self, environ: WSGIEnvironment, start_response: StartResponse, record: RequestRecord
+    ) -> Iterable[bytes] | None:
+        """Answer a request, or return None if it is for no operation."""
         path: str = environ["PATH_INFO"]
         if not path.isascii():
             path = path.encode("latin-1").decode("utf-8", "replace")
@@ -76,8 +72,8 @@ class Operations:
             _, methods, parts, template = found
             operation: object = methods.get(environ["REQUEST_METHOD"])
             if isinstance(operation, Operation):
-                return operation.answer(environ, start_response, parts, template or "")
-        return self._others(environ, start_response)
+                return operation.answer(environ, start_response, record, parts, template or "")
+        return None
 
 
 def add_operations(
@@ -103,12 +99,11 @@ class Operation:
     def __init__(self, route: Route, services: Services, admission: Admission) -> None:
         self._route = route
         self._services = services
-        self._admission = admission
+        self._admit = partial(admission.admit, is_transfer=route.transfer)
         self._bind = _binder(route)
         self._can_force = any("force" in _names(each) for each in (route.query, route.body))
         self._can_skip = "skip_hooks" in _names(route.query)
         self._needs_permissions = isinstance(route.needs, tuple)
-        self._admit = admission.admit_transfer if route.transfer else admission.admit_work
 
     def __call__(self) -> NoReturn:
         """Fail: Falcon's table of routes holds what can be called, and Falcon never calls it."""
@@ -118,12 +113,14 @@ class Operation:
         self,
         environ: WSGIEnvironment,
         start_response: StartResponse,
+        record: RequestRecord,
         parts: Mapping[str, str],
         template: str,
     ) -> Iterable[bytes]:
         """Answer a request, given the parts of its path, and the path in the table of routes."""
         try:
-            status, headers, body = _read_reply(self._route, self._handle(environ, parts, template))
+            result = self._handle(environ, record, parts, template)
+            status, headers, body = _read_reply(self._route, result)
         except Exception as error:  # noqa: BLE001 - the last place that can answer
             status, headers, body = error_answer(error, self._route.operation, parts)
             if sender_of(environ) is Sender.OWN_PAGE:
@@ -131,19 +128,23 @@ class Operation:
                 headers.pop("www-authenticate", None)
         return send_answer(environ, start_response, status, headers, body)
 
-    def _handle(self, environ: WSGIEnvironment, parts: Mapping[str, str], template: str) -> Any:
-        record, route, services = current_record(), self._route, self._services
-        assert record is not None, "requests come in the envelope"
+    def _handle(
+        self,
+        environ: WSGIEnvironment,
+        record: RequestRecord,
+        parts: Mapping[str, str],
+        template: str,
+    ) -> Any:
+        route, services = self._route, self._services
         record.operation = route.operation
-        if route.needs_slot:
-            self._admit(record)
         identity = None
         if route.needs is not Access.ANYONE:
             identity = authenticate(services, environ, client=record.client)
             record.user = identity.user_id
-            services.catalog.usage.count()
         if route.needs_slot:
-            self._admission.claim(record)
+            self._admit(record)
+        if identity is not None:
+            services.catalog.usage.count()  # one in a while writes to the store
         context = Context(source_ip=record.client)
         given = self._bind(ApiRequest(services, environ, template, identity, context), parts)
         if identity is not None and self._needs_permissions:

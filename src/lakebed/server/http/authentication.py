@@ -8,7 +8,7 @@ from wsgiref.types import WSGIEnvironment
 import falcon
 
 from lakebed.auth import AuthenticationFailed, Identity
-from lakebed.server.http.browsers import check_cookie, check_password
+from lakebed.server.http.browsers import check_cookie, check_password, is_from_browser
 from lakebed.server.services import Services
 
 COOKIE: Final = "internal_auth_session"
@@ -36,7 +36,8 @@ def authenticate(services: Services, environ: WSGIEnvironment, *, client: str) -
         if token is None:
             raise AuthenticationFailed
         return services.auth.authenticate_token(token)
-    check_password(environ)
+    if is_from_browser(environ):
+        check_password(environ)
     try:
         pair = binascii.a2b_base64(value.strip(), strict_mode=True).decode()
     except ValueError:  # of the coding, or of UTF-8

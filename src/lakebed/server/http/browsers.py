@@ -13,13 +13,12 @@ the server. It tells which page that was in headers that no page can change: ``S
         └── WrongOrigin    objects, or all but objects, are served by another origin
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from enum import Enum
 from functools import lru_cache
-from operator import itemgetter
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 from urllib.parse import urlsplit
-from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+from wsgiref.types import WSGIEnvironment
 
 from lakebed.auth.policy.addresses import parse_address
 from lakebed.errors import LakebedError
@@ -29,7 +28,7 @@ _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _SHOWN_MAX: Final = 100
 
-_SAFE_HEADERS: Final = {
+SAFE_HEADERS: Final = {
     # A document gets an origin of its own, runs nothing and loads nothing.
     "content-security-policy": ("Content-Security-Policy", "sandbox; default-src 'none'"),
     # What is no script, style or document by its type is not taken for one.
@@ -37,8 +36,19 @@ _SAFE_HEADERS: Final = {
     # Pages of other origins cannot embed it.
     "cross-origin-resource-policy": ("Cross-Origin-Resource-Policy", "same-origin"),
 }
-_ALL_SAFE_HEADERS: Final = list(_SAFE_HEADERS.values())
-_name_of: Final = itemgetter(0)
+"""Headers of every answer, whatever is in it: it is no document of the server's origin. Pages set
+their own policy. By name in lower case."""
+_BROWSER_HEADERS: Final = frozenset(
+    {
+        "HTTP_COOKIE",
+        "HTTP_ORIGIN",
+        "HTTP_REFERER",
+        "HTTP_SEC_FETCH_MODE",
+        "HTTP_SEC_FETCH_SITE",
+        "HTTP_UPGRADE_INSECURE_REQUESTS",
+    }
+)
+"""Headers by which browsers are told from programs."""
 
 
 class BrowserRefused(LakebedError):
@@ -80,6 +90,11 @@ class Sender(Enum):
     """Who typed the address into a browser, or took a bookmark."""
     OWN_PAGE = "a page of this server"
     OTHER_PAGE = "a page of another origin"
+
+
+def is_from_browser(environ: WSGIEnvironment) -> bool:
+    """Whether a request has a header that browsers send; most programs send none of them."""
+    return not environ.keys().isdisjoint(_BROWSER_HEADERS)
 
 
 def sender_of(environ: WSGIEnvironment) -> Sender:
@@ -153,7 +168,7 @@ class Guard:
     def __init__(
         self,
         *,
-        keys_are_known: Callable[[], bool],
+        keys_are_known: Callable[[], bool] | None,
         host: str,
         domain: str,
         api_path: str,
@@ -163,7 +178,8 @@ class Guard:
         """Make the guard of a server.
 
         Args:
-            keys_are_known: Whether the server accepts keys that everyone knows, at this moment.
+            keys_are_known: Whether the server accepts keys that everyone knows, at this moment;
+                None: it never does.
             host: The name that it listens at.
             domain: The domain of the S3 gateway, whose subdomains are buckets.
             api_path: What the paths of the API begin with.
@@ -176,6 +192,20 @@ class Guard:
         self._api_path = api_path
         self._objects_path = objects_path
         self._objects_origin = objects_origin
+        self._is_known = lru_cache(maxsize=256)(self._read_host)
+
+    def applies(self, environ: WSGIEnvironment) -> bool:
+        """Whether a request has to be checked: a browser sent it, or it names an unknown host.
+
+        The host counts without any header of a browser: a page whose own name leads to this machine
+        (DNS rebinding) is of one origin with the server, and its browser says nothing more.
+        """
+        if self._keys_are_known is None:
+            return False
+        host = environ.get("HTTP_HOST", "localhost")
+        # Nearly all requests name one of a few hosts. What is long is not cached.
+        is_known = self._is_known if len(host) <= _SHOWN_MAX else self._is_known.__wrapped__
+        return not is_known(host) or is_from_browser(environ)
 
     def check(self, environ: WSGIEnvironment) -> None:
         """Make sure that a request is not one that a page of others made a browser send.
@@ -185,7 +215,7 @@ class Guard:
         """
         refusal = self._suspicion(environ)
         # Asked last, because the answer is in the store.
-        if refusal is not None and self._keys_are_known():
+        if refusal is not None and self._keys_are_known is not None and self._keys_are_known():
             raise refusal
 
     def check_origin(self, environ: WSGIEnvironment) -> None:
@@ -194,8 +224,7 @@ class Guard:
         Raises:
             WrongOrigin: They are not.
         """
-        if self._objects_origin is None:
-            return
+        assert self._objects_origin is not None, "objects have an origin of their own"
         is_object = environ["PATH_INFO"].startswith(self._objects_path)
         if is_object and not _is_own(self._objects_origin, environ):
             raise WrongOrigin(f"objects are served at {self._objects_origin}")
@@ -205,7 +234,7 @@ class Guard:
     def _suspicion(self, environ: WSGIEnvironment) -> BrowserRefused | None:
         """Return why a server whose keys are known refuses a request; None: it does not."""
         host = environ.get("HTTP_HOST")
-        if host is not None and not self._is_known(host):
+        if host is not None and not self._read_host(host):
             return ForeignHost(
                 f"this server has keys that everyone knows, so it answers to names of this machine"
                 f" only, as http://localhost, and not to {_shown(host)}"
@@ -222,7 +251,8 @@ class Guard:
             )
         return None
 
-    def _is_known(self, host: str) -> bool:
+    def _read_host(self, host: str) -> bool:
+        """Whether a host leads to this machine alone."""
         name, _ = _place(host, 0) or ("", 0)
         if name in self._names or name.endswith(self._subdomains):
             return True
@@ -247,28 +277,6 @@ def is_https(environ: WSGIEnvironment) -> bool:
     scheme: str = environ.get("HTTP_X_FORWARDED_PROTO") or environ["wsgi.url_scheme"]
     origin: str = environ.get("HTTP_ORIGIN", "")
     return scheme.lower().startswith("https") or origin.lower().startswith("https://")
-
-
-class SafeAnswers:
-    """An application whose answers, whatever is in them, are no documents of its origin.
-
-    Every answer gets the headers, on every door; pages set their own policy.
-    """
-
-    def __init__(self, app: WSGIApplication) -> None:
-        self._app = app
-
-    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Answer a request."""
-
-        def start(status: str, headers: list[tuple[str, str]], exc_info: Any = None, /) -> Any:
-            given = set(map(str.lower, map(_name_of, headers)))
-            if given.isdisjoint(_SAFE_HEADERS):
-                return start_response(status, headers + _ALL_SAFE_HEADERS, exc_info)
-            added = [header for name, header in _SAFE_HEADERS.items() if name not in given]
-            return start_response(status, headers + added, exc_info)
-
-        return self._app(environ, start)
 
 
 def _is_navigation(environ: WSGIEnvironment) -> bool:

@@ -15,26 +15,17 @@ All pools of a worker have one lock, which is never held while somebody waits.
 
 import threading
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
 from lakebed.runtime import about_to_wait
 
 Holder = tuple[str, str]
-"""A user, or an address of somebody who is not signed in; the other one is empty."""
+"""A user, or the address of a client that is not signed in; the other one is empty."""
 
-NOBODY: Final[Holder] = ("", "")
-"""Who asks is not known yet; that lasts for a moment only."""
 STRANGERS: Final[Holder] = ("", "all")
 """All who are not signed in, counted together."""
-Line = tuple[str, ...]
-"""Who stands in a line: a holder, or `unknown` for those who are not known yet."""
-
-
-def unknown(address: str) -> Line:
-    """Return the line of those at an address of whom nothing else is known yet."""
-    return ("unknown", "", address)
 
 
 def share_of(count: int) -> int:
@@ -43,10 +34,8 @@ def share_of(count: int) -> int:
 
 
 def counted_for(holder: Holder) -> tuple[Holder, ...]:
-    """Return for whom something counts that somebody holds."""
-    if holder[0]:
-        return (holder,)
-    return (holder, STRANGERS) if holder[1] else ()
+    """Return the holders whose shares a slot of `holder` counts for."""
+    return (holder,) if holder[0] else (holder, STRANGERS)
 
 
 class WaitingRoom:
@@ -59,24 +48,24 @@ class WaitingRoom:
         """How long a request waits, at most."""
         self._seats = seats if seconds else 0
         self._taken = 0
-        self._by_line: Counter[Line] = Counter()
+        self._by_holder: Counter[Holder] = Counter()
 
-    def enter(self, lines: Iterable[Line]) -> bool:
-        """Take a seat that counts for some; return whether there was one for each of them."""
-        share = share_of(self._seats)
-        if self._taken >= self._seats or any(self._by_line[line] >= share for line in lines):
+    def enter(self, holder: Holder) -> bool:
+        """Take a seat for a holder; return whether there was one in all of its shares."""
+        share, holders = share_of(self._seats), counted_for(holder)
+        if self._taken >= self._seats or any(self._by_holder[each] >= share for each in holders):
             return False
         self._taken += 1
-        self._by_line.update(lines)
+        self._by_holder.update(holders)
         return True
 
-    def leave(self, lines: Iterable[Line]) -> None:
+    def leave(self, holder: Holder) -> None:
         """Give a seat back."""
         self._taken -= 1
-        self._by_line.subtract(lines)
-        for line in lines:
-            if not self._by_line[line]:
-                del self._by_line[line]
+        for each in counted_for(holder):
+            self._by_holder[each] -= 1
+            if not self._by_holder[each]:
+                del self._by_holder[each]
 
 
 @dataclass(slots=True, eq=False)
@@ -85,10 +74,7 @@ class _Waiting:
 
     amount: int
     holder: Holder
-    line: Line
-    """The line that it stands in."""
-    counts_for: tuple[Line, ...]
-    """Whose seats in the waiting room it takes."""
+    """Whose line it stands in, and whom it will count for."""
     bell: threading.Lock = field(default_factory=threading.Lock)
     """Free once the request has what it waits for."""
 
@@ -125,9 +111,9 @@ class FairPool:
         """How much one user, or all strangers together, may hold."""
         self._share_of_stranger = share_of(self._share)
         self._held: dict[Holder, int] = {}
-        self._lines: OrderedDict[Line, deque[_Waiting]] = OrderedDict()
+        self._lines: OrderedDict[Holder, deque[_Waiting]] = OrderedDict()
 
-    def take(self, amount: int, holder: Holder, line: Line) -> None:
+    def take(self, amount: int, holder: Holder) -> None:
         """Take some, and wait for it if need be.
 
         More than there is can be taken if nobody holds anything.
@@ -135,53 +121,33 @@ class FairPool:
         Args:
             amount: How much.
             holder: Whom it counts for.
-            line: Where to wait: the holder, if it is known.
 
         Raises:
             Exception: The `refusal`: it did not come free in time, or too many wait already.
         """
         with self._lock:
-            if not self._lines and self._is_free(amount) and self._may_hold(holder, amount):
+            is_free = not self._used or self._used + amount <= self._capacity
+            if is_free and not self._lines and self._full_share(holder, amount) is None:
                 self._count(holder, amount)
                 return
-            waiting = self._line_up(amount, holder, line)
-        self._wait(waiting)
-
-    def claim(self, amount: int, holder: Holder) -> None:
-        """Count for somebody what was taken for `NOBODY`.
-
-        If that one holds a full share, it is given back, and waited for again.
-
-        Raises:
-            Exception: As in `take`; nothing is held any more.
-        """
-        with self._lock:
-            if self._may_hold(holder, amount):
-                self._add_to_shares(holder, amount)
-                return
-            self._uncount(NOBODY, amount)
-            try:
-                waiting = self._line_up(amount, holder, holder)
-            finally:
-                self._serve()
+            waiting = self._line_up(amount, holder)
         self._wait(waiting)
 
     def give_back(self, amount: int, holder: Holder) -> None:
         """Give back what was taken."""
         with self._lock:
-            self._uncount(holder, amount)
+            self._count(holder, -amount)
             if self._lines:
                 self._serve()
 
     # Waiting
 
-    def _line_up(self, amount: int, holder: Holder, line: Line) -> _Waiting:
-        counts_for: tuple[Line, ...] = counted_for(holder) or (line,)
-        if not self._room.enter(counts_for):
+    def _line_up(self, amount: int, holder: Holder) -> _Waiting:
+        if not self._room.enter(holder):
             raise self._refusal(self._reason(holder, amount))
-        waiting = _Waiting(amount, holder, line, counts_for)
+        waiting = _Waiting(amount, holder)
         waiting.bell.acquire()
-        self._lines.setdefault(line, deque()).append(waiting)
+        self._lines.setdefault(holder, deque()).append(waiting)
         self._serve()
         return waiting
 
@@ -201,34 +167,30 @@ class FairPool:
         """Give what is free to those who wait, a line after the other."""
         while (waiting := self._next()) is not None:
             self._leave_line(waiting)
-            if waiting.line in self._lines:
-                self._lines.move_to_end(waiting.line)
+            if waiting.holder in self._lines:
+                self._lines.move_to_end(waiting.holder)
             self._count(waiting.holder, waiting.amount)
             waiting.bell.release()
 
     def _next(self) -> _Waiting | None:
-        for line in self._lines.values():
-            if self._may_hold(line[0].holder, line[0].amount):
-                return line[0] if self._is_free(line[0].amount) else None
+        for holder, line in self._lines.items():
+            amount = line[0].amount
+            if self._full_share(holder, amount) is None:
+                is_free = not self._used or self._used + amount <= self._capacity
+                return line[0] if is_free else None
         return None
 
     def _leave_line(self, waiting: _Waiting) -> None:
-        line = self._lines[waiting.line]
+        line = self._lines[waiting.holder]
         line.remove(waiting)
         if not line:
-            del self._lines[waiting.line]
-        self._room.leave(waiting.counts_for)
+            del self._lines[waiting.holder]
+        self._room.leave(waiting.holder)
 
     # Counting
 
-    def _is_free(self, amount: int) -> bool:
-        return not self._used or self._used + amount <= self._capacity
-
-    def _may_hold(self, holder: Holder, amount: int) -> bool:
-        return holder is NOBODY or self._full_share(holder, amount) is None
-
     def _full_share(self, holder: Holder, amount: int) -> Holder | None:
-        """Return who holds so much that this would be too much; None if it would not."""
+        """Return the holder whose share `amount` would exceed, or None if it exceeds none."""
         for each in counted_for(holder):
             is_stranger = not each[0] and each is not STRANGERS
             share = self._share_of_stranger if is_stranger else self._share
@@ -238,18 +200,9 @@ class FairPool:
         return None
 
     def _count(self, holder: Holder, amount: int) -> None:
+        """Count an amount that was taken, or a negative one that came back."""
         self._used += amount
-        self._add_to_shares(holder, amount)
         self._on_change(amount)
-
-    def _uncount(self, holder: Holder, amount: int) -> None:
-        self._used -= amount
-        self._add_to_shares(holder, -amount)
-        self._on_change(-amount)
-
-    def _add_to_shares(self, holder: Holder, amount: int) -> None:
-        if holder is NOBODY:
-            return
         for each in counted_for(holder):
             held = self._held.get(each, 0) + amount
             if held:

@@ -1,10 +1,13 @@
-"""Refuses requests whose path is not UTF-8."""
+"""Refuses requests whose path is not UTF-8.
 
-from collections.abc import Iterable
+The server hands paths on decoded, byte by byte; Falcon would put a mark in the place of bytes that
+are not UTF-8, and so take two paths for one.
+"""
+
 from typing import Final
-from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+from wsgiref.types import StartResponse, WSGIEnvironment
 
-from lakebed.server.http.request import current_record
+from lakebed.server.http.request import RequestRecord
 
 _KIND: Final = "bad_request"
 _REFUSED: Final = (
@@ -13,28 +16,21 @@ _REFUSED: Final = (
 _HEADERS: Final = [("Content-Type", "application/json"), ("Content-Length", str(len(_REFUSED)))]
 
 
-class CheckedPaths:
-    """An application that never sees a path which others would read in another way.
+def is_unusual(environ: WSGIEnvironment) -> bool:
+    """Whether the path of a request has characters beyond ASCII, or a NUL."""
+    path: str = environ["PATH_INFO"]
+    return not path.isascii() or "\x00" in path
 
-    The server hands paths on decoded, byte by byte; Falcon would put a mark in the place of bytes
-    that are not UTF-8, and so take two paths for one.
-    """
 
-    def __init__(self, app: WSGIApplication) -> None:
-        self._app = app
-
-    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Answer a request, by 400 if its path is not valid."""
-        path = environ["PATH_INFO"]
-        if not path.isascii() or "\x00" in path:
-            try:
-                valid = "\x00" not in path.encode("latin-1").decode()
-            except UnicodeError:
-                valid = False
-            if not valid:
-                record = current_record()
-                if record is not None:
-                    record.kind = _KIND
-                start_response("400 Bad Request", _HEADERS)
-                return [_REFUSED]
-        return self._app(environ, start_response)
+def refuse_path(
+    environ: WSGIEnvironment, start: StartResponse, record: RequestRecord
+) -> list[bytes] | None:
+    """Answer 400 to a request whose path is not valid; return None if it is."""
+    try:
+        if "\x00" not in environ["PATH_INFO"].encode("latin-1").decode():
+            return None
+    except UnicodeError:
+        pass
+    record.kind = _KIND
+    start("400 Bad Request", _HEADERS)
+    return [_REFUSED]

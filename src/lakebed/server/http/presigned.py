@@ -224,8 +224,7 @@ class PresignedDoor:
         record = current_record()
         assert record is not None, "requests come in the envelope"
         record.operation = _OPERATION
-        self._admission.admit_transfer(record)
-        self._admission.claim(record)
+        self._admission.admit(record, is_transfer=True)
 
 
 def _text(data: bytes) -> str:

@@ -23,6 +23,10 @@ _record: ContextVar["RequestRecord | None"] = ContextVar("lakebed_request", defa
 class Slot(Protocol):
     """What lets a request be worked on; see `admission`."""
 
+    def end(self) -> None:
+        """Give back all that the request holds."""
+        ...
+
     def while_reading(self, size: int) -> AbstractContextManager[None]:
         """Leave the slot to others while a body of some size is waited for, to be kept whole."""
         ...
@@ -62,7 +66,9 @@ class RequestRecord:
         self._on_end.append(action)
 
     def end(self) -> None:
-        """Call what `at_end` was given; a second call does nothing."""
+        """Give back the slot, and call what `at_end` was given; a second call does nothing."""
+        if self.slot is not None:
+            self.slot.end()
         while self._on_end:
             self._on_end.pop()()
 
@@ -88,8 +94,11 @@ def while_waiting() -> AbstractContextManager[None]:
 
 def begin_record(method: str, path: str, *, client: str, given_id: str | None) -> RequestRecord:
     """Make the record of a request that arrived, and bind it to this thread."""
-    request_id, now = _request_id(given_id), time.monotonic()
-    record = RequestRecord(request_id, method, path, now, client=client)
+    request_id = given_id
+    if request_id is None or not _SANE_ID.fullmatch(request_id):
+        # Ids tell requests apart, and need not be hard to guess.
+        request_id = f"{getrandbits(_ID_BITS):016x}"
+    record = RequestRecord(request_id, method, path, time.monotonic(), client=client)
     _record.set(record)
     return record
 
@@ -97,10 +106,3 @@ def begin_record(method: str, path: str, *, client: str, given_id: str | None) -
 def leave_record() -> None:
     """Unbind the record of a request from this thread: the request has ended."""
     _record.set(None)
-
-
-def _request_id(given: str | None) -> str:
-    if given is not None and _SANE_ID.fullmatch(given):
-        return given
-    # Ids tell requests apart, and need not be hard to guess.
-    return f"{getrandbits(_ID_BITS):016x}"

@@ -1,20 +1,20 @@
-"""The S3 gateway as a WSGI application; requests that are not for S3 are handed on."""
+"""The S3 gateway: a step of the way of a request, which answers those of S3 clients."""
 
 import logging
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 from urllib.parse import quote
-from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+from wsgiref.types import StartResponse, WSGIEnvironment
 
 from lakebed.auth import Identity
 from lakebed.catalog.errors import RepositoryNotFound
 from lakebed.server.http import refusals
-from lakebed.server.http.admission import Admission
 from lakebed.server.http.browsers import Guard
 from lakebed.server.http.errors import RETRY_SECONDS, kind_of, note_error
 from lakebed.server.http.refusals import Refusal
-from lakebed.server.http.request import RequestRecord, current_record
+from lakebed.server.http.request import RequestRecord
 from lakebed.server.s3 import sigv2, sigv4
 from lakebed.server.s3.errors import ErrorCode, S3Error, error_body
 from lakebed.server.s3.operations import OPERATIONS
@@ -40,23 +40,19 @@ _BODY_CODES: Final = frozenset(
 
 
 class Gateway:
-    """Answers the requests of S3 clients, and hands all others to the next application."""
+    """Answers the requests of S3 clients."""
 
-    def __init__(
-        self, services: Services, admission: Admission, guard: Guard, others: WSGIApplication
-    ) -> None:
+    def __init__(self, services: Services, guard: Guard) -> None:
         self._services = services
         self._guard = guard
-        self._admission = admission
-        self._others = others
         self._domain = services.settings.gateways.s3.domain_name.lower()
+        self.applies: Final = partial(is_s3_request, domain=self._domain)
+        """Whether a request is for S3."""
 
-    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+    def answer(
+        self, environ: WSGIEnvironment, start_response: StartResponse, record: RequestRecord
+    ) -> Iterable[bytes]:
         """Answer a request."""
-        if not is_s3_request(environ, domain=self._domain):
-            return self._others(environ, start_response)
-        record = current_record()
-        assert record is not None, "requests come in the envelope"
         try:
             reply = self._reply(environ, record)
         except Exception as error:  # noqa: BLE001 - the last place that can answer the client
@@ -64,18 +60,15 @@ class Gateway:
         return _send(reply, environ, record, start_response)
 
     def _reply(self, environ: WSGIEnvironment, record: RequestRecord) -> S3Reply:
-        self._guard.check(environ)
+        if self._guard.applies(environ):
+            self._guard.check(environ)
         asked = route(environ, domain=self._domain)
         operation = OPERATIONS[asked.operation]
         record.operation = f"s3:{asked.operation.value}"
-        if operation.is_transfer:
-            self._admission.admit_transfer(record)
-        else:
-            self._admission.admit_work(record)
         verified = self._verify(environ, asked)
         record.user = verified.identity.user_id
-        self._services.catalog.usage.count()
-        self._admission.claim(record)
+        self._services.admission.admit(record, is_transfer=operation.is_transfer)
+        self._services.catalog.usage.count()  # one in a while writes to the store
         request = S3Request(self._services, environ, asked, verified, record.client)
         try:
             return operation.handle(request)

@@ -11,10 +11,13 @@ from prometheus_client import REGISTRY
 
 from lakebed.block import ByteStream
 from lakebed.block.file_sections import FileSection
+from lakebed.server.app import build
 from lakebed.server.http import logs, metrics
-from lakebed.server.http.envelope import Envelope
-from lakebed.server.http.request import current_record, leave_record
+from lakebed.server.http.browsers import SAFE_HEADERS
+from lakebed.server.http.pipeline import Pipeline, Step
+from lakebed.server.http.request import RequestRecord, current_record, leave_record
 from lakebed.server.settings import LoggingSettings
+from tests.server.kit import opened
 
 Headers = list[tuple[str, str]]
 
@@ -23,7 +26,7 @@ class Client:
     """Calls an application as a server would."""
 
     def __init__(self, app: Callable[..., Iterable[bytes]]) -> None:
-        self._app = Envelope(app)
+        self._app = Pipeline([Step.of("app", app)])
         self.status = ""
         self.headers: dict[str, str] = {}
 
@@ -75,7 +78,7 @@ def test_an_answer_has_an_id_and_is_logged_and_counted(
     before = counted("plainly", 200)
     called = {"HTTP_X_REQUEST_ID": "id-1", "REMOTE_ADDR": "::ffff:203.0.113.5"}
     assert client.call("/\xc3\xa4\xff", **called) == [b"12", b"345"]
-    assert client.headers == {"A": "b", "X-Request-ID": "id-1"}
+    assert client.headers == {"A": "b", "X-Request-ID": "id-1", **dict(SAFE_HEADERS.values())}
     (line,) = lines()
     assert line.pop("milliseconds") >= 0
     assert line.pop("time").endswith("+00:00")
@@ -300,3 +303,39 @@ def test_whatever_an_application_raises_the_request_ends() -> None:
     assert client.status.startswith("500")
     assert ended == ["ended"]
     assert current_record() is None
+
+
+def test_steps_are_asked_in_their_order_until_one_answers() -> None:
+    asked: list[str] = []
+
+    def step(name: str, *, applies: bool, answers: bool) -> Step:
+        def act(
+            _environ: WSGIEnvironment, start: StartResponse, _record: RequestRecord
+        ) -> list[bytes] | None:
+            asked.append(name)
+            if not answers:
+                return None
+            start("200 OK", [])
+            return [name.encode()]
+
+        return Step(name, act, lambda _environ: applies)
+
+    steps = [
+        step("of others", applies=False, answers=True),
+        step("check", applies=True, answers=False),
+        step("first", applies=True, answers=True),
+        step("second", applies=True, answers=True),
+    ]
+    environ = {"REQUEST_METHOD": "GET", "PATH_INFO": "/"}
+    assert Pipeline(steps)(environ, lambda *_: lambda _: None) == [b"first"]
+    assert asked == ["check", "first"]
+
+
+def test_the_steps_of_a_server() -> None:
+    """The order is a contract: S3 errors are XML, and no operation sees an invalid path."""
+    with opened() as found:
+        names = [step.name for step in build(found.services)._steps]
+    assert names == ["S3", "path", "browser", "operation", "page"]
+    with opened(listen__objects_origin="https://objects.example.com") as found:
+        names = [step.name for step in build(found.services)._steps]
+    assert names == ["S3", "path", "browser", "origin", "operation", "page"]

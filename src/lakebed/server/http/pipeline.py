@@ -1,22 +1,26 @@
-"""What surrounds every request: its record, its id in the answer, its access line, its metrics.
+"""The way of a request through the application: one ordered list of steps.
 
-A WSGI wrapper around the whole application. The end of a request is the end of its answer: for
-an answer that is streamed, when the server closes the iterator, be it that the last byte is out or
-that the client went away.
+`Pipeline` makes the record of a request, asks one step after the other for an answer, and ends the
+request: the headers that every answer has, the access line, the metrics. `lakebed.server.app.build`
+lists the steps of a server.
 
-A streamed answer must have a Content-Length. On a connection that is kept, the client would read
-what is too much as its next answer, and what is missing it would wait for. So an answer that is
-longer or shorter than announced breaks off, and the connection ends with it.
+The end of a request is the end of its answer: for an answer that is streamed, when the server
+closes the iterator, be it that the last byte is out or that the client went away. A streamed answer
+must have a Content-Length. On a connection that is kept alive, the client would read excess bytes
+as its next answer, and would wait for missing ones. So an answer that is longer or shorter than
+announced breaks off, and the connection ends with it.
 """
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Final
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from lakebed.catalog.nouns import ByteStream
 from lakebed.server.http import metrics
+from lakebed.server.http.browsers import SAFE_HEADERS
 from lakebed.server.http.client_address import TrustedProxies
 from lakebed.server.http.errors import JSON_TYPE, UNEXPECTED, kind_of, note_error
 from lakebed.server.http.logs import cause_of, log_access
@@ -27,6 +31,7 @@ REQUEST_ID_HEADER: Final = "X-Request-ID"
 _LOGGER: Final = logging.getLogger(__name__)
 Headers = list[tuple[str, str]]
 _name_of: Final = itemgetter(0)
+_ALL_SAFE_HEADERS: Final = list(SAFE_HEADERS.values())
 _FAILED: Final = (
     b'{"message":"internal error; the request id is in the header X-Request-ID","kind":"internal"}'
 )
@@ -35,23 +40,48 @@ _FAILED: Final = (
 BeginSpan = Callable[[WSGIEnvironment, RequestRecord], Callable[[], None]]
 """Begins the span of a request, which ends with it; returns what to call when this thread is done
 with the request."""
+Applies = Callable[[WSGIEnvironment], bool]
+Act = Callable[[WSGIEnvironment, StartResponse, RequestRecord], Iterable[bytes] | None]
+"""Answers a request, or returns None to leave it to the next step."""
 
 
-class Envelope:
-    """An application with the record of each request around it."""
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of the way of a request."""
+
+    name: str
+    act: Act
+    applies: Applies | None = None
+    """Whether the step concerns a request; None: it concerns every request."""
+
+    @classmethod
+    def of(cls, name: str, app: WSGIApplication) -> "Step":
+        """Return a last step: an application that answers every request."""
+        return cls(name, lambda environ, start, _record: app(environ, start))
+
+
+class Pipeline:
+    """An application made of steps; the first step that answers a request ends its way."""
 
     def __init__(
         self,
-        app: WSGIApplication,
+        steps: Iterable[Step],
         proxies: TrustedProxies | None = None,
         begin_span: BeginSpan | None = None,
     ) -> None:
-        self._app = app
+        """Make an application.
+
+        Args:
+            steps: The steps in their order; the last one answers every request.
+            proxies: The proxies that name the clients of requests.
+            begin_span: Begins the span of a request; None: tracing is off.
+        """
+        self._steps: Final = tuple(steps)
         self._proxies = proxies or TrustedProxies()
         self._begin_span = begin_span
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        """Answer a request; whatever the application raises becomes a 500."""
+        """Answer a request; any exception of a step becomes a 500."""
         record = begin_record(
             environ["REQUEST_METHOD"],
             _path_of(environ),
@@ -59,53 +89,55 @@ class Envelope:
             given_id=environ.get("HTTP_X_REQUEST_ID"),
         )
         metrics.IN_PROGRESS.inc()
-        record.at_end(metrics.IN_PROGRESS.dec)
-        if self._begin_span is None:
-            return self._answer(environ, start_response, record)
-        leave_span = self._begin_span(environ, record)
-        try:
-            return self._answer(environ, start_response, record)
-        finally:
-            leave_span()
-
-    def _answer(
-        self, environ: WSGIEnvironment, start_response: StartResponse, record: RequestRecord
-    ) -> Iterable[bytes]:
+        leave_span = self._begin_span(environ, record) if self._begin_span is not None else None
         start = _Start(start_response, record)
         try:
-            answer = self._app(environ, start)
+            for step in self._steps:
+                if step.applies is None or step.applies(environ):
+                    answer = step.act(environ, start, record)
+                    if answer is not None:
+                        break
+            else:
+                raise RuntimeError("no step answered the request")  # noqa: TRY301
             if not isinstance(answer, list):
                 return _Answer(answer, record, start.length)
-            if environ["REQUEST_METHOD"] != "HEAD":
-                _check_length(start.length, answer)
+            record.bytes_sent = sum(map(len, answer))
+            if start.length not in {None, record.bytes_sent} and record.method != "HEAD":
+                raise RuntimeError(_wrong_length(start.length, record.bytes_sent))  # noqa: TRY301
         except BaseException as error:  # noqa: BLE001 - the last place that can answer
             # Some libraries raise others than `Exception`. What the request holds is given back.
             note_error(error, UNEXPECTED, "internal")
             headers = [("Content-Type", JSON_TYPE), ("Content-Length", str(len(_FAILED)))]
             start("500 Internal Server Error", headers)
             answer = [_FAILED]
-        # It goes out in one piece.
-        record.bytes_sent = sum(map(len, answer))
+            record.bytes_sent = len(_FAILED)
+        finally:
+            if leave_span is not None:
+                leave_span()
         _finish(record)
         return answer
 
 
+@dataclass(slots=True)
 class _Start:
     """The ``start_response`` of one request."""
 
-    def __init__(self, inner: StartResponse, record: RequestRecord) -> None:
-        self._inner = inner
-        self._record = record
-        self.length: int | None = None
+    inner: StartResponse
+    record: RequestRecord
+    length: int | None = None
+    """The announced length of the answer; None before it begins, and if none is announced."""
 
     def __call__(self, status: str, headers: Headers, exc_info: Any = None, /) -> Any:
-        self._record.status = int(status[:3])
+        self.record.status = int(status[:3])
         # Without a step of Python for each header: this is done for every answer.
         names = list(map(str.lower, map(_name_of, headers)))
         if "content-length" in names:
             self.length = int(headers[names.index("content-length")][1])
-        request_id = (REQUEST_ID_HEADER, self._record.request_id)
-        return self._inner(status, [*headers, request_id], exc_info)
+        safe = _ALL_SAFE_HEADERS
+        if not SAFE_HEADERS.keys().isdisjoint(names):
+            safe = [header for name, header in SAFE_HEADERS.items() if name not in names]
+        request_id = (REQUEST_ID_HEADER, self.record.request_id)
+        return self.inner(status, [*headers, *safe, request_id], exc_info)
 
 
 class _Answer:
@@ -144,7 +176,7 @@ class _Answer:
         """Refuse a chunk too many, and an end (None) that comes too early."""
         sent = self._taken + self._record.bytes_sent + len(chunk or b"")
         if sent > self._length or (chunk is None and sent < self._length):
-            raise RuntimeError(f"an answer of {self._length} bytes has {sent}")
+            raise RuntimeError(_wrong_length(self._length, sent))
 
     @property
     def _taken(self) -> int:
@@ -164,15 +196,14 @@ class _Answer:
             _finish(self._record)
 
 
-def _check_length(length: int | None, answer: list[bytes]) -> None:
-    size = sum(map(len, answer))
-    if length not in {None, size}:
-        raise RuntimeError(f"an answer of {length} bytes has {size}")
+def _wrong_length(announced: int | None, size: int) -> str:
+    return f"an answer of {announced} bytes has {size}"
 
 
 def _finish(record: RequestRecord) -> None:
     try:
         record.end()
+        metrics.IN_PROGRESS.dec()
         metrics.count(record)
         log_access(record)
     finally:
