@@ -99,6 +99,9 @@ def test_how_a_body_comes_is_known_from_the_head() -> None:
     "wire",
     [
         b"GET / HTTP/1.1\r\n\r\n",
+        get(line=b"GET  / HTTP/1.1"),
+        get(line=b"GET /  HTTP/1.1"),
+        get(line=b"GET  /" + b"a" * 99 + b" HTTP/1.1"),
         get(b"Host: y"),
         get(b"Content-Length: 3", b"Transfer-Encoding: chunked"),
         get(b"Transfer-Encoding: chunked", b"Content-Length: 3"),

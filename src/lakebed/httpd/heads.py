@@ -69,6 +69,8 @@ class HeadReader:
         self._tail = b""
         self.size = 0
         """How many bytes came so far."""
+        self._line = b""
+        """The request line, perhaps with bytes around it."""
         self._url = b""
         self._names: dict[str, bytes] = {}
         self._repeats = 0
@@ -88,6 +90,8 @@ class HeadReader:
             self.size += taken
             if self.size > self._bytes_max:
                 self._refuse_size(data[:taken])
+            if b"\r\n" not in self._line.lstrip(b"\r\n"):
+                self._line += data[:taken]
             self._parse(data[:taken])
             if end < 0:
                 self._tail = (tail + data)[-len(_END) + 1 :]
@@ -111,6 +115,9 @@ class HeadReader:
             _refuse(f"this server speaks HTTP/1.1, not HTTP/{version}")
         is_old = version == "1.0"
         method = parser.get_method().decode("ascii")
+        line = f"{method} {self._url.decode('latin-1')} HTTP/{version}"
+        if not self._line.lstrip(b"\r\n").startswith(line.encode("latin-1")):
+            _refuse("the request line has more than one space between its parts")
         environ["REQUEST_METHOD"] = method
         environ["SERVER_PROTOCOL"] = _VERSIONS[version]
         self._read_target()
