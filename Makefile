@@ -14,7 +14,7 @@ SEEDS ?= 10000
 SECONDS ?= 300
 PARALLEL := -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 # The tests of single packages, and what all drivers must do, in memory.
-FAST := $(addprefix tests/,auth block catalog cli client engine formats gc hooks kv server) \
+FAST := $(addprefix tests/,auth block catalog cli client engine formats gc hooks httpd kv server) \
 	$(wildcard tests/test_*.py) $(patsubst %,tests/library/test_%.py,doctests embedded lake loading sharing) \
 	$(patsubst %,tests/conformance/test_%.py,block_memory kv_memory)
 

@@ -30,7 +30,7 @@ from lakebed.server.http.request import RequestRecord
 from lakebed.server.s3.read_conditions import is_unchanged, judge
 from tests.fuzz.inputs import in_pieces, piece_sizes, texts, wire_text
 from tests.fuzz.target import Targets, attempt
-from tests.server.body_kit import Input
+from tests.kit.bodies import Input
 
 targets: Final = Targets()
 

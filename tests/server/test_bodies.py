@@ -14,7 +14,7 @@ from lakebed.server.http.bodies import (
     LengthRequired,
     MalformedBody,
 )
-from tests.server.body_kit import Input, pieces_of
+from tests.kit.bodies import Input, pieces_of
 
 
 def body_of(pieces: list[bytes], length: int | str | None, seconds_max: float = 60.0) -> Body:

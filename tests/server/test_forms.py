@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lakebed.server.http.bodies import Body, BodyCut, BodyError, MalformedBody
 from lakebed.server.http.forms import FIELDS_MAX, FormFile, form_file
-from tests.server.body_kit import Input, pieces_of
+from tests.kit.bodies import Input, pieces_of
 
 TYPE: Final = "multipart/form-data; boundary=b"
 # Bytes that are made of parts of the boundary, so that near misses come up often.

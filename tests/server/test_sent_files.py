@@ -20,17 +20,16 @@ from prometheus_client import REGISTRY
 
 from lakebed.block import Between, BlockStore, ByteStream, LocalSettings, Namespace, open_block
 from lakebed.block.file_sections import FileSection
-from lakebed.server.connections import connection as connection_module
-from lakebed.server.connections.connection import Connection
-from lakebed.server.connections.listening import listen as open_port
-from lakebed.server.connections.request_bodies import Stalled
-from lakebed.server.connections.server import ConnectionServer
+from lakebed.httpd import HTTPLimits, TLSContext, WSGIServer, listen
+from lakebed.httpd import connection as connection_module
+from lakebed.httpd.bodies import StallError
+from lakebed.httpd.connection import ClientConnection
 from lakebed.server.http.logs import ACCESS
 from lakebed.server.http.pipeline import Pipeline, Step
-from lakebed.server.settings import LimitSettings, ListenSettings, ServerSettings
+from lakebed.server.processes.worker import count_cut
 from tests.block.local_storage import open_files
+from tests.kit.certificates import write_certificate
 from tests.kit.served import PATIENCE_SECONDS, eventually
-from tests.server.test_tls import write_certificate
 
 ADDRESS: Final = Namespace.parse("local://data").address("object")
 DATA: Final = os.urandom((9 << 20) + 123)
@@ -75,16 +74,22 @@ class World:
     @contextmanager
     def served(
         self,
-        listen: ListenSettings | None = None,
+        tls: TLSContext | None = None,
         stall_seconds: float = PATIENCE_SECONDS,
         rate_min: int = 1,
+        patience_seconds: float = 60.0,
     ) -> Iterator[int]:
-        settings = ServerSettings(
-            listen=listen or ListenSettings(port=0),
-            limits=LimitSettings(stall_seconds=stall_seconds, body_bytes_per_second=rate_min),
+        limits = HTTPLimits(
+            stall_seconds=stall_seconds,
+            response_bytes_per_second=rate_min,
+            patience_seconds=patience_seconds,
         )
-        server = ConnectionServer(
-            Pipeline([Step.of("app", self)]), settings, open_port("127.0.0.1", 0)
+        server = WSGIServer(
+            Pipeline([Step.of("app", self)]),
+            listen("127.0.0.1", 0),
+            limits,
+            tls=tls,
+            report=count_cut,
         )
         thread = threading.Thread(target=server.run, daemon=True)
         thread.start()
@@ -176,7 +181,7 @@ def test_less_is_on_its_way_to_a_client_on_this_machine(world: World, peer: str)
         connected, _ = listener.accept()
     with client, connected, world.store.get(ADDRESS) as stream:
         connected.setblocking(False)
-        connection = Connection(connected, {"REMOTE_ADDR": peer}, stall_seconds=PATIENCE_SECONDS)
+        connection = connection_at(connected, peer, HTTPLimits())
         thread = threading.Thread(target=receive, args=[client])
         thread.start()
         connection.stream(b"head", stream)
@@ -197,9 +202,8 @@ def test_what_is_small_is_read(world: World, port: int) -> None:
 def test_what_is_encrypted_is_read(world: World, tmp_path: Path) -> None:
     certificate, key = write_certificate(tmp_path)
     trusting = ssl.create_default_context(cafile=certificate)
-    listen = ListenSettings(port=0, tls_certificate=certificate, tls_key=key)
     with (
-        world.served(listen) as port,
+        world.served(TLSContext(certificate, key)) as port,
         closing(HTTPSConnection("127.0.0.1", port, context=trusting)) as client,
     ):
         client.request("GET", "/")
@@ -316,13 +320,12 @@ def test_a_client_that_takes_nothing_is_cut_off(world: World) -> None:
 def test_clients_that_take_less_than_the_least_rate_are_cut_off(
     world: World, monkeypatch: pytest.MonkeyPatch, file_bytes_min: int
 ) -> None:
-    monkeypatch.setattr(connection_module, "PATIENCE_SECONDS", 0.5)
     monkeypatch.setattr(connection_module, "_FILE_BYTES_MIN", file_bytes_min)
     os.truncate(world.file, LARGE_BYTES)
     before = counted("lakebed_http_refusals_total", kind="stalled_download")
     readers = 20
     with ExitStack() as stack:
-        port = stack.enter_context(world.served(rate_min=1 << 30))
+        port = stack.enter_context(world.served(rate_min=1 << 30, patience_seconds=0.5))
         clients = [stack.enter_context(connect(port, receives=1 << 14)) for _ in range(readers)]
         for client in clients:
             client.sendall(GET % b"")
@@ -340,13 +343,20 @@ def test_clients_that_take_less_than_the_least_rate_are_cut_off(
     eventually(lambda: open_files(world.root) == world.idle_files)
 
 
-class Trickling(Connection):
+def connection_at(connected: socket.socket, peer: str, limits: HTTPLimits) -> ClientConnection:
+    return ClientConnection(
+        connected, {"REMOTE_ADDR": peer}, limits, report=count_cut, release=lambda: None
+    )
+
+
+class Trickling(ClientConnection):
     """A connection whose client takes some bytes every ten seconds, on a clock of its own."""
 
     def __init__(self, taken: int) -> None:
         self.sent, self.now, self.taken = 1 << 30, 0.0, taken
         ours, self.theirs = socket.socketpair()
-        super().__init__(ours, {"REMOTE_ADDR": "x"}, stall_seconds=60.0, rate_min=1024)
+        limits = HTTPLimits(response_bytes_per_second=1024)
+        super().__init__(ours, {"REMOTE_ADDR": "x"}, limits, report=count_cut, release=lambda: None)
 
     def count_untaken(self) -> int:
         return self.sent
@@ -372,7 +382,7 @@ def test_the_least_rate_is_an_average_with_a_minute_of_patience(
             return
         for _ in range(waits - 1):
             connection._wait_for_room()
-        with pytest.raises(Stalled):
+        with pytest.raises(StallError):
             connection._wait_for_room()
 
 

@@ -164,7 +164,12 @@ class Body:
 
     def _read(self, size: int) -> bytes:
         begun = self._clock()
-        chunk: bytes = self._input.read(size)
+        try:
+            chunk: bytes = self._input.read(size)
+        except OSError as error:
+            raise BodyCut(str(error)) from error
+        except ValueError as error:
+            raise MalformedBody(str(error)) from error
         self._check_rate(self._clock() - begun, len(chunk))
         return chunk
 

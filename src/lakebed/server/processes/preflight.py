@@ -22,11 +22,11 @@ from lakebed.block import (
 from lakebed.engine.keys import GRAVELER, REPOSITORIES
 from lakebed.engine.model import Repository
 from lakebed.errors import LakebedError
+from lakebed.httpd.listening import listen
+from lakebed.httpd.tls import TLSContext
 from lakebed.kv import check_url, open_store
 from lakebed.kv.records import Records
 from lakebed.kv.urls import unencrypted_hosts
-from lakebed.server.connections.listening import listen
-from lakebed.server.connections.tls import Tls
 from lakebed.server.settings import ListenSettings, ServerSettings, SettingsError, embedded_path
 
 _REPOSITORIES_ASKED: Final = 100
@@ -177,6 +177,17 @@ def open_port(settings: ListenSettings) -> socket.socket:
         raise CannotStart(port_message(settings.host, settings.port, error)) from error
 
 
+def tls_context(listen: ListenSettings) -> TLSContext | None:
+    """Read the certificate of a server, or return None if it has none.
+
+    Raises:
+        OSError: A file cannot be read, or holds no certificate or not its key (`ssl.SSLError`).
+    """
+    if listen.tls_certificate is None or listen.tls_key is None:
+        return None
+    return TLSContext(listen.tls_certificate, listen.tls_key)
+
+
 def check_certificate(listen: ListenSettings) -> None:
     """Make sure that the certificate of TLS, if there is one, can be used.
 
@@ -184,7 +195,7 @@ def check_certificate(listen: ListenSettings) -> None:
         CannotStart: It cannot be read, or its key does not belong to it.
     """
     try:
-        Tls.of(listen)
+        tls_context(listen)
     except OSError as error:
         reason = error.strerror or str(error)
         if isinstance(error, ssl.SSLError):

@@ -14,19 +14,27 @@ from multiprocessing.connection import Connection
 from typing import Final, NoReturn
 
 from lakebed.errors import LakebedError
-from lakebed.server.connections.server import ConnectionServer
-from lakebed.server.http import logs
+from lakebed.httpd import ClientCut, HTTPLimits, WSGIServer
+from lakebed.runtime import call_before_waiting
+from lakebed.server.http import logs, refusals
+from lakebed.server.http.bodies import PATIENCE_SECONDS
 from lakebed.server.http.metrics import mark_process
+from lakebed.server.http.refusals import Refusal
+from lakebed.server.http.request import current_record
 from lakebed.server.processes.children import (
     allow_many_connections,
     end_with_parent,
     hide_settings,
     load_by_name,
 )
+from lakebed.server.processes.preflight import tls_context
 from lakebed.server.settings import ServerSettings
 
 _LOGGER: Final = logging.getLogger(__name__)
 _FAILED_PAUSE_SECONDS: Final = 1.0
+_CONNECTIONS_MAX: Final = 10_000
+_OTHER_FILES: Final = 200
+"""Files that a worker has open beside its connections."""
 
 
 def main(
@@ -60,14 +68,17 @@ def main(
         listener.setblocking(False)  # a flag of the object as well as of the socket
         listener.set_inheritable(False)
         os.set_blocking(beats.fileno(), False)
-        server = ConnectionServer(
+        server = WSGIServer(
             app,
-            settings,
             listener,
-            files_max=files_max,
+            http_limits(settings, files_max),
+            tls=tls_context(settings.listen),
+            server_name=settings.listen.host,
             number=number,
             counts=counts,
             beat=partial(_beat, beats),
+            report=count_cut,
+            begin_thread=call_before_waiting,
         )
     except Exception as error:  # noqa: BLE001 - whatever it is, the supervisor wants to know
         _give_up(error, link)
@@ -79,6 +90,27 @@ def main(
     close = getattr(app, "close", None)
     if close is not None:
         close()
+
+
+def http_limits(settings: ServerSettings, files_max: int) -> HTTPLimits:
+    """Return the limits of the HTTP server in a process that may open so many files."""
+    limits = settings.limits
+    return HTTPLimits(
+        threads=limits.threads,
+        connections=max(1, min(_CONNECTIONS_MAX, files_max - _OTHER_FILES)),
+        head_bytes=limits.header_bytes_max,
+        head_seconds=limits.header_seconds,
+        stall_seconds=limits.stall_seconds,
+        response_bytes_per_second=limits.body_bytes_per_second,
+        patience_seconds=PATIENCE_SECONDS,
+        shutdown_seconds=settings.processes.shutdown_seconds,
+    )
+
+
+def count_cut(kind: ClientCut, reason: str, peer: str) -> None:
+    """Count a client that the HTTP server has cut, with the address that the request came from."""
+    record = current_record()
+    refusals.count(Refusal(kind), reason, client=peer if record is None else record.client)
 
 
 def _beat(beats: Connection) -> None:

@@ -1,14 +1,14 @@
-"""The listening socket that the workers of a server share."""
+"""The listening socket, which several processes can share."""
 
 import socket
 from typing import Final
 
 BACKLOG: Final = 1024
-"""How many connections the system keeps that no worker has accepted."""
+"""Connections that the system queues until a process accepts them."""
 
 
 def listen(address: str, port: int) -> socket.socket:
-    """Return a listening socket for `ConnectionServer`, at a numeric address.
+    """Return a listening socket for `WSGIServer`, at a numeric address.
 
     Raises:
         OSError: The port cannot be opened.

@@ -1,15 +1,11 @@
 """Bodies of requests, as the application reads them: ``wsgi.input``.
 
-A read returns what is there, at most as much as was asked for, and nothing only at the end of the
-body. It waits for the client, but not for long. A connection that ends before the body does, as its
-framing says, is an error and never the end of the body.
+A read returns the bytes that have arrived, at most as many as were asked for, and none only at the
+end of the body. It waits for the client, at most `HTTPLimits.stall_seconds`. A connection that
+ends before the body does, by its framing, raises an error: it is never the end of the body.
 """
 
 from typing import Final, Protocol
-
-from lakebed.server.http import refusals
-from lakebed.server.http.bodies import BodyCut, MalformedBody
-from lakebed.server.http.refusals import Refusal
 
 _CRLF: Final = b"\r\n"
 _RECEIVE_BYTES: Final = 1 << 16
@@ -21,8 +17,16 @@ _HEX_DIGITS: Final = frozenset(b"0123456789abcdefABCDEF")
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
-class Stalled(Exception):
+class StallError(Exception):
     """A client did nothing for too long."""
+
+
+class BodyCutError(ConnectionError):
+    """The connection ended, or the client stalled, before the body was complete."""
+
+
+class FramingError(ValueError):
+    """The body is not in chunks as RFC 9112, section 7.1, defines them."""
 
 
 class Channel(Protocol):
@@ -34,7 +38,7 @@ class Channel(Protocol):
         """Wait for something to come; return nothing when the client has ended the connection.
 
         Raises:
-            Stalled: Nothing came for `stall_seconds`.
+            StallError: Nothing came for `stall_seconds`.
         """
         ...
 
@@ -43,7 +47,7 @@ class Channel(Protocol):
 
         Raises:
             OSError: The connection broke.
-            Stalled: The client takes nothing.
+            StallError: The client takes nothing.
         """
         ...
 
@@ -70,8 +74,8 @@ class RequestBody:
         """Return the next bytes of the body: all of them if no size is given.
 
         Raises:
-            BodyCut: The connection ended, or the client stopped, before the body was whole.
-            MalformedBody: The framing is not sound.
+            BodyCutError: The connection ended, or the client stopped, before the body was whole.
+            FramingError: The chunks are malformed.
         """
         if size < 0:
             return b"".join(iter(lambda: self._read(_RECEIVE_BYTES), b""))
@@ -86,15 +90,14 @@ class RequestBody:
                 self._expects_continue = False
                 self._channel.send(_CONTINUE)
             received = self._channel.receive(size)
-        except Stalled:
-            refusals.count(Refusal.STALLED_UPLOAD, "cut off a client that stopped in a body")
-            raise BodyCut(
+        except StallError:
+            raise BodyCutError(
                 f"nothing more of the body came for {self._channel.stall_seconds:g} seconds"
             ) from None
         except OSError:
             received = b""
         if not received:
-            raise BodyCut(self._cut_message())
+            raise BodyCutError(self._cut_message())
         return received
 
     def _cut_message(self) -> str:
@@ -163,7 +166,7 @@ class ChunkedBody(RequestBody):
 
     def _begin_chunk(self) -> None:
         if self._is_behind_chunk and self._take_line(0):
-            raise MalformedBody("a chunk of the body is longer than its size says")
+            raise FramingError("a chunk of the body is longer than its size says")
         self._is_behind_chunk = True
         self._left = _parse_size(self._take_line(_SIZE_LINE_MAX))
         if not self._left:
@@ -181,11 +184,11 @@ class ChunkedBody(RequestBody):
             more = self._receive(_RECEIVE_BYTES)
             self.buffer, self._at = self.buffer[self._at :] + more, 0
         if not 0 <= end - self._at <= length_max:
-            raise MalformedBody("the body is not in chunks, as its Transfer-Encoding says")
+            raise FramingError("the body is not in chunks, as its Transfer-Encoding says")
         line, self._at = self.buffer[self._at : end], end + len(_CRLF)
         if b"\r" in line or b"\n" in line:
             # Some proxies end a line there, and would see other chunks than we do.
-            raise MalformedBody("a line between the chunks of the body does not end with CR LF")
+            raise FramingError("a line between the chunks of the body does not end with CR LF")
         return line
 
     def _cut_message(self) -> str:
@@ -195,5 +198,5 @@ class ChunkedBody(RequestBody):
 def _parse_size(line: bytes) -> int:
     digits = line.partition(b";")[0].rstrip(b" \t")
     if not 0 < len(digits) <= _SIZE_DIGITS_MAX or not _HEX_DIGITS.issuperset(digits):
-        raise MalformedBody(f"a chunk of the body has no size: {line[:40]!r}")
+        raise FramingError(f"a chunk of the body has no size: {line[:40]!r}")
     return int(digits, 16)

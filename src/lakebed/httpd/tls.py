@@ -8,14 +8,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from lakebed.server.settings import ListenSettings
-
 _JOINED_BYTES: Final = 1 << 14
 """What fits into one record of TLS is sent as one."""
 _LOGGER: Final = logging.getLogger(__name__)
 
 
-class TlsSocket(ssl.SSLSocket):
+class TLSSocket(ssl.SSLSocket):
     """A socket that encrypts, and blocks and ends as one that does not.
 
     The handshake is done by the first `recv`. To wait for the client means the same as without TLS,
@@ -51,7 +49,7 @@ class TlsSocket(ssl.SSLSocket):
         super().shutdown(how)
 
 
-class Tls:
+class TLSContext:
     """The certificate of a server."""
 
     def __init__(self, certificate: Path, key: Path) -> None:
@@ -63,17 +61,6 @@ class Tls:
         self._files = (certificate, key)
         self._times = self._read_times()
         self._context = self._read()
-
-    @classmethod
-    def of(cls, listen: ListenSettings) -> "Tls | None":
-        """Read the certificate that settings name; None if they name none.
-
-        Raises:
-            OSError: A file cannot be read, or holds no certificate or not its key (`ssl.SSLError`).
-        """
-        if listen.tls_certificate is None or listen.tls_key is None:
-            return None
-        return cls(listen.tls_certificate, listen.tls_key)
 
     def wrap(self, connected: socket.socket) -> socket.socket:
         """Return a connection that encrypts; the one given is not to be used any more.
@@ -102,7 +89,7 @@ class Tls:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])
-        context.sslsocket_class = TlsSocket
+        context.sslsocket_class = TLSSocket
         context.load_cert_chain(*self._files)
         return context
 

@@ -27,7 +27,7 @@ _SCHEMES: Final = frozenset({b"http", b"https"})
 _keys: dict[bytes, str] = {}
 
 
-class BadHead(Exception):
+class BadHeadError(Exception):
     """The head of a request is refused, and its connection ends."""
 
     def __init__(self, status: HTTPStatus, reason: str) -> None:
@@ -69,6 +69,8 @@ class HeadReader:
         self._tail = b""
         self.size = 0
         """How many bytes came so far."""
+        self._line = b""
+        """The request line, perhaps with bytes around it."""
         self._url = b""
         self._names: dict[str, bytes] = {}
         self._repeats = 0
@@ -79,7 +81,7 @@ class HeadReader:
         """Take what came; return what is behind the head, or None if the head is not whole yet.
 
         Raises:
-            BadHead: It is not a head, or one that is refused.
+            BadHeadError: It is not a head, or one that is refused.
         """
         while not self._is_complete:
             tail = self._tail
@@ -88,6 +90,8 @@ class HeadReader:
             self.size += taken
             if self.size > self._bytes_max:
                 self._refuse_size(data[:taken])
+            if b"\r\n" not in self._line.lstrip(b"\r\n"):
+                self._line += data[:taken]
             self._parse(data[:taken])
             if end < 0:
                 self._tail = (tail + data)[-len(_END) + 1 :]
@@ -101,7 +105,7 @@ class HeadReader:
         """Return the head, which is whole.
 
         Raises:
-            BadHead: What it says is refused.
+            BadHeadError: What it says is refused.
         """
         environ, parser = self._environ, self._parser
         # It knows this object, and this object it: they would have to be found by the collector.
@@ -111,6 +115,9 @@ class HeadReader:
             _refuse(f"this server speaks HTTP/1.1, not HTTP/{version}")
         is_old = version == "1.0"
         method = parser.get_method().decode("ascii")
+        line = f"{method} {self._url.decode('latin-1')} HTTP/{version}"
+        if not self._line.lstrip(b"\r\n").startswith(line.encode("latin-1")):
+            _refuse("the request line has more than one space between its parts")
         environ["REQUEST_METHOD"] = method
         environ["SERVER_PROTOCOL"] = _VERSIONS[version]
         self._read_target()
@@ -164,7 +171,7 @@ class HeadReader:
             if is_line
             else HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
         )
-        raise BadHead(status, f"the head of a request has {self._bytes_max} bytes at most")
+        raise BadHeadError(status, f"the head of a request has {self._bytes_max} bytes at most")
 
     def _parse(self, data: bytes) -> None:
         try:
@@ -173,7 +180,7 @@ class HeadReader:
             # The head is whole. No other protocol is spoken here, so the wish is not followed.
             pass
         except HttpParserError as error:
-            if isinstance(error.__context__, BadHead):
+            if isinstance(error.__context__, BadHeadError):
                 raise error.__context__ from None
             _refuse(f"this is not a request of HTTP: {error}")
         if self._begun > 1:
@@ -195,7 +202,7 @@ class HeadReader:
         text = value.strip(b" \t").decode("latin-1")
         if len(self._names) + self._repeats >= HEADERS_MAX:
             # Now and not at the end: each takes many times the memory of the bytes that came.
-            raise BadHead(
+            raise BadHeadError(
                 HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
                 f"a request has {HEADERS_MAX} headers at most",
             )
@@ -245,4 +252,4 @@ def _key_of(name: bytes) -> str:
 
 
 def _refuse(reason: str) -> NoReturn:
-    raise BadHead(HTTPStatus.BAD_REQUEST, reason)
+    raise BadHeadError(HTTPStatus.BAD_REQUEST, reason)

@@ -1,19 +1,21 @@
 """The server of connections in this process: what no client can make happen at will."""
 
 import errno
+import selectors
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from wsgiref.types import StartResponse, WSGIEnvironment
 
 import pytest
 
-from lakebed.server.connections import server as module
-from lakebed.server.connections.connection import Connection, Stage
-from lakebed.server.connections.listening import listen
-from lakebed.server.connections.server import ConnectionServer
-from lakebed.server.settings import ServerSettings
+from lakebed.httpd import server as module
+from lakebed.httpd.connection import ClientConnection, Stage
+from lakebed.httpd.limits import HTTPLimits
+from lakebed.httpd.listening import listen
+from lakebed.httpd.server import WSGIServer
 from tests.kit.served import PATIENCE_SECONDS, eventually
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -34,38 +36,43 @@ def app(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
     return [b"ok"]
 
 
-@pytest.fixture
-def server() -> Iterator[ConnectionServer]:
+@pytest.fixture(params=[selectors.DefaultSelector, selectors.SelectSelector])
+def server(request: pytest.FixtureRequest) -> Iterator[WSGIServer]:
     """A server with a port and no threads: tests play them."""
-    made = ConnectionServer(app, ServerSettings(), listen("127.0.0.1", 0))
+    made = WSGIServer(app, listen("127.0.0.1", 0), selector=request.param)
     yield made
     for connection in list(made._connections):
         made._close(connection)
-    for each in (made._listener, made._stops, made._tells_to_stop):
+    for each in (made._listener, made._stops, made._tells_to_stop, *made._wakes):
         each.close()
 
 
-def take_in(server: ConnectionServer) -> tuple[Connection, socket.socket]:
+def take_in(server: WSGIServer) -> tuple[ClientConnection, socket.socket]:
     ours, theirs = socket.socketpair()
     theirs.settimeout(PATIENCE_SECONDS)
     server._take_in(ours, PEER)
-    return server._waiting[ours.fileno()], theirs
+    return next(reversed(server._waiting)), theirs
 
 
-def work_off(server: ConnectionServer) -> None:
+def work_off(server: WSGIServer) -> None:
     """Handle all events that there are."""
-    while events := server._poll.poll(0, 1):
-        for handle, _ in events:
-            server._handle(handle)
+    server._checks_from = time.monotonic() + PATIENCE_SECONDS
+    while any(has_work(key) for key, _ in server._selector.select(0)):
+        server._handle(server._find_event())
 
 
-def answer_to(server: ConnectionServer, client: socket.socket, request: bytes = GET) -> bytes:
+def has_work(key: selectors.SelectorKey) -> bool:
+    """Whether it is not only the byte that ends a poll."""
+    return not isinstance(key.data, socket.socket)
+
+
+def answer_to(server: WSGIServer, client: socket.socket, request: bytes = GET) -> bytes:
     client.sendall(request)
     work_off(server)
     return client.recv(4096)
 
 
-class Interrupted(Connection):
+class Interrupted(ClientConnection):
     """A connection at whose deadline a thread looks, while another one does something."""
 
     meanwhile: Callable[[], object] | None = None
@@ -84,13 +91,13 @@ class Interrupted(Connection):
 
 
 def test_a_new_connection_with_the_handle_of_a_closed_one_is_not_lost(
-    server: ConnectionServer,
+    server: WSGIServer,
 ) -> None:
     old, first = take_in(server)
     new: list[socket.socket] = []
 
     def replace() -> None:
-        server._waiting.pop(old.handle)
+        assert server._take(old)
         server._close(old)
         ours, theirs = socket.socketpair()
         assert ours.fileno() == old.handle
@@ -103,7 +110,7 @@ def test_a_new_connection_with_the_handle_of_a_closed_one_is_not_lost(
     assert isinstance(old, Interrupted)
     old.meanwhile = replace
     with closing(first):
-        server._look()
+        server._check_deadlines()
     with closing(new[0]) as client:
         client.settimeout(PATIENCE_SECONDS)
         work_off(server)
@@ -114,7 +121,7 @@ def test_a_new_connection_with_the_handle_of_a_closed_one_is_not_lost(
 @pytest.mark.parametrize("together", [False, True], ids=["apart", "together"])
 @pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
 def test_a_body_that_the_application_did_not_read_is_no_request(
-    server: ConnectionServer, *, together: bool, chunked: bool
+    server: WSGIServer, *, together: bool, chunked: bool
 ) -> None:
     length = b"Transfer-Encoding: chunked" if chunked else b"Content-Length: %d" % len(GET)
     head = b"PUT / HTTP/1.1\r\nHost: x\r\n" + length + b"\r\n\r\n"
@@ -127,7 +134,7 @@ def test_a_body_that_the_application_did_not_read_is_no_request(
 
 
 def test_a_connection_that_was_served_meanwhile_has_not_waited_for_too_long(
-    server: ConnectionServer,
+    server: WSGIServer,
 ) -> None:
     connection, client = take_in(server)
     connection.__class__ = Interrupted
@@ -135,30 +142,64 @@ def test_a_connection_that_was_served_meanwhile_has_not_waited_for_too_long(
     assert isinstance(connection, Interrupted)
     with closing(client):
         connection.meanwhile = lambda: answer_to(server, client)
-        server._look()
+        server._check_deadlines()
         assert answer_to(server, client).endswith(b"ok")
 
 
-def test_a_late_event_of_an_earlier_connection_does_not_break_a_new_one(
-    server: ConnectionServer, monkeypatch: pytest.MonkeyPatch
+def test_late_events_of_a_connection_are_harmless(server: WSGIServer) -> None:
+    connection, client = take_in(server)
+    with closing(client):
+        server._handle(connection)  # which waits, and nothing has come
+        assert answer_to(server, client).endswith(b"ok")
+        assert server._take(connection)
+        server._close(connection)
+        server._handle(connection)
+        assert not server._connections
+
+
+def test_another_leader_leaves_a_connection_alone_that_a_thread_holds(server: WSGIServer) -> None:
+    connection, client = take_in(server)
+    with closing(client):
+        assert server._take(connection)
+        client.sendall(GET)
+        work_off(server)  # ends, for the event does not come again and again
+        assert connection.events == 0
+        server._wait_at(connection, Stage.IDLE, PATIENCE_SECONDS)
+        work_off(server)
+        assert client.recv(4096).endswith(b"ok")
+
+
+def test_a_leader_that_was_replaced_may_poll_beside_the_new_one(server: WSGIServer) -> None:
+    connection, client = take_in(server)
+    server._checks_from = time.monotonic() + PATIENCE_SECONDS
+    with closing(client), ThreadPoolExecutor(2) as pool:
+        found = [pool.submit(server._find_event) for _ in range(2)]
+        eventually(lambda: any(each.running() for each in found))
+        client.sendall(b"x")
+        eventually(lambda: any(each.done() for each in found))
+        assert connection.receive_now() == b"x"
+        client.sendall(b"x")
+        eventually(lambda: all(each.done() for each in found))
+    assert [each.result() for each in found] == [connection] * 2
+
+
+def test_a_connection_that_waits_again_while_the_leader_polls_is_noticed(
+    server: WSGIServer,
 ) -> None:
-    class Late(dict[int, Connection]):
-        """Those that wait; a thread with a late event takes each as soon as it does."""
-
-        def __setitem__(self, handle: int, connection: Connection) -> None:
-            super().__setitem__(handle, connection)
-            server._waiting = dict(self)
-            server._handle(handle)
-
-    server._waiting = Late()
-    ours, theirs = socket.socketpair()
-    server._take_in(ours, PEER)
-    with closing(theirs):
-        theirs.settimeout(PATIENCE_SECONDS)
-        assert answer_to(server, theirs).endswith(b"ok")
+    connection, client = take_in(server)
+    assert server._take(connection)
+    with server._changing:
+        server._register(connection, 0)
+    server._checks_from = time.monotonic() + PATIENCE_SECONDS
+    with closing(client), ThreadPoolExecutor(1) as pool:
+        found = pool.submit(server._find_event)
+        eventually(server._polling.locked)
+        client.sendall(GET)
+        server._wait_at(connection, Stage.IDLE, PATIENCE_SECONDS)
+        assert found.result(PATIENCE_SECONDS / 4) is connection
 
 
-def test_whatever_an_application_raises_the_thread_goes_on(server: ConnectionServer) -> None:
+def test_whatever_an_application_raises_the_thread_goes_on(server: WSGIServer) -> None:
     _, client = take_in(server)
     with closing(client):
         assert answer_to(server, client, GET.replace(b"/ ", b"/panic ")) == b""
@@ -167,7 +208,7 @@ def test_whatever_an_application_raises_the_thread_goes_on(server: ConnectionSer
 
 @pytest.mark.parametrize("path", [b"/lines ", b"/snow "])
 def test_an_answer_with_an_impossible_header_is_an_error_of_the_server(
-    server: ConnectionServer, path: bytes
+    server: WSGIServer, path: bytes
 ) -> None:
     _, client = take_in(server)
     with closing(client):
@@ -177,36 +218,31 @@ def test_an_answer_with_an_impossible_header_is_an_error_of_the_server(
 
 
 def test_a_connection_that_cannot_be_waited_for_does_not_end_the_port(
-    server: ConnectionServer, monkeypatch: pytest.MonkeyPatch
+    server: WSGIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Full:
-        """A poll object that has no place for more."""
+    def refuse(*_arguments: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-        def unregister(self, handle: int) -> None:
-            real.unregister(handle)
-
-        def register(self, handle: int, _events: int) -> None:
-            raise OSError(errno.ENOSPC, "No space left on device")
-
-    real = server._poll
+    real = server._selector.register
     with socket.create_connection(server._listener.getsockname()) as client:
         client.settimeout(PATIENCE_SECONDS)
-        monkeypatch.setattr(server, "_poll", Full())
+        monkeypatch.setattr(server._selector, "register", refuse)
         server._accept()
         assert not server._connections
         assert client.recv(1) == b""
-    monkeypatch.setattr(server, "_poll", real)
+    monkeypatch.setattr(server._selector, "register", real)
+    server._checks_from = 0.0
     server._handle(server._find_event())
     with socket.create_connection(server._listener.getsockname()) as client:
         client.settimeout(PATIENCE_SECONDS)
         eventually(lambda: answer_of_started(server, client))
 
 
-def answer_of_started(server: ConnectionServer, client: socket.socket) -> bool:
+def answer_of_started(server: WSGIServer, client: socket.socket) -> bool:
     return answer_to(server, client).endswith(b"ok")
 
 
-def test_a_request_that_came_before_the_end_is_answered(server: ConnectionServer) -> None:
+def test_a_request_that_came_before_the_end_is_answered(server: WSGIServer) -> None:
     _, asks = take_in(server)
     _, idle = take_in(server)
     asks.sendall(GET)
@@ -217,27 +253,27 @@ def test_a_request_that_came_before_the_end_is_answered(server: ConnectionServer
         assert idle.recv(1) == b""
 
 
-def test_a_connection_that_no_worker_is_woken_for_is_taken(server: ConnectionServer) -> None:
+def test_a_connection_that_no_worker_is_woken_for_is_taken(server: WSGIServer) -> None:
     # As when the system woke a worker that died before it accepted.
-    server._poll.unregister(server._port)
+    server._listen(wanted=False)
     with closing(socket.create_connection(server._listener.getsockname())) as client:
         client.settimeout(PATIENCE_SECONDS)
         client.sendall(GET)
-        assert server._find_event() == server._port
-        server._handle(server._port)
+        assert server._find_event() is None
+        server._handle(None)
         work_off(server)
         assert client.recv(4096).endswith(b"ok")
 
 
 def test_what_a_stopped_worker_has_not_accepted_is_answered_by_another(
-    server: ConnectionServer,
+    server: WSGIServer,
 ) -> None:
-    stopped = ConnectionServer(app, ServerSettings(), server._listener.dup())
+    stopped = WSGIServer(app, server._listener.dup())
     with closing(socket.create_connection(server._listener.getsockname())) as client:
         client.settimeout(PATIENCE_SECONDS)
-        assert stopped._find_event() == stopped._port  # and goes no further
+        assert stopped._find_event() is None  # and goes no further
         assert answer_to(server, client).endswith(b"ok")
-    stopped._handle(stopped._port)
+    stopped._handle(None)
     assert not stopped._connections
     for each in (stopped._listener, stopped._stops, stopped._tells_to_stop):
         each.close()
@@ -245,8 +281,8 @@ def test_what_a_stopped_worker_has_not_accepted_is_answered_by_another(
 
 def test_a_server_with_more_connections_than_another_leaves_the_next_to_it() -> None:
     counts = [0, 0, 7]
-    first = ConnectionServer(app, ServerSettings(), listen("127.0.0.1", 0), counts=counts)
-    other = ConnectionServer(app, ServerSettings(), first._listener.dup(), number=1, counts=counts)
+    first = WSGIServer(app, listen("127.0.0.1", 0), counts=counts)
+    other = WSGIServer(app, first._listener.dup(), number=1, counts=counts)
     with ExitStack() as stack:
         for each in (first, other):
             for opened in (each._listener, each._stops, each._tells_to_stop):
@@ -256,22 +292,22 @@ def test_a_server_with_more_connections_than_another_leaves_the_next_to_it() -> 
             port = first._listener.getsockname()
             stack.enter_context(socket.create_connection(port, PATIENCE_SECONDS))
 
-        first._find_event()  # the look with which it begins
+        first._find_event()  # the check with which it begins
         for _ in range(2):
             connect()
             first._handle(first._find_event())
         assert counts == [2, 0, 7]
         connect()
-        assert first._poll.poll(0) == []
-        assert other._find_event() == other._port
-        other._handle(other._port)
+        assert first._selector.select(0) == []
+        assert other._find_event() is None
+        other._handle(None)
         assert counts == [2, 1, 7]
         # The pause ends, whatever the counts are, and there is none while nothing comes.
-        assert first._find_event() == first._port
-        first._handle(first._port)
+        assert first._find_event() is None
+        first._handle(None)
         connect()
-        assert first._poll.poll(PATIENCE_SECONDS)
-        first._handle(first._port)
+        assert first._selector.select(PATIENCE_SECONDS)
+        first._handle(None)
         assert counts == [3, 1, 7]
         for each in (first, other):
             for connection in list(each._connections):
@@ -280,7 +316,7 @@ def test_a_server_with_more_connections_than_another_leaves_the_next_to_it() -> 
 
 
 def test_a_server_that_stops_answers_the_connections_in_the_queue(
-    server: ConnectionServer,
+    server: WSGIServer,
 ) -> None:
     port = server._listener.getsockname()
     with closing(socket.create_connection(port)) as client, closing(socket.create_connection(port)):
@@ -291,21 +327,21 @@ def test_a_server_that_stops_answers_the_connections_in_the_queue(
         assert b"\r\nConnection: close\r\n" in client.recv(4096)
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(port)
-    server._handle(-1)  # an event of the port that comes late
+    server._handle(None)  # an event of the port that comes late
     server._accept()
 
 
-def test_the_thread_that_waits_for_requests_shows_that_it_does(server: ConnectionServer) -> None:
+def test_the_thread_that_waits_for_requests_shows_that_it_does(server: WSGIServer) -> None:
     beats: list[float] = []
     server._beat = lambda: beats.append(time.monotonic())
     for number in (1, 2, 3):
-        assert server._find_event() == server._port
+        assert server._find_event() is None
         assert len(beats) == number
-    assert beats[2] - beats[0] >= 2 * module.LOOK_SECONDS * 0.99
+    assert beats[2] - beats[0] >= 2 * module.CHECK_SECONDS * 0.99
 
 
 def test_idle_connections_whose_requests_have_come_do_not_make_room(
-    server: ConnectionServer,
+    server: WSGIServer,
 ) -> None:
     _, asks = take_in(server)
     _, idle = take_in(server)
@@ -317,7 +353,7 @@ def test_idle_connections_whose_requests_have_come_do_not_make_room(
 
 
 def test_what_is_kept_for_slow_clients_is_bounded_and_the_greediest_go_first(
-    server: ConnectionServer, monkeypatch: pytest.MonkeyPatch
+    server: WSGIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "HELD_BYTES_MAX", 40_000)
     modest, first = take_in(server)
@@ -329,22 +365,22 @@ def test_what_is_kept_for_slow_clients_is_bounded_and_the_greediest_go_first(
         client.sendall(head)
         work_off(server)
         assert connection.stage is Stage.HEAD
-    server._look()
+    server._check_deadlines()
     assert modest in server._connections
     assert [connection in server._connections for connection, _ in greedy] == [False, False, True]
     for client in (first, *(client for _, client in greedy)):
         client.close()
 
 
-def test_an_idle_connection_keeps_nothing_of_its_last_answer(server: ConnectionServer) -> None:
+def test_an_idle_connection_keeps_nothing_of_its_last_answer(server: WSGIServer) -> None:
     connection, client = take_in(server)
     with closing(client):
         assert answer_to(server, client).endswith(b"ok")
     assert connection.unsent.obj == b""
 
 
-def test_clients_that_do_not_end_their_heads_make_room_for_others(server: ConnectionServer) -> None:
-    server._connections_max = 2
+def test_clients_that_do_not_end_their_heads_make_room_for_others(server: WSGIServer) -> None:
+    server._limits = HTTPLimits(connections=2)
     slow = [take_in(server) for _ in range(2)]
     for _, client in slow:
         client.sendall(GET[:-2])
@@ -354,28 +390,29 @@ def test_clients_that_do_not_end_their_heads_make_room_for_others(server: Connec
         assert answer_to(server, client).endswith(b"ok")
 
 
-def test_a_closed_connection_keeps_nobody_from_looking_at_others(server: ConnectionServer) -> None:
+def test_a_closed_connection_keeps_nobody_from_looking_at_others(server: WSGIServer) -> None:
     closed, first = take_in(server)
     late, second = take_in(server)
     closed.deadline = late.deadline = 0.0
     server._close(closed)
     with closing(first), closing(second):
-        server._look()
+        server._check_deadlines()
         assert not server._connections
         assert not server._waiting
 
 
 def test_a_connection_that_there_is_no_memory_for_does_not_end_the_port(
-    server: ConnectionServer, monkeypatch: pytest.MonkeyPatch
+    server: WSGIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_arguments: object, **_named: object) -> Connection:
-        monkeypatch.setattr(module, "Connection", Connection)
+    def fail(*_arguments: object, **_named: object) -> ClientConnection:
+        monkeypatch.setattr(module, "ClientConnection", ClientConnection)
         raise MemoryError
 
-    monkeypatch.setattr(module, "Connection", fail)
+    monkeypatch.setattr(module, "ClientConnection", fail)
     port = server._listener.getsockname()
     with closing(socket.create_connection(port)):
         work_off(server)
+    server._checks_from = 0.0
     server._handle(server._find_event())
     with closing(socket.create_connection(port)) as client:
         work_off(server)

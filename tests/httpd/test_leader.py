@@ -1,4 +1,4 @@
-"""Threads that take turns: who is about to wait makes place for another one."""
+"""The leader/followers pool: a thread that is about to wait lets another one lead."""
 
 import queue
 import threading
@@ -6,15 +6,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from lakebed.runtime import about_to_wait
-from lakebed.server.connections.turns import Turns
+from lakebed.httpd.leader import LeaderPool
 from tests.kit.served import PATIENCE_SECONDS, eventually
 
 Work = Callable[[], None]
 
 
 class Bench:
-    """Threads that take turns at a queue of small functions."""
+    """A pool that works off a queue of small functions."""
 
     def __init__(self, most: int = 8) -> None:
         self._queue: queue.SimpleQueue[int] = queue.SimpleQueue()
@@ -22,7 +21,7 @@ class Bench:
         self.done: list[tuple[int, int]] = []
         """Which thread did what, in the order of their ends."""
         self.beats = 0
-        self.turns = Turns(self._queue.get, self._do, most=most, beat=self._beat)
+        self.pool = LeaderPool(self._queue.get, self._do, threads_max=most, beat=self._beat)
         self.gates: list[threading.Event] = []
 
     def add(self, work: Work) -> int:
@@ -39,7 +38,7 @@ class Bench:
 
         def wait() -> None:
             if says_so:
-                about_to_wait()
+                self.pool.release()
             gate.wait(PATIENCE_SECONDS)
 
         self.add(wait)
@@ -64,7 +63,7 @@ class Bench:
 @pytest.fixture
 def bench() -> Iterator[Bench]:
     made = Bench()
-    made.turns.start()
+    made.pool.start()
     yield made
     for gate in made.gates:
         gate.set()
@@ -79,7 +78,7 @@ def test_what_waits_for_nothing_is_done_by_one_thread(bench: Bench) -> None:
         bench.add(nothing)
     bench.wait_for(500)
     # A slow machine may take the turn from a thread that had no processor.
-    assert len(bench.threads_of_last(500)) == bench.turns.count <= 3
+    assert len(bench.threads_of_last(500)) == bench.pool.count <= 3
 
 
 @pytest.mark.parametrize("says_so", [True, False])
@@ -98,7 +97,7 @@ def test_who_says_so_loses_the_turn_before_it_waits(bench: Bench) -> None:
     seen = threading.Event()
 
     def wait() -> None:
-        about_to_wait()
+        bench.pool.release()
         assert seen.wait(PATIENCE_SECONDS)
 
     # The second piece of work ends the wait of the first: by another thread.
@@ -110,10 +109,10 @@ def test_who_says_so_loses_the_turn_before_it_waits(bench: Bench) -> None:
 
 def test_when_all_wait_the_first_that_ends_takes_the_turn() -> None:
     bench = Bench(most=2)
-    bench.turns.start()
+    bench.pool.start()
     gates = [bench.add_gate(says_so=True) for _ in range(2)]
     bench.add(nothing)
-    eventually(lambda: bench.turns._is_free)
+    eventually(lambda: bench.pool._is_vacant)
     assert not bench.done
     gates[1].set()
     bench.wait_for(2)
@@ -125,7 +124,7 @@ def test_when_all_wait_the_first_that_ends_takes_the_turn() -> None:
 
 def test_it_goes_on_when_the_system_gives_no_more_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench()
-    bench.turns.start()
+    bench.pool.start()
 
     def refuse(_thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -133,29 +132,29 @@ def test_it_goes_on_when_the_system_gives_no_more_threads(monkeypatch: pytest.Mo
     monkeypatch.setattr(threading.Thread, "start", refuse)
     gate = bench.add_gate(says_so=True)
     bench.add(nothing)
-    eventually(lambda: bench.turns._is_free)
+    eventually(lambda: bench.pool._is_vacant)
     assert not bench.done
     gate.set()
     bench.wait_for(2)
-    assert bench.turns.count == 1
+    assert bench.pool.count == 1
 
 
 def test_a_worker_whose_threads_are_all_at_work_beats() -> None:
     bench = Bench(most=2)
-    bench.turns.start()
+    bench.pool.start()
     gates = [bench.add_gate(says_so=True) for _ in range(2)]
     eventually(lambda: bench.beats >= 3)
     for gate in gates:
         gate.set()
     bench.wait_for(2)
-    eventually(lambda: not bench.turns._is_free)
+    eventually(lambda: not bench.pool._is_vacant)
 
 
 def test_it_beats_while_the_system_gives_no_threads_and_asks_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     bench = Bench()
-    bench.turns.start()
+    bench.pool.start()
 
     def refuse(_thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -167,30 +166,29 @@ def test_it_beats_while_the_system_gives_no_threads_and_asks_again(
         eventually(lambda: bench.beats >= 3)
         assert not bench.done
     bench.wait_for(1)  # though the first is still at work
-    assert bench.turns.count == 2
+    eventually(lambda: bench.pool.count == 2)
     gate.set()
     bench.wait_for(2)
 
 
 def test_threads_that_are_not_needed_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lakebed.server.connections.turns._SLEEP_SECONDS", 0.05)
+    monkeypatch.setattr("lakebed.httpd.leader._SLEEP_SECONDS", 0.05)
     bench = Bench()
-    bench.turns.start()
+    bench.pool.start()
     gates = [bench.add_gate(says_so=True) for _ in range(4)]
-    eventually(lambda: bench.turns.count == 5)
+    eventually(lambda: bench.pool.count == 5)
     for gate in gates:
         gate.set()
-    eventually(lambda: bench.turns.count == 1)
+    eventually(lambda: bench.pool.count == 1)
     bench.add(nothing)
     bench.wait_for(5)
 
 
 def test_only_the_thread_that_has_the_turn_gives_it_away(bench: Bench) -> None:
-    bench.turns.step_aside()
-    about_to_wait()
+    bench.pool.release()
     bench.add(nothing)
     bench.wait_for(1)
-    assert bench.turns.count == 1
+    assert bench.pool.count == 1
 
 
 def test_a_thread_that_something_fails_in_does_not_take_the_turn_along(bench: Bench) -> None:
@@ -201,4 +199,4 @@ def test_a_thread_that_something_fails_in_does_not_take_the_turn_along(bench: Be
         bench.add(fail)
     bench.add(nothing)
     bench.wait_for(1)
-    assert bench.turns.count == 1
+    assert bench.pool.count == 1

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakebed.server.connections.heads import (
+from lakebed.httpd.heads import (
     HEADERS_MAX,
-    BadHead,
+    BadHeadError,
     Head,
     HeadReader,
 )
-from tests.server.body_kit import pieces_of
+from tests.kit.bodies import pieces_of
 
 BYTES_MAX = 8192
 
@@ -31,7 +31,7 @@ def get(*headers: bytes, line: bytes = b"GET /a HTTP/1.1") -> bytes:
 
 
 def status_of(wire: bytes) -> int:
-    with pytest.raises(BadHead) as caught:
+    with pytest.raises(BadHeadError) as caught:
         head_of(wire)
     return caught.value.status
 
@@ -99,6 +99,9 @@ def test_how_a_body_comes_is_known_from_the_head() -> None:
     "wire",
     [
         b"GET / HTTP/1.1\r\n\r\n",
+        get(line=b"GET  / HTTP/1.1"),
+        get(line=b"GET /  HTTP/1.1"),
+        get(line=b"GET  /" + b"a" * 99 + b" HTTP/1.1"),
         get(b"Host: y"),
         get(b"Content-Length: 3", b"Transfer-Encoding: chunked"),
         get(b"Transfer-Encoding: chunked", b"Content-Length: 3"),
@@ -149,7 +152,7 @@ def test_a_head_that_is_too_large_is_refused() -> None:
 
 def test_headers_are_counted_as_they_come() -> None:
     reader = HeadReader({}, BYTES_MAX)
-    with pytest.raises(BadHead) as caught:
+    with pytest.raises(BadHeadError) as caught:
         reader.feed(get(*(b"a%d:" % number for number in range(HEADERS_MAX + 1)))[:-2])
     assert caught.value.status == 431
 
@@ -178,5 +181,5 @@ HEADERS = st.lists(
 def try_head(wire: bytes) -> tuple[Head, bytes] | None:
     try:
         return head_of(wire)
-    except (BadHead, AssertionError):
+    except (BadHeadError, AssertionError):
         return None

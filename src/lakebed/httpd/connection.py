@@ -1,7 +1,7 @@
-"""One connection: its socket, what came and was not read, what was not taken yet.
+"""One connection: its socket, bytes received and not read, bytes not sent yet.
 
-A connection is held by one thread at a time, or by none while it waits at the poll object. What it
-waits for is its `stage`.
+One thread at a time holds a connection, or none while it waits at the selector. Its `stage` says
+for which event.
 """
 
 import fcntl
@@ -11,20 +11,16 @@ import socket
 import struct
 import termios
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from enum import IntEnum, auto
+from enum import IntEnum, StrEnum, auto
 from ipaddress import ip_address
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from lakebed.block.file_sections import FileSection
-from lakebed.runtime import about_to_wait
-from lakebed.server.connections.heads import HeadReader
-from lakebed.server.connections.request_bodies import Stalled
-from lakebed.server.connections.tls import TlsSocket
-from lakebed.server.http import refusals
-from lakebed.server.http.bodies import PATIENCE_SECONDS
-from lakebed.server.http.refusals import Refusal
+from lakebed.httpd.bodies import StallError
+from lakebed.httpd.heads import HeadReader
+from lakebed.httpd.limits import HTTPLimits
+from lakebed.httpd.tls import TLSSocket
 
 _RECEIVE_BYTES: Final = 1 << 16
 _FILE_BYTES_MIN: Final = 2 << 20
@@ -36,12 +32,60 @@ _LOCAL_BUFFER_BYTES: Final = 1 << 18
 """How much of a file is on its way to a client on this machine; the system makes it twice as much.
 If the system puts both on one processor, a sender that never waits keeps the client from it, and
 has twice to four times as long. One that waits now and then is put elsewhere when it goes on."""
+_HAS_SENDFILE: Final = hasattr(os, "sendfile")
 _NOTHING: Final = memoryview(b"")
 _RESET_AT_CLOSE: Final = struct.pack("ii", 1, 0)
 
 
+class ClientCut(StrEnum):
+    """Why the server closed a connection that the client still used."""
+
+    STALLED_UPLOAD = auto()
+    """The client sent nothing of a body for too long."""
+    STALLED_DOWNLOAD = auto()
+    """The client took nothing of a response for too long, or took it too slowly."""
+    OVERLOADED = auto()
+    """There were too many connections, or too many bytes in memory for slow clients."""
+
+
+Report = Callable[[ClientCut, str, str], object]
+"""Called with the kind, the reason in words and the address of a client that was cut."""
+
+
+class FileRegion(Protocol):
+    """A region of an open file that holds the bytes of a response.
+
+    A response iterable with an attribute `file` (a `FileRegion`, or None) may be sent from there by
+    ``sendfile``: the server calls `take` for what it has sent, and the iterator yields the rest.
+    """
+
+    @property
+    def descriptor(self) -> int:
+        """Descriptor of the file, open until the iterable is closed."""
+        ...
+
+    @property
+    def start(self) -> int:
+        """Offset of the first byte."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Number of bytes."""
+        ...
+
+    @property
+    def taken(self) -> int:
+        """Number of bytes sent so far."""
+        ...
+
+    def take(self, size: int, seconds: float, /) -> None:
+        """Count bytes as sent, and the time that it took."""
+        ...
+
+
 class Stage(IntEnum):
-    """What a connection waits for while no thread holds it.
+    """The event that a connection waits for while no thread holds it.
 
     Numbers, because Python hashes those by itself, and other members by a call.
     """
@@ -59,36 +103,41 @@ class Stage(IntEnum):
     once would reset the connection, and the client might not read the answer."""
 
 
-class BrokenOff(Exception):
+class ResponseBrokenOffError(Exception):
     """The application could not finish an answer."""
 
 
-class Connection:
+class ClientConnection:
     """A connection with a client."""
 
     def __init__(
         self,
         connected: socket.socket,
         environ: dict[str, Any],
+        limits: HTTPLimits,
         *,
-        stall_seconds: float,
-        rate_min: float = 0.0,
+        report: Report,
+        release: Callable[[], object],
     ) -> None:
         """Take a connection that does not block.
 
         Args:
             connected: Its socket.
-            environ: What the environments of all its requests have in common.
-            stall_seconds: How long the client may do nothing while it is waited for.
-            rate_min: The bytes per second that the client must take of a streamed answer on
-                average, but for `PATIENCE_SECONDS`; 0: any rate will do.
+            environ: Part of the WSGI environment that all its requests share.
+            limits: Those of the server.
+            report: Called when the client is cut.
+            release: Called before a thread waits for the client.
         """
         self.socket: Final = connected
         self.handle: Final = connected.fileno()
         self.environ: Final = environ
-        self.stall_seconds = stall_seconds
-        self._rate_min = rate_min
-        self._patience = PATIENCE_SECONDS
+        self.stall_seconds = limits.stall_seconds
+        self._rate_min = limits.response_bytes_per_second
+        self._patience_max = self._patience = limits.patience_seconds
+        self._report = report
+        self._release = release
+        self.events = 0
+        """Events for which it is registered at the selector; 0: it is not."""
         self.stage = Stage.IDLE
         self.deadline = 0.0
         """When the connection has waited for too long, by the monotonic clock."""
@@ -132,7 +181,7 @@ class Connection:
     @property
     def has_decrypted(self) -> bool:
         """Whether TLS has bytes that were not received yet; the system knows nothing of them."""
-        return isinstance(self.socket, TlsSocket) and self.socket.pending() > 0
+        return isinstance(self.socket, TLSSocket) and self.socket.pending() > 0
 
     def receive_now(self, size: int = _RECEIVE_BYTES) -> bytes | None:
         """Return what is there: None if nothing is, no bytes at the end of the connection."""
@@ -147,7 +196,7 @@ class Connection:
         """Wait for something to come; return nothing when the client has ended the connection.
 
         Raises:
-            Stalled: Nothing came for `stall_seconds`.
+            StallError: Nothing came for `stall_seconds`.
             OSError: The connection broke.
         """
         while True:
@@ -155,7 +204,9 @@ class Connection:
                 return self.socket.recv(size)
             except BlockingIOError:
                 if not self._wait(select.POLLIN):
-                    raise Stalled from None
+                    reason = "cut off a client that stopped in a body"
+                    self._report(ClientCut.STALLED_UPLOAD, reason, self.peer)
+                    raise StallError from None
 
     def send_now(self) -> bool:
         """Send of `unsent` what the client takes at once; return whether that was all.
@@ -180,7 +231,7 @@ class Connection:
 
         Raises:
             OSError: The connection broke.
-            Stalled: The client took nothing for `stall_seconds`, or takes too little; the
+            StallError: The client took nothing for `stall_seconds`, or takes too little; the
                 connection is cut.
         """
         left = [memoryview(buffer) for buffer in buffers]
@@ -201,15 +252,15 @@ class Connection:
         One that lies in a file is not read, unless it is small or encrypted.
 
         Raises:
-            BrokenOff: The application could not finish it.
+            ResponseBrokenOffError: The application could not finish it.
             OSError: The connection broke.
-            Stalled: The client took nothing for `stall_seconds`, or takes too little; the
+            StallError: The client took nothing for `stall_seconds`, or takes too little; the
                 connection is cut.
         """
-        self._patience = PATIENCE_SECONDS
-        file: FileSection | None = getattr(chunks, "file", None)
-        is_plain = not isinstance(self.socket, TlsSocket)
-        if file is not None and file.size >= _FILE_BYTES_MIN and is_plain:
+        self._patience = self._patience_max
+        file: FileRegion | None = getattr(chunks, "file", None)
+        is_plain = not isinstance(self.socket, TLSSocket)
+        if file is not None and file.size >= _FILE_BYTES_MIN and is_plain and _HAS_SENDFILE:
             self.send(head)
             head = b""
             self._send_file(file)
@@ -218,7 +269,7 @@ class Connection:
             try:
                 chunk = next(iterator, None)
             except Exception as error:
-                raise BrokenOff from error  # the application has logged it
+                raise ResponseBrokenOffError from error  # the application has logged it
             if head:
                 self.send(head, chunk or b"")
                 head = b""
@@ -227,7 +278,7 @@ class Connection:
             if chunk is None:
                 return
 
-    def _send_file(self, file: FileSection) -> None:
+    def _send_file(self, file: FileRegion) -> None:
         """Send a file without reading it, as far as the system can."""
         if ip_address(self.peer).is_loopback:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LOCAL_BUFFER_BYTES)
@@ -266,11 +317,9 @@ class Connection:
         except (OSError, ValueError):  # it broke, or is closed
             return 0
 
-    def cut(self, reason: str = "takes nothing of an answer") -> None:
+    def cut(self, reason: str = "takes nothing of a response") -> None:
         """Prepare to close a connection whose client takes too little, and count that."""
-        refusals.count(
-            Refusal.STALLED_DOWNLOAD, f"cut off a client that {reason}", client=self.peer
-        )
+        self._report(ClientCut.STALLED_DOWNLOAD, f"cut off a client that {reason}", self.peer)
         self.reset_at_close()
 
     def reset_at_close(self) -> None:
@@ -284,17 +333,17 @@ class Connection:
         taken = untaken - self.count_untaken()
         if not has_room and taken <= 0:
             self.cut()
-            raise Stalled from None
+            raise StallError from None
         if self._rate_min:
             # Only the time for which the client is waited for counts, as for bodies of requests.
             self._patience += max(0, taken) / self._rate_min - (time.monotonic() - begun)
             if self._patience < 0:
-                self.cut(f"takes less than {self._rate_min:g} bytes a second of an answer")
-                raise Stalled from None
-            self._patience = min(self._patience, PATIENCE_SECONDS)
+                self.cut(f"takes less than {self._rate_min:g} bytes a second of a response")
+                raise StallError from None
+            self._patience = min(self._patience, self._patience_max)
 
     def _wait(self, event: int) -> bool:
-        about_to_wait()
+        self._release()
         waiting = select.poll()
         waiting.register(self.handle, event)
         return bool(waiting.poll(self.stall_seconds * 1000))

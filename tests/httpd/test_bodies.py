@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakebed.server.connections.request_bodies import BodyOfLength, ChunkedBody, Stalled
-from lakebed.server.http.bodies import BodyCut, MalformedBody
-from tests.server.body_kit import pieces_of
+from lakebed.httpd.bodies import BodyCutError, BodyOfLength, ChunkedBody, FramingError, StallError
+from tests.kit.bodies import pieces_of
 
 CHUNKED = b"3\r\nabc\r\nA;x=y\r\n0123456789\r\n0\r\nTrailer: x\r\n\r\n"
 CONTENT = b"abc0123456789"
@@ -25,7 +24,7 @@ class Wire:
     def receive(self, size: int) -> bytes:
         if not self.pieces:
             if self._stops:
-                raise Stalled
+                raise StallError
             return b""
         piece = self.pieces.pop(0)
         if piece[size:]:
@@ -58,7 +57,7 @@ def test_chunks_that_are_cut_anywhere_are_refused(cut: int) -> None:
     for stops in (False, True):
         for size in (1, 100, -1):
             body = ChunkedBody(Wire([CHUNKED[:cut]], stops=stops), b"")
-            with pytest.raises(BodyCut):
+            with pytest.raises(BodyCutError):
                 read_all(body, size)
             assert not body.is_at_end
 
@@ -66,7 +65,7 @@ def test_chunks_that_are_cut_anywhere_are_refused(cut: int) -> None:
 @pytest.mark.parametrize("cut", range(3))
 def test_a_body_that_is_shorter_than_announced_is_refused(cut: int) -> None:
     body = BodyOfLength(Wire([b"abc"[:cut]]), b"", 3)
-    with pytest.raises(BodyCut, match=f"after {cut} of 3 bytes"):
+    with pytest.raises(BodyCutError, match=f"after {cut} of 3 bytes"):
         read_all(body, 100)
     assert not body.is_at_end
 
@@ -101,7 +100,7 @@ def test_a_body_ends_at_its_length() -> None:
     ],
 )
 def test_chunks_that_are_not_sound_are_refused(wire: bytes) -> None:
-    with pytest.raises(MalformedBody):
+    with pytest.raises(FramingError):
         read_all(ChunkedBody(Wire([wire]), b""), 100)
 
 
@@ -131,5 +130,5 @@ def test_a_client_that_asks_whether_to_send_nothing_gets_a_word_too() -> None:
     ],
 )
 def test_lines_between_chunks_that_others_may_end_elsewhere_are_refused(wire: bytes) -> None:
-    with pytest.raises(MalformedBody):
+    with pytest.raises(FramingError):
         read_all(ChunkedBody(Wire([wire]), b""), 100)

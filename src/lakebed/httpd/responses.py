@@ -1,4 +1,4 @@
-"""Answers, as bytes: the head that WSGI's ``start_response`` describes, and what may follow it."""
+"""Responses as bytes: the head that an application gives to ``start_response``."""
 
 import time
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from operator import itemgetter
 from typing import Any, Final
 from wsgiref.handlers import format_date_time
 
-from lakebed.server.connections.heads import BadHead
+from lakebed.httpd.heads import BadHeadError
 
 Headers = list[tuple[str, str]]
 _LENGTH: Final = "content-length"
@@ -16,11 +16,11 @@ _name_of: Final = itemgetter(0)
 _date: tuple[int, str] = (0, "")
 
 
-class Answer:
-    """The answer to one request, before its body."""
+class ResponseHead:
+    """The head of the response to one request."""
 
     def __init__(self, method: str, *, is_old: bool = False) -> None:
-        """Prepare the answer to a request of some method; an old one is of HTTP/1.0."""
+        """Prepare the response to a request with a method; `is_old` means HTTP/1.0."""
         self._method = method
         self._is_old = is_old
         self._status = ""
@@ -37,23 +37,23 @@ class Answer:
         self.has_body = self._method != "HEAD" and status[:3] not in _BODILESS
         return _refuse_to_write
 
-    def head(self, *, length: int | None, keeps_alive: bool) -> bytes:
-        """Return the head.
+    def encode(self, *, length: int | None, keeps_alive: bool) -> bytes:
+        """Return the head as bytes.
 
         Args:
-            length: How many bytes follow, if it is known; the application may have said it.
-            keeps_alive: Whether the connection stays.
+            length: How many bytes follow, or None if only the application knows.
+            keeps_alive: Whether the connection stays open.
 
         Raises:
-            ValueError: Nobody knows the length, or a header has more than one line.
+            ValueError: The length is unknown, or a header has more than one line.
         """
         headers = self._headers
-        if self._status.startswith(_NO_CONTENT):  # such an answer has no length
+        if self._status.startswith(_NO_CONTENT):  # RFC 9110, 8.6: it has no length
             headers = [each for each in headers if each[0].lower() != _LENGTH]
         lines = [f"HTTP/1.1 {self._status}", *map(": ".join, headers)]
         if self.has_body and _LENGTH not in map(str.lower, map(_name_of, headers)):
             if length is None:
-                raise ValueError("a streamed answer needs a Content-Length")
+                raise ValueError("a streamed response needs a Content-Length")
             lines.append(f"Content-Length: {length}")
         lines.append(f"Date: {_now()}")
         if not keeps_alive:
@@ -62,19 +62,19 @@ class Answer:
             lines.append("Connection: keep-alive")
         text, breaks = "\r\n".join(lines), len(lines) - 1
         if text.count("\r") != breaks or text.count("\n") != breaks or "\0" in text:
-            raise ValueError("a header of the answer has more than one line")
+            raise ValueError("a header of the response has more than one line")
         return f"{text}\r\n\r\n".encode("latin-1")
 
 
-def refusal(error: BadHead) -> bytes:
-    """Return the whole answer to a head that is refused."""
+def refusal(error: BadHeadError) -> bytes:
+    """Return the whole response to a head that is refused."""
     text = f"{error.reason}\n".encode("latin-1", "replace")
-    answer = Answer("GET")
-    answer.start(
+    response = ResponseHead("GET")
+    response.start(
         f"{error.status.value} {error.status.phrase}",
         [("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", str(len(text)))],
     )
-    return answer.head(length=None, keeps_alive=False) + text
+    return response.encode(length=None, keeps_alive=False) + text
 
 
 def _now() -> str:
@@ -88,4 +88,4 @@ def _now() -> str:
 
 
 def _refuse_to_write(_data: bytes) -> object:
-    raise NotImplementedError("answers are returned, not written")
+    raise NotImplementedError("return the body from the application: write() is not supported")
