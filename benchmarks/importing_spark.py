@@ -6,10 +6,10 @@ metarange. The session starts, and makes a small import, before anything is meas
 
 import os
 import tempfile
-from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Final
+from typing import Final
 
 import psutil
 from pyspark.sql import SparkSession
@@ -24,6 +24,7 @@ from lakebed.gc.spark import new_session
 from lakebed.ingest.job import Job
 from lakebed.ingest.plan import Source
 from lakebed.ingest.server import Server, Started
+from lakebed.wire.imports import ImportReport, ImportStatus
 
 _UID: Final = "uid"
 _MASTER: Final = "local[2]"
@@ -35,10 +36,16 @@ class _NoServer(Server):
     """Hears the reports of a job, and agrees."""
 
     def __init__(self) -> None:
-        pass
+        self.paths = []
 
-    def report(self, **_said: int | str | Sequence[str]) -> dict[str, Any]:
-        return {}
+    def report(self, _said: ImportReport) -> ImportStatus:
+        return ImportStatus(
+            completed=False,
+            update_time=datetime.now(UTC),
+            ingested_objects=0,
+            skipped_objects=0,
+            skipped=[],
+        )
 
 
 def import_on_spark(spark: SparkSession, folder: Path, objects: int) -> str:

@@ -29,7 +29,14 @@ fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 runpy.run_module("lakebed", run_name="__main__", alter_sys=True)
 """
 
-COMMIT = {"id": "c" * 64}
+COMMIT = {
+    "id": "c" * 64,
+    "parents": [],
+    "committer": "",
+    "message": "",
+    "creation_date": 0,
+    "meta_range_id": "",
+}
 
 
 class ImportServer(ThreadingHTTPServer):
@@ -50,6 +57,8 @@ class ImportServer(ThreadingHTTPServer):
             "completed": self.completed,
             "update_time": "2026-01-01T00:00:00Z",
             "ingested_objects": 12345,
+            "skipped_objects": 0,
+            "skipped": [],
             "current_prefix": "s3://b/lake/day=07/",
         }
         if self.completed:

@@ -49,7 +49,11 @@ def page(results: list[dict[str, Any]]) -> dict[str, Any]:
 
 def diff(lake: FakeLakeFS, branch: str) -> list[dict[str, Any]]:
     return [
-        {"path": key.decode(), "type": "removed" if number is None else "changed"}
+        {
+            "path": key.decode(),
+            "type": "removed" if number is None else "changed",
+            "path_type": "object",
+        }
         for key, number in lake.staged.get(branch, {}).items()
     ]
 
@@ -61,6 +65,7 @@ def stat(lake: FakeLakeFS, rest: str) -> dict[str, Any]:
     entry = lake.entry(path.encode(), number)
     return {
         "path": path,
+        "path_type": "object",
         "physical_address": entry.address,
         "size_bytes": entry.size,
         "checksum": entry.checksum,
@@ -84,7 +89,12 @@ def served(lake: FakeLakeFS, *, gc_rules: bool = False) -> Iterator[str]:
     """Serve a repository called `lake`; yield the endpoint."""
 
     settings: dict[str, Any] = {
-        "": {"id": "lake", "storage_namespace": lake.namespace, "default_branch": "main"},
+        "": {
+            "id": "lake",
+            "creation_date": 0,
+            "storage_namespace": lake.namespace,
+            "default_branch": "main",
+        },
         "/metadata": {"team": "blue"},
     }
     if gc_rules:
@@ -103,7 +113,8 @@ def served(lake: FakeLakeFS, *, gc_rules: bool = False) -> Iterator[str]:
                 lake.read.append(name)
                 self._answer(200, lake.files[name])
             elif rest.startswith("/dump"):
-                self._answer(200, {"id": "task", "done": True, "refs": dump(lake)})
+                made = {"id": "task", "done": True, "update_time": "2026-01-01T00:00:00.123456789Z"}
+                self._answer(200, {**made, "refs": dump(lake)})
             elif (found := settings.get(rest, changing(lake, rest))) is not None:
                 self._answer(200, found)
             else:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lakebed.client.http import Client
-from lakebed.client.paging import list_items
+from lakebed.client.lists import list_items
 from lakebed.client.settings import ClientSettings
 from lakebed.migrate.people import move_people
 from lakebed.testing.servers.lakebed import LakebedServer
@@ -20,12 +20,12 @@ LISTS: dict[str, list[dict[str, Any]]] = {
         {"id": "ReadLake", "statement": STATEMENT},
         {"id": "Broken", "statement": [{"effect": "perhaps", "action": [], "resource": "*"}]},
     ],
-    "groups": [{"id": "Analysts"}],
-    "groups/Analysts/policies": [{"id": "ReadLake"}],
-    "groups/Analysts/members": [{"id": "ada"}],
-    "users": [{"id": "ada"}, {"id": "bob"}],
+    "groups": [{"id": "Analysts", "creation_date": 1}],
+    "groups/Analysts/policies": [{"id": "ReadLake", "statement": STATEMENT}],
+    "groups/Analysts/members": [{"id": "ada", "creation_date": 1}],
+    "users": [{"id": "ada", "creation_date": 1}, {"id": "bob", "creation_date": 1}],
     "users/ada/policies": [],
-    "users/bob/policies": [{"id": "ReadLake"}],
+    "users/bob/policies": [{"id": "ReadLake", "statement": STATEMENT}],
 }
 
 
@@ -67,12 +67,12 @@ def test_people_are_made_once_and_get_new_keys(
     assert [name for name, _, _ in moved.keys] == ["ada", "bob"]
     assert len(moved.problems) == 1
     assert moved.problems[0].startswith("policies Broken: ")
-    of_bob = [each["id"] for each in list_items(target, "auth", "users", "bob", "policies")]
-    members = [each["id"] for each in list_items(target, "auth", "groups", "Analysts", "members")]
+    of_bob = [each.id for each in list_items(target.auth.list_user_policies, "bob")]
+    members = [each.id for each in list_items(target.auth.list_members, "Analysts")]
     assert (of_bob, members) == (["ReadLake"], ["ada"])
     _, key_id, secret = moved.keys[0]
     ada = Client(ClientSettings(server.endpoint, key_id, secret))
-    assert ada.get("user")["user"]["id"] == "ada"
+    assert ada.auth.current_user().user.id == "ada"
     again = move_people(lakefs, target)
     assert (again.policies, again.groups, again.keys) == (0, 0, [])
     for client in (ada, target):

@@ -21,6 +21,15 @@ from lakebed.ingest.errors import ImportEnded
 from lakebed.ingest.job import Job
 from lakebed.ingest.server import Branch, Server, Started
 from lakebed.testing.servers.lakebed import LakebedServer
+from lakebed.wire.base import Error
+from lakebed.wire.imports import (
+    ImportCreation,
+    ImportLocation,
+    ImportQuery,
+    ImportReport,
+    ImportStatus,
+)
+from lakebed.wire.refs import CommitCreation
 from tests.spark.clients import Client, folder_of, sign_in
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.slow]
@@ -95,10 +104,11 @@ class Making:
         self.branch = Branch(client.repository, "main")
         settings = ClientSettings(server.endpoint, server.access_key_id, server.secret_access_key)
         self.http = HTTPClient(settings)
-        path = {"type": "common_prefix", "path": source, "destination": "lake"}
-        body = {"paths": [path], "commit": {"message": "m"}, "spark": True}
-        answer = self.http.call("POST", *self.branch.import_path, body=body)
-        self.started = Started.parse(answer)
+        path = ImportLocation(type="common_prefix", path=source, destination="lake")
+        body = ImportCreation(paths=[path], commit=CommitCreation(message="m"), spark=True)
+        answer = self.http.imports.start(client.repository, "main", body)
+        self.started = Started.of(answer)
+        self.query = ImportQuery(id=answer.id)
         self.server = Server(self.http, self.branch, self.started)
         self.storage = find_storage(self.started.mark, self.started.local_root)
 
@@ -107,19 +117,19 @@ class Making:
 
     def commits(self) -> int:
         """How many commits the branch has, with the one that it began with."""
-        found = self.http.get("repositories", self.branch.repository, "refs", "main", "commits")
-        return len(found["results"])
+        return len(self.http.refs.log(self.branch.repository, "main").results)
 
-    def ended(self) -> dict[str, Any]:
+    def ended(self) -> ImportStatus:
         """How the import stands when it has ended; a test has a time-out."""
-        while not (status := self.status())["completed"] and "error" not in status:
+        while not (status := self.status()).completed and status.error is None:
             time.sleep(0.1)
         return status
 
-    def status(self) -> dict[str, Any]:
-        query = {"id": self.started.id}
-        status: dict[str, Any] = self.http.get(*self.branch.import_path, query=query)
-        return status
+    def status(self) -> ImportStatus:
+        return self.http.imports.status(self.branch.repository, "main", self.query)
+
+    def hand_in(self, metarange_id: str) -> None:
+        self.server.report(ImportReport(paths=self.server.paths, metarange_id=metarange_id))
 
 
 @pytest.fixture
@@ -147,13 +157,13 @@ def test_a_cancel_ends_the_job(
     real = job._list
 
     def canceled(*args: Any) -> Any:
-        making.http.call("DELETE", *making.branch.import_path, query={"id": making.started.id})
+        making.http.imports.cancel(making.branch.repository, "main", making.query)
         return real(*args)
 
     monkeypatch.setattr(job, "_list", canceled)
     with pytest.raises(ImportEnded, match="Canceled"):
         job.run()
-    assert making.status()["error"]["message"] == "Canceled"
+    assert making.status().error == Error(message="Canceled")
 
 
 class Died(BaseException):
@@ -183,7 +193,7 @@ def test_a_job_that_dies_at_any_step_changes_nothing(
             monkeypatch.setattr(job, silent, lambda *_args: None)
         with pytest.raises(Died):
             job.run()
-        assert not making.status()["completed"]
+        assert not making.status().completed
         assert making.commits() == 1
         making.http.close()
     to = f"lakefs://{client.repository}/main/lake"
@@ -198,7 +208,7 @@ def test_the_server_hears_of_a_job_before_spark_is_there(
     monkeypatch.setattr(beat, "BEAT_SECONDS", 0.1)
 
     def starting(*_args: object, **_options: object) -> None:
-        while making.status().get("current_prefix") != "starting Spark":
+        while making.status().current_prefix != "starting Spark":
             time.sleep(0.05)  # a test has a time-out
         raise Died
 
@@ -222,8 +232,8 @@ def test_what_is_handed_in_twice_or_made_twice_is_published_once(
     assert {path: path.read_bytes() for path in ranges.iterdir()} == written
     job._remove_listing()
     for _ in range(2):
-        making.server.report(metarange_id=first)
-    assert making.ended()["completed"]
-    making.server.report(metarange_id=first)
+        making.hand_in(first)
+    assert making.ended().completed
+    making.hand_in(first)
     assert making.commits() == 2
     assert client.read("lake/one") == "one"

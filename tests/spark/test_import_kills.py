@@ -56,9 +56,9 @@ def hold_behind_a_range(*arguments):
     return read
 
 
-def hold_when_handed(self, **said):
-    answer = report(self, **said)
-    if "metarange_id" in said:
+def hold_when_handed(self, said):
+    answer = report(self, said)
+    if said.metarange_id:
         hold()
     return answer
 

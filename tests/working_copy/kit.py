@@ -18,6 +18,16 @@ from lakebed.client.settings import ClientSettings
 from lakebed.errors import LakebedError
 from lakebed.server.app import build
 from lakebed.server.services import Services
+from lakebed.wire.objects import (
+    ForcePathQuery,
+    ListQuery,
+    ObjectsAPI,
+    ObjectStats,
+    ReadQuery,
+    StatQuery,
+)
+from lakebed.wire.refs import BranchesQuery, CommitCreation
+from lakebed.wire.repositories import RepositoryCreation
 from lakebed.working_copy import copy
 from lakebed.working_copy.copy import Committed, Summary, Tools, WorkingCopy, working_copy
 from lakebed.working_copy.folder import OWN_FOLDER
@@ -77,8 +87,8 @@ class Lake:
         self.name = f"lake-{secrets.token_hex(4)}"
         self.source = Source(self.name, "main", "data/")
         namespace = f"mem://lakes/{self.name}"
-        self.client.call(
-            "POST", "repositories", body={"name": self.name, "storage_namespace": namespace}
+        self.client.repositories.create(
+            RepositoryCreation(name=self.name, storage_namespace=namespace)
         )
         self.transfers = InTurn()
         self.tools = Tools(self.client, self.transfers, lambda _: None, self._cache)
@@ -86,47 +96,41 @@ class Lake:
     def _cache(self, root: Path) -> Path:
         return self.folder / f"{root.name}.sqlite"
 
-    def call(self, method: str, *path: str, **options: Any) -> Any:
-        return self.client.call(method, "repositories", self.name, *path, **options)
-
     def put(self, path: str, content: bytes | str, branch: str = "main", **headers: str) -> None:
         content = content.encode() if isinstance(content, str) else content
-        with self.client.stream(
-            "POST",
-            *("repositories", self.name, "branches", branch, "objects"),
-            query={"path": path},
+        with self.client.open(
+            ObjectsAPI.upload.request(self.name, branch, ForcePathQuery(path=path)),
             content=iter([content]),
             headers={"Content-Length": str(len(content)), **headers},
         ):
             pass
 
     def delete(self, path: str, branch: str = "main") -> None:
-        self.call("DELETE", "branches", branch, "objects", query={"path": path})
+        self.client.objects.delete(self.name, branch, ForcePathQuery(path=path))
 
     def commit(self, branch: str = "main") -> str:
-        body = {"message": "by others", "allow_empty": True}
-        return str(self.call("POST", "branches", branch, "commits", body=body)["id"])
+        body = CommitCreation(message="by others", allow_empty=True)
+        return self.client.commits.create(self.name, branch, body).id
 
     def head(self, branch: str = "main") -> str:
-        return str(self.call("GET", "branches", branch)["commit_id"])
+        return self.client.branches.get(self.name, branch).commit_id
 
     def branches(self) -> list[str]:
-        found = self.call("GET", "branches", query={"show_hidden": True})
-        return [item["id"] for item in found["results"]]
+        found = self.client.branches.list(self.name, BranchesQuery(show_hidden=True))
+        return [item.id for item in found.results]
 
-    def stat(self, path: str, ref: str = "main") -> Any:
-        return self.call("GET", "refs", ref, "objects", "stat", query={"path": path})
+    def stat(self, path: str, ref: str = "main") -> ObjectStats:
+        return self.client.objects.stat(self.name, ref, StatQuery(path=path))
+
+    def listed(self, ref: str = "main", prefix: str = "") -> list[ObjectStats]:
+        return self.client.objects.list(self.name, ref, ListQuery(prefix=prefix)).results
 
     def files(self, ref: str = "main", prefix: str = "") -> Files:
-        found = self.call("GET", "refs", ref, "objects", "ls", query={"prefix": prefix})
-        paths = [item["path"] for item in found["results"]]
+        paths = [item.path for item in self.listed(ref, prefix)]
         return {path.removeprefix(prefix): self.read(path, ref) for path in paths}
 
     def read(self, path: str, ref: str = "main") -> bytes:
-        answer = self.client.exchange(
-            "GET", "repositories", self.name, "refs", ref, "objects", query={"path": path}
-        )
-        return answer.content
+        return self.client.objects.get(self.name, ref, ReadQuery(path=path))
 
     @contextmanager
     def copy(self, root: Path) -> Iterator[WorkingCopy]:

@@ -2,12 +2,18 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from lakebed.block import Address
 from lakebed.client.errors import Refused
+from lakebed.wire.calls import Request
+from lakebed.wire.objects import PathQuery
+from lakebed.wire.refs import DiffRefsQuery, TagCreation
+from lakebed.wire.repositories import BranchProtectionRule
+from lakebed.wire.staging import AddressQuery, StagingMetadata
 from lakebed.working_copy import copy
 from lakebed.working_copy.errors import (
     BadNames,
@@ -72,11 +78,11 @@ def test_files_get_the_times_that_lakectl_compares(lake: Lake, root: Path, tmp_p
     os.utime(root / "new.csv", (1_600_000_000.5, 1_600_000_000.5))
     lake.commit_copy(root)
     stats = lake.stat("data/new.csv")
-    assert stats["metadata"]["::lakefs::client-mtime"] == "1600000000"
-    assert stats["content_type"] == "text/csv"
+    assert (stats.metadata or {})["::lakefs::client-mtime"] == "1600000000"
+    assert stats.content_type == "text/csv"
     lake.clone(tmp_path / "again")
     assert (tmp_path / "again/new.csv").stat().st_mtime_ns == 1_600_000_000 * 10**9
-    assert int((root / "a.csv").stat().st_mtime) == lake.stat("data/a.csv")["mtime"]
+    assert int((root / "a.csv").stat().st_mtime) == lake.stat("data/a.csv").mtime
 
 
 # What was changed
@@ -159,12 +165,13 @@ def test_a_cache_that_is_damaged_is_made_anew(lake: Lake, root: Path, tmp_path: 
 def test_objects_without_an_md5_are_compared_by_their_bytes(
     lake: Lake, root: Path, tmp_path: Path
 ) -> None:
-    at = ("branches", "main", "staging", "backing")
-    given = lake.call("GET", *at, query={"path": "data/parts"})
-    address = Address.parse(given["physical_address"])
+    staging = lake.client.staging
+    given = staging.address(lake.name, "main", AddressQuery(path="data/parts"))
+    assert given.physical_address
+    address = Address.parse(given.physical_address)
     lake.services.foundation.block.put(address, [b"in two parts"])
-    body = {"staging": given, "checksum": f"{md5(b'parts')}-2", "size_bytes": 12}
-    lake.call("PUT", *at, query={"path": "data/parts"}, body=body)
+    body = StagingMetadata(staging=given, checksum=f"{md5(b'parts')}-2", size_bytes=12)
+    staging.link(lake.name, "main", PathQuery(path="data/parts"), body)
     lake.commit()
     lake.pull(root)
     assert lake.status(root) == []
@@ -249,14 +256,14 @@ def test_a_file_that_changes_between_the_look_and_the_rename_is_kept(
 ) -> None:
     lake.put("data/a.csv", "theirs")
     lake.commit()
-    real = lake.client.stream
+    real = lake.client.open
 
-    def late(method: str, *path: str, **options: object) -> object:
-        if options.get("transfer"):
+    def late(request: Request[Any], **options: Any) -> object:
+        if request.endpoint.transfer:
             write(root, "a.csv", "mine, just now")
-        return real(method, *path, **options)  # type: ignore[arg-type]
+        return real(request, **options)
 
-    monkeypatch.setattr(lake.client, "stream", late)
+    monkeypatch.setattr(lake.client, "open", late)
     with pytest.raises(Unfinished, match="was changed meanwhile"):
         lake.pull(root)
     monkeypatch.undo()
@@ -300,17 +307,17 @@ def test_a_commit_holds_the_changes_of_the_folder_and_nothing_else(lake: Lake, r
     done = lake.commit_copy(root, "three changes")
     assert done is not None
     assert (done.sent, done.removed, done.not_pulled) == (2, 1, ())
-    record = lake.call("GET", "commits", done.commit_id)
-    assert (record["message"], record["parents"]) == ("three changes", [before])
+    record = lake.client.commits.get(lake.name, done.commit_id)
+    assert (record.message, record.parents) == ("three changes", [before])
     assert lake.head() == done.commit_id == read_place(root).at_head
-    changed = lake.call("GET", "refs", before, "diff", "main", query={"type": "two_dot"})
-    assert [(item["type"], item["path"]) for item in changed["results"]] == [
+    changed = lake.client.refs.diff(lake.name, before, "main", DiffRefsQuery(type="two_dot"))
+    assert [(item.type, item.path) for item in changed.results] == [
         ("changed", "data/a.csv"),
         ("removed", "data/b/d.csv"),
         ("added", "data/new"),
     ]
-    staged = lake.call("GET", "branches", "main", "diff")["results"]
-    assert [item["path"] for item in staged] == ["data/staged", "else/staged"]
+    staged = lake.client.branches.diff(lake.name, "main").results
+    assert [item.path for item in staged] == ["data/staged", "else/staged"]
     assert lake.branches() == ["main"]
     assert lake.status(root) == []
     assert lake.commit_copy(root) is None
@@ -343,17 +350,17 @@ def test_a_change_while_files_are_uploaded_is_a_conflict_too(
     lake: Lake, root: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     write(root, "a.csv", "mine")
-    real = lake.client.stream
+    real = lake.client.open
 
-    def late(method: str, *path: str, **options: object) -> object:
-        if "merge" in path:
+    def late(request: Request[Any], **options: Any) -> object:
+        if "merge" in request.segments:
             monkeypatch.undo()
             lake.put("data/a.csv", "theirs")
             if how == "committed":
                 lake.commit()
-        return real(method, *path, **options)  # type: ignore[arg-type]
+        return real(request, **options)
 
-    monkeypatch.setattr(lake.client, "stream", late)
+    monkeypatch.setattr(lake.client, "open", late)
     with pytest.raises(Conflicts, match=r"a\.csv"):
         lake.commit_copy(root)
     assert lake.read("data/a.csv") == b"theirs"
@@ -366,16 +373,16 @@ def test_uploads_replace_what_was_seen_and_nothing_else(
 ) -> None:
     write(root, "a.csv", "mine")
     write(root, "new", "mine")
-    real = lake.client.stream
+    real = lake.client.open
 
-    def late(method: str, *path: str, **options: object) -> object:
-        if method == "POST" and path[-1] == "objects":
+    def late(request: Request[Any], **options: Any) -> object:
+        if request.endpoint.uploads:
             monkeypatch.undo()
             for name in ("a.csv", "new"):
-                lake.put(f"data/{name}", "theirs", path[-2])
-        return real(method, *path, **options)  # type: ignore[arg-type]
+                lake.put(f"data/{name}", "theirs", request.segments[3])
+        return real(request, **options)
 
-    monkeypatch.setattr(lake.client, "stream", late)
+    monkeypatch.setattr(lake.client, "open", late)
     with pytest.raises(Unfinished, match=r"(?s)a\.csv: .*new: .*2 file\(s\) failed"):
         lake.commit_copy(root)
     (branch,) = set(lake.branches()) - {"main"}
@@ -386,17 +393,17 @@ def test_files_that_are_edited_during_a_commit_are_changed_since(
     lake: Lake, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(root, "a.csv", "mine")
-    real = lake.client.stream
+    real = lake.client.open
 
-    def late(method: str, *path: str, **options: object) -> object:
-        if "merge" in path:
+    def late(request: Request[Any], **options: Any) -> object:
+        if "merge" in request.segments:
             write(root, "a.csv", "mine again")
             monkeypatch.undo()
             lake.put("data/b/c.csv", "theirs")
             lake.commit()
-        return real(method, *path, **options)  # type: ignore[arg-type]
+        return real(request, **options)
 
-    monkeypatch.setattr(lake.client, "stream", late)
+    monkeypatch.setattr(lake.client, "open", late)
     assert lake.commit_copy(root)
     assert lake.status(root) == [("local", "modified", "a.csv")]
     assert on_disk(root)["b/c.csv"] == b"theirs"
@@ -406,11 +413,11 @@ def test_files_that_are_edited_during_a_commit_are_changed_since(
 
 def test_only_branches_that_may_be_written_to_are_committed_to(lake: Lake, root: Path) -> None:
     write(root, "a.csv", "mine")
-    lake.call("PUT", "settings", "branch_protection", body=[{"pattern": "main"}])
+    lake.client.repositories.set_protection(lake.name, [BranchProtectionRule(pattern="main")])
     with pytest.raises(Refused, match="protected") as error:
         lake.commit_copy(root)
     assert error.value.status == 403
-    lake.call("POST", "tags", body={"id": "v1", "ref": "main"})
+    lake.client.tags.create(lake.name, TagCreation(id="v1", ref="main"))
     lake.clone(root.parent / "tagged", Source(lake.name, "v1", "data/"))
     with pytest.raises(WorkingCopyError, match="v1 is not a branch"):
         lake.commit_copy(root.parent / "tagged")

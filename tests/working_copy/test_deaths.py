@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pytest
 
+from lakebed.wire.refs import Commit, LogCommitsQuery
 from lakebed.working_copy import folder
 from lakebed.working_copy.copy import Summary
 from lakebed.working_copy.place import read_place
@@ -55,7 +56,7 @@ class Mortal:
 @contextmanager
 def mortal(lake: Lake, last: int) -> Iterator[None]:
     """Let what runs here die after a step."""
-    life, stream = Mortal(last), lake.client.stream
+    life, stream = Mortal(last), lake.client.open
 
     @contextmanager
     def counted(*arguments: Any, **options: Any) -> Iterator[Any]:
@@ -66,7 +67,7 @@ def mortal(lake: Lake, last: int) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(folder, "os", life)
-        patch.setattr(lake.client, "stream", counted)
+        patch.setattr(lake.client, "open", counted)
         yield
 
 
@@ -121,8 +122,8 @@ def test_a_commit_goes_on_wherever_it_died(lake: Lake, tmp_path: Path) -> None:
         if not alive:
             lake.commit_copy(root, "mine")
         assert _listed(lake, "main@") == _hashed(on_disk(root)) == after
-        assert [item["message"] for item in _log(lake, 2)] == ["mine", "by others"]
-        assert lake.stat("staged")["checksum"] == md5(str(last).encode())
+        assert [item.message for item in _log(lake, 2)] == ["mine", "by others"]
+        assert lake.stat("staged").checksum == md5(str(last).encode())
         assert lake.branches() == ["main"]
         assert lake.status(root) == []
         assert _leftovers(root) == []
@@ -242,8 +243,8 @@ def _prepare(lake: Lake, root: Path, number: int) -> tuple[dict[str, str], dict[
 
 def _listed(lake: Lake, ref: str) -> dict[str, str]:
     """What is on the branch: paths and hashes."""
-    found = lake.call("GET", "refs", ref, "objects", "ls", query={"prefix": "data/"})
-    return {item["path"].removeprefix("data/"): item["checksum"] for item in found["results"]}
+    found = lake.listed(ref, "data/")
+    return {item.path.removeprefix("data/"): item.checksum for item in found}
 
 
 def _hashed(files: dict[str, bytes]) -> dict[str, str]:
@@ -258,5 +259,5 @@ def _leftovers(root: Path) -> list[str]:
     return [path.name for path in root.iterdir() if path.name.startswith(".lakebed")]
 
 
-def _log(lake: Lake, amount: int) -> Any:
-    return lake.call("GET", "refs", "main", "commits", query={"amount": amount})["results"]
+def _log(lake: Lake, amount: int) -> list[Commit]:
+    return lake.client.refs.log(lake.name, "main", LogCommitsQuery(amount=amount)).results

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
+
 from lakebed.cli.tables import (
     Column,
     CommitId,
@@ -159,4 +161,4 @@ def _print_array(items: Iterable[Item]) -> None:
 
 
 def _encoded(value: Any, *, indent: int | None = None) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=indent)
+    return json.dumps(value, ensure_ascii=False, indent=indent, default=msgspec.to_builtins)

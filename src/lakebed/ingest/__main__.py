@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from lakebed.block import LocalSettings
 from lakebed.client.http import Client
@@ -22,6 +22,8 @@ from lakebed.errors import LakebedError
 from lakebed.ingest.errors import ImportEnded
 from lakebed.ingest.running import Options, run_job
 from lakebed.ingest.server import Branch, Started
+from lakebed.wire.imports import ImportCreation, ImportLocation, ImportQuery, ImportStatus
+from lakebed.wire.refs import CommitCreation
 
 _TARGET: Final = re.compile(r"lakefs://([^/]+)/([^/]+)(?:/(.*))?", re.DOTALL)
 _POLL_SECONDS: Final = 1.0
@@ -58,17 +60,19 @@ def _import(asked: argparse.Namespace) -> str:
     settings = load_settings(environ=os.environ, config_file=None, endpoint=asked.endpoint)
     root = asked.local_root
     options = Options(storage=root and LocalSettings(root.resolve()), strict=asked.strict)
-    body = {
-        "paths": [{"type": "common_prefix", "path": asked.source, "destination": target[3] or ""}],
-        "commit": {"message": asked.message},
-        "strict": asked.strict,
-        "spark": True,
-    }
+    path = ImportLocation(type="common_prefix", path=asked.source, destination=target[3] or "")
+    body = ImportCreation(
+        paths=[path],
+        commit=CommitCreation(message=asked.message),
+        strict=asked.strict,
+        spark=True,
+    )
     with closing(Client(settings)) as client:
-        started = Started.parse(client.call("POST", *branch.import_path, body=body))
+        started = Started.of(client.imports.start(branch.repository, branch.name, body))
         run_job(settings, branch, started, options, _say)
         status = _wait(client, branch, started.id)
-    objects, commit = status["ingested_objects"], status["commit"]["id"]
+    assert status.commit is not None, "it has completed"
+    objects, commit = status.ingested_objects, status.commit.id
     return f"Imported {objects} object(s) from {asked.source} by commit {commit}"
 
 
@@ -76,13 +80,14 @@ def _say(line: str) -> None:
     sys.stderr.write(f"{line}\n")
 
 
-def _wait(client: Client, branch: Branch, import_id: str) -> dict[str, Any]:
+def _wait(client: Client, branch: Branch, import_id: str) -> ImportStatus:
     """Return how an import stands when it has ended well."""
     while True:
-        status: dict[str, Any] = client.get(*branch.import_path, query={"id": import_id})
-        if status.get("error"):
-            raise ImportEnded(f"import {import_id} failed: {status['error']['message']}")
-        if status["completed"]:
+        query = ImportQuery(id=import_id)
+        status = client.imports.status(branch.repository, branch.name, query)
+        if status.error:
+            raise ImportEnded(f"import {import_id} failed: {status.error.message}")
+        if status.completed:
             return status
         time.sleep(_POLL_SECONDS)
 

@@ -33,7 +33,7 @@ from lakebed.formats import (
 from lakebed.formats.layout import import_folder
 from lakebed.gc.spark import explained
 from lakebed.gc.storage import Storage
-from lakebed.ingest.beat import Progress, beating
+from lakebed.ingest.beat import beating
 from lakebed.ingest.errors import ImportEnded
 from lakebed.ingest.executors import (
     FOUND,
@@ -46,6 +46,7 @@ from lakebed.ingest.executors import (
 )
 from lakebed.ingest.plan import Found, Stretch, in_order, parts, stretches
 from lakebed.ingest.server import Server, Started
+from lakebed.wire.imports import ImportReport
 
 _PIECES: Final = 8
 """For each core, work is cut into so many pieces: so it is spread evenly, and progress is seen."""
@@ -196,13 +197,16 @@ class Job:
         if self._ended:
             raise ImportEnded(f"the import has ended: {self._ended}") from None
 
-    def _progress(self) -> Progress:
-        return {
-            "objects": self._count or _value(self._listed),
-            "current_prefix": self._step,
-            "skipped_objects": sum(each.skipped for each in self._found),
-            "skipped": self._skipped_addresses(),
-        }
+    def _progress(self, *, metarange_id: str = "", error: str = "") -> ImportReport:
+        return ImportReport(
+            paths=self._server.paths,
+            objects=self._count or _value(self._listed),
+            current_prefix=self._step,
+            skipped_objects=sum(each.skipped for each in self._found),
+            skipped=self._skipped_addresses(),
+            metarange_id=metarange_id,
+            error=error,
+        )
 
     def _skipped_addresses(self) -> list[str]:
         shown = (address for each in self._found for address in each.skipped_addresses)
@@ -210,14 +214,14 @@ class Job:
 
     def _hand(self, made: MetaRangeID) -> None:
         self._note("The server checks the ranges, and publishes them.")
-        status = self._server.report(**self._progress(), metarange_id=made)
-        if error := status.get("error"):
-            raise ImportEnded(f"the import has ended: {error['message']}")
+        status = self._server.report(self._progress(metarange_id=made))
+        if error := status.error:
+            raise ImportEnded(f"the import has ended: {error.message}")
 
     def _report_failure(self, why: str) -> None:
         """Say that the job has given up; if the server does not hear it, it notices in time."""
         with suppress(ClientError):
-            self._server.report(**self._progress(), error=why)
+            self._server.report(self._progress(error=why))
 
     def _remove_listing(self) -> None:
         """Remove the files of the listing; what is left, the server removes some day."""

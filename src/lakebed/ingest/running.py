@@ -16,6 +16,7 @@ from lakebed.gc.storage import find_storage
 from lakebed.ingest.beat import beating
 from lakebed.ingest.job import Job
 from lakebed.ingest.server import Branch, Server, Started
+from lakebed.wire.imports import ImportReport
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -52,9 +53,10 @@ def run_job(
         try:
             storage = find_storage(started.mark, started.local_root, options.storage)
         except LakebedError as error:
-            server.report(error=str(error))
+            server.report(ImportReport(paths=server.paths, error=str(error)))
             raise
         # Spark may take a while. If the import ends meanwhile, the job is told so.
-        with beating(server, lambda: {"current_prefix": "starting Spark"}, _LOGGER.info):
+        starting = ImportReport(paths=server.paths, current_prefix="starting Spark")
+        with beating(server, lambda: starting, _LOGGER.info):
             spark = new_session(options.master, name=f"lakebed import {started.id}")
         Job(spark, server, storage, started, strict=options.strict, say=say).run()

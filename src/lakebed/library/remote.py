@@ -6,20 +6,60 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, ParamSpec, TypeVar, cast
+
+import httpx
 
 from lakebed.client.errors import ClientError, Refused, Unreachable
-from lakebed.client.http import Client, decoded
-from lakebed.client.paging import list_items
+from lakebed.client.http import Client
+from lakebed.client.lists import list_items
 from lakebed.client.settings import ClientSettings, load_settings, normal_endpoint
 from lakebed.errors import LakebedError
 from lakebed.library.backend import CommitWords, Reset
 from lakebed.library.errors import Invalid, LakeError, MergeConflict, Unavailable, error_of
-from lakebed.library.values import Change, Commit, CommonPrefix, ObjectInfo, RepositoryInfo
+from lakebed.library.values import (
+    Change,
+    ChangeKind,
+    Commit,
+    CommonPrefix,
+    ObjectInfo,
+    RepositoryInfo,
+)
+from lakebed.wire import refs
+from lakebed.wire.base import KeysQuery, Page, PageQuery
+from lakebed.wire.calls import BoundCall, Request
+from lakebed.wire.imports import ImportCreation, ImportLocation, ImportQuery
+from lakebed.wire.objects import (
+    CopyQuery,
+    ForcePathQuery,
+    ListQuery,
+    ObjectCopyCreation,
+    ObjectsAPI,
+    ObjectStats,
+    PathList,
+    ReadQuery,
+    StatQuery,
+)
+from lakebed.wire.refs import (
+    BranchCreation,
+    BranchesQuery,
+    CherryPickCreation,
+    CommitCreation,
+    Diff,
+    DiffRefsQuery,
+    Merge,
+    ResetCreation,
+    RevertCreation,
+    TagCreation,
+)
+from lakebed.wire.repositories import RepositoriesQuery, Repository, RepositoryCreation
 
 if TYPE_CHECKING:  # it loads the engine's files, which a client of a server can do without
     from lakebed.gc.job import Options
     from lakebed.gc.report import Summary
+
+P = ParamSpec("P")
+ItemT = TypeVar("ItemT")
 
 _CHUNK_BYTES: Final = 1 << 20
 _POLL_SECONDS: Final = 0.5
@@ -49,55 +89,41 @@ class RemoteBackend:
             "key": self._settings.access_key_id,
             "secret": self._settings.secret_access_key,
         }
-        self._client = Client(self._settings)
+        self._client = _Client(self._settings)
 
     def close(self) -> None:
         self._client.close()
 
-    def _get(self, *path: str, query: Mapping[str, Any] | None = None) -> Any:
-        return self._call("GET", *path, query=query)
-
-    def _call(
-        self, method: str, *path: str, query: Mapping[str, Any] | None = None, body: Any = None
-    ) -> Any:
-        with _explained():
-            return self._client.call(method, "repositories", *path, query=query, body=body)
-
-    def _list(self, *path: str, **query: str) -> Iterator[dict[str, Any]]:
-        with _explained():
-            yield from list_items(self._client, "repositories", *path, query=query)
-
     # Repositories
 
     def list_repositories(self, prefix: str) -> Iterator[RepositoryInfo]:
-        return map(_repository_info, self._list(prefix=prefix))
+        query = RepositoriesQuery(prefix=prefix)
+        return map(_repository_info, _listed(self._client.repositories.list, query))
 
     def get_repository(self, name: str) -> RepositoryInfo:
-        return _repository_info(self._get(name))
+        return _repository_info(self._client.repositories.get(name))
 
     def create_repository(
         self, name: str, storage_namespace: str | None, default_branch: str
     ) -> None:
         if storage_namespace is None:
-            with _explained():
-                found = self._client.get("config")["storage_config"]
-            prefix = found.get("default_namespace_prefix")
+            found = self._client.config.get().storage_config
+            prefix = found.default_namespace_prefix
             if not prefix:
                 raise Invalid(
                     "the server does not say where repositories go: name a storage_namespace,"
-                    f" such as {found['blockstore_namespace_example']}"
+                    f" such as {found.blockstore_namespace_example}"
                 )
             slash = "" if prefix.endswith("/") else "/"
             storage_namespace = f"{prefix}{slash}{name}"
-        body = {
-            "name": name,
-            "storage_namespace": storage_namespace,
-            "default_branch": default_branch,
-        }
-        self._call("POST", body=body)
+        self._client.repositories.create(
+            RepositoryCreation(
+                name=name, storage_namespace=storage_namespace, default_branch=default_branch
+            )
+        )
 
     def delete_repository(self, name: str) -> None:
-        self._call("DELETE", name)
+        self._client.repositories.delete(name)
 
     def collect_garbage(self, repository: str, options: "Options") -> "Summary":
         # It loads the engine's files, which a client of a server can do without.
@@ -121,87 +147,90 @@ class RemoteBackend:
     # Branches and tags
 
     def list_branches(self, repository: str, prefix: str) -> Iterator[str]:
-        return (str(each["id"]) for each in self._list(repository, "branches", prefix=prefix))
+        query = BranchesQuery(prefix=prefix)
+        return (each.id for each in _listed(self._client.branches.list, repository, query))
 
     def get_branch(self, repository: str, branch: str) -> str:
-        return str(self._get(repository, "branches", branch)["commit_id"])
+        return self._client.branches.get(repository, branch).commit_id
 
     def create_branch(self, repository: str, branch: str, source: str) -> None:
-        body = {"name": branch, "source": source}
-        with _explained():
-            self._client.exchange("POST", "repositories", repository, "branches", body=body)
+        self._client.branches.create(repository, BranchCreation(name=branch, source=source))
 
     def delete_branch(self, repository: str, branch: str) -> None:
-        self._call("DELETE", repository, "branches", branch)
+        self._client.branches.delete(repository, branch)
 
     def list_tags(self, repository: str, prefix: str) -> Iterator[str]:
-        return (str(each["id"]) for each in self._list(repository, "tags", prefix=prefix))
+        query = PageQuery(prefix=prefix)
+        return (each.id for each in _listed(self._client.tags.list, repository, query))
 
     def get_tag(self, repository: str, tag: str) -> str:
-        return str(self._get(repository, "tags", tag)["commit_id"])
+        return self._client.tags.get(repository, tag).commit_id
 
     def create_tag(self, repository: str, tag: str, source: str) -> None:
-        self._call("POST", repository, "tags", body={"id": tag, "ref": source})
+        self._client.tags.create(repository, TagCreation(id=tag, ref=source))
 
     def delete_tag(self, repository: str, tag: str) -> None:
-        self._call("DELETE", repository, "tags", tag)
+        self._client.tags.delete(repository, tag)
 
     # History
 
     def get_commit(self, repository: str, ref: str) -> Commit:
-        return _commit(self._get(repository, "commits", ref))
+        return _commit(self._client.commits.get(repository, ref))
 
     def log(self, repository: str, ref: str) -> Iterator[Commit]:
-        return map(_commit, self._list(repository, "refs", ref, "commits"))
+        return map(_commit, _listed(self._client.refs.log, repository, ref))
 
     def diff(self, repository: str, left: str, right: str, prefix: str) -> Iterator[Change]:
-        found = self._list(repository, "refs", left, "diff", right, prefix=prefix)
-        return map(_change, found)
+        query = DiffRefsQuery(prefix=prefix)
+        return map(_change, _listed(self._client.refs.diff, repository, left, right, query))
 
     def uncommitted(self, repository: str, branch: str, prefix: str) -> Iterator[Change]:
-        return map(_change, self._list(repository, "branches", branch, "diff", prefix=prefix))
+        query = KeysQuery(prefix=prefix)
+        return map(_change, _listed(self._client.branches.diff, repository, branch, query))
 
     def commit(self, repository: str, branch: str, words: CommitWords) -> Commit:
-        return _commit(
-            self._call("POST", repository, "branches", branch, "commits", body=_body(words))
+        body = CommitCreation(
+            message=words.message, metadata=dict(words.metadata), allow_empty=words.allow_empty
         )
+        return _commit(self._client.commits.create(repository, branch, body))
 
     def merge(
         self, repository: str, source: str, branch: str, words: CommitWords, strategy: str
     ) -> Commit:
-        body = _body(words) | {"strategy": strategy}
-        merged = self._call("POST", repository, "refs", source, "merge", branch, body=body)
-        return self.get_commit(repository, merged["reference"])
+        body = Merge(
+            message=words.message,
+            metadata=dict(words.metadata),
+            allow_empty=words.allow_empty,
+            strategy=strategy,
+        )
+        merged = self._client.refs.merge(repository, source, branch, body=body)
+        return self.get_commit(repository, merged.reference)
 
     def revert(self, repository: str, branch: str, ref: str, parent_number: int | None) -> Commit:
-        body = {"ref": ref, "parent_number": parent_number or 0}
-        self._call("POST", repository, "branches", branch, "revert", body=body)
+        body = RevertCreation(ref=ref, parent_number=parent_number or 0)
+        self._client.branches.revert(repository, branch, body)
         return self.get_commit(repository, branch)
 
     def cherry_pick(
         self, repository: str, branch: str, ref: str, parent_number: int | None
     ) -> Commit:
-        body: dict[str, Any] = {"ref": ref}
-        if parent_number is not None:
-            body["parent_number"] = parent_number
-        return _commit(self._call("POST", repository, "branches", branch, "cherry-pick", body=body))
+        body = CherryPickCreation(ref=ref, parent_number=parent_number)
+        return _commit(self._client.branches.cherry_pick(repository, branch, body))
 
     def reset(self, repository: str, branch: str, what: Reset, path: str) -> None:
-        body = {"type": what} if what == "reset" else {"type": what, "path": path}
-        self._call("PUT", repository, "branches", branch, body=body)
+        body = ResetCreation(type=what, path=None if what == "reset" else path)
+        self._client.branches.reset(repository, branch, body)
 
     # Objects
 
     def list_objects(
         self, repository: str, ref: str, prefix: str, delimiter: str
     ) -> Iterator[ObjectInfo | CommonPrefix]:
-        path = (repository, "refs", ref, "objects", "ls")
-        return map(_item, self._list(*path, prefix=prefix, delimiter=delimiter))
+        query = ListQuery(prefix=prefix, delimiter=delimiter)
+        return map(_item, _listed(self._client.objects.list, repository, ref, query))
 
     def stat(self, repository: str, ref: str, path: str) -> ObjectInfo:
-        return _object_info(
-            self._get(repository, "refs", ref, "objects", "stat", query={"path": path})
-        )
+        return _object_info(self._client.objects.stat(repository, ref, StatQuery(path=path)))
 
     def open_object(self, repository: str, ref: str, path: str) -> "RemoteObject":
         return RemoteObject(self._client, repository, ref, self.stat(repository, ref, path))
@@ -225,24 +254,15 @@ class RemoteBackend:
                 md5.update(chunk)
                 yield chunk
 
-        with (
-            _explained(),
-            self._client.stream(
-                "POST",
-                *("repositories", repository, "branches", branch, "objects"),
-                query={"path": path},
-                content=chunks(),
-                headers={
-                    "Content-Length": str(size),
-                    "Content-Type": content_type,
-                    **{f"X-Lakefs-Meta-{name}": value for name, value in metadata.items()},
-                    **({"If-None-Match": "*"} if only_new else {}),
-                },
-                transfer=True,
-            ) as response,
-        ):
-            response.read()
-            stored = _object_info(decoded(response))
+        request = ObjectsAPI.upload.request(repository, branch, ForcePathQuery(path=path))
+        headers = {
+            "Content-Length": str(size),
+            "Content-Type": content_type,
+            **{f"X-Lakefs-Meta-{name}": value for name, value in metadata.items()},
+            **({"If-None-Match": "*"} if only_new else {}),
+        }
+        with self._client.open(request, content=chunks(), headers=headers) as response:
+            stored = _object_info(self._client.answer(request, response).value)
         # Of some storages it is not an MD5, and says nothing about the bytes.
         if len(stored.checksum) == _MD5_DIGITS and stored.checksum != md5.hexdigest():
             raise LakeError(f"{path} arrived damaged: upload it again", "damaged")
@@ -251,16 +271,15 @@ class RemoteBackend:
     def copy(
         self, repository: str, branch: str, path: str, source_ref: str, source_path: str
     ) -> ObjectInfo:
-        body = {"src_ref": source_ref, "src_path": source_path}
-        where = (repository, "branches", branch, "objects", "copy")
-        return _object_info(self._call("POST", *where, query={"dest_path": path}, body=body))
+        body = ObjectCopyCreation(src_ref=source_ref, src_path=source_path)
+        query = CopyQuery(dest_path=path)
+        return _object_info(self._client.objects.copy(repository, branch, query, body))
 
     def delete_objects(self, repository: str, branch: str, paths: Sequence[str]) -> None:
-        where = (repository, "branches", branch, "objects", "delete")
         for first in range(0, len(paths), _PATHS_MAX):
-            body = {"paths": list(paths[first : first + _PATHS_MAX])}
-            for failed in self._call("POST", *where, body=body)["errors"]:
-                raise error_of(failed["status_code"], f"{failed['path']}: {failed['message']}", "")
+            body = PathList(paths=list(paths[first : first + _PATHS_MAX]))
+            for failed in self._client.objects.delete_many(repository, branch, body).errors:
+                raise error_of(failed.status_code, f"{failed.path}: {failed.message}", "")
 
     def import_objects(
         self,
@@ -270,20 +289,25 @@ class RemoteBackend:
         objects: Mapping[str, str],
         words: CommitWords,
     ) -> Commit:
-        where = (repository, "branches", branch, "import")
         paths = [
-            {"type": kind, "path": place, "destination": destination}
-            for kind, places in (("common_prefix", prefixes), ("object", objects))
-            for place, destination in places.items()
+            *(
+                ImportLocation(type="common_prefix", path=place, destination=destination)
+                for place, destination in prefixes.items()
+            ),
+            *(
+                ImportLocation(type="object", path=place, destination=destination)
+                for place, destination in objects.items()
+            ),
         ]
-        commit = {"message": words.message, "metadata": dict(words.metadata)}
-        started = self._call("POST", *where, body={"paths": paths, "commit": commit})
+        commit = CommitCreation(message=words.message, metadata=dict(words.metadata))
+        imports, body = self._client.imports, ImportCreation(paths=paths, commit=commit)
+        query = ImportQuery(id=imports.start(repository, branch, body).id)
         while True:
-            status = self._get(*where, query={"id": started["id"]})
-            if status["completed"]:
-                return _commit(status["commit"])
-            if status.get("error"):
-                raise Invalid(f"the import failed: {status['error']['message']}", "import_failed")
+            status = imports.status(repository, branch, query)
+            if status.completed and status.commit is not None:
+                return _commit(status.commit)
+            if status.error:
+                raise Invalid(f"the import failed: {status.error.message}", "import_failed")
             time.sleep(_POLL_SECONDS)
 
 
@@ -293,20 +317,11 @@ class RemoteObject:
     def __init__(self, client: Client, repository: str, ref: str, info: ObjectInfo) -> None:
         self.info = info
         self._client = client
-        self._path = ("repositories", repository, "refs", ref, "objects")
+        self._request = ObjectsAPI.get.request(repository, ref, ReadQuery(path=info.path))
 
     def read(self, begin: int, end: int) -> bytes:
         headers = {"Range": f"bytes={begin}-{end - 1}", "Accept-Encoding": "identity"}
-        with (
-            _explained(),
-            self._client.stream(
-                "GET",
-                *self._path,
-                query={"path": self.info.path},
-                headers=headers,
-                transfer=True,
-            ) as response,
-        ):
+        with self._client.open(self._request, headers=headers) as response:
             # A branch may have got another object of this path since it was opened.
             if response.headers.get("ETag", "").strip('"') != self.info.checksum:
                 raise LakeError(
@@ -315,6 +330,20 @@ class RemoteObject:
                     "object_replaced",
                 )
             return response.read()
+
+
+class _Client(Client):
+    """A client that raises the errors of the library."""
+
+    @contextmanager
+    def open(self, request: Request[Any], **options: Any) -> Iterator[httpx.Response]:
+        with _explained(), super().open(request, **options) as response:
+            yield response
+
+
+def _listed(call: BoundCall[P, Page[ItemT]], *args: P.args, **kwargs: P.kwargs) -> Iterator[ItemT]:
+    with _explained():
+        yield from list_items(call, *args, **kwargs)
 
 
 @contextmanager
@@ -336,61 +365,51 @@ def _explained() -> Iterator[None]:
         raise LakeError(str(error), error.kind) from error
 
 
-def _body(words: CommitWords) -> dict[str, Any]:
-    return {
-        "message": words.message,
-        "metadata": dict(words.metadata),
-        "allow_empty": words.allow_empty,
-    }
-
-
 def _moment(seconds: int) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
 
-def _repository_info(found: Mapping[str, Any]) -> RepositoryInfo:
+def _repository_info(found: Repository) -> RepositoryInfo:
     return RepositoryInfo(
-        id=found["id"],
-        storage_namespace=found["storage_namespace"],
-        default_branch=found["default_branch"],
-        creation_date=_moment(found["creation_date"]),
-        read_only=found.get("read_only", False),
+        id=found.id,
+        storage_namespace=found.storage_namespace,
+        default_branch=found.default_branch,
+        creation_date=_moment(found.creation_date),
+        read_only=found.read_only,
     )
 
 
-def _commit(found: Mapping[str, Any]) -> Commit:
+def _commit(found: refs.Commit) -> Commit:
     return Commit(
-        id=found["id"],
-        message=found["message"],
-        committer=found["committer"],
-        creation_date=_moment(found["creation_date"]),
-        parents=tuple(found["parents"]),
-        metadata=dict(found.get("metadata") or {}),
+        id=found.id,
+        message=found.message,
+        committer=found.committer,
+        creation_date=_moment(found.creation_date),
+        parents=tuple(found.parents),
+        metadata=found.metadata,
     )
 
 
-def _object_info(found: Mapping[str, Any]) -> ObjectInfo:
+def _object_info(found: ObjectStats) -> ObjectInfo:
     return ObjectInfo(
-        path=found["path"],
-        size_bytes=found.get("size_bytes") or 0,
-        checksum=found["checksum"],
-        mtime=_moment(found["mtime"]),
-        content_type=found.get("content_type") or "",
-        physical_address=found["physical_address"],
-        metadata=dict(found.get("metadata") or {}),
+        path=found.path,
+        size_bytes=found.size_bytes or 0,
+        checksum=found.checksum,
+        mtime=_moment(found.mtime),
+        content_type=found.content_type or "",
+        physical_address=found.physical_address,
+        metadata=found.metadata or {},
     )
 
 
-def _item(found: Mapping[str, Any]) -> ObjectInfo | CommonPrefix:
-    if found["path_type"] == "common_prefix":
-        return CommonPrefix(found["path"])
-    return _object_info(found)
+def _item(found: ObjectStats) -> ObjectInfo | CommonPrefix:
+    return CommonPrefix(found.path) if found.path_type == "common_prefix" else _object_info(found)
 
 
-def _change(found: Mapping[str, Any]) -> Change:
+def _change(found: Diff) -> Change:
     return Change(
-        type=found["type"],
-        path=found["path"],
-        path_type=found["path_type"],
-        size_bytes=found.get("size_bytes") or 0,
+        type=cast(ChangeKind, found.type),
+        path=found.path,
+        path_type="common_prefix" if found.path_type == "common_prefix" else "object",
+        size_bytes=found.size_bytes or 0,
     )

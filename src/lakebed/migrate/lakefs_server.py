@@ -1,23 +1,27 @@
 """A repository of a running lakeFS, read through its API: no key to its storage is needed."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from google.protobuf.message import Message
 
 from lakebed.catalog.model import new_entry
 from lakebed.client.errors import Refused
 from lakebed.client.http import Client
-from lakebed.client.paging import list_items
+from lakebed.client.lists import list_items
 from lakebed.formats import AddressType, Entry
 from lakebed.migrate import lakefs_pb2 as pb
 from lakebed.migrate.errors import SourceRefused
 from lakebed.migrate.sources import SourceBranch, SourceChange, SourceCommit, SourceTag
 from lakebed.migrate.values import read_messages, read_ranges
 from lakebed.runtime import Runtime
+from lakebed.wire.metadata import MetadataAPI
+from lakebed.wire.objects import StatQuery
+from lakebed.wire.repositories import RefsDump, Repository, TaskQuery
 
 MessageT = TypeVar("MessageT", bound=Message)
+FoundT = TypeVar("FoundT")
 
 _NOT_FOUND: Final = 404
 _PAUSE_SECONDS: Final = 1.0
@@ -44,33 +48,33 @@ class LakeFSServer:
     @property
     def namespace(self) -> str:
         """What relative addresses are relative to."""
-        return str(self._info["storage_namespace"])
+        return self._info.storage_namespace
 
     @property
     def default_branch(self) -> str:
         """The name of the default branch."""
-        return str(self._info["default_branch"])
+        return self._info.default_branch
 
     @cached_property
-    def _info(self) -> Any:
-        return self._client.get("repositories", self._repository)
+    def _info(self) -> Repository:
+        return self._client.repositories.get(self._repository)
 
     def metadata(self) -> dict[str, str]:
         """Return the metadata of the repository; servers of older versions have none."""
-        found = self._find("metadata")
-        return {} if found is None else dict(found)
+        return self._find(self._client.repositories.metadata) or {}
 
     def protected(self) -> list[str]:
         """Return the patterns of branches that are protected."""
-        return [str(rule["pattern"]) for rule in self._find("settings", "branch_protection") or ()]
+        rules = self._find(self._client.repositories.protection) or ()
+        return [rule.pattern for rule in rules]
 
     def collects_garbage(self) -> bool:
         """Whether rules are set by which the server deletes objects of old commits."""
-        return self._find("settings", "gc_rules") is not None
+        return self._find(self._client.garbage.rules) is not None
 
-    def _find(self, *path: str) -> Any:
+    def _find(self, ask: Callable[[str], FoundT]) -> FoundT | None:
         try:
-            return self._client.get("repositories", self._repository, *path)
+            return ask(self._repository)
         except Refused as error:
             if error.status != _NOT_FOUND:
                 raise
@@ -80,58 +84,55 @@ class LakeFSServer:
 
     def commits(self) -> Iterator[SourceCommit]:
         """Iterate over all commits."""
-        for message in self._messages("commits_meta_range_id", pb.CommitData):
+        for message in self._messages(self._dump.commits_meta_range_id, pb.CommitData):
             yield commit_of(message)
 
     def branches(self) -> Iterator[SourceBranch]:
         """Iterate over all branches."""
-        for message in self._messages("branches_meta_range_id", pb.BranchData):
+        for message in self._messages(self._dump.branches_meta_range_id, pb.BranchData):
             yield SourceBranch(message.id, message.commit_id, message.hidden)
 
     def tags(self) -> Iterator[SourceTag]:
         """Iterate over all tags."""
-        for message in self._messages("tags_meta_range_id", pb.TagData):
+        for message in self._messages(self._dump.tags_meta_range_id, pb.TagData):
             yield SourceTag(message.id, message.commit_id)
 
     def changes(self, branch: SourceBranch) -> Iterator[SourceChange]:
         """Iterate over what is uncommitted on a branch, as the server lists it now."""
-        path = "repositories", self._repository, "branches", branch.name, "diff"
-        for change in list_items(self._client, *path):
-            key = str(change["path"]).encode()
-            removed = change["type"] == "removed"
-            yield SourceChange(key, None if removed else self._stat(branch.name, change["path"]))
+        for change in list_items(self._client.branches.diff, self._repository, branch.name):
+            removed = change.type == "removed"
+            entry = None if removed else self._stat(branch.name, change.path)
+            yield SourceChange(change.path.encode(), entry)
 
     def _stat(self, branch: str, path: str) -> Entry:
-        place = "repositories", self._repository, "refs", branch, "objects", "stat"
-        stats = self._client.get(*place, query={"path": path, "user_metadata": True})
+        stats = self._client.objects.stat(self._repository, branch, StatQuery(path=path))
         return new_entry(
             path.encode(),
-            stats["physical_address"],
+            stats.physical_address,
             address_type=AddressType.FULL,
-            size=stats["size_bytes"],
-            checksum=stats["checksum"],
-            modified=stats["mtime"],
-            content_type=stats.get("content_type", ""),
-            metadata=stats.get("metadata") or {},
+            size=stats.size_bytes or 0,
+            checksum=stats.checksum,
+            modified=stats.mtime,
+            content_type=stats.content_type or "",
+            metadata=stats.metadata or {},
         )
 
-    def _messages(self, which: str, kind: type[MessageT]) -> Iterator[MessageT]:
-        metarange_id = str(self._dump[which])
+    def _messages(self, metarange_id: str, kind: type[MessageT]) -> Iterator[MessageT]:
         for each in read_ranges(self.metarange(metarange_id), f"metarange {metarange_id}"):
             yield from read_messages(self.range(each.id), f"range {each.id}", kind)
 
     @cached_property
-    def _dump(self) -> Any:
+    def _dump(self) -> RefsDump:
         """The ids of three metaranges, which hold all refs."""
-        path = "repositories", self._repository, "dump"
-        task_id = self._client.call("POST", *path)["id"]
+        repositories = self._client.repositories
+        query = TaskQuery(task_id=repositories.start_dump(self._repository).id)
         until = self._runtime.monotonic() + _DUMP_SECONDS_MAX
         while True:
-            status = self._client.get(*path, query={"task_id": task_id})
-            if status.get("error"):
-                raise SourceRefused(f"the dump of {self._repository} failed: {status['error']}")
-            if status["done"]:
-                return status["refs"]
+            status = repositories.dump_status(self._repository, query)
+            if status.error:
+                raise SourceRefused(f"the dump of {self._repository} failed: {status.error}")
+            if status.done and status.refs is not None:
+                return status.refs
             if self._runtime.monotonic() > until:
                 raise SourceRefused(f"the dump of {self._repository} did not end")
             self._runtime.sleep(_PAUSE_SECONDS)
@@ -147,10 +148,8 @@ class LakeFSServer:
         return self._file("range", range_id)
 
     def _file(self, kind: str, name: str) -> bytes:
-        path = "repositories", self._repository, "metadata", "object", kind, name
-        headers = {"Accept": "application/octet-stream"}
-        with self._client.stream("GET", *path, headers=headers, transfer=True) as response:
-            return response.read()
+        request = MetadataAPI.file.request(self._repository, kind, name)
+        return self._client.ask(request, headers={"Accept": "application/octet-stream"}).value
 
 
 def commit_of(message: pb.CommitData) -> SourceCommit:

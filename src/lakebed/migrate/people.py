@@ -4,13 +4,19 @@ What is there already stays as it is, so this can be run again. Secrets of acces
 read, so every user who is new here gets a new key, which is shown once.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final, ParamSpec, TypeVar
 
 from lakebed.client.errors import Refused
 from lakebed.client.http import Client
-from lakebed.client.paging import list_items
+from lakebed.client.lists import list_items
+from lakebed.wire.auth import GroupCreation, Policy, UserCreation
+from lakebed.wire.base import Page
+from lakebed.wire.calls import BoundCall
+
+P = ParamSpec("P")
+ItemT = TypeVar("ItemT")
 
 _CONFLICT: Final = 409
 _NOT_THERE: Final = {401, 403, 404, 501}
@@ -36,60 +42,54 @@ def move_people(source: Client, target: Client) -> MovedPeople:
         ClientError: A server did not answer.
     """
     moved = MovedPeople()
-    mover = _Mover(source, target, moved)
-    for policy in mover.listed("policies"):
-        body = {"id": policy["id"], "statement": policy["statement"]}
-        moved.policies += mover.make("policies", body)
-    for group in mover.listed("groups"):
-        moved.groups += mover.make("groups", {"id": group["id"]})
-        mover.attach_policies("groups", group["id"])
-    for user in mover.listed("users"):
-        name = user["id"]
-        if mover.make("users", {"id": name}):
-            key = target.call("POST", "auth", "users", name, "credentials")
-            moved.keys.append((name, key["access_key_id"], key["secret_access_key"]))
-        mover.attach_policies("users", name)
-    for group in mover.listed("groups"):
-        for member in mover.listed("groups", group["id"], "members"):
-            mover.put("groups", group["id"], "members", member["id"])
+    mover, old, new = _Mover(moved), source.auth, target.auth
+    for policy in mover.listed("policies", old.list_policies):
+        body = Policy(id=policy.id, statement=policy.statement)
+        moved.policies += mover.made(f"policies {policy.id}", new.create_policy, body)
+    groups = mover.listed("groups", old.list_groups)
+    for group in groups:
+        moved.groups += mover.made(
+            f"groups {group.id}", new.create_group, GroupCreation(id=group.id)
+        )
+        path = f"groups/{group.id}/policies"
+        for policy in mover.listed(path, old.list_group_policies, group.id):
+            mover.made(f"{path}/{policy.id}", new.attach_to_group, group.id, policy.id)
+    for user in mover.listed("users", old.list_users):
+        if mover.made(f"users {user.id}", new.create_user, UserCreation(id=user.id)):
+            key = new.create_credentials(user.id)
+            moved.keys.append((user.id, key.access_key_id, key.secret_access_key))
+        path = f"users/{user.id}/policies"
+        for policy in mover.listed(path, old.list_user_policies, user.id):
+            mover.made(f"{path}/{policy.id}", new.attach_to_user, user.id, policy.id)
+    for group in groups:
+        path = f"groups/{group.id}/members"
+        for member in mover.listed(path, old.list_members, group.id):
+            mover.made(f"{path}/{member.id}", new.add_member, group.id, member.id)
     return moved
 
 
 class _Mover:
-    def __init__(self, source: Client, target: Client, moved: MovedPeople) -> None:
-        self._source = source
-        self._target = target
+    def __init__(self, moved: MovedPeople) -> None:
         self._moved = moved
 
-    def listed(self, *path: str) -> Iterable[dict[str, Any]]:
+    def listed(
+        self, name: str, call: BoundCall[P, Page[ItemT]], *args: P.args, **kwargs: P.kwargs
+    ) -> list[ItemT]:
         """Return what lakeFS lists; nothing, if it has no such thing."""
         try:
-            return list(list_items(self._source, "auth", *path))
+            return list(list_items(call, *args, **kwargs))
         except Refused as error:
             if error.status not in _NOT_THERE:
                 raise
-            self._moved.problems.append(f"lakeFS does not list {'/'.join(path)}: {error}")
+            self._moved.problems.append(f"lakeFS does not list {name}: {error}")
             return []
 
-    def make(self, kind: str, body: dict[str, Any]) -> bool:
-        """Make something; return whether it was not there yet."""
+    def made(self, name: str, call: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> bool:
+        """Make or attach something; return whether it was not there yet."""
         try:
-            self._target.call("POST", "auth", kind, body=body)
+            call(*args, **kwargs)
         except Refused as error:
             if error.status != _CONFLICT:
-                self._moved.problems.append(f"{kind} {body['id']}: {error}")
+                self._moved.problems.append(f"{name}: {error}")
             return False
         return True
-
-    def attach_policies(self, kind: str, name: str) -> None:
-        """Attach to a user or a group the policies that it has in lakeFS."""
-        for policy in self.listed(kind, name, "policies"):
-            self.put(kind, name, "policies", policy["id"])
-
-    def put(self, *path: str) -> None:
-        """Attach a policy, or add a member."""
-        try:
-            self._target.call("PUT", "auth", *path)
-        except Refused as error:
-            if error.status != _CONFLICT:
-                self._moved.problems.append(f"{'/'.join(path)}: {error}")

@@ -7,7 +7,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from lakebed.wire.base import Force, Wire
+from lakebed.wire.base import Error, Force, Wire
 from lakebed.wire.calls import Resource, call
 from lakebed.wire.garbage import GarbageCollectionMark
 from lakebed.wire.refs import Commit, CommitCreation
@@ -58,7 +58,7 @@ class ImportStatus(Struct, kw_only=True, omit_defaults=True):
     metarange_id: str | None = None
     commit: Commit | None = None
     unchanged: bool = False
-    error: dict[str, str] | None = None
+    error: Error | None = None
 
 
 class ImportQuery(Wire):

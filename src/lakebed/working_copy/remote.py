@@ -3,12 +3,30 @@
 import hashlib
 import mimetypes
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 
 from lakebed.client.errors import Refused
-from lakebed.client.http import Client, decoded
-from lakebed.client.paging import list_items
+from lakebed.client.http import Client
+from lakebed.client.lists import list_items
+from lakebed.wire.objects import (
+    ForcePathQuery,
+    ListQuery,
+    ObjectsAPI,
+    ObjectStats,
+    PathList,
+    PathQuery,
+    ReadQuery,
+)
+from lakebed.wire.refs import (
+    BranchCreation,
+    CommitCreation,
+    Diff,
+    DiffObjectStat,
+    DiffRefsQuery,
+    Merge,
+)
 from lakebed.working_copy.errors import Changed, Conflicts, WorkingCopyError
 from lakebed.working_copy.place import Source
 
@@ -60,11 +78,11 @@ class Remote:
         self.source = source
         self._client = client
         self._step = step
-        self._home = ("repositories", source.repository)
+        self._lake = source.repository
 
     def resolve(self, ref: str) -> str:
         """Return the id of the commit that a ref names."""
-        return str(self._client.get(*self._home, "commits", ref)["id"])
+        return self._client.commits.get(self._lake, ref).id
 
     def branch_head(self) -> str:
         """Return the head of the branch that can be committed to.
@@ -74,7 +92,7 @@ class Remote:
             Refused: One may not write to the branch: it is protected, for example.
         """
         try:
-            found = self._client.get(*self._home, "branches", self.source.ref)
+            found = self._client.branches.get(self._lake, self.source.ref)
         except Refused as error:
             if error.status != _NOT_FOUND:
                 raise
@@ -82,40 +100,35 @@ class Remote:
                 f"{self.source.ref} is not a branch, and only to branches can be committed"
             ) from None
         # What may not be written directly is not written by a detour either.
-        query = {"path": f"{self.source.prefix}any"}
-        at = (*self._home, "branches", self.source.ref, "objects", "stage_allowed")
-        self._client.get(*at, query=query)
-        return str(found["commit_id"])
+        query = PathQuery(path=f"{self.source.prefix}any")
+        self._client.objects.may_upload(self._lake, self.source.ref, query)
+        return found.commit_id
 
     def list(self, ref: str) -> Iterator[Item]:
         """Iterate over all objects at a ref, in the order of their paths."""
-        at = (*self._home, "refs", ref, "objects", "ls")
-        for found in list_items(self._client, *at, query={"prefix": self.source.prefix or None}):
+        query = ListQuery(prefix=self.source.prefix)
+        for found in list_items(self._client.objects.list, self._lake, ref, query):
             if (item := self._item(found, found, ref)) is not None:
                 yield item
 
     def diff(self, left: str, right: str) -> Iterator[tuple[str, Item | None]]:
         """Iterate over what is different on the right: path, and what is there, if anything."""
-        at = (*self._home, "refs", left, "diff", right)
-        query = {
-            "prefix": self.source.prefix or None,
-            "type": "two_dot",
-            "include_right_stats": True,
-        }
-        for found in list_items(self._client, *at, query=query):
-            path = str(found["path"]).removeprefix(self.source.prefix)
-            if _is_data(path, found.get("size_bytes")):
-                stats = found.get("right")
-                yield path, self._item(found, stats, right) if stats else None
+        query = DiffRefsQuery(prefix=self.source.prefix, type="two_dot", include_right_stats=True)
+        for found in list_items(self._client.refs.diff, self._lake, left, right, query):
+            path = found.path.removeprefix(self.source.prefix)
+            if _is_data(path, found.size_bytes):
+                yield path, self._item(found, found.right, right) if found.right else None
 
-    def _item(self, found: Mapping[str, Any], stats: Mapping[str, Any], ref: str) -> Item | None:
-        path = str(found["path"]).removeprefix(self.source.prefix)
-        if not _is_data(path, found.get("size_bytes")):
+    def _item(
+        self, found: ObjectStats | Diff, stats: ObjectStats | DiffObjectStat, ref: str
+    ) -> Item | None:
+        path = found.path.removeprefix(self.source.prefix)
+        if not _is_data(path, found.size_bytes):
             return None
-        noted = (stats.get("metadata") or {}).get(_CLIENT_MTIME, "")
+        noted = (stats.metadata or {}).get(_CLIENT_MTIME, "")
         is_time = noted.isdecimal() and len(noted) <= _TIME_DIGITS_MAX
-        mtime = int(noted if is_time else stats["mtime"])
-        return Item(path, str(stats["checksum"]), int(found["size_bytes"]), mtime, ref)
+        mtime = int(noted) if is_time else stats.mtime
+        return Item(path, stats.checksum, found.size_bytes or 0, mtime, ref)
 
     def fetch(self, item: Item, write: Callable[[bytes], object]) -> str:
         """Read an object, and return the hash of its bytes.
@@ -124,12 +137,10 @@ class Remote:
             WorkingCopyError: They are not what the server said they were.
         """
         md5, size = hashlib.md5(usedforsecurity=False), 0
-        with self._client.stream(
-            "GET",
-            *(*self._home, "refs", item.ref, "objects"),
-            query={"path": self.source.prefix + item.path},
+        query = ReadQuery(path=self.source.prefix + item.path)
+        with self._client.open(
+            ObjectsAPI.get.request(self._lake, item.ref, query),
             headers={"Accept-Encoding": "identity"},
-            transfer=True,
         ) as answer:
             for chunk in answer.iter_raw():
                 md5.update(chunk)
@@ -166,12 +177,12 @@ class Remote:
                 self._step(len(chunk))
                 yield chunk
 
+        query = ForcePathQuery(path=self.source.prefix + path)
+        request = ObjectsAPI.upload.request(self._lake, branch, query)
         condition = {"If-Match": f'"{instead.checksum}"'} if instead else {"If-None-Match": "*"}
         try:
-            with self._client.stream(
-                "POST",
-                *(*self._home, "branches", branch, "objects"),
-                query={"path": self.source.prefix + path},
+            with self._client.open(
+                request,
                 content=chunks(),
                 headers={
                     "Content-Length": str(size),
@@ -179,10 +190,8 @@ class Remote:
                     _CLIENT_MTIME_HEADER: str(mtime),
                     **condition,
                 },
-                transfer=True,
             ) as answer:
-                answer.read()
-                checksum = str(decoded(answer)["checksum"])
+                checksum = self._client.answer(request, answer).value.checksum
         except Refused as error:
             if error.status != _FAILED_CONDITION:
                 raise
@@ -197,27 +206,29 @@ class Remote:
         Raises:
             WorkingCopyError: One could not be removed.
         """
-        at = (*self._home, "branches", branch, "objects", "delete")
         for start in range(0, len(paths), _REMOVED_AT_ONCE):
             batch = [self.source.prefix + path for path in paths[start : start + _REMOVED_AT_ONCE]]
-            answer = self._client.call("POST", *at, body={"paths": batch})
-            for error in (answer or {}).get("errors") or []:
-                raise WorkingCopyError(f"not removed: {error['path']}: {error['message']}")
+            answer = self._client.objects.delete_many(self._lake, branch, PathList(paths=batch))
+            for error in answer.errors:
+                raise WorkingCopyError(f"not removed: {error.path}: {error.message}")
 
     def make_branch(self, name: str, source: str) -> None:
         """Make a hidden branch, unless it is there."""
-        body = {"name": name, "source": source, "hidden": True}
-        self._tolerating(_EXISTS, "POST", "branches", body=body)
+        body = BranchCreation(name=name, source=source, hidden=True)
+        with _tolerating(_EXISTS):
+            self._client.branches.create(self._lake, body)
 
     def drop_branch(self, name: str) -> None:
         """Delete a branch, if it is there."""
-        self._tolerating(_NOT_FOUND, "DELETE", "branches", name)
+        with _tolerating(_NOT_FOUND):
+            self._client.branches.delete(self._lake, name)
 
     def commit(self, branch: str, message: str, metadata: Mapping[str, str]) -> str:
         """Commit what is on a branch, unless nothing is; return its head."""
-        body = {"message": message, "metadata": dict(metadata)}
-        self._tolerating("no_changes", "POST", "branches", branch, "commits", body=body)
-        return str(self._client.get(*self._home, "branches", branch)["commit_id"])
+        body = CommitCreation(message=message, metadata=dict(metadata))
+        with _tolerating("no_changes"):
+            self._client.commits.create(self._lake, branch, body)
+        return self._client.branches.get(self._lake, branch).commit_id
 
     def merge(self, branch: str, message: str, metadata: Mapping[str, str]) -> str:
         """Merge a branch into that of the source, as one commit; return its id.
@@ -227,15 +238,10 @@ class Remote:
         Raises:
             Conflicts: Others have changed, or staged, the same objects.
         """
-        body = {
-            "message": message,
-            "metadata": dict(metadata),
-            "squash_merge": True,
-            "keep_staged": True,
-        }
-        at = (*self._home, "refs", branch, "merge", self.source.ref)
+        body = Merge(message=message, metadata=dict(metadata), squash_merge=True, keep_staged=True)
+        merge = self._client.refs.merge
         try:
-            return str(self._client.call("POST", *at, body=body)["reference"])
+            return merge(self._lake, branch, self.source.ref, body=body).reference
         except Refused as error:
             if error.status != _EXISTS:
                 raise
@@ -245,13 +251,15 @@ class Remote:
                 "others have changed them meanwhile, or have uncommitted changes of them",
             ) from None
 
-    def _tolerating(self, reason: int | str, method: str, *path: str, body: Any = None) -> None:
-        """Send a request that may be refused with a status, or for a reason of a known kind."""
-        try:
-            self._client.exchange(method, *self._home, *path, body=body)
-        except Refused as error:
-            if reason not in {error.status, error.said.kind}:
-                raise
+
+@contextmanager
+def _tolerating(reason: int | str) -> Iterator[None]:
+    """Send a request that may be refused with a status, or for a reason of a known kind."""
+    try:
+        yield
+    except Refused as error:
+        if reason not in {error.status, error.said.kind}:
+            raise
 
 
 def _is_data(path: str, size: object) -> bool:

@@ -22,6 +22,14 @@ from lakebed.cli.session import Session, client_command
 from lakebed.cli.uris import PathUri, parse_path
 from lakebed.client.http import Client
 from lakebed.errors import MissingExtraError
+from lakebed.wire.imports import (
+    ImportCreation,
+    ImportInfo,
+    ImportLocation,
+    ImportQuery,
+    ImportStatus,
+)
+from lakebed.wire.refs import CommitCreation
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -37,15 +45,16 @@ class _Import:
     """An import that was started."""
 
     client: Client
-    parts: tuple[str, ...]
+    destination: PathUri
     id: str
 
-    def status(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.client.get(*self.parts, query={"id": self.id})
-        return found
+    def status(self) -> ImportStatus:
+        at = self.destination
+        return self.client.imports.status(at.repository, at.ref, ImportQuery(id=self.id))
 
     def cancel(self) -> None:
-        self.client.call("DELETE", *self.parts, query={"id": self.id})
+        at = self.destination
+        self.client.imports.cancel(at.repository, at.ref, ImportQuery(id=self.id))
 
     def check(self) -> None:
         """Raise what the program that makes the import has raised, if it is not the server."""
@@ -110,31 +119,37 @@ def import_(
     """
     if one_object and not destination.path:
         raise Misuse("--object needs a path in --to: which object is it to be?")
-    parts = ("repositories", destination.repository, "branches", destination.ref, "import")
-    kind = "object" if one_object else "common_prefix"
-    body = {
-        "paths": [{"type": kind, "path": source, "destination": destination.path}],
-        "commit": {"message": message, "metadata": key_values(meta)},
-        "strict": strict,
-    }
+    body = ImportCreation(
+        paths=[
+            ImportLocation(
+                type="object" if one_object else "common_prefix",
+                path=source,
+                destination=destination.path,
+            )
+        ],
+        commit=CommitCreation(message=message, metadata=key_values(meta)),
+        strict=strict,
+        spark=spark,
+    )
+    start = session.client.imports.start
     if spark:
         if find_spec("pyspark") is None:
             raise MissingExtraError("--spark", "spark")
-        started = session.client.call("POST", *parts, body={**body, "spark": True})
+        started = start(destination.repository, destination.ref, body)
         errors = _start_job(session, destination, started, master, local_root, strict=strict)
-        running: _Import = _SparkImport(session.client, parts, started["id"], errors)
+        running: _Import = _SparkImport(session.client, destination, started.id, errors)
     elif master or local_root:
         raise Misuse("--master and --local-root are for --spark")
     else:
-        started = session.client.call("POST", *parts, body=body)
-        running = _Import(session.client, parts, started["id"])
+        started = start(destination.repository, destination.ref, body)
+        running = _Import(session.client, destination, started.id)
     _finish(session, running, source, no_progress=no_progress)
 
 
 def _start_job(
     session: Session,
     destination: PathUri,
-    answer: dict[str, Any],
+    answer: ImportInfo,
     master: str | None,
     local_root: Path | None,
     *,
@@ -150,7 +165,7 @@ def _start_job(
         master=master,
         strict=strict,
     )
-    started = Started.parse(answer)
+    started = Started.of(answer)
     branch = Branch(destination.repository, destination.ref)
     errors: list[Exception] = []
 
@@ -169,28 +184,28 @@ def _finish(session: Session, running: _Import, source: str, *, no_progress: boo
     with _progress(session, source, hidden=no_progress) as progress, _Interrupts() as interrupts:
         while True:
             status = running.status()
-            progress.show(status["ingested_objects"], status.get("current_prefix"))
-            if status["completed"] or status.get("error"):
+            progress.show(status.ingested_objects, status.current_prefix)
+            if status.completed or status.error:
                 break
             running.check()
             if interrupts.wait(_POLL_SECONDS):
                 with progress.hidden(), interrupts.raised():
                     _ask(running)
-    if status.get("error"):
-        raise CommandError(f"import {running.id} failed: {status['error']['message']}")
-    skipped = status.get("skipped_objects", 0)
+    if status.error:
+        raise CommandError(f"import {running.id} failed: {status.error.message}")
+    skipped = status.skipped_objects
     if skipped:
         warn(f"{skipped} object(s) were skipped")
-        for each in status.get("skipped_kinds", []):
-            warn(f"{each['kind']}: {each['count']}, such as {each['example']}")
-        for address in status["skipped"][:_SKIPPED_SHOWN]:
+        for each in status.skipped_kinds:
+            warn(f"{each.kind}: {each.count}, such as {each.example}")
+        for address in status.skipped[:_SKIPPED_SHOWN]:
             warn(f"skipped: {address!r}")
-    commit = status["commit"]
-    count, unchanged = status["ingested_objects"], status.get("unchanged", False)
+    assert status.commit is not None, "it has completed"
+    commit, count = status.commit, status.ingested_objects
     done = (
-        f"Nothing changed: commit {commit['id']} has the {count} object(s) from {source} already"
-        if unchanged
-        else f"Imported {count} object(s) from {source} by commit {commit['id']}"
+        f"Nothing changed: commit {commit.id} has the {count} object(s) from {source} already"
+        if status.unchanged
+        else f"Imported {count} object(s) from {source} by commit {commit.id}"
     )
     session.output.done(
         done,
@@ -198,7 +213,7 @@ def _finish(session: Session, running: _Import, source: str, *, no_progress: boo
             "id": running.id,
             "objects": count,
             "skipped": skipped,
-            "unchanged": unchanged,
+            "unchanged": status.unchanged,
             "commit": commit,
         },
     )

@@ -13,6 +13,7 @@ from lakebed.server.api.operations.commits import wire_commit
 from lakebed.server.api.operations.gc import leave_mark
 from lakebed.server.api.request import ApiRequest
 from lakebed.server.api.routes import Reply, Routes, fs
+from lakebed.wire.base import Error
 from lakebed.wire.imports import (
     ImportCreation,
     ImportInfo,
@@ -147,7 +148,7 @@ def _wire_status(status: imports.ImportStatus) -> ImportStatus:
         metarange_id=status.metarange_id,
         commit=None if status.commit is None else wire_commit(status.commit),
         unchanged=status.unchanged,
-        error=None if status.error is None else {"message": status.error},
+        error=None if status.error is None else Error(message=status.error),
         skipped_objects=status.skipped,
         skipped=list(status.skipped_addresses),
         skipped_kinds=[
