@@ -29,7 +29,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-fast quickstart format lint typecheck typecheck-ui layers check \
+.PHONY: help install install-fast quickstart serve format lint typecheck typecheck-ui layers check \
 	tests test-fast test test-all simulate fuzz bench bench-page bench-compare docs docs-reference \
 	docs-console ui-shots ui-vendor dist deploy-lint proto lock clean
 
@@ -43,6 +43,9 @@ install: $(VENV)/.installed node_modules/.installed ## create .venv with the loc
 
 quickstart: .quickstart/.installed ## start a server with everything in ./data, ready to try
 	@.quickstart/bin/lakebed quickstart $(ARGS)
+
+serve: install ## a server in one process from .venv: restarts on change, shows debug lines and spans of requests
+	@$(BIN)/python -m lakebed.testing.serve $(ARGS)
 
 format: install ## rewrite the sources in the project's format
 	ruff format .

@@ -1,0 +1,192 @@
+"""A server for developers, in one process: ``make serve``.
+
+It keeps everything in a folder, like ``lakebed quickstart``, and runs from the sources as they are.
+When one of them changes, the process is replaced. Log lines of all levels, and the spans of each
+request as a tree with milliseconds, are on the terminal:
+
+    POST uploadObject 201                            3.1
+      auth.identify                                  0.2
+      catalog.upload                                 2.4
+        block.put                                    1.1
+
+``--profile uploadObject`` also shows where the time of each such request went. ``--child`` runs the
+server itself, for a debugger.
+"""
+
+import argparse
+import cProfile
+import logging
+import os
+import pstats
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, TextIO
+from wsgiref.types import WSGIEnvironment
+
+import lakebed
+from lakebed import tracing
+from lakebed.httpd import WSGIServer
+from lakebed.server import quickstart
+from lakebed.server.app import build, open_services
+from lakebed.server.config_files import load
+from lakebed.server.http import logs
+from lakebed.server.http.request import RequestRecord
+from lakebed.server.processes.background import keep_up
+from lakebed.server.processes.children import allow_many_connections
+from lakebed.server.processes.preflight import open_port
+from lakebed.server.processes.worker import http_limits
+
+SOURCES: Final = Path(lakebed.__file__).parent
+_LOOK_SECONDS: Final = 0.5
+_STOP_SECONDS: Final = 5.0
+_TIMES_COLUMN: Final = 60
+_LOGGER: Final = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Span:
+    """A traced call of a request, and the calls inside of it."""
+
+    name: str
+    begun: float = field(default_factory=time.perf_counter)
+    seconds: float = 0.0
+    inside: list["Span"] = field(default_factory=list)
+
+    def lines(self, depth: int = 0) -> Iterator[str]:
+        """Yield a line for this span and for each inside of it."""
+        name = "  " * depth + self.name
+        yield f"{name:{_TIMES_COLUMN}}{self.seconds * 1000:8.1f}"
+        for span in self.inside:
+            yield from span.lines(depth + 1)
+
+
+_current: ContextVar[Span | None] = ContextVar("span", default=None)
+
+
+@contextmanager
+def start_span(name: str) -> Iterator[None]:
+    """Record a traced call in the span around it, if any."""
+    around = _current.get()
+    if around is None:
+        yield
+        return
+    span = Span(name)
+    around.inside.append(span)
+    token = _current.set(span)
+    try:
+        yield
+    finally:
+        span.seconds = time.perf_counter() - span.begun
+        _current.reset(token)
+
+
+class Requests:
+    """Shows the spans of each request, and the profile of requests for one operation."""
+
+    def __init__(self, profiled: str | None = None, output: TextIO = sys.stderr) -> None:
+        """Show them on a stream; None: no operation is profiled."""
+        self._profiled = profiled
+        self._output = output
+
+    def begin(self, _environ: WSGIEnvironment, record: RequestRecord) -> Callable[[], None]:
+        """Begin a request; it is shown when it ends."""
+        root, profile = Span(record.method), cProfile.Profile()
+        token = _current.set(root)
+
+        def end() -> None:
+            root.seconds = time.perf_counter() - root.begun
+            root.name = f"{record.method} {record.operation or record.path} {record.status}"
+            self._output.write("\n".join(root.lines()) + "\n")
+            if record.operation and record.operation == self._profiled:
+                pstats.Stats(profile, stream=self._output).sort_stats("tottime").print_stats(40)
+
+        def leave() -> None:
+            profile.disable()
+            _current.reset(token)
+
+        record.at_end(end)
+        if self._profiled is not None:
+            profile.enable()
+        return leave
+
+
+def run_server(folder: Path, port: int, profiled: str | None) -> None:
+    """Run the server in this process, until SIGINT or SIGTERM."""
+    quickstart.close_to_others(folder)
+    quickstart.make_key(folder)
+    flags = quickstart.flags_of(folder, "127.0.0.1", port)
+    flags |= {"logging.file": None, "logging.level": "debug", "logging.format": "text"}
+    settings = load(environment=dict(os.environ), flags=flags)
+    logs.configure_process(settings.logging)
+    listener = open_port(settings.listen)
+    prepared = quickstart.prepare(settings, sample=True)
+    services = open_services(settings)
+    tracing.turn_on(start_span)
+    server = WSGIServer(
+        build(services, Requests(profiled).begin),
+        listener,
+        http_limits(settings, allow_many_connections()),
+        server_name=settings.listen.host,
+    )
+    threading.Thread(target=keep_up, args=(services,), daemon=True, name="background").start()
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, server.stop)
+    keys = prepared.pair.access_key_id if prepared.pair else "known since the first start"
+    _LOGGER.info(
+        "ready at http://127.0.0.1:%d, everything is in %s, key id: %s", port, folder, keys
+    )
+    server.run()
+    services.close()
+
+
+def newest_change() -> tuple[float, Path]:
+    """Return the time and the file of the newest change of a source."""
+    files = (path for path in SOURCES.rglob("*") if path.suffix in {".py", ".mjs", ".js", ".css"})
+    return max((path.stat().st_mtime, path) for path in files)
+
+
+def watch(arguments: list[str]) -> None:
+    """Run the server in a child, and replace the child when a source changes, until Ctrl-C."""
+    command = [sys.executable, "-m", "lakebed.testing.serve", "--child", *arguments]
+    while True:
+        seen, _ = newest_change()
+        child = subprocess.Popen(command)
+        try:
+            while (change := newest_change())[0] == seen:
+                time.sleep(_LOOK_SECONDS)
+        except KeyboardInterrupt:
+            child.wait(_STOP_SECONDS)
+            return
+        sys.stderr.write(f"{change[1].relative_to(SOURCES)} changed: starting again\n")
+        child.terminate()
+        try:
+            child.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+
+
+def main() -> None:
+    """Read the command line and run."""
+    parser = argparse.ArgumentParser(description="A Lakebed server for developers.")
+    parser.add_argument("--data-dir", type=Path, default=Path("data"))
+    parser.add_argument("--port", type=int, default=8000)
+    parser.add_argument("--profile", metavar="OPERATION", help="for example uploadObject")
+    parser.add_argument("--child", action="store_true", help="no restart on changes")
+    given = parser.parse_args()
+    if given.child:
+        run_server(given.data_dir.absolute(), given.port, given.profile)
+    else:
+        watch(sys.argv[1:])
+
+
+if __name__ == "__main__":
+    main()

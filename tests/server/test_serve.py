@@ -1,0 +1,54 @@
+"""The server for developers shows the spans and the profile of a request."""
+
+import io
+
+from lakebed import tracing
+from lakebed.server.http.request import begin_record, leave_record
+from lakebed.testing.serve import Requests, newest_change, start_span
+
+
+@tracing.traced("catalog.upload")
+def upload() -> None:
+    put()
+
+
+@tracing.traced("block.put")
+def put() -> None:
+    pass
+
+
+def shown(profiled: str | None) -> list[str]:
+    output = io.StringIO()
+    record = begin_record("POST", "/objects", client="127.0.0.1", given_id=None)
+    tracing.turn_on(start_span)
+    try:
+        leave = Requests(profiled, output).begin({}, record)
+        upload()
+        upload()
+        leave()
+    finally:
+        tracing.turn_off()
+        leave_record()
+    put()  # of no request
+    record.operation, record.status = "uploadObject", 201
+    record.end()
+    return output.getvalue().splitlines()
+
+
+def test_the_spans_of_a_request_are_a_tree_with_times() -> None:
+    lines = shown(None)
+    assert [line[:60].rstrip() for line in lines] == [
+        "POST uploadObject 201",
+        *(2 * ["  catalog.upload", "    block.put"]),
+    ]
+    assert all(float(line[60:]) >= 0 for line in lines)
+
+
+def test_one_operation_is_profiled() -> None:
+    assert any("test_serve.py" in line and "upload" in line for line in shown("uploadObject"))
+    assert len(shown("statObject")) == 5
+
+
+def test_a_change_of_a_source_is_seen() -> None:
+    changed, path = newest_change()
+    assert path.stat().st_mtime == changed
