@@ -40,12 +40,12 @@ from benchmarks.report import Row, report
 from lakebed.block import LocalSettings, Namespace
 from lakebed.formats.gc_files import GCRunID
 from lakebed.formats.layout import gc_path
-from lakebed.gc.job import Job, Options
-from lakebed.gc.on_arrow import ArrowExecutor
-from lakebed.gc.on_spark import SparkExecutor
-from lakebed.gc.report import Summary
-from lakebed.gc.spark import new_session
-from lakebed.gc.storage import Storage
+from lakebed.reclaim.collector.job import Job, Options
+from lakebed.reclaim.collector.on_arrow import ArrowExecutor
+from lakebed.reclaim.collector.on_spark import SparkExecutor
+from lakebed.reclaim.collector.report import Summary
+from lakebed.reclaim.collector.spark import new_session
+from lakebed.reclaim.collector.storage import Storage
 from lakebed.runtime import ThreadRuntime
 
 OBJECTS: Final = 2_000_000

@@ -41,8 +41,8 @@ from lakebed.formats.gc_files import (
 )
 from lakebed.formats.layout import gc_path
 from lakebed.formats.object_paths import ObjectPath, new_object_uid, new_partition
-from lakebed.gc.server import Server
 from lakebed.leases import LeaseState
+from lakebed.reclaim.collector.server import Server
 
 NAMESPACE: Final = "local://lake/data"
 UID: Final = "ab" * 10

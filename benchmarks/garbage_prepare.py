@@ -11,11 +11,9 @@ from benchmarks.engine_commit import bare_commit
 from benchmarks.engine_data import LAKE, MAIN, BenchLake, open_lake, tables
 from benchmarks.report import Row
 from lakebed.block import LocalSettings, open_block
-from lakebed.catalog.backups import Backups
-from lakebed.catalog.gc.prepare import GCPreparation
-from lakebed.catalog.purge.marks import PurgeMarks
-from lakebed.catalog.settings import CatalogSettings
+from lakebed.catalog.catalog import Catalog
 from lakebed.engine.model import BranchID
+from lakebed.reclaim.service import Reclaim
 from lakebed.runtime import ThreadRuntime
 
 AT_MOST_1_8_TIMES = 1 / 1.8
@@ -54,8 +52,8 @@ def prepare(lake: BenchLake) -> float:
     """Prepare a run; return the seconds that it took."""
     block = open_block(LocalSettings(lake.file.parent / "blocks"))
     runtime = ThreadRuntime()
-    backups = Backups(lake.engine, lake.store, block, runtime, PurgeMarks(lake.store))
-    preparation = GCPreparation(lake.engine, lake.store, block, runtime, CatalogSettings(), backups)
+    catalog = Catalog(lake.engine, lake.store, block, runtime)
+    preparation = Reclaim(catalog, lake.engine, lake.store, block, runtime).preparation
     begun = perf_counter()
     page = preparation.prepare_uncommitted(LAKE)
     while page.continuation_token is not None:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from lakebed.block import LIST_SCHEMA, Address, BlockStore, LocalSettings, Namespace
 from lakebed.block.drivers.local.store import LocalBlockStore
-from lakebed.gc.storage import Storage
+from lakebed.reclaim.collector.storage import Storage
 from lakebed.runtime import ThreadRuntime
 
 PLACE: Final = Namespace.parse("local://generated/lake")

@@ -20,10 +20,10 @@ from lakebed.block import LocalSettings, Namespace
 from lakebed.formats import OWNER_PATH, Owner, encode_owner
 from lakebed.formats.boundaries import Breaks
 from lakebed.formats.gc_files import GCMark
-from lakebed.gc.spark import new_session
 from lakebed.ingest.job import Job
 from lakebed.ingest.plan import Source
 from lakebed.ingest.server import Server, Started
+from lakebed.reclaim.collector.spark import new_session
 from lakebed.wire.imports import ImportReport, ImportStatus
 
 _UID: Final = "uid"

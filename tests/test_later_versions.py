@@ -17,13 +17,12 @@ from lakebed.catalog import keys as catalog_keys
 from lakebed.catalog.imports.imports import Imports
 from lakebed.catalog.imports.sources import ImportSource
 from lakebed.catalog.multipart.records import MultipartID, NamedPart, Target
-from lakebed.catalog.purge.marks import PurgeMarks
+from lakebed.catalog.purge_marks import PurgeMarks
 from lakebed.catalog.records_pb2 import Purge
 from lakebed.engine import keys as engine_keys
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.leases import LeaseRecords
-from lakebed.engine.retention.rules import BranchRule, RetentionRules
 from lakebed.hooks import keys as hook_keys
 from lakebed.hooks import records_pb2 as hook_pb
 from lakebed.hooks.runs import Runs
@@ -32,6 +31,7 @@ from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.records import Kind, Records
 from lakebed.kv.store import Placed
 from lakebed.leases import Lease
+from lakebed.reclaim.retention_rules import BranchRule, RetentionRules
 from lakebed.runtime import ThreadRuntime
 from tests.auth.kit import KEYS, Clockwork, allow
 from tests.kit.growth import SleeplessClock
@@ -136,7 +136,7 @@ def merge(lake: Lake) -> None:
 
 def change_settings(lake: Lake) -> None:
     lake.engine.protection.set(lake.repository, ["release-*"], strict=["release-*"])
-    lake.catalog.retention.set_rules(REPOSITORY, RetentionRules(2, (BranchRule("dev*", 3),)))
+    lake.reclaim.retention.set_rules(REPOSITORY, RetentionRules(2, (BranchRule("dev*", 3),)))
 
 
 def change_repository(lake: Lake) -> None:
@@ -192,11 +192,11 @@ def change_pull(lake: Lake) -> None:
 
 
 def take_gc_lease(lake: Lake) -> None:
-    lake.catalog.gc_leases.take(REPOSITORY, "ann")
+    lake.reclaim.leases.take(REPOSITORY, "ann")
 
 
 def give_gc_lease_back(lake: Lake) -> None:
-    lake.catalog.gc_leases.give_back(REPOSITORY, "ann", is_good=True, next_us=1)
+    lake.reclaim.leases.give_back(REPOSITORY, "ann", is_good=True, next_us=1)
 
 
 def prepare_run(lake: Lake) -> None:
@@ -214,7 +214,7 @@ def runs(lake: Lake) -> Runs:
 
 def expire(lake: Lake) -> None:
     lake.clock.ahead_seconds += 5 * DAY
-    lake.catalog.retention.expire(REPOSITORY, max_share=1.0)
+    lake.reclaim.retention.expire(REPOSITORY, max_share=1.0)
 
 
 def mark_purged(lake: Lake) -> None:
@@ -301,7 +301,7 @@ def test_fields_of_a_later_version_stay(monkeypatch: pytest.MonkeyPatch) -> None
             engine_keys.RETENTION,
             engine_keys.RETENTION_NAME,
             pb.Retention(branches=[pb.BranchRetention(pattern="dev*", days=1)]),
-            lambda lake: lake.catalog.retention.set_rules(
+            lambda lake: lake.reclaim.retention.set_rules(
                 REPOSITORY, RetentionRules(2, (BranchRule("a*", 2), BranchRule("dev*", 3)))
             ),
         ),

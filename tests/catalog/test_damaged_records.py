@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from lakebed.catalog.expiry import clean_expired
-from lakebed.catalog.gc.files import RunFiles
 from lakebed.catalog.keys import (
     IMPORTS,
     LINKS,
@@ -29,10 +27,12 @@ from lakebed.engine.keys import (
     REPOSITORIES,
     TAGS,
 )
-from lakebed.engine.retention.rules import RetentionRules
 from lakebed.formats.gc_files import GCFileKind, GCManifest, decode_gc_table
 from lakebed.kv import CorruptRecord
 from lakebed.kv.records import Kind
+from lakebed.reclaim.expired_records import clean_expired
+from lakebed.reclaim.retention_rules import RetentionRules
+from lakebed.reclaim.run_files import RunFiles
 from tests.kit.lake import MAIN, REPOSITORY, Lake, open_lake
 
 DAMAGED = [b"\xff\xff\xff", b""]
@@ -103,7 +103,7 @@ def test_a_note_of_a_deleted_repository_that_names_no_place_is_passed_over(
     lake.engine.repositories.delete(REPOSITORY)
     for name in (b"!", b"\xff", b"mem://lake/!/"):
         lake.store.set(GRAVELER, CLOSED.prefix + name, value)
-    purges = lake.catalog.repository_purges
+    purges = lake.reclaim.repository_purges
     purges.request(REPOSITORY)
     lake.clock.ahead_seconds += 2 * DAY
     assert purges.run_due() > 0
@@ -125,7 +125,7 @@ def test_an_import_that_names_no_repository_is_logged_once(
 
 
 def prepared(lake: Lake) -> tuple[GCManifest, RunFiles]:
-    gc = lake.catalog.gc
+    gc = lake.reclaim.preparation
     run_id = gc.prepare_uncommitted(REPOSITORY).run_id
     gc.prepare_commits(REPOSITORY, run_id=run_id)
     files = RunFiles(lake.block, lake.clock, lake.repository, run_id)
@@ -155,7 +155,7 @@ def test_a_run_is_prepared_beside_a_damaged_upload_which_counts_as_open(
 def test_nothing_expires_while_it_is_not_known_what_keeps_commits(
     lake: Lake, kind: Kind[Any], value: bytes
 ) -> None:
-    lake.catalog.retention.set_rules(REPOSITORY, RetentionRules(1))
+    lake.reclaim.retention.set_rules(REPOSITORY, RetentionRules(1))
     for number in range(4):
         lake.upload(b"a", str(number))
         lake.engine.commit(REPOSITORY, MAIN, REQUEST)
@@ -163,7 +163,7 @@ def test_nothing_expires_while_it_is_not_known_what_keeps_commits(
     for _ in range(3):
         lake.clock.ahead_seconds += 10 * DAY
         with pytest.raises(CorruptRecord, match=key.decode()):
-            lake.catalog.retention.expire(REPOSITORY, max_share=1.0)
+            lake.reclaim.retention.expire(REPOSITORY, max_share=1.0)
     assert not list(lake.store.scan(lake.repository.partition, EXPIRY.prefix, prefix=EXPIRY.prefix))
 
 
@@ -171,7 +171,7 @@ def test_nothing_expires_while_it_is_not_known_what_keeps_commits(
 def test_a_damaged_mark_keeps_its_commit_and_others_expire(
     lake: Lake, value: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    lake.catalog.retention.set_rules(REPOSITORY, RetentionRules(1))
+    lake.reclaim.retention.set_rules(REPOSITORY, RetentionRules(1))
     commits = []
     for number in range(4):
         lake.upload(b"a", str(number))
@@ -179,7 +179,7 @@ def test_a_damaged_mark_keeps_its_commit_and_others_expire(
     key = damage(lake, EXPIRY, commits[0].encode(), value)
     for _ in range(3):
         lake.clock.ahead_seconds += 10 * DAY
-        lake.catalog.retention.expire(REPOSITORY, max_share=1.0)
+        lake.reclaim.retention.expire(REPOSITORY, max_share=1.0)
     expired = set(lake.engine.marks.expired(lake.repository))
     assert commits[1] in expired
     assert commits[0] not in expired

@@ -21,7 +21,6 @@ from lakebed.catalog.errors import (
     MissingBytes,
     TaskNotFound,
 )
-from lakebed.catalog.expiry import clean_expired
 from lakebed.catalog.imports import listing, run, runner
 from lakebed.catalog.imports.imports import ImportID, ImportStatus
 from lakebed.catalog.imports.listing import list_in_order
@@ -34,6 +33,7 @@ from lakebed.engine.errors import BranchNotFound, DirtyBranch
 from lakebed.engine.model import RepositoryID
 from lakebed.formats import AddressType, boundaries, imported
 from lakebed.formats.imported import ImportedPage, imported_page
+from lakebed.reclaim.expired_records import clean_expired
 from lakebed.runtime import ThreadRuntime
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, open_lake
 from tests.kit.receiver import PATIENCE_SECONDS

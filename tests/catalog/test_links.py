@@ -180,8 +180,8 @@ def test_a_link_that_was_ended_is_refused(lake: Lake, *, consumed: bool) -> None
         lake.upload(b"a", "there")
         with pytest.raises(PreconditionFailed):
             link(lake, given, condition=if_absent)
-    (upload,) = lake.catalog.unfinished.list(REPOSITORY)
-    lake.catalog.unfinished.end(REPOSITORY, upload.id)
+    (upload,) = lake.reclaim.unfinished.list(REPOSITORY)
+    lake.reclaim.unfinished.end(REPOSITORY, upload.id)
     with pytest.raises(InvalidLink, match="was ended by an operator: ask for another address"):
         link(lake, given)
     assert lake.exists(b"a") is consumed
@@ -192,12 +192,12 @@ def test_a_link_that_is_ended_while_it_is_staged_is_taken_back(
 ) -> None:
     given = give_out(lake)
     lake.upload(b"a", "before")
-    (upload,) = lake.catalog.unfinished.list(REPOSITORY)
+    (upload,) = lake.reclaim.unfinished.list(REPOSITORY)
     look_again = Writer._look_again
 
     def end_first(self: Writer, *args: Any) -> Branch:
         assert lake.text("main", b"a") == "linked"
-        lake.catalog.unfinished.end(REPOSITORY, upload.id)
+        lake.reclaim.unfinished.end(REPOSITORY, upload.id)
         return look_again(self, *args)
 
     monkeypatch.setattr(Writer, "_look_again", end_first)

@@ -9,7 +9,6 @@ from lakebed.block import Address, Namespace, ObjectInfo, StorageUnavailable
 from lakebed.catalog import records_pb2 as pb
 from lakebed.catalog.entry_metadata import for_unverified
 from lakebed.catalog.errors import ChangedBytes, InvalidLink, MissingBytes
-from lakebed.catalog.expiry import clean_expired
 from lakebed.catalog.keys import PINS
 from lakebed.catalog.model import ObjectStats
 from lakebed.catalog.pins import LOOKS_MAX
@@ -18,6 +17,7 @@ from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.model import RepositoryID
 from lakebed.kv import OutcomeUnknown
 from lakebed.kv.records import Records
+from lakebed.reclaim.expired_records import clean_expired
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, open_lake
 from tests.kit.rounds import stores
 

@@ -93,7 +93,7 @@ def test_an_upload_without_urls_gets_them_one_by_one(lake: Lake) -> None:
 def test_an_upload_has_not_more_parts_than_allowed(lake: Lake, parts: int) -> None:
     with pytest.raises(InvalidParts, match=f"not {parts}"):
         begin(lake, parts=parts)
-    assert list(lake.catalog.unfinished.list(REPOSITORY)) == []
+    assert list(lake.reclaim.unfinished.list(REPOSITORY)) == []
 
 
 def calls(begun: Begun, target: Target) -> list[Callable[[], object]]:
@@ -127,7 +127,7 @@ def test_an_upload_is_for_one_path_one_branch_and_one_address(lake: Lake) -> Non
                 call()
     assert not lake.exists(PATH)
     assert list(begun.catalog.multiparts.list_open(REPOSITORY)) == []
-    (unfinished,) = begun.catalog.unfinished.list(REPOSITORY)
+    (unfinished,) = begun.lake.reclaim.unfinished.list(REPOSITORY)
     assert unfinished.address == target.address, "a collection knows of it"
     begun.catalog.completions.complete(target, [NamedPart(1, hashlib.md5(LAST).hexdigest())])
     assert lake.text("main", PATH) == "end"
@@ -221,7 +221,7 @@ def test_an_upload_needs_a_branch_and_somebody_who_signs(lake: Lake) -> None:
     with pytest.raises(NotSupported):
         lake.catalog.presigned_uploads.create(REPOSITORY, MAIN, PATH, parts=1)
     assert not lake.catalog.presigning.parts_supported
-    assert len(list(lake.catalog.unfinished.list(REPOSITORY))) == 1
+    assert len(list(lake.reclaim.unfinished.list(REPOSITORY))) == 1
 
 
 def test_marks_of_parts_need_not_be_hashes() -> None:

@@ -6,12 +6,12 @@ So collection (`test_gc_prepare`) and purge count its object as referenced; noth
 import pytest
 
 from lakebed.block import Address
-from lakebed.catalog.gc.names import Names, StagedName
-from lakebed.catalog.purge.search import PurgeQuery, Search
 from lakebed.diagnostics.fsck import RepositoryCheck
 from lakebed.diagnostics.records import Filter, shown_records
 from lakebed.diagnostics.survey import Survey, Surveyor
 from lakebed.engine.staging.writer import if_absent
+from lakebed.reclaim.names import Names, StagedName
+from lakebed.reclaim.purge_search import PurgeQuery, Search
 from tests.kit.lake import MAIN, REPOSITORY, Lake
 
 

@@ -16,7 +16,6 @@ from lakebed.catalog.errors import (
     PullNotFound,
     PullStatusRefused,
 )
-from lakebed.catalog.expiry import clean_expired
 from lakebed.catalog.imports.sources import ImportSource
 from lakebed.catalog.keys import PULLS_MERGING
 from lakebed.catalog.pulls.model import PullID, PullRequest, PullStatus, check_pull_id
@@ -33,6 +32,7 @@ from lakebed.engine.errors import (
 from lakebed.engine.model import BranchID, Commit, RepositoryID
 from lakebed.engine.read_only import read_only_lifted
 from lakebed.kv.records import Records
+from lakebed.reclaim.expired_records import clean_expired
 from lakebed.runtime import ItemT, ResultT
 from lakebed.testing.faults import FaultyStore, StoreCall
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, TurnableClock

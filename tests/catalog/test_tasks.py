@@ -7,7 +7,6 @@ import pytest
 from lakebed.block import Namespace
 from lakebed.catalog.catalog import Catalog
 from lakebed.catalog.errors import TaskNotFound
-from lakebed.catalog.expiry import clean_expired
 from lakebed.catalog.keys import TASKS
 from lakebed.catalog.settings import CatalogSettings
 from lakebed.catalog.tasks import DUMP_REFS, RESTORE_REFS, TaskID, Tell
@@ -17,6 +16,7 @@ from lakebed.errors import LakebedError
 from lakebed.formats import DumpID
 from lakebed.kv import OutcomeUnknown, Version
 from lakebed.kv.records import Records
+from lakebed.reclaim.expired_records import clean_expired
 from tests.kit.lake import MAIN, REPOSITORY, Lake
 
 OTHER = RepositoryID("other")

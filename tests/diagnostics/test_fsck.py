@@ -9,7 +9,6 @@ import pytest
 from lakebed import cli
 from lakebed.block import Address, BlockStore, StorageUnavailable
 from lakebed.catalog.model import new_entry
-from lakebed.catalog.purge.search import PurgeQuery
 from lakebed.cli import running
 from lakebed.diagnostics.fsck import Damage, Report, RepositoryCheck
 from lakebed.engine import records_pb2 as pb
@@ -20,6 +19,7 @@ from lakebed.engine.errors import RepositoryNotFound
 from lakebed.engine.model import CommitID
 from lakebed.engine.refs.commits import LAKEFS_SWAPPED_VERSION, LAKEFS_VERSION, compute_id
 from lakebed.formats import AddressType
+from lakebed.reclaim.purge_search import PurgeQuery
 from tests.kit.lake import MAIN, REPOSITORY, Lake, open_lake
 
 pytestmark = pytest.mark.slow
@@ -280,5 +280,5 @@ def test_heads_whose_data_is_gone_are_named(lake: Lake) -> None:
 def test_purged_objects_are_missing_on_purpose(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lake.clock, "sleep", lambda _seconds: None)
     query = PurgeQuery("path", b"object-0")
-    lake.catalog.purges.purge(REPOSITORY, query, reason="asked for", username="ada")
+    lake.reclaim.purges.purge(REPOSITORY, query, reason="asked for", username="ada")
     assert checked(lake).damages == []

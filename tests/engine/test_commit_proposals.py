@@ -10,11 +10,11 @@ from lakebed.engine import records_pb2 as pb
 from lakebed.engine.commits.commit import Committer
 from lakebed.engine.commits.requests import CommitProposals, CommitRequest, MergeRequest
 from lakebed.engine.errors import NoChanges, Refused
+from lakebed.engine.expiry_marks import EXPIRED, Marks
 from lakebed.engine.hooks import Hooks, Preparation, Proposal
 from lakebed.engine.keys import DROPPED_PARTITION
 from lakebed.engine.model import Branch, Commit, CommitID, Repository, StagingToken
 from lakebed.engine.parts import EngineParts
-from lakebed.engine.retention.marks import EXPIRED, Marks
 from lakebed.testing.faults import FaultyStore, ResultT, StoreCall
 from tests.engine.commit_kit import CommitKit, commit, head, put
 from tests.engine.histories import REPOSITORY

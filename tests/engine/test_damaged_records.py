@@ -7,7 +7,6 @@ import pytest
 
 from lakebed.block import Namespace
 from lakebed.block.drivers.memory import MemoryBlockStore
-from lakebed.engine.cleaner.cleaner import Cleaner
 from lakebed.engine.engine import Engine
 from lakebed.engine.keys import (
     BRANCHES,
@@ -22,6 +21,7 @@ from lakebed.engine.keys import (
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.kv import Store, open_store
 from lakebed.kv.records import Kind
+from lakebed.reclaim.cleaner import Cleaner
 from lakebed.runtime import ThreadRuntime
 from tests.simulation.world import entry
 

@@ -23,7 +23,6 @@ from lakebed.engine.refs.commits import compute_id
 from lakebed.engine.refs.dump import FILE_ROWS, dump_refs
 from lakebed.engine.refs.log import History, LogQuery
 from lakebed.engine.refs.restore import restore_refs
-from lakebed.engine.retention.rules import RuleBook
 from lakebed.errors import LakebedError
 from lakebed.formats import (
     MANIFEST_NAME,
@@ -43,6 +42,7 @@ from lakebed.formats import (
 from lakebed.kv import CorruptRecord, KVError, Store, open_store
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.records import Records
+from lakebed.reclaim.retention_rules import RuleBook
 from lakebed.testing.faults import FaultyStore, StoreCall, lost
 from lakebed.times import now_us
 from tests.engine.histories import NO_METARANGE, RUNTIME, HistoryKit, Shape, shapes

@@ -21,7 +21,6 @@ from hypothesis.stateful import (
 )
 
 from lakebed.block import MemorySettings, Namespace, open_block
-from lakebed.engine.cleaner.cleaner import Cleaner
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.committed import CommonPrefix, DiffEntry, Query
 from lakebed.engine.engine import Engine
@@ -40,6 +39,7 @@ from lakebed.engine.model import BranchID, CommitID, RepositoryID
 from lakebed.engine.staging.writer import if_absent
 from lakebed.formats import Entry
 from lakebed.kv import open_store
+from lakebed.reclaim.cleaner import Cleaner
 from lakebed.runtime import ThreadRuntime
 from tests.simulation.world import entry
 

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from lakebed.block import LocalSettings, Namespace, open_block
-from lakebed.engine.cleaner.cleaner import Cleaner
 from lakebed.engine.commits.build import Builds
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.committed import Cache, committed_for
@@ -15,6 +14,7 @@ from lakebed.engine.errors import MergeConflict, NoChanges
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.engine.settings import CacheSettings, EngineSettings
 from lakebed.kv import open_store
+from lakebed.reclaim.cleaner import Cleaner
 from lakebed.runtime import ThreadRuntime
 from tests.engine.samples import sample
 from tests.simulation.world import entry

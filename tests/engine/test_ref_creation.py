@@ -10,11 +10,11 @@ from lakebed.engine import records_pb2 as pb
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import CommitExpired, NotUnique, ReadOnly
+from lakebed.engine.expiry_marks import EXPIRED
 from lakebed.engine.hooks import Hooks
 from lakebed.engine.keys import BRANCHES, EXPIRY, TAGS
 from lakebed.engine.model import BranchID, CommitID, Repository, RepositoryID, TagID
 from lakebed.engine.refs.resolve import View
-from lakebed.engine.retention.marks import EXPIRED
 from lakebed.ids import UniqueID
 from lakebed.kv import Store, open_store
 from lakebed.kv.records import Records

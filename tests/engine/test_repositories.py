@@ -11,7 +11,6 @@ import pytest
 from lakebed.block import Namespace
 from lakebed.block.drivers.memory import MemoryBlockStore
 from lakebed.engine import records_pb2 as pb
-from lakebed.engine.cleaner.cleaner import Cleaner, CleanerCounts
 from lakebed.engine.committed import Cache
 from lakebed.engine.committed.store import committed_for
 from lakebed.engine.errors import (
@@ -36,6 +35,7 @@ from lakebed.formats import OWNER_PATH
 from lakebed.kv import LimitExceeded, Store, open_store
 from lakebed.kv.records import Records
 from lakebed.leases import Lease
+from lakebed.reclaim.cleaner import Cleaner, CleanerCounts
 from lakebed.runtime import ThreadRuntime
 
 LAKE = RepositoryID("lake")

@@ -10,9 +10,9 @@ from lakebed.block import BlockStore, MemorySettings
 from lakebed.formats import RangeRef, encode_metarange, metarange_id, metarange_path
 from lakebed.formats.boundaries import Breaks
 from lakebed.formats.metaranges import metarange_table
-from lakebed.gc.storage import Storage
 from lakebed.ingest.executors import cut_parts, list_found
 from lakebed.ingest.plan import Found, Source, Stretch, in_order, parts, stretches
+from lakebed.reclaim.collector.storage import Storage
 from tests.kit.lake import Lake
 
 

@@ -4,8 +4,8 @@ import random
 from dataclasses import replace
 
 from lakebed.formats.object_paths import ObjectPath, new_object_uid, new_partition
-from lakebed.gc import rules
-from lakebed.gc.rules import Judged, Look, State, StoredObject, Verdict
+from lakebed.reclaim.collector import rules
+from lakebed.reclaim.collector.rules import Judged, Look, State, StoredObject, Verdict
 
 LOOK = Look(began_us=900, ended_us=1000, cutoff_us=500, closed_before_us=300, gap_us=100)
 

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 
 from lakebed.block import MemorySettings, open_block
-from lakebed.engine.cleaner.cleaner import Cleaner
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.kv import Store
 from lakebed.kv.wrappers.fenced import Cell, Cells, FencedStore
 from lakebed.kv.wrappers.wrapped import WrappedStore
+from lakebed.reclaim.cleaner import Cleaner
 from tests.kit.lake import MAIN, REPOSITORY, Lake, TurnableClock, make_lake
 
 GRACE_SECONDS = 900.0

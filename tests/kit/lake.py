@@ -14,6 +14,7 @@ from lakebed.engine.errors import EntryNotFound
 from lakebed.engine.model import BranchID, Repository, RepositoryID
 from lakebed.engine.staging.writer import Writer
 from lakebed.kv import Store, open_store
+from lakebed.reclaim.service import Reclaim
 from lakebed.runtime import ThreadRuntime
 
 REPOSITORY = RepositoryID("lake")
@@ -48,6 +49,7 @@ class Lake:
     settings: CatalogSettings
     engine: Engine
     catalog: Catalog
+    reclaim: Reclaim
     name: RepositoryID
 
     @property
@@ -101,9 +103,9 @@ class Lake:
         return Address.parse(address)
 
 
-def compare_no_clocks(catalog: Catalog) -> None:
+def compare_no_clocks(reclaim: Reclaim) -> None:
     """Let tests turn the clock: the storage goes by the real one."""
-    catalog.clocks.check = lambda repository: None  # type: ignore[method-assign]
+    reclaim.clocks.check = lambda repository: None  # type: ignore[method-assign]
 
 
 def make_lake(
@@ -120,11 +122,12 @@ def make_lake(
     settings = settings or CatalogSettings()
     engine = Engine(store, block, runtime=clock)
     catalog = Catalog(engine, store, block, clock, settings, links=links)
-    compare_no_clocks(catalog)
+    reclaim = Reclaim(catalog, engine, store, block, clock, settings)
+    compare_no_clocks(reclaim)
     place = Namespace.parse(namespace or f"{block.scheme}://lake/{name}")
     engine.repositories.create(name, place, committer="ann")
     engine.refs.create_branch(name, DEV, MAIN)
-    return Lake(store, block, clock, settings, engine, catalog, name)
+    return Lake(store, block, clock, settings, engine, catalog, reclaim, name)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from lakebed.auth.policy.rules import Rules
 from lakebed.auth.throttle import KEY_FAILURES, KEY_SECONDS
 from lakebed.catalog.model import METADATA_NAMES_MAX
 from lakebed.catalog.nouns import BranchID, RepositoryID
-from lakebed.engine.cleaner.cleaner import Cleaner
+from lakebed.reclaim.cleaner import Cleaner
 from lakebed.server.api.dispatch import permissions
 from lakebed.server.api.operations import ROUTES
 from lakebed.server.s3.metadata import metadata_headers

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from lakebed.block import Namespace
 from lakebed.formats import AddressType
 from lakebed.formats.object_paths import ObjectPath
-from lakebed.gc import rules
-from lakebed.gc.rules import Judged, Look, State, StoredObject, Verdict
+from lakebed.reclaim.collector import rules
+from lakebed.reclaim.collector.rules import Judged, Look, State, StoredObject, Verdict
 from tests.simulation.gc_world import (
     GAP,
     MIN_AGE,

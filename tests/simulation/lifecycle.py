@@ -1,7 +1,7 @@
 """The whole life of objects: retention, purges, the real job of garbage collection, and a restore.
 
 Processes take up old commits in every way, as in `retention`, while servers make whole runs of the
-job (`lakebed.gc.job` on `lakebed.gc.on_arrow`: expire, prepare, judge, two marks, delete) on the
+job (`job` on `on_arrow`: expire, prepare, judge, two marks, delete) on the
 simulated storage. Another process purges paths. An operator takes the rules away for a while. In
 the end the refs are lost, and come back from a dump. Every call may fail, hang for days, or kill
 its process.
@@ -21,18 +21,18 @@ from unittest.mock import patch
 
 from lakebed.block import BlockStore, MemorySettings
 from lakebed.catalog.model import physical_address
-from lakebed.catalog.purge.marks import PurgeMarks
-from lakebed.catalog.purge.search import PurgeQuery
+from lakebed.catalog.purge_marks import PurgeMarks
+from lakebed.engine.expiry_marks import EXPIRED
 from lakebed.engine.model import CommitID
-from lakebed.engine.retention.marks import EXPIRED
-from lakebed.engine.retention.rules import RetentionRules
 from lakebed.errors import LakebedError
-from lakebed.gc import lease as gc_lease
-from lakebed.gc.job import Job, Options
-from lakebed.gc.on_arrow import ArrowExecutor
-from lakebed.gc.storage import Storage
-from lakebed.installation.collecting import OwnServer
 from lakebed.kv import store as kv_store
+from lakebed.reclaim.collector import lease as gc_lease
+from lakebed.reclaim.collector.job import Job, Options
+from lakebed.reclaim.collector.on_arrow import ArrowExecutor
+from lakebed.reclaim.collector.storage import Storage
+from lakebed.reclaim.own_server import OwnServer
+from lakebed.reclaim.purge_search import PurgeQuery
+from lakebed.reclaim.retention_rules import RetentionRules
 from lakebed.runtime import Runtime
 from tests.simulation import retention
 from tests.simulation.objects import REPOSITORY, OnlookerRuntime
@@ -101,7 +101,7 @@ def collect(process: Process) -> None:
     storage = SimulatedStorage(
         MemorySettings(), repository.namespace, repository.unique_id, process=process
     )
-    server = OwnServer(process.catalog, repository)
+    server = OwnServer(process.reclaim, repository)
     executor = ArrowExecutor(storage, runtime)
     job = Job(executor, server, storage, runtime=runtime, is_patient=False)
     for pause in lake.days(0.6):
@@ -125,7 +125,7 @@ def purge(process: Process) -> None:
             continue
         path = lake.world.random.choice(sorted(lake.acknowledged))
         with suppress(LakebedError):
-            report = process.catalog.purges.purge(
+            report = process.reclaim.purges.purge(
                 REPOSITORY, PurgeQuery("path", path), reason="r", username="u"
             )
             lake.told["purged"] += report.deleted
@@ -145,13 +145,13 @@ def rule(process: Process) -> None:
     for pause in lake.days(8):
         runtime.sleep(pause)
         with suppress(LakebedError):
-            process.catalog.retention.delete_rules(REPOSITORY)
+            process.reclaim.retention.delete_rules(REPOSITORY)
             before = set(engine.marks.expired(repository))
             runtime.sleep(lake.world.random.random() * 2 * DAY)
             new = set(engine.marks.expired(repository)) - before
             assert not new, f"{new} expired by rules that were deleted"
             lake.told["rules were off"] += 1
-            process.catalog.retention.set_rules(
+            process.reclaim.retention.set_rules(
                 REPOSITORY, RetentionRules(RULES.default_days, RULES.branches)
             )
 

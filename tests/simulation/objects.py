@@ -30,8 +30,6 @@ from lakebed.block import Address, Namespace
 from lakebed.block.drivers.memory import MemoryBlockStore
 from lakebed.catalog.catalog import Catalog
 from lakebed.catalog.errors import ChangedBytes, InvalidLink
-from lakebed.catalog.gc.files import RunFiles
-from lakebed.catalog.gc.walk import PageLimits
 from lakebed.catalog.links import PhysicalAddress
 from lakebed.catalog.model import ObjectStats, physical_address
 from lakebed.catalog.settings import CatalogSettings, LinkSettings
@@ -47,6 +45,9 @@ from lakebed.formats.gc_files import GCFile, GCFileKind, GCManifest, decode_gc_t
 from lakebed.formats.object_paths import ObjectPath
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.wrappers.retries import RetryingStore
+from lakebed.reclaim.run_files import RunFiles
+from lakebed.reclaim.service import Reclaim
+from lakebed.reclaim.staged_walk import PageLimits
 from lakebed.runtime import ItemT, ResultT, Runtime, ThreadRuntime
 from lakebed.testing.simulation.block import SimulatedBlock
 from lakebed.testing.simulation.scheduler import Actor
@@ -111,6 +112,9 @@ class CatalogWorld:
         self.catalog = Catalog(
             self.onlooker, self.store.inner, self.block.inner, runtime, settings, links=LINKS
         )
+        self.reclaim = Reclaim(
+            self.catalog, self.onlooker, self.store.inner, self.block.inner, runtime, settings
+        )
         namespace = Namespace.parse("mem://lake/x")
         self.onlooker.repositories.create(REPOSITORY, namespace, committer="")
         self.onlooker.refs.create_branch(REPOSITORY, DEV, MAIN)
@@ -126,7 +130,8 @@ class CatalogWorld:
         block = self.block.handle(actor)
         engine = Engine(store, block, runtime=actor.runtime, settings=ENGINE)
         catalog = Catalog(engine, store, block, actor.runtime, self.settings, links=LINKS)
-        return Process(actor, catalog, self)
+        reclaim = Reclaim(catalog, engine, store, block, actor.runtime, self.settings)
+        return Process(actor, catalog, reclaim, self)
 
     def new_body(self) -> list[bytes]:
         self.written += 1
@@ -156,6 +161,7 @@ class Process:
 
     actor: Actor
     catalog: Catalog
+    reclaim: Reclaim
     world: CatalogWorld
 
 
@@ -276,7 +282,7 @@ class Ended:
         upload_id = self.race.given.address.path.rpartition("/")[2]
         if world.random.random() < 0.7:
             with suppress(LakebedError):
-                self.process.catalog.unfinished.end(REPOSITORY, upload_id)
+                self.process.reclaim.unfinished.end(REPOSITORY, upload_id)
                 self.ended = True
         runtime.sleep(world.random.random() * 0.5)
         with suppress(LakebedError):
@@ -484,7 +490,7 @@ class Collector:
             self.candidates.setdefault(text, manifest.ended_us)
 
     def prepare(self) -> GCManifest:
-        gc = self.process.catalog.gc
+        gc = self.process.reclaim.preparation
         one_by_one = self.process.world.random.random() < 0.2
         limits = PageLimits(objects=1, branches=1) if one_by_one else PageLimits()
         prepared = gc.prepare_uncommitted(REPOSITORY, limits=limits)

@@ -15,14 +15,14 @@ from typing import Any, Final
 
 from lakebed.block import Address
 from lakebed.catalog.model import physical_address
-from lakebed.catalog.purge.marks import PurgeMarks
-from lakebed.catalog.purge.search import PurgeQuery
+from lakebed.catalog.purge_marks import PurgeMarks
 from lakebed.engine.committed import Query
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import CommitID
 from lakebed.engine.staging.codec import decode
 from lakebed.errors import LakebedError
 from lakebed.formats import Entry
+from lakebed.reclaim.purge_search import PurgeQuery
 from lakebed.testing.simulation.simulator import Faults, Simulation
 from tests.simulation.objects import DEV, MAIN, PATHS, REPOSITORY, REQUEST, CatalogWorld, Process
 
@@ -52,7 +52,7 @@ class Purger:
         runtime.sleep(random.random() * 0.5)
         for _ in range(4):
             with suppress(LakebedError):
-                report = self.process.catalog.purges.purge(
+                report = self.process.reclaim.purges.purge(
                     REPOSITORY, QUERY, reason="r", username="u"
                 )
                 self.deleted += report.deleted
@@ -60,7 +60,7 @@ class Purger:
                 return
 
     def note_searches(self) -> None:
-        world, purges = self.process.world, self.process.catalog.purges
+        world, purges = self.process.world, self.process.reclaim.purges
         look = purges._look
 
         def look_and_note(*arguments: Any, **options: Any) -> Any:

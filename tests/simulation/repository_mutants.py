@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 from lakebed.block import Namespace
 from lakebed.engine import records_pb2 as pb
-from lakebed.engine.cleaner.cleaner import Cleaner, CleanerCounts
 from lakebed.engine.errors import NotUnique
 from lakebed.engine.model import Repository, RepositoryID, repository_partition
 from lakebed.engine.repositories.claims import Claimant, Claims, Lives, _refuse_if_alive
@@ -15,6 +14,7 @@ from lakebed.formats import OWNER_PATH, Owner, encode_owner
 from lakebed.ids import UniqueID, new_unique_id
 from lakebed.kv import ABSENT, PredicateFailed
 from lakebed.kv.records import MessageT, Record, Records
+from lakebed.reclaim.cleaner import Cleaner, CleanerCounts
 from lakebed.times import now_us
 
 

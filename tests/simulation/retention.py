@@ -19,7 +19,6 @@ from unittest.mock import patch
 
 from lakebed.block import Address, BlockStore
 from lakebed.catalog.catalog import Catalog
-from lakebed.catalog.gc.files import RunFiles
 from lakebed.catalog.model import physical_address
 from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine import engine as engine_module
@@ -27,17 +26,19 @@ from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.committed import Query, Strategy
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import RefsLeftOut
+from lakebed.engine.expired_files import read_expired
+from lakebed.engine.expiry_marks import EXPIRED
 from lakebed.engine.hooks import Hooks, Proposal
 from lakebed.engine.model import BranchID, CommitID, TagID
-from lakebed.engine.retention.audit import read_expired
-from lakebed.engine.retention.marks import EXPIRED
-from lakebed.engine.retention.rules import BranchRule, RetentionRules
 from lakebed.engine.settings import EngineSettings
 from lakebed.errors import LakebedError
 from lakebed.formats import DumpID, Entry, MetaRangeID
 from lakebed.formats.gc_files import GCFileKind, decode_gc_table
 from lakebed.kv import store as kv_store
 from lakebed.kv.wrappers.retries import RetryingStore
+from lakebed.reclaim.retention_rules import BranchRule, RetentionRules
+from lakebed.reclaim.run_files import RunFiles
+from lakebed.reclaim.service import Reclaim
 from lakebed.runtime import Runtime
 from lakebed.testing.simulation.scheduler import Actor
 from lakebed.testing.simulation.simulator import Faults, Simulation
@@ -147,7 +148,8 @@ class Lake:
             store, block, runtime=actor.runtime, settings=ENGINE, hooks=Told(self.known)
         )
         catalog = Catalog(engine, store, block, actor.runtime, CatalogSettings())
-        return Process(actor, engine, catalog, self)
+        reclaim = Reclaim(catalog, engine, store, block, actor.runtime)
+        return Process(actor, engine, catalog, reclaim, self)
 
     def new_path(self) -> bytes:
         self.paths += 1
@@ -179,6 +181,7 @@ class Process:
     actor: Actor
     engine: Engine
     catalog: Catalog
+    reclaim: Reclaim
     lake: Lake
 
 
@@ -289,7 +292,7 @@ def expire(process: Process) -> None:
     for pause in lake.days(0.6):
         runtime.sleep(pause)
         with suppress(LakebedError):
-            done = process.engine.expirer.run(lake.world.repository, max_share=1.0)
+            done = process.reclaim.expirer.run(lake.world.repository, max_share=1.0)
             lake.told.update({"marked": done.marked, "rescued": done.rescued})
             lake.told["ended"] += done.expired
 
@@ -305,17 +308,17 @@ def dump(process: Process) -> None:
 class Collector:
     """Deletes what only expired commits name, after one look."""
 
-    def __init__(self, lake: Lake, catalog: Catalog, block: BlockStore, runtime: Runtime) -> None:
+    def __init__(self, lake: Lake, reclaim: Reclaim, block: BlockStore, runtime: Runtime) -> None:
         self.lake = lake
         self.world = lake.world
-        self.gc = catalog.gc
+        self.gc = reclaim.preparation
         self.block = block
         self.runtime = runtime
 
     @classmethod
     def start(cls, process: Process) -> None:
         block = process.lake.world.block.handle(process.actor)
-        collector = cls(process.lake, process.catalog, block, process.actor.runtime)
+        collector = cls(process.lake, process.reclaim, block, process.actor.runtime)
         process.actor.start(collector.run)
 
     def run(self) -> None:
@@ -384,7 +387,7 @@ def begin(simulation: Simulation) -> Lake:
         simulation, world.store.inner, piecemeal=simulation.random.random() < 0.5
     )
     lake = Lake(world)
-    world.onlooker.retention.set(world.repository, RULES)
+    world.reclaim.rules.set(world.repository, RULES)
     lake.known.append(world.onlooker.branches.get(world.repository, MAIN).commit_id)
     return lake
 
@@ -427,6 +430,7 @@ def restore(lake: Lake) -> None:
     runtime, store, block = OnlookerRuntime(world.simulation), world.store.inner, world.block.inner
     world.onlooker = engine = Engine(store, block, runtime=runtime, settings=ENGINE)
     catalog = Catalog(engine, store, block, runtime, CatalogSettings())
+    reclaim = Reclaim(catalog, engine, store, block, runtime)
     catalog.repositories.delete(REPOSITORY)
     engine.repositories.create_bare(REPOSITORY, world.repository.namespace)
     world.repository = engine.repositories.get(REPOSITORY)
@@ -434,11 +438,11 @@ def restore(lake: Lake) -> None:
         catalog.refs.restore(REPOSITORY, dump_id)
     lake.check()
     lake.told["restored"] += len([*engine.branches.list(world.repository)])
-    engine.retention.set(world.repository, RULES)
-    collector = Collector(lake, catalog, block, runtime)
+    reclaim.rules.set(world.repository, RULES)
+    collector = Collector(lake, reclaim, block, runtime)
     for _ in range(3):
         runtime.sleep(1.5 * DAY)
-        done = engine.expirer.run(world.repository, max_share=1.0)
+        done = reclaim.expirer.run(world.repository, max_share=1.0)
         lake.told["expired after a restore"] += done.expired
         collector.collect()
         lake.check()

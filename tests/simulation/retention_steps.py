@@ -17,7 +17,6 @@ from typing import Final, TypeVar
 from lakebed.block import Address, Namespace
 from lakebed.block.drivers.memory import MemoryBlockStore
 from lakebed.catalog.catalog import Catalog
-from lakebed.catalog.gc.files import RunFiles
 from lakebed.catalog.model import physical_address
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.committed import Query, Strategy
@@ -25,11 +24,13 @@ from lakebed.engine.engine import Engine
 from lakebed.engine.errors import NotUnique
 from lakebed.engine.hooks import Hooks, Proposal
 from lakebed.engine.model import BranchID, CommitID
-from lakebed.engine.retention.rules import RetentionRules
 from lakebed.errors import LakebedError
 from lakebed.formats import Entry, MetaRangeID
 from lakebed.formats.gc_files import GCFileKind, GCManifest, GCRunID, decode_gc_table
 from lakebed.kv.drivers.memory import MemoryStore
+from lakebed.reclaim.retention_rules import RetentionRules
+from lakebed.reclaim.run_files import RunFiles
+from lakebed.reclaim.service import Reclaim
 from lakebed.testing.faults import FaultyStore, StoreCall
 from tests.kit.lake import DEV, MAIN, REPOSITORY, TurnableClock
 
@@ -72,13 +73,15 @@ class Lake:
         self.repository = engine.repositories.get(REPOSITORY)
         for branch in (DEV, SPARE):
             engine.refs.create_branch(REPOSITORY, branch, MAIN)
-        engine.retention.set(self.repository, RetentionRules(2))
+        self.other.reclaim.rules.set(self.repository, RetentionRules(2))
         self.old = self.make_old()
 
     def process(self, *, interrupted: bool) -> "Process":
         store = FaultyStore(self.store, self.intercept) if interrupted else self.store
         engine = Engine(store, self.block, runtime=self.clock, hooks=self.hooks)
-        return Process(engine, Catalog(engine, store, self.block, self.clock), self)
+        catalog = Catalog(engine, store, self.block, self.clock)
+        reclaim = Reclaim(catalog, engine, store, self.block, self.clock)
+        return Process(engine, catalog, reclaim, self)
 
     def intercept(self, call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
         del call
@@ -103,7 +106,7 @@ class Lake:
 
     def expire(self) -> None:
         self.pass_days(3)
-        self.other.engine.expirer.run(self.repository, max_share=1.0)
+        self.other.reclaim.expirer.run(self.repository, max_share=1.0)
 
     def collect(self) -> None:
         """Delete what only expired commits name, by one look."""
@@ -149,10 +152,11 @@ class Lake:
 class Process:
     engine: Engine
     catalog: Catalog
+    reclaim: Reclaim
     lake: Lake
 
     def prepare(self) -> GCManifest:
-        gc = self.catalog.gc
+        gc = self.reclaim.preparation
         run_id: GCRunID = gc.prepare_uncommitted(REPOSITORY).run_id
         gc.prepare_commits(REPOSITORY, run_id=run_id)
         lake = self.lake
@@ -269,7 +273,7 @@ def operate_within_a_pass(operation: Operation, at: int, *, passes_before: int) 
     """An operation at one step of a pass; a stale plan of another pass is carried out after it."""
     lake = Lake()
     lake.pass_days(3)
-    other = lake.other.engine.expirer
+    other = lake.other.reclaim.expirer
     stale = other._plan(lake.repository)
     assert stale is not None
     for _ in range(passes_before):
@@ -282,7 +286,7 @@ def operate_within_a_pass(operation: Operation, at: int, *, passes_before: int) 
             other._carry_out(lake.repository, stale)
 
     lake.at = {at: happens}
-    made = run(lake, partial(lake.first.engine.expirer.run, lake.repository, max_share=1.0))
+    made = run(lake, partial(lake.first.reclaim.expirer.run, lake.repository, max_share=1.0))
     lake.collect()
     lake.check()
     lake.expire()

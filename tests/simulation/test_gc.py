@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from lakebed.gc import rules
-from lakebed.gc.errors import TooMuchGarbage
-from lakebed.gc.rules import Judged, Look, State, Verdict
+from lakebed.reclaim.collector import rules
+from lakebed.reclaim.collector.errors import TooMuchGarbage
+from lakebed.reclaim.collector.rules import Judged, Look, State, Verdict
 from lakebed.testing.simulation.explore import first_failure
 from tests.kit.rounds import rounds
 from tests.simulation import gc_actors, gc_collector

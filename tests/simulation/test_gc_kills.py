@@ -6,9 +6,9 @@ from itertools import count
 
 import pytest
 
-from lakebed.catalog.purge.search import PurgeQuery
 from lakebed.engine.model import CommitID, TagID
-from lakebed.engine.retention.rules import RetentionRules
+from lakebed.reclaim.purge_search import PurgeQuery
+from lakebed.reclaim.retention_rules import RetentionRules
 from tests.kit.rounds import rounds
 from tests.simulation.kills import KillsAt
 from tests.simulation.objects import MAIN, REPOSITORY, REQUEST, CatalogWorld, Process
@@ -44,14 +44,14 @@ def read(world: CatalogWorld, path: bytes) -> bytes:
 
 def expire(process: Process, *, days: float) -> None:
     process.actor.runtime.sleep(days * DAY)
-    process.catalog.retention.expire(REPOSITORY, max_share=1.0)
+    process.reclaim.retention.expire(REPOSITORY, max_share=1.0)
 
 
 def expiring(simulation: KillsAt) -> None:
     world = CatalogWorld(simulation)
     old, tagged, _, head = [upload(world, b"a", b"%d" % number) for number in range(4)]
     world.catalog.refs.create_tag(REPOSITORY, TagID("v1"), tagged)
-    world.catalog.retention.set_rules(REPOSITORY, RetentionRules(1))
+    world.reclaim.retention.set_rules(REPOSITORY, RetentionRules(1))
     victim, heir = world.process("victim"), world.process("heir")
 
     def passes(process: Process, first: float) -> None:
@@ -81,7 +81,7 @@ def purging(simulation: KillsAt) -> None:
 
     def purge(process: Process, after: float) -> None:
         process.actor.runtime.sleep(after)
-        process.catalog.purges.purge(REPOSITORY, PurgeQuery("path", b"a"), reason="r", username="u")
+        process.reclaim.purges.purge(REPOSITORY, PurgeQuery("path", b"a"), reason="r", username="u")
 
     for name, after in (("victim", 0), ("heir", DAY)):
         process = world.process(name)

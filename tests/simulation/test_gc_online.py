@@ -6,10 +6,10 @@ from collections.abc import Set as AbstractSet
 import pyarrow as pa
 import pytest
 
-from lakebed.gc import columns, rules
-from lakebed.gc.columns import FOUND_SCHEMA, PATHS_SCHEMA
-from lakebed.gc.executors.list import STORED_SCHEMA
-from lakebed.gc.rules import Judged, Look, State, StoredObject, Verdict
+from lakebed.reclaim.collector import columns, rules
+from lakebed.reclaim.collector.columns import FOUND_SCHEMA, PATHS_SCHEMA
+from lakebed.reclaim.collector.executors.list import STORED_SCHEMA
+from lakebed.reclaim.collector.rules import Judged, Look, State, StoredObject, Verdict
 from lakebed.testing.simulation.explore import first_failure
 from tests.kit.rounds import rounds
 from tests.simulation import gc_actors, gc_histories, gc_online

@@ -8,14 +8,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakebed.catalog.gc.prepare import GCPreparation
-from lakebed.catalog.gc.walk import StagedWalk
-from lakebed.catalog.purge.marks import PurgeMarks
-from lakebed.catalog.purge.search import Search
-from lakebed.engine.retention import expirer, keep
-from lakebed.engine.retention.marks import Marks
-from lakebed.engine.retention.rules import RuleBook
-from lakebed.gc import columns, job
+from lakebed.catalog.purge_marks import PurgeMarks
+from lakebed.engine.expiry_marks import Marks
+from lakebed.reclaim import expirer, keep
+from lakebed.reclaim.collector import columns, job
+from lakebed.reclaim.prepare import GCPreparation
+from lakebed.reclaim.purge_search import Search
+from lakebed.reclaim.retention_rules import RuleBook
+from lakebed.reclaim.staged_walk import StagedWalk
 from lakebed.testing.simulation.explore import first_failure
 from tests.kit.rounds import rounds
 from tests.simulation import lifecycle

@@ -9,14 +9,14 @@ from google.protobuf.message import Message
 
 from lakebed.catalog import records_pb2 as pb
 from lakebed.catalog.freshness import Freshness
-from lakebed.catalog.gc import prepare
-from lakebed.catalog.gc.walk import StagedWalk
 from lakebed.catalog.links import Links, _Standing
 from lakebed.catalog.pins import Pins
 from lakebed.formats.gc_files import GCManifest
 from lakebed.formats.object_paths import ObjectPath
 from lakebed.kv import Predicate, Version
 from lakebed.kv.records import Records
+from lakebed.reclaim import prepare
+from lakebed.reclaim.staged_walk import StagedWalk
 from lakebed.testing.simulation.explore import first_failure
 from tests.kit.rounds import rounds
 from tests.simulation import objects

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from lakebed.catalog.purge.purges import Purges, _Looked
-from lakebed.catalog.purge.search import Search
 from lakebed.engine.model import CommitID
+from lakebed.reclaim.purge_search import Search
+from lakebed.reclaim.purges import Purges, _Looked
 from lakebed.testing.simulation.explore import first_failure
 from tests.kit.rounds import rounds
 from tests.simulation import purges

@@ -8,24 +8,24 @@ from typing import Any
 import pytest
 
 from lakebed.catalog.copies import Copies
-from lakebed.catalog.gc.files import RunFiles
-from lakebed.catalog.gc.prepare import GCPreparation
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.commits.commit import Committer
+from lakebed.engine.expiry_marks import EXPIRED, Marks
 from lakebed.engine.keys import BRANCHES, TAGS
 from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository
 from lakebed.engine.refs import restore
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
 from lakebed.engine.refs.creation import Look, _Creation
-from lakebed.engine.retention import expirer, keep
-from lakebed.engine.retention.expirer import Expirer
-from lakebed.engine.retention.keep import FLOOR_US, Scan
-from lakebed.engine.retention.marks import EXPIRED, Marks
-from lakebed.engine.retention.rules import RetentionRules
 from lakebed.formats.gc_files import GCFile, GCFileKind
 from lakebed.kv import ABSENT, Version
 from lakebed.kv.records import Records
+from lakebed.reclaim import expirer, keep
+from lakebed.reclaim.expirer import Expirer
+from lakebed.reclaim.keep import FLOOR_US, Scan
+from lakebed.reclaim.prepare import GCPreparation
+from lakebed.reclaim.retention_rules import RetentionRules
+from lakebed.reclaim.run_files import RunFiles
 from lakebed.testing.simulation.explore import first_failure
 from lakebed.times import now_us
 from tests.kit.rounds import rounds

@@ -12,7 +12,6 @@ from unittest.mock import patch
 
 from lakebed.block import BlockStore, Namespace, StorageUnavailable
 from lakebed.engine import engine
-from lakebed.engine.cleaner.cleaner import Cleaner
 from lakebed.engine.committed import Cache, Page, Query
 from lakebed.engine.committed.store import CommittedFor, committed_for
 from lakebed.engine.engine import Engine
@@ -24,6 +23,7 @@ from lakebed.formats import AddressType, DumpManifest, Entry, MetaRangeID
 from lakebed.kv import OutcomeUnknown, Store
 from lakebed.kv import store as kv_store
 from lakebed.kv.wrappers.retries import RetryingStore
+from lakebed.reclaim.cleaner import Cleaner
 from lakebed.runtime import Runtime, ThreadRuntime
 from lakebed.testing.models.committed import ModelCommitted
 from lakebed.testing.simulation.block import SimulatedBlock

@@ -14,15 +14,15 @@ from lakebed.block import BlockSettings, BlockStore, LocalSettings, open_block
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.model import BranchID
 from lakebed.formats.gc_files import GCFile, GCMark, GCRunID
-from lakebed.gc.job import Job, Options
-from lakebed.gc.judging import Executor
-from lakebed.gc.on_arrow import ArrowExecutor
-from lakebed.gc.report import Summary
-from lakebed.gc.server import Server
-from lakebed.gc.storage import Storage, open_storage
 from lakebed.ids import UniqueID
 from lakebed.kv import Store, open_store
 from lakebed.leases import LeaseState
+from lakebed.reclaim.collector.job import Job, Options
+from lakebed.reclaim.collector.judging import Executor
+from lakebed.reclaim.collector.on_arrow import ArrowExecutor
+from lakebed.reclaim.collector.report import Summary
+from lakebed.reclaim.collector.server import Server
+from lakebed.reclaim.collector.storage import Storage, open_storage
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, make_lake
 
 if TYPE_CHECKING:
@@ -41,13 +41,13 @@ class LocalServer(Server):
         pass
 
     def mark(self) -> tuple[GCMark, Path | None]:
-        return self._lake.catalog.gc_marks.leave(self._lake.name), None
+        return self._lake.reclaim.storage_marks.leave(self._lake.name), None
 
     def min_age_seconds(self) -> int:
         return int(self._lake.settings.min_age_seconds)
 
     def prepare(self, unique_id: str) -> GCRunID:
-        gc = self._lake.catalog.gc
+        gc = self._lake.reclaim.preparation
         prepared = gc.prepare_uncommitted(self._lake.name, unique_id=UniqueID(unique_id))
         while prepared.continuation_token is not None:
             prepared = gc.prepare_uncommitted(
@@ -57,7 +57,7 @@ class LocalServer(Server):
         return prepared.run_id
 
     def expire(self, unique_id: str, *, max_share: float, dry_run: bool) -> dict[str, Any]:
-        done = self._lake.catalog.retention.expire(
+        done = self._lake.reclaim.retention.expire(
             self._lake.name, unique_id=UniqueID(unique_id), max_share=max_share, dry_run=dry_run
         )
         return asdict(done)
@@ -65,7 +65,7 @@ class LocalServer(Server):
     def write_old_commits(
         self, unique_id: str, run_id: GCRunID, *, since_us: int, dry_run: bool
     ) -> tuple[GCFile, ...]:
-        return self._lake.catalog.gc.write_old_commits(
+        return self._lake.reclaim.preparation.write_old_commits(
             self._lake.name,
             unique_id=UniqueID(unique_id),
             run_id=run_id,
@@ -74,17 +74,17 @@ class LocalServer(Server):
         )
 
     def take_lease(self, holder: str, over: str) -> LeaseState:
-        return self._lake.catalog.gc_leases.take(self._lake.name, holder, over=over)
+        return self._lake.reclaim.leases.take(self._lake.name, holder, over=over)
 
     def renew_lease(self, holder: str) -> LeaseState:
-        return self._lake.catalog.gc_leases.renew(self._lake.name, holder)
+        return self._lake.reclaim.leases.renew(self._lake.name, holder)
 
     def give_lease_back(self, holder: str, *, is_good: bool, next_us: int) -> None:
-        leases = self._lake.catalog.gc_leases
+        leases = self._lake.reclaim.leases
         leases.give_back(self._lake.name, holder, is_good=is_good, next_us=next_us)
 
     def write_commits(self, unique_id: str, run_id: GCRunID) -> None:
-        gc = self._lake.catalog.gc
+        gc = self._lake.reclaim.preparation
         gc.prepare_commits(self._lake.name, unique_id=UniqueID(unique_id), run_id=run_id)
 
 
@@ -108,7 +108,7 @@ class GCLake:
     def executor(self, storage: Storage) -> Executor:
         if self.spark is None:
             return ArrowExecutor(storage, self.lake.clock)
-        from lakebed.gc.on_spark import SparkExecutor  # noqa: PLC0415 - not installed everywhere
+        from lakebed.reclaim.collector.on_spark import SparkExecutor  # noqa: PLC0415 - not installed everywhere
 
         return SparkExecutor(self.spark, storage)
 

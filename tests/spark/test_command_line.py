@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from lakebed import cli
 from lakebed.cli.running import run
 from lakebed.formats.gc_files import GCMark
-from lakebed.gc.datasource import LakebedDataSource
-from lakebed.gc.server import Server
+from lakebed.reclaim.collector.datasource import LakebedDataSource
+from lakebed.reclaim.collector.server import Server
 from lakebed.testing.servers.lakebed import LakebedServer
 from tests.spark.clients import Client, files, folder_of, root, sign_in
 

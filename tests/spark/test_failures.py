@@ -19,7 +19,7 @@ from lakebed.auth import AuthSettings
 from lakebed.block import S3Settings
 from lakebed.cli.running import run
 from lakebed.client.retry import OUTLAST_RESTARTS
-from lakebed.gc.spark import TASK_LOGGERS
+from lakebed.reclaim.collector.spark import TASK_LOGGERS
 from lakebed.testing.servers.lakebed import LakebedServer, lakebed_server
 from tests.kit.object_stores import BUCKET
 from tests.kit.served import eventually
@@ -184,14 +184,15 @@ def test_a_server_that_goes_away_while_a_run_is_under_way(
             again.append(subprocess.Popen(command, stdout=log, stderr=log))
 
     monkeypatch.setattr(
-        "lakebed.gc.server.OUTLAST_RESTARTS", replace(OUTLAST_RESTARTS, seconds_max=0.2)
+        "lakebed.reclaim.collector.server.OUTLAST_RESTARTS",
+        replace(OUTLAST_RESTARTS, seconds_max=0.2),
     )
     when(PREPARED, kill)
     assert quiet_run(client) == 1
     assert "cannot reach" in one_line(capsys)
     assert files(mortal_server, "lake") == before
     # Now it comes back in time.
-    monkeypatch.setattr("lakebed.gc.server.OUTLAST_RESTARTS", OUTLAST_RESTARTS)
+    monkeypatch.setattr("lakebed.reclaim.collector.server.OUTLAST_RESTARTS", OUTLAST_RESTARTS)
     start()
     starter = threading.Thread(target=start)
     try:

@@ -4,9 +4,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.testing import assertDataFrameEqual, assertSchemaEqual
 
-from lakebed.gc import frames
-from lakebed.gc.frames import JUDGED, PATHS, STORED
-from lakebed.gc.rules import StoredObject
+from lakebed.reclaim.collector import frames
+from lakebed.reclaim.collector.frames import JUDGED, PATHS, STORED
+from lakebed.reclaim.collector.rules import StoredObject
 from tests.kit.gc_inputs import LOOK, RandomLook
 
 pytestmark = pytest.mark.timeout(300)

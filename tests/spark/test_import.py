@@ -13,13 +13,13 @@ from lakebed import cli
 from lakebed.cli.running import run
 from lakebed.client.http import Client as HTTPClient
 from lakebed.client.settings import ClientSettings
-from lakebed.gc.storage import find_storage
 from lakebed.ingest import beat, running
 from lakebed.ingest import job as jobs
 from lakebed.ingest.__main__ import main
 from lakebed.ingest.errors import ImportEnded
 from lakebed.ingest.job import Job
 from lakebed.ingest.server import Branch, Server, Started
+from lakebed.reclaim.collector.storage import find_storage
 from lakebed.testing.servers.lakebed import LakebedServer
 from lakebed.wire.base import Error
 from lakebed.wire.imports import (

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from lakebed.block import Address, DeleteResult, Forbidden
-from lakebed.catalog.gc.walk import PageLimits
 from lakebed.client.errors import Refused
 from lakebed.engine.commits.requests import MergeRequest
 from lakebed.engine.model import BranchID
 from lakebed.formats import OWNER_PATH, Owner, encode_owner
 from lakebed.formats.gc_files import GCFile, GCFileKind, GCRunID
 from lakebed.formats.gc_state import GCResultFile, GCResultKind, GCState
-from lakebed.gc import rules
-from lakebed.gc.errors import (
+from lakebed.leases import LeaseState
+from lakebed.reclaim.collector import rules
+from lakebed.reclaim.collector.errors import (
     ExecutorFailed,
     GCError,
     InvalidOption,
@@ -26,12 +26,12 @@ from lakebed.gc.errors import (
     TooMuchGarbage,
     WrongStorage,
 )
-from lakebed.gc.executors import delete
-from lakebed.gc.job import Options
-from lakebed.gc.report import run_ids
-from lakebed.gc.state import SavedState
-from lakebed.gc.storage import Storage, open_storage
-from lakebed.leases import LeaseState
+from lakebed.reclaim.collector.executors import delete
+from lakebed.reclaim.collector.job import Options
+from lakebed.reclaim.collector.report import run_ids
+from lakebed.reclaim.collector.state import SavedState
+from lakebed.reclaim.collector.storage import Storage, open_storage
+from lakebed.reclaim.staged_walk import PageLimits
 from tests.spark.lakes import DEV, HOUR, MAIN, REPOSITORY, GCLake, LocalServer, local_lake
 
 pytestmark = pytest.mark.timeout(600)
@@ -190,7 +190,7 @@ def test_a_quiet_repository_is_cleaned_at_once(lake: GCLake) -> None:
     link = lake.lake.catalog.links.get_physical_address(REPOSITORY, MAIN, b"linked")
     with pytest.raises(NotQuiet, match="1 uploads are not finished"):
         lake.run(Options(assume_quiet=True))
-    unfinished = lake.lake.catalog.unfinished
+    unfinished = lake.lake.reclaim.unfinished
     for upload in list(unfinished.list(REPOSITORY)):
         unfinished.end(REPOSITORY, upload.id)
     summary = lake.run(Options(assume_quiet=True))
@@ -255,7 +255,8 @@ def test_a_repository_made_again_while_a_run_is_under_way(lake: GCLake) -> None:
         job.run(Options())
     error = caught.value
     assert isinstance(error, NotTheOwner) or (
-        isinstance(error, ExecutorFailed) and error.error == "lakebed.gc.errors.NotTheOwner"
+        isinstance(error, ExecutorFailed)
+        and error.error == "lakebed.reclaim.collector.errors.NotTheOwner"
     )
     assert garbage in lake.stored()
 
@@ -377,7 +378,7 @@ def test_a_quiet_repository_that_is_prepared_in_other_pages(
     lake: GCLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where one page ends and the next begins is also a matter of time."""
-    monkeypatch.setattr("lakebed.catalog.gc.walk._RECORDS", 1)
+    monkeypatch.setattr("lakebed.reclaim.staged_walk._RECORDS", 1)
     kept = {lake.upload("a", "1"), lake.upload("b", "2")}
     lake.upload("c", "3")
     lake.delete("c")
@@ -386,7 +387,7 @@ def test_a_quiet_repository_that_is_prepared_in_other_pages(
         objects = 0
 
         def prepare(self, unique_id: str) -> GCRunID:
-            gc, token = lake.lake.catalog.gc, None
+            gc, token = lake.lake.reclaim.preparation, None
             self.objects += 1
             while True:
                 page = gc.prepare_uncommitted(
@@ -435,7 +436,7 @@ def test_a_run_that_is_overtaken_deletes_nothing(lake: GCLake) -> None:
 def test_nothing_is_judged_by_commits_alone(lake: GCLake) -> None:
     class Short(LocalServer):
         def prepare(self, unique_id: str) -> GCRunID:
-            return lake.lake.catalog.gc.prepare_commits(REPOSITORY).run_id
+            return lake.lake.reclaim.preparation.prepare_commits(REPOSITORY).run_id
 
     server = Short(lake.lake)
     job = lake.job(server)

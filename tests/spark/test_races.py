@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from lakebed.block import Address, LocalSettings
-from lakebed.catalog.gc.walk import PageLimits
 from lakebed.catalog.multipart.records import NamedPart, Target
 from lakebed.engine.errors import Stale
 from lakebed.formats.gc_files import GCRunID
-from lakebed.gc.job import Options
 from lakebed.ids import UniqueID
+from lakebed.reclaim.collector.job import Options
+from lakebed.reclaim.staged_walk import PageLimits
 from tests.spark.lakes import MAIN, REPOSITORY, GCLake, LocalServer, local_lake
 
 pytestmark = pytest.mark.timeout(600)
@@ -50,12 +50,12 @@ def test_an_entry_that_is_overwritten_while_a_commit_is_under_way(
 def test_a_young_copy_that_is_moved_while_the_server_reads(
     lake: GCLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lakebed.catalog.gc.walk._RECORDS", 1)
+    monkeypatch.setattr("lakebed.reclaim.staged_walk._RECORDS", 1)
     kept = {lake.upload("m", "1"), lake.upload("z", "2")}
 
     class Interrupted(LocalServer):
         def prepare(self, unique_id: str) -> GCRunID:
-            gc, uid = lake.lake.catalog.gc, UniqueID(unique_id)
+            gc, uid = lake.lake.reclaim.preparation, UniqueID(unique_id)
             limits = PageLimits(objects=1)
             page = gc.prepare_uncommitted(REPOSITORY, unique_id=uid, limits=limits)
             # From where nobody has looked yet to where everybody has.

@@ -9,7 +9,7 @@ import pytest
 START = """
 import sys
 from lakebed.errors import LakebedError
-from lakebed.gc.spark import new_session
+from lakebed.reclaim.collector.spark import new_session
 try:
     new_session(sys.argv[1])
 except LakebedError as error:

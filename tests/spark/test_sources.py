@@ -6,8 +6,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakebed.block import LocalSettings, Namespace
-from lakebed.gc.sources import Sources
-from lakebed.gc.storage import Storage
+from lakebed.reclaim.collector.sources import Sources
+from lakebed.reclaim.collector.storage import Storage
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -19,13 +19,13 @@ from lakebed.block import Address
 from lakebed.engine.commits.requests import MergeRequest
 from lakebed.engine.errors import EngineError
 from lakebed.engine.model import BranchID, TagID
-from lakebed.engine.retention.rules import RetentionRules
 from lakebed.formats.gc_files import GCRunID
 from lakebed.formats.gc_state import GCResultKind
 from lakebed.formats.layout import gc_run_folder
-from lakebed.gc.job import Options
-from lakebed.gc.report import Summary
-from lakebed.gc.storage import open_storage
+from lakebed.reclaim.collector.job import Options
+from lakebed.reclaim.collector.report import Summary
+from lakebed.reclaim.collector.storage import open_storage
+from lakebed.reclaim.retention_rules import RetentionRules
 from tests.kit.rounds import rounds
 from tests.spark.lakes import DEV, MAIN, REPOSITORY, GCLake, LocalServer, local_lake
 
@@ -162,7 +162,7 @@ def test_nothing_that_can_be_read_is_deleted(
     with local_lake(tmp_path, spark) as lake:
         history = History(lake, seed)
         if seed % 2 == 0:
-            lake.lake.catalog.retention.set_rules(REPOSITORY, RetentionRules(1))
+            lake.lake.reclaim.retention.set_rules(REPOSITORY, RetentionRules(1))
         lake.lake.engine.refs.create_branch(REPOSITORY, BRANCHES[2], MAIN)
         for branch in BRANCHES:
             lake.upload("a", branch, branch)

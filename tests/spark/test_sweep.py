@@ -20,10 +20,10 @@ from lakebed.block import (
 from lakebed.formats import OWNER_PATH, Owner, encode_owner
 from lakebed.formats.gc_files import GCRunID
 from lakebed.formats.gc_state import GC_RESULT_SCHEMAS, GCResultKind, decode_result
-from lakebed.gc import storage as storages
-from lakebed.gc.errors import NotTheOwner
-from lakebed.gc.executors import delete as deleting
-from lakebed.gc.storage import Storage
+from lakebed.reclaim.collector import storage as storages
+from lakebed.reclaim.collector.errors import NotTheOwner
+from lakebed.reclaim.collector.executors import delete as deleting
+from lakebed.reclaim.collector.storage import Storage
 
 NAMESPACE = Namespace.parse("mem://lake/data")
 RUN = GCRunID("run")

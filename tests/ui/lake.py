@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import feather
 
-from lakebed.gc.job import Job, Options
-from lakebed.gc.on_arrow import ArrowExecutor
-from lakebed.gc.server import Server
-from lakebed.gc.storage import open_storage
+from lakebed.reclaim.collector.job import Job, Options
+from lakebed.reclaim.collector.on_arrow import ArrowExecutor
+from lakebed.reclaim.collector.server import Server
+from lakebed.reclaim.collector.storage import open_storage
 from lakebed.runtime import ThreadRuntime
 from lakebed.testing.servers.lakebed import end, launch, settings_in, wait_until_ready
 

@@ -16,13 +16,9 @@ knows it: what the catalog keeps in an entry's metadata for itself is left out.
 | `previews`                        | shows what is in objects: rows of tables, text, differences |
 | `uploads`, `copies`               | writes objects                                              |
 | `multiparts`, `completions`       | uploads in parts                                            |
-| `unfinished`                      | lists and ends uploads that nobody finished                 |
 | `links`, `external`, `presigning` | objects whose bytes do not pass through the server          |
 | `pins`                            | what the first readers of unverified objects found          |
 | `metadata_files`, `symlinks`      | files for programs that read the storage themselves         |
-| `gc`, `gc_marks`                  | the server's part of garbage collection                     |
-| `backups`                         | notices a database that is older than its storage           |
-| `retention`                       | for how long the data of commits is kept                    |
 | `tasks`                           | what takes longer than a client waits                       |
 | `usage`                           | counts requests                                             |
 

@@ -1,24 +1,16 @@
 """The catalog put together: one object whose attributes are its rooms.
 
-The rules that keep objects and garbage collection out of each other's way are in the rooms:
-`uploads`, `links`, `copies`, `freshness`.
+The rules that keep objects and garbage collection out of each other's way are in `uploads`,
+`links`, `copies` and `freshness`. What deletes data is in `lakebed.reclaim`.
 """
 
 from lakebed.block import BlockStore
 from lakebed.catalog.addresses import Addresses
-from lakebed.catalog.backups import Backups
 from lakebed.catalog.commits import Commits
 from lakebed.catalog.copies import Copies
 from lakebed.catalog.diff import Differences
 from lakebed.catalog.external import ExternalObjects
 from lakebed.catalog.freshness import Freshness
-from lakebed.catalog.gc.clocks import Clocks
-from lakebed.catalog.gc.explain import Explanations
-from lakebed.catalog.gc.leases import GCLeases
-from lakebed.catalog.gc.marks import GCMarks
-from lakebed.catalog.gc.prepare import GCPreparation
-from lakebed.catalog.gc.retention import Retention
-from lakebed.catalog.gc.runs import GCRuns
 from lakebed.catalog.imports.imports import Imports
 from lakebed.catalog.imports.outside import OutsideImports
 from lakebed.catalog.imports.runner import ImportRunner
@@ -32,9 +24,7 @@ from lakebed.catalog.pins import Pins
 from lakebed.catalog.presign import Presigning, Signer
 from lakebed.catalog.preview.previews import Previews
 from lakebed.catalog.pulls.pulls import Pulls
-from lakebed.catalog.purge.marks import PurgeMarks
-from lakebed.catalog.purge.purges import Purges
-from lakebed.catalog.purge.repositories import RepositoryPurges
+from lakebed.catalog.purge_marks import PurgeMarks
 from lakebed.catalog.refs import Refs
 from lakebed.catalog.repositories import Repositories
 from lakebed.catalog.search import Search
@@ -42,7 +32,6 @@ from lakebed.catalog.settings import CatalogSettings, LinkSettings
 from lakebed.catalog.stager import Stager
 from lakebed.catalog.symlinks import Symlinks
 from lakebed.catalog.tasks import RunInBackground, Tasks, run_inline
-from lakebed.catalog.unfinished import UnfinishedUploads
 from lakebed.catalog.uploads import Uploads
 from lakebed.catalog.usage import Usage
 from lakebed.engine.engine import Engine
@@ -95,9 +84,6 @@ class Catalog:
             block, runtime, life_seconds=settings.presign_life_seconds, signer=signer
         )
         self.pins = Pins(store, block, runtime, settings)
-        self.backups = Backups(engine, store, block, runtime, purge_marks)
-        self.purges = Purges(engine, store, block, runtime, settings, purge_marks, self.backups)
-        self.repository_purges = RepositoryPurges(engine, store, block, runtime, settings)
         self.objects = Objects(engine, block, runtime, self.presigning, self.pins, purge_marks)
         self.previews = Previews(self.objects, runtime)
         self.search = Search(self.objects, runtime)
@@ -121,7 +107,6 @@ class Catalog:
         self.symlinks = Symlinks(engine, block)
         self.multiparts = MultipartUploads(engine, store, block, runtime, settings, addresses)
         self.presigned_uploads = PresignedUploads(self.multiparts, self.presigning)
-        self.unfinished = UnfinishedUploads(engine, self.links, self.multiparts)
         self.completions = Completions(engine, store, block, runtime, purge_marks)
         self.tasks = Tasks(engine, store, runtime, settings, run_in_background, self.refs)
         run_imports = self._run_imports if runs_imports else lambda: None
@@ -130,15 +115,6 @@ class Catalog:
         self.import_runner = ImportRunner(engine, store, block, runtime, settings, self.imports)
         self.pulls = Pulls(engine, store, runtime, settings)
         self._run_in_background = run_in_background
-        self.gc = GCPreparation(engine, store, block, runtime, settings, self.backups)
-        self.gc_runs = GCRuns(engine, block, runtime)
-        self.gc_explanations = Explanations(
-            engine, store, block, runtime, settings, purge_marks, self.gc_runs
-        )
-        self.gc_marks = GCMarks(engine, block, runtime, settings)
-        self.gc_leases = GCLeases(engine, store, runtime, seconds=settings.task_heartbeat_seconds)
-        self.clocks = Clocks(block, runtime, settings)
-        self.retention = Retention(engine, self.gc_leases, self.clocks)
         self.usage = Usage(store, runtime)
 
     def _run_imports(self) -> None:

@@ -50,7 +50,7 @@ from lakebed.catalog.model import (
     stats_of,
 )
 from lakebed.catalog.pins import Pins, replaced, with_pin
-from lakebed.catalog.purge.marks import PurgeMarks
+from lakebed.catalog.purge_marks import PurgeMarks
 from lakebed.catalog.repeats import Invocation, put_once
 from lakebed.catalog.stager import Stager
 from lakebed.engine.engine import Engine

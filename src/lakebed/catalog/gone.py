@@ -2,7 +2,7 @@
 
 from lakebed.catalog.errors import Purged
 from lakebed.catalog.model import ObjectStats
-from lakebed.catalog.purge.marks import PurgeMarks
+from lakebed.catalog.purge_marks import PurgeMarks
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import CommitExpired
 from lakebed.errors import LakebedError

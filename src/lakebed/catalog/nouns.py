@@ -6,7 +6,6 @@ imported from where they are defined.
 
 from lakebed.block import Address, Between, ByteRange, ByteStream, FromOffset, Suffix
 from lakebed.block.ranges import resolve as resolve_range
-from lakebed.catalog.purge.search import PurgeQuery
 from lakebed.catalog.repeats import Invocation
 from lakebed.engine.acting import acting_as, skipping_hooks
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
@@ -22,7 +21,6 @@ from lakebed.engine.model import (
 )
 from lakebed.engine.names import is_commit_id
 from lakebed.engine.read_only import read_only_lifted
-from lakebed.engine.retention.rules import BranchRule, RetentionRules
 from lakebed.engine.staging.writer import Condition
 from lakebed.formats import DumpID, Entry
 from lakebed.formats.gc_files import GCRunID
@@ -32,7 +30,6 @@ __all__ = [
     "Between",
     "Branch",
     "BranchID",
-    "BranchRule",
     "ByteRange",
     "ByteStream",
     "ChangeType",
@@ -47,11 +44,9 @@ __all__ = [
     "Invocation",
     "MergeRequest",
     "Page",
-    "PurgeQuery",
     "Query",
     "Repository",
     "RepositoryID",
-    "RetentionRules",
     "Strategy",
     "Suffix",
     "Tag",

@@ -18,7 +18,7 @@ from lakebed.catalog.model import ObjectStats, PresignedURL, check_path
 from lakebed.catalog.object_pages import ObjectPage
 from lakebed.catalog.pins import Pins, changed, replaced, resized, with_pin
 from lakebed.catalog.presign import Presigning
-from lakebed.catalog.purge.marks import PurgeMarks
+from lakebed.catalog.purge_marks import PurgeMarks
 from lakebed.engine.committed import Query
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, RepositoryID

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from lakebed.block import BlockStore
-from lakebed.catalog.purge.marks import PurgeMarks
+from lakebed.catalog.purge_marks import PurgeMarks
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import PreconditionFailed, TooManyTries
 from lakebed.engine.model import Branch, BranchID, Commit, CommitID, RepositoryID, Tag, TagID

@@ -46,8 +46,6 @@ from lakebed.engine.refs.protection import BranchProtection
 from lakebed.engine.refs.resolve import Resolver, View
 from lakebed.engine.refs.restore import is_restored, restore_refs
 from lakebed.engine.repositories.repositories import Repositories
-from lakebed.engine.retention.expirer import Expirer
-from lakebed.engine.retention.rules import RuleBook
 from lakebed.engine.settings import CacheSettings, EngineSettings
 from lakebed.engine.staging.cells import newest
 from lakebed.engine.staging.codec import decode
@@ -113,6 +111,8 @@ class Engine:
         )
         self.scan_limit_seconds: Final = (settings or EngineSettings()).scan_limit_seconds
         """How old what a commit under way has read may be when it is published."""
+        self.expiring_seconds: Final = (settings or EngineSettings()).expiring_seconds
+        """How long a commit is marked before it expires."""
         self.branches = self._parts.branches
         self.tags = self._parts.tags
         self.commits = self._parts.commits
@@ -120,10 +120,6 @@ class Engine:
         self.protection = BranchProtection(store, self._runtime)
         self.marks = self._parts.marks
         self.refusals = self._parts.refusals
-        self.retention = RuleBook(store, self._runtime)
-        self.expirer = Expirer(
-            store, self._runtime, self.marks, self.retention, settings or EngineSettings()
-        )
         self.resolver = Resolver(self.branches, self.tags, self.commits)
         self.repositories = Repositories(
             store,

@@ -13,13 +13,13 @@ from lakebed.engine.commits.merges import Merger
 from lakebed.engine.commits.publish import Publisher
 from lakebed.engine.commits.reset import Resetter
 from lakebed.engine.committed import CommittedFor
+from lakebed.engine.expiry_marks import Marks
 from lakebed.engine.hooks import Hooks
 from lakebed.engine.refs.ancestry import MergeBases
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
 from lakebed.engine.refs.refusals import Refusals
 from lakebed.engine.refs.tags import Tags
-from lakebed.engine.retention.marks import Marks
 from lakebed.engine.settings import EngineSettings
 from lakebed.engine.staging.reader import Reader
 from lakebed.engine.staging.writer import Writer

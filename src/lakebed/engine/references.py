@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 
 from lakebed.block import Namespace
 from lakebed.engine.committed import CommittedFor
+from lakebed.engine.expiry_marks import Marks
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import Repository
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
-from lakebed.engine.retention.marks import Marks
 from lakebed.engine.staging.cells import spelled_out
 from lakebed.engine.staging.codec import parse_all, path_of
 from lakebed.formats import MetaRangeID

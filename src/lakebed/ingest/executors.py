@@ -20,10 +20,10 @@ from lakebed.formats.boundaries import Breaks, Cutter, ref_of
 from lakebed.formats.entries import one_array
 from lakebed.formats.imported import decode_listing, encode_listing, imported_keys
 from lakebed.formats.layout import listing_path
-from lakebed.gc.executors.read import Batches, Transform, rows
-from lakebed.gc.storage import Storage
 from lakebed.ingest.errors import StrangePath, UnsortedListing
 from lakebed.ingest.plan import Found, Source, Stretch, start_of
+from lakebed.reclaim.collector.executors.read import Batches, Transform, rows
+from lakebed.reclaim.collector.storage import Storage
 from lakebed.runtime import ThreadRuntime
 
 FILE_ROWS: Final = 100_000

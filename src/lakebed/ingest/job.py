@@ -31,8 +31,6 @@ from lakebed.formats import (
     metarange_table,
 )
 from lakebed.formats.layout import import_folder
-from lakebed.gc.spark import explained
-from lakebed.gc.storage import Storage
 from lakebed.ingest.beat import beating
 from lakebed.ingest.errors import ImportEnded
 from lakebed.ingest.executors import (
@@ -46,6 +44,8 @@ from lakebed.ingest.executors import (
 )
 from lakebed.ingest.plan import Found, Stretch, in_order, parts, stretches
 from lakebed.ingest.server import Server, Started
+from lakebed.reclaim.collector.spark import explained
+from lakebed.reclaim.collector.storage import Storage
 from lakebed.wire.imports import ImportReport
 
 _PIECES: Final = 8

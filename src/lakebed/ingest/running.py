@@ -11,11 +11,11 @@ from lakebed.client.http import Client
 from lakebed.client.retry import OUTLAST_RESTARTS
 from lakebed.client.settings import ClientSettings
 from lakebed.errors import LakebedError
-from lakebed.gc.spark import new_session
-from lakebed.gc.storage import find_storage
 from lakebed.ingest.beat import beating
 from lakebed.ingest.job import Job
 from lakebed.ingest.server import Branch, Server, Started
+from lakebed.reclaim.collector.spark import new_session
+from lakebed.reclaim.collector.storage import find_storage
 from lakebed.wire.imports import ImportReport
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ class Options:
 
     storage: BlockSettings | None = None
     """How to open the storage, here and in the executors; None: as the server and the environment
-    say, see `lakebed.gc.storage.block_settings`."""
+    say, see `lakebed.reclaim.collector.storage.block_settings`."""
     master: str | None = None
     """The Spark to run on; None: as ``spark-submit`` says, else this machine."""
     strict: bool = False

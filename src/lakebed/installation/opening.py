@@ -17,6 +17,7 @@ from lakebed.hooks.guard import Guard
 from lakebed.hooks.runner import NewCaller
 from lakebed.hooks.settings import HooksSettings
 from lakebed.kv import Store, open_store
+from lakebed.reclaim.service import Reclaim
 from lakebed.runtime import Runtime, ThreadRuntime
 
 
@@ -55,6 +56,7 @@ class Installation:
     runtime: Runtime
     foundation: Foundation
     catalog: Catalog
+    reclaim: Reclaim
     actions: Actions
 
     def close(self) -> None:
@@ -133,5 +135,6 @@ def open_installation(
         runtime=runtime,
         foundation=Foundation(store=store, block=block, engine=engine),
         catalog=catalog,
+        reclaim=Reclaim(catalog, engine, store, block, runtime, settings.gc),
         actions=actions,
     )

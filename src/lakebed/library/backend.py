@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, BinaryIO, Literal, Protocol
 from lakebed.library.values import Change, Commit, CommonPrefix, ObjectInfo, RepositoryInfo
 
 if TYPE_CHECKING:  # it loads the engine's files, which a client of a server can do without
-    from lakebed.gc.job import Options
-    from lakebed.gc.report import Summary
+    from lakebed.reclaim.collector.job import Options
+    from lakebed.reclaim.collector.report import Summary
 
 Reset = Literal["reset", "object", "common_prefix"]
 

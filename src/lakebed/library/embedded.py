@@ -13,7 +13,6 @@ from lakebed.catalog.catalog import Catalog
 from lakebed.catalog.commits import STRATEGIES, STRATEGY_KEY, merge_request
 from lakebed.catalog.diff import Difference
 from lakebed.catalog.errors import MergeConflict as EngineConflict
-from lakebed.catalog.expiry import clean_expired
 from lakebed.catalog.imports.imports import ImportID
 from lakebed.catalog.nouns import (
     BranchID,
@@ -26,14 +25,8 @@ from lakebed.catalog.nouns import (
     acting_as,
 )
 from lakebed.catalog.tasks import run_inline
-from lakebed.engine.cleaner.cleaner import Cleaner
 from lakebed.errors import LakebedError
-from lakebed.gc.job import Job, Options
-from lakebed.gc.on_arrow import ArrowExecutor
-from lakebed.gc.report import Summary
-from lakebed.gc.storage import Storage
 from lakebed.hooks.settings import HooksSettings
-from lakebed.installation.collecting import OwnServer
 from lakebed.installation.folder import (
     NAMESPACE_PREFIX,
     SHORT_TIMES,
@@ -61,6 +54,14 @@ from lakebed.library.values import (
     ObjectInfo,
     RepositoryInfo,
 )
+from lakebed.reclaim.cleaner import Cleaner
+from lakebed.reclaim.collector.job import Job, Options
+from lakebed.reclaim.collector.on_arrow import ArrowExecutor
+from lakebed.reclaim.collector.report import Summary
+from lakebed.reclaim.collector.storage import Storage
+from lakebed.reclaim.expired_records import clean_expired
+from lakebed.reclaim.own_server import OwnServer
+from lakebed.reclaim.service import Reclaim
 
 _PAGE: Final = 1000
 _CHUNK_BYTES: Final = 1 << 20
@@ -169,9 +170,10 @@ class EmbeddedBackend:
             storage = Storage(parts.settings.storage, found.namespace, found.unique_id)
             # A server of this folder may go by longer times than we: the usual ones.
             patient = Catalog(engine, store, block, parts.runtime)
+            reclaim = Reclaim(patient, engine, store, block, parts.runtime)
             job = Job(
                 ArrowExecutor(storage, parts.runtime),
-                OwnServer(patient, found),
+                OwnServer(reclaim, found),
                 storage,
                 runtime=parts.runtime,
             )

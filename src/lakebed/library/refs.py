@@ -11,7 +11,7 @@ from lakebed.library.objects import StoredObject, WriteableObject
 from lakebed.library.values import Change, Commit, CommonPrefix, ObjectInfo, RepositoryInfo
 
 if TYPE_CHECKING:  # it loads the engine's files, which a client of a server can do without
-    from lakebed.gc.report import Summary
+    from lakebed.reclaim.collector.report import Summary
 
 Strategy = Literal["", "dest-wins", "source-wins"]
 
@@ -378,7 +378,7 @@ class Repository:
         Raises:
             LakeError: The run ended early; nothing that is in use was deleted.
         """
-        from lakebed.gc.job import Options  # noqa: PLC0415 - see above
+        from lakebed.reclaim.collector.job import Options  # noqa: PLC0415 - see above
 
         options = Options(
             dry_run=dry_run,

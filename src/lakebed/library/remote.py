@@ -55,8 +55,8 @@ from lakebed.wire.refs import (
 from lakebed.wire.repositories import RepositoriesQuery, Repository, RepositoryCreation
 
 if TYPE_CHECKING:  # it loads the engine's files, which a client of a server can do without
-    from lakebed.gc.job import Options
-    from lakebed.gc.report import Summary
+    from lakebed.reclaim.collector.job import Options
+    from lakebed.reclaim.collector.report import Summary
 
 P = ParamSpec("P")
 ItemT = TypeVar("ItemT")
@@ -127,10 +127,10 @@ class RemoteBackend:
 
     def collect_garbage(self, repository: str, options: "Options") -> "Summary":
         # It loads the engine's files, which a client of a server can do without.
-        from lakebed.gc.job import Job  # noqa: PLC0415 - see above
-        from lakebed.gc.on_arrow import ArrowExecutor  # noqa: PLC0415 - see above
-        from lakebed.gc.server import Server  # noqa: PLC0415 - see above
-        from lakebed.gc.storage import open_storage  # noqa: PLC0415 - see above
+        from lakebed.reclaim.collector.job import Job  # noqa: PLC0415 - see above
+        from lakebed.reclaim.collector.on_arrow import ArrowExecutor  # noqa: PLC0415 - see above
+        from lakebed.reclaim.collector.server import Server  # noqa: PLC0415 - see above
+        from lakebed.reclaim.collector.storage import open_storage  # noqa: PLC0415 - see above
         from lakebed.runtime import ThreadRuntime  # noqa: PLC0415 - see above
 
         with _explained():

@@ -139,6 +139,7 @@ def open_services(
         settings=settings,
         runtime=opened.runtime,
         catalog=opened.catalog,
+        reclaim=opened.reclaim,
         actions=opened.actions,
         admission=admission,
         auth=AuthService(

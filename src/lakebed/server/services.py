@@ -6,6 +6,7 @@ from lakebed.auth import AuthService
 from lakebed.catalog.catalog import Catalog
 from lakebed.hooks.actions import Actions
 from lakebed.installation.opening import Foundation
+from lakebed.reclaim.service import Reclaim
 from lakebed.runtime import Runtime
 from lakebed.server.http.admission import Admission
 from lakebed.server.http.presigned import URLSigner
@@ -20,6 +21,7 @@ class Services:
     settings: ServerSettings
     runtime: Runtime
     catalog: Catalog
+    reclaim: Reclaim
     actions: Actions
     auth: AuthService
     admission: Admission

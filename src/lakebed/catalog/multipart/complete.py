@@ -84,7 +84,7 @@ from lakebed.catalog.multipart.records import (
     scheme_of,
     stored_part,
 )
-from lakebed.catalog.purge.marks import PurgeMarks
+from lakebed.catalog.purge_marks import PurgeMarks
 from lakebed.catalog.stager import check_early, or_done
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import Stale, TooManyTries

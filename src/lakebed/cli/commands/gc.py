@@ -23,8 +23,8 @@ from lakebed.client.paging import list_items
 
 if TYPE_CHECKING:
     from lakebed.block import BlockSettings
-    from lakebed.gc.server import Server
-    from lakebed.gc.storage import Storage
+    from lakebed.reclaim.collector.server import Server
+    from lakebed.reclaim.collector.storage import Storage
 
 app = new_group()
 app.add_typer(gc_rules.app, name="rules")
@@ -66,7 +66,7 @@ def run(
     lakebed gc run lakefs://my-repo
     """
     from lakebed import gc  # noqa: PLC0415 - slow to load, and for this command only
-    from lakebed.gc.job import Options  # noqa: PLC0415 - likewise
+    from lakebed.reclaim.collector.job import Options  # noqa: PLC0415 - likewise
 
     settings = session.settings
     options = Options(
@@ -87,7 +87,7 @@ def run(
             master=master,
             say=say,
         )
-    from lakebed.gc.report import counts_by_branch  # noqa: PLC0415 - slow to load
+    from lakebed.reclaim.collector.report import counts_by_branch  # noqa: PLC0415 - slow to load
 
     with _opened(session, repository.repository, local_root) as (_, storage):
         branches = counts_by_branch(storage, summary.as_dict())
@@ -110,7 +110,7 @@ def _watched(session: Session) -> Iterator[Callable[[str], None]]:
     from rich.console import Console  # noqa: PLC0415 - slow to load, and for terminals only
     from rich.progress import Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415 - likewise
 
-    from lakebed.gc.executors.tally import TALLY  # noqa: PLC0415 - likewise
+    from lakebed.reclaim.collector.executors.tally import TALLY  # noqa: PLC0415 - likewise
 
     step = TextColumn("{task.description} {task.fields[tally]}", markup=False)
     bar = Progress(step, TimeElapsedColumn(), console=Console(stderr=True))
@@ -131,7 +131,7 @@ def check(
     session: Session, repository: RepositoryArgument, *, local_root: LocalRootOption = None
 ) -> None:
     """See whether garbage collection could do its work; nothing of yours is touched."""
-    from lakebed.gc.check import examine  # noqa: PLC0415 - slow to load
+    from lakebed.reclaim.collector.check import examine  # noqa: PLC0415 - slow to load
     from lakebed.runtime import ThreadRuntime  # noqa: PLC0415 - likewise
 
     with _opened(session, repository.repository, local_root) as (server, storage):
@@ -181,7 +181,7 @@ def show(
 ) -> None:
     """Show what a run found and deleted, branch by branch."""
     from lakebed.formats.gc_files import GCRunID  # noqa: PLC0415 - slow to load
-    from lakebed.gc.report import counts_by_branch, read_summary  # noqa: PLC0415 - likewise
+    from lakebed.reclaim.collector.report import counts_by_branch, read_summary  # noqa: PLC0415 - likewise
 
     with _opened(session, repository.repository, local_root) as (_, storage):
         summary = read_summary(storage, GCRunID(run_id))
@@ -275,8 +275,8 @@ def _block_settings(local_root: Path | None) -> "BlockSettings | None":
 def _opened(
     session: Session, repository: str, local_root: Path | None
 ) -> "Iterator[tuple[Server, Storage]]":
-    from lakebed.gc.server import Server  # noqa: PLC0415 - slow to load
-    from lakebed.gc.storage import open_storage  # noqa: PLC0415 - likewise
+    from lakebed.reclaim.collector.server import Server  # noqa: PLC0415 - slow to load
+    from lakebed.reclaim.collector.storage import open_storage  # noqa: PLC0415 - likewise
 
     settings = session.settings
     server = Server(

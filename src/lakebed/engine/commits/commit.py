@@ -59,13 +59,13 @@ from lakebed.engine.errors import (
     Refused,
     TooManyTries,
 )
+from lakebed.engine.expiry_marks import EXPIRED, Marks
 from lakebed.engine.hooks import Hooks, Preparation, Proposal
 from lakebed.engine.metrics import COMMIT_CHANGES, COMMIT_SECONDS, REBUILDS, measure_outcome
 from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository, StagingToken
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
 from lakebed.engine.refs.refusals import Refusals
-from lakebed.engine.retention.marks import EXPIRED, Marks
 from lakebed.engine.settings import EngineSettings
 from lakebed.errors import LakebedError
 from lakebed.formats import MetaRangeID

@@ -31,12 +31,12 @@ from lakebed.engine.errors import (
     ParentNumberMissing,
     TooManyTries,
 )
+from lakebed.engine.expiry_marks import EXPIRED, Marks
 from lakebed.engine.metrics import MERGE_SECONDS, measure_outcome
 from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository
 from lakebed.engine.refs.ancestry import MergeBases
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
-from lakebed.engine.retention.marks import EXPIRED, Marks
 from lakebed.engine.settings import EngineSettings
 from lakebed.formats import MetaRangeID
 from lakebed.ids import UniqueID

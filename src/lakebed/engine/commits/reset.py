@@ -17,10 +17,10 @@ from typing import Final
 from lakebed.engine.commits.dirty import DirtyCheck
 from lakebed.engine.commits.publish import Publisher
 from lakebed.engine.errors import BranchNotFound, TooManyTries
+from lakebed.engine.expiry_marks import Marks
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import Branch, BranchID, Commit, Repository, new_staging_token
 from lakebed.engine.refs.branches import Branches
-from lakebed.engine.retention.marks import Marks
 from lakebed.engine.settings import EngineSettings
 from lakebed.engine.staging import empty_runs
 from lakebed.engine.staging.cells import Cells, newest

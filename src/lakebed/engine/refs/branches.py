@@ -5,6 +5,7 @@ from typing import Final
 
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import BranchNotFound, PreconditionFailed
+from lakebed.engine.expiry_marks import Marks
 from lakebed.engine.keys import BRANCHES, DROPPED_PARTITION, EMPTIED
 from lakebed.engine.model import (
     Branch,
@@ -22,7 +23,6 @@ from lakebed.engine.refs.creation import (
     was_deleted,
 )
 from lakebed.engine.refs.shared_reads import SharedReads
-from lakebed.engine.retention.marks import Marks
 from lakebed.ids import UniqueID, new_unique_id
 from lakebed.kv import (
     ABSENT,

@@ -12,8 +12,8 @@ What else the creation depends on (is the repository there, which commit does th
 be read in the call that makes the look (`Look`). If it turns out that nothing may be created, the
 own record is taken back.
 
-**The commit must not expire meanwhile** (`lakebed.engine.retention`). A pending record counts as a
-ref to whoever expires commits. So it names its commit, and the commit's mark is read after it is
+**The commit must not expire meanwhile** (`lakebed.engine.expiry_marks`). A pending record counts as
+a ref to whoever expires commits. So it names its commit, and the commit's mark is read after it is
 written: in the same look. If the commit is not known before the look, the record names what it
 probably is. If that was wrong, the pending record is written once more, and the mark read.
 
@@ -53,9 +53,9 @@ from typing import Final, Generic, TypeVar
 
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import NotUnique, TooManyTries
+from lakebed.engine.expiry_marks import Marks
 from lakebed.engine.keys import BRANCHES, TAGS
 from lakebed.engine.model import CommitID, Repository
-from lakebed.engine.retention.marks import Marks
 from lakebed.errors import LakebedError
 from lakebed.ids import UniqueID
 from lakebed.kv import (

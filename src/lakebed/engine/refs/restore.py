@@ -11,7 +11,7 @@ can be run again, even if someone began to work in between: what is there stays.
 finished is not done twice.
 
 Commits whose data may be gone get their marks before anything else: those that any run of garbage
-collection was told have expired (`lakebed.engine.retention.audit`). Refs to them are left out. The
+collection was told have expired (`lakebed.engine.expired_files`). Refs to them are left out. The
 commits count as stored now, and while a restore is not finished, no commit expires.
 
 If refs are left out, the rest is restored, and the call ends with an error that names them and says
@@ -32,6 +32,8 @@ import pyarrow as pa
 from lakebed.block import BlockStore, ObjectNotFound
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import Invalid, InvalidName, MissingFile, NotUnique, RefsLeftOut
+from lakebed.engine.expired_files import read_all_expired
+from lakebed.engine.expiry_marks import EXPIRED
 from lakebed.engine.keys import (
     BRANCHES,
     COMMITS,
@@ -47,8 +49,6 @@ from lakebed.engine.names import check_branch_name, check_tag_name
 from lakebed.engine.refs.commits import FIRST_GENERATION, compute_id
 from lakebed.engine.refs.creation import create_branch, create_tag
 from lakebed.engine.refs.dump import RefT, Row, active_record
-from lakebed.engine.retention.audit import read_all_expired
-from lakebed.engine.retention.marks import EXPIRED
 from lakebed.formats import (
     MANIFEST_NAME,
     DamagedFile,

@@ -6,10 +6,10 @@ from typing import Final
 
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import TagNotFound, TooManyTries
+from lakebed.engine.expiry_marks import Marks
 from lakebed.engine.keys import TAGS
 from lakebed.engine.model import CommitID, Repository, Tag, TagID
 from lakebed.engine.refs.creation import Look, create_tag, was_created, was_deleted
-from lakebed.engine.retention.marks import Marks
 from lakebed.ids import UniqueID, new_unique_id
 from lakebed.kv import Item, PredicateFailed, Store
 from lakebed.kv.records import Record, Records

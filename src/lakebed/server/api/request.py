@@ -9,6 +9,7 @@ import falcon
 
 from lakebed.auth import Context, Identity, Permission
 from lakebed.catalog.catalog import Catalog
+from lakebed.reclaim.service import Reclaim
 from lakebed.server.http.errors import BadRequest
 from lakebed.server.services import Services
 
@@ -39,6 +40,11 @@ class ApiRequest:
     def catalog(self) -> Catalog:
         """All that is kept, but users and their permissions."""
         return self.services.catalog
+
+    @property
+    def reclaim(self) -> Reclaim:
+        """All that deletes data."""
+        return self.services.reclaim
 
     @property
     def identity(self) -> Identity:

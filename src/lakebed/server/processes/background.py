@@ -23,16 +23,15 @@ from typing import Any, Final, NoReturn
 from prometheus_client import Counter, Gauge
 
 from lakebed.block import BlockError
-from lakebed.catalog.expiry import clean_expired
-from lakebed.engine.cleaner.cleaner import Cleaner
 from lakebed.errors import LakebedError
+from lakebed.reclaim.cleaner import Cleaner
+from lakebed.reclaim.expired_records import clean_expired
+from lakebed.reclaim.schedule import RunSchedule, measure_age
 from lakebed.server.app import begin_tracing, open_services
 from lakebed.server.http import logs
 from lakebed.server.http.metrics import mark_process
-from lakebed.server.processes import reclaim
 from lakebed.server.processes.children import end_with_parent, hide_settings
 from lakebed.server.processes.preflight import probe_storage
-from lakebed.server.processes.reclaim import Reclaim
 from lakebed.server.services import Services
 from lakebed.server.settings import ServerSettings
 
@@ -72,8 +71,8 @@ def jobs_of(services: Services) -> list[Job]:
         Job("logouts", services.auth.clean_logouts),
         Job("expired", lambda: clean_expired(services.catalog, runtime)),
         Job("runs", lambda: clean_runs(services)),
-        Job("purges", services.catalog.repository_purges.run_due),
-        Job("gc_age", lambda: reclaim.measure_age(services)),
+        Job("purges", services.reclaim.repository_purges.run_due),
+        Job("gc_age", lambda: measure_age(services.reclaim, services.foundation.engine)),
     ]
 
 
@@ -81,6 +80,20 @@ def clean_runs(services: Services) -> int:
     """Remove the runs of hooks that were kept for long enough; return how many."""
     repositories = services.catalog.repositories.list_readable()
     return sum(services.actions.clean(repository) for repository in repositories)
+
+
+def schedule_of(services: Services) -> RunSchedule:
+    """Return the runs of garbage collection of this process."""
+    settings = services.settings
+    return RunSchedule(
+        services.reclaim,
+        services.foundation.engine,
+        services.runtime,
+        settings.blockstore.block,
+        settings.gc,
+        interval_seconds=settings.reclaim.interval_seconds,
+        cause_of=logs.cause_of,
+    )
 
 
 def check_storage(services: Services) -> None:
@@ -123,14 +136,14 @@ def keep_up(services: Services) -> NoReturn:
     }
     if settings.reclaim.enabled:
         look_seconds = min(_RECLAIM_LOOK_SECONDS, settings.reclaim.interval_seconds)
-        job = Job("reclaim", Reclaim(services).run_once)
+        job = Job("reclaim", schedule_of(services).run_once)
         waiting["reclaim"] = (1, partial(run, job), look_seconds)
     for name, (count, run_waiting, look_seconds) in waiting.items():
         for _ in range(count):
             arguments = (name, run_waiting, look_seconds)
             threading.Thread(target=_keep_running, args=arguments, daemon=True, name=name).start()
     run(Job("storage", partial(check_storage, services)))
-    run(Job("backups", services.catalog.backups.catch_up_all))
+    run(Job("backups", services.reclaim.backups.catch_up_all))
     jobs, pause = jobs_of(services), threading.Event()
     while True:
         for job in jobs:

@@ -7,12 +7,13 @@ name the repository it means by its `unique_id`: another of the same name is not
 import json
 from typing import Final
 
-from lakebed.catalog.gc.prepare import Prepared
-from lakebed.catalog.gc.runs import RunInfo
-from lakebed.catalog.nouns import Address, BranchRule, GCRunID, RepositoryID, RetentionRules
+from lakebed.catalog.nouns import Address, GCRunID, RepositoryID
 from lakebed.catalog.tasks import TaskID
-from lakebed.catalog.unfinished import UnfinishedUpload as Unfinished
 from lakebed.ids import UniqueID
+from lakebed.reclaim.prepare import Prepared
+from lakebed.reclaim.retention_rules import BranchRule, RetentionRules
+from lakebed.reclaim.runs import RunInfo
+from lakebed.reclaim.unfinished import UnfinishedUpload as Unfinished
 from lakebed.server.api.pages import first_page
 from lakebed.server.api.request import ApiRequest, as_key, as_text
 from lakebed.server.api.routes import Need, Routes, fs
@@ -75,7 +76,7 @@ def mark_storage(request: ApiRequest, repository: RepositoryID) -> GarbageCollec
 
 def leave_mark(request: ApiRequest, repository: RepositoryID) -> GarbageCollectionMark:
     """Write a mark into the storage of a repository; see `GCMarks`."""
-    mark = request.catalog.gc_marks.leave(repository)
+    mark = request.reclaim.storage_marks.leave(repository)
     storage = request.services.settings.blockstore
     local = storage.local if storage.type == "local" else None
     return GarbageCollectionMark(
@@ -95,7 +96,7 @@ def take_lease(
 
     A lease whose mark was seen for as long as a lease lasts may be taken over, by that mark.
     """
-    leases = request.catalog.gc_leases
+    leases = request.reclaim.leases
     if body.renew:
         found = leases.renew(repository, body.holder)
     else:
@@ -106,7 +107,7 @@ def take_lease(
 @routes.add(GarbageAPI.give_lease_back, _UNCOMMITTED)
 def give_lease_back(request: ApiRequest, repository: RepositoryID, query: LeaseQuery) -> None:
     """Give the lease of runs back, and say whether the run was good."""
-    request.catalog.gc_leases.give_back(
+    request.reclaim.leases.give_back(
         repository, query.holder, is_good=query.good, next_us=query.next_us
     )
 
@@ -119,7 +120,7 @@ def prepare_uncommitted(
     body: PrepareGCUncommittedRequest = _FIRST_PAGE,
 ) -> PrepareGCUncommittedResponse:
     """Write down a page of the objects that open uploads and staged entries name."""
-    prepared = request.catalog.gc.prepare_uncommitted(
+    prepared = request.reclaim.preparation.prepare_uncommitted(
         repository,
         unique_id=_unique_id(query),
         token=body.continuation_token or None,
@@ -175,7 +176,7 @@ def list_runs(
     request: ApiRequest, repository: RepositoryID, query: PageQuery
 ) -> Page[GarbageCollectionRun]:
     """List the runs whose reports are kept, the oldest first, and what became of each."""
-    runs = request.catalog.gc_runs.list(repository, after=query.after)
+    runs = request.reclaim.runs.list(repository, after=query.after)
     found = (run for run in runs if run.id.startswith(query.prefix))
     return first_page(found, query, wire=_wire_run, name=lambda run: run.id)
 
@@ -188,7 +189,7 @@ def explain(
 
     It may name any branch, path and commit that keeps an object; so it takes the right to read all.
     """
-    explanations = request.catalog.gc_explanations
+    explanations = request.reclaim.explanations
     if bool(query.ref) == bool(query.address) or (query.address and query.path):
         raise BadRequest("name a commit by ref, an object by ref and path, or one by its address")
     if query.address:
@@ -207,7 +208,7 @@ def list_unfinished(
     request: ApiRequest, repository: RepositoryID, query: PageQuery
 ) -> Page[UnfinishedUpload]:
     """List the uploads in parts, and the addresses given out, that were not finished."""
-    uploads = request.catalog.unfinished.list(repository, after=query.after)
+    uploads = request.reclaim.unfinished.list(repository, after=query.after)
     found = (upload for upload in uploads if upload.id.startswith(query.prefix))
     return first_page(found, query, wire=_wire_upload, name=lambda upload: upload.id)
 
@@ -215,7 +216,7 @@ def list_unfinished(
 @routes.add(GarbageAPI.end_unfinished, (_UNCOMMITTED, _DELETE))
 def end_unfinished(request: ApiRequest, repository: RepositoryID, upload: str) -> None:
     """End an unfinished upload: it cannot be finished any more, and its bytes are garbage."""
-    request.catalog.unfinished.end(repository, upload)
+    request.reclaim.unfinished.end(repository, upload)
 
 
 def _wire_run(run: RunInfo) -> GarbageCollectionRun:
@@ -238,7 +239,7 @@ def _wire_upload(found: Unfinished) -> UnfinishedUpload:
 def _prepare_commits(
     request: ApiRequest, repository: RepositoryID, query: CommitsQuery
 ) -> Prepared:
-    return request.catalog.gc.prepare_commits(
+    return request.reclaim.preparation.prepare_commits(
         repository,
         unique_id=_unique_id(query),
         run_id=GCRunID(query.run_id) if query.run_id else None,
@@ -257,7 +258,7 @@ def _wire(prepared: Prepared) -> GarbageCollectionPrepareResponse:
 
 
 def _rules(request: ApiRequest, repository: RepositoryID) -> GarbageCollectionRules:
-    found = request.catalog.retention.find_rules(repository)
+    found = request.reclaim.retention.find_rules(repository)
     if found is None:
         raise NoRules(repository)
     return GarbageCollectionRules(
@@ -272,7 +273,7 @@ def _rules(request: ApiRequest, repository: RepositoryID) -> GarbageCollectionRu
 def _set(request: ApiRequest, repository: RepositoryID, body: GarbageCollectionRules) -> None:
     branches = [BranchRule(rule.branch_id, rule.retention_days) for rule in body.branches or ()]
     rules = RetentionRules(body.default_retention_days, branches)
-    request.catalog.retention.set_rules(repository, rules)
+    request.reclaim.retention.set_rules(repository, rules)
 
 
 @routes.add(GarbageAPI.rules, _GET_RULES)
@@ -290,7 +291,7 @@ def set_rules(request: ApiRequest, repository: RepositoryID, body: GarbageCollec
 @routes.add(GarbageAPI.delete_rules, _SET_RULES)
 def delete_rules(request: ApiRequest, repository: RepositoryID) -> None:
     """Remove the rules: all commits are kept from then on."""
-    request.catalog.retention.delete_rules(repository)
+    request.reclaim.retention.delete_rules(repository)
 
 
 @routes.add(GarbageAPI.old_rules, _GET_RULES)
@@ -310,7 +311,7 @@ def old_set_rules(
 @routes.add(GarbageAPI.old_delete_rules, _SET_RULES)
 def old_delete_rules(request: ApiRequest, repository: RepositoryID) -> None:
     """Remove the rules: all commits are kept from then on."""
-    request.catalog.retention.delete_rules(repository)
+    request.reclaim.retention.delete_rules(repository)
 
 
 @routes.add(GarbageAPI.may_set_rules, _SET_RULES)
@@ -324,7 +325,7 @@ def expire_commits(
     request: ApiRequest, repository: RepositoryID, query: ExpireQuery
 ) -> ExpiredCommits:
     """Mark the commits that the rules do not keep, and expire those that were marked before."""
-    done = request.catalog.retention.expire(
+    done = request.reclaim.retention.expire(
         repository,
         unique_id=_unique_id(query),
         max_share=query.max_share,
@@ -348,7 +349,7 @@ def write_old_commits(
     request: ApiRequest, repository: RepositoryID, query: OldCommitsQuery
 ) -> OldCommits:
     """Write down the commits whose expiry frees objects, for the report of a run."""
-    files = request.catalog.gc.write_old_commits(
+    files = request.reclaim.preparation.write_old_commits(
         repository,
         unique_id=_unique_id(query),
         run_id=GCRunID(query.run_id),

@@ -3,9 +3,10 @@
 import json
 from typing import Final, Literal
 
-from lakebed.catalog.nouns import PurgeQuery, RepositoryID
-from lakebed.catalog.purge.repositories import LeftNamespace
+from lakebed.catalog.nouns import RepositoryID
 from lakebed.catalog.tasks import TaskID, Tell
+from lakebed.reclaim.purge_search import PurgeQuery
+from lakebed.reclaim.repository_purges import LeftNamespace
 from lakebed.server.api.request import ApiRequest
 from lakebed.server.api.routes import Need, Routes
 from lakebed.server.http.errors import BadRequest
@@ -36,7 +37,7 @@ def purge_objects(request: ApiRequest, repository: RepositoryID, body: PurgeRequ
     query = _query(body)
     if body.confirm and not body.reason:
         raise BadRequest("a purge needs a reason: whoever reads the object later is told")
-    purges, username = request.catalog.purges, request.identity.user_id
+    purges, username = request.reclaim.purges, request.identity.user_id
 
     def work(tell: Tell) -> str:
         if not body.confirm:
@@ -88,13 +89,13 @@ _PURGE_REPOSITORY: Final = Need(
 @routes.add(PurgesAPI.left_by_repository, _PURGE_REPOSITORY)
 def get_deleted(request: ApiRequest, repository: RepositoryID) -> LeftByRepositories:
     """List what deleted repositories of a name have left in the storage."""
-    return _left(request.catalog.repository_purges.left_by(repository))
+    return _left(request.reclaim.repository_purges.left_by(repository))
 
 
 @routes.add(PurgesAPI.purge_repository, _PURGE_REPOSITORY)
 def purge_deleted(request: ApiRequest, repository: RepositoryID) -> LeftByRepositories:
     """Ask that what deleted repositories of a name have left is deleted, when its time comes."""
-    return _left(request.catalog.repository_purges.request(repository))
+    return _left(request.reclaim.repository_purges.request(repository))
 
 
 def _left(found: list[LeftNamespace]) -> LeftByRepositories:

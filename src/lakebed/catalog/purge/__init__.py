@@ -1,1 +1,0 @@
-"""Purges: objects that have to be gone from all history. See `purges`."""

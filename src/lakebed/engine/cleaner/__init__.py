@@ -1,1 +1,0 @@
-"""The Cleaner, which removes records that nothing names any more."""

@@ -1,0 +1,88 @@
+"""Garbage collection: finds and deletes objects that nothing refers to.
+
+`rules` defines garbage in plain Python; `frames` does the same on Spark, `columns` on Arrow. `job`
+makes a run: it takes the `lease`, asks the server to prepare (`server`), opens the storage
+(`storage`), reads what the run before left (`state`), has every object judged (`judging`), and
+writes a `report`. Who judges and deletes is an executor: `on_spark` (with the frames of `sources`),
+or `on_arrow` in one process (with `scattered` tables). What both let run beside the storage is in
+`executors`; it imports no more than it needs.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lakebed.block import BlockSettings
+    from lakebed.reclaim.collector.job import Options
+    from lakebed.reclaim.collector.judging import Executor
+    from lakebed.reclaim.collector.report import Summary
+    from lakebed.reclaim.collector.storage import Storage
+
+__all__ = ["run"]
+
+
+def run(
+    repository: str,
+    *,
+    endpoint: str,
+    access_key_id: str,
+    secret_access_key: str,
+    storage: "BlockSettings | None" = None,
+    options: "Options | None" = None,
+    master: str | None = None,
+    say: Callable[[str], None] = lambda _line: None,
+) -> "Summary":
+    """Make a run of garbage collection.
+
+    Args:
+        repository: The repository's name.
+        endpoint: The server.
+        access_key_id: Who asks the server.
+        secret_access_key: The secret that goes with it.
+        storage: How to open the storage of the repository, here and in the executors; None: as the
+            server and the environment say, see `storage.block_settings`.
+        options: What to do; see `job.Options`.
+        master: The Spark to run on; None: as ``spark-submit`` says, else this machine, where
+            Spark is not needed.
+        say: Called with a line about each step.
+
+    Raises:
+        GCError: The run ended early; see `errors`.
+        ClientError: The server refused, or did not answer.
+        LakebedError: The storage failed, or a file is damaged.
+        MissingExtraError: A Spark is named, and PySpark is not installed.
+    """
+    from lakebed.reclaim.collector.job import Job, Options  # noqa: PLC0415 - executors import this package
+    from lakebed.reclaim.collector.server import Server  # noqa: PLC0415 - as above
+    from lakebed.reclaim.collector.storage import open_storage  # noqa: PLC0415 - as above
+
+    server = Server(
+        endpoint, repository, access_key_id=access_key_id, secret_access_key=secret_access_key
+    )
+    try:
+        opened = open_storage(server, storage)
+        job = Job(_executor(opened, master, say), server, opened, say=say)
+        return job.run(options or Options())
+    finally:
+        server.close()
+
+
+def _executor(storage: "Storage", master: str | None, say: Callable[[str], None]) -> "Executor":
+    """Return Spark, or this process if PySpark is not installed."""
+    from lakebed.errors import MissingExtraError  # noqa: PLC0415 - executors import this package
+
+    try:
+        from lakebed.reclaim.collector.on_spark import SparkExecutor  # noqa: PLC0415 - as above
+        from lakebed.reclaim.collector.spark import new_session  # noqa: PLC0415 - as above
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("pyspark"):
+            raise
+        if master is not None:
+            raise MissingExtraError("garbage collection on Spark", "spark") from error
+    else:
+        return SparkExecutor(new_session(master), storage)
+    from lakebed.reclaim.collector.on_arrow import ArrowExecutor  # noqa: PLC0415 - as above
+    from lakebed.runtime import ThreadRuntime  # noqa: PLC0415 - as above
+
+    say("PySpark is not installed: this process does the work.")
+    return ArrowExecutor(storage, ThreadRuntime())

@@ -1,0 +1,193 @@
+"""Reading files in executors: the paths that they name.
+
+Each function here returns a function for `DataFrame.mapInArrow`, from rows that name files to the
+content of the files. Lakebed's own drivers read the storage, so Spark needs no connectors.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.block import ObjectNotFound
+from lakebed.formats import (
+    AddressType,
+    MetaRange,
+    MetaRangeID,
+    RangeID,
+    decode_metarange,
+    decode_range,
+    metarange_path,
+    range_path,
+)
+from lakebed.formats.gc_files import GCFile, GCFileKind, GCRunID, decode_gc_table
+from lakebed.formats.gc_state import GC_RESULT_SCHEMAS, GCResultKind, decode_result
+from lakebed.formats.object_paths import REPOSITORIES
+from lakebed.reclaim.collector.errors import MissingHistory, MissingRange
+from lakebed.reclaim.collector.rules import canonical_path
+from lakebed.reclaim.collector.storage import Storage
+
+Batches = Iterator[pa.RecordBatch]
+Transform = Callable[[Batches], Batches]
+
+FILES: Final = "name string, kind string, rows long, content_id string"
+"""Rows that name files of a run."""
+
+FOLDERS: Final = "folder string"
+"""Rows that name folders in the namespace."""
+
+_PATHS: Final = pa.schema([pa.field("path", pa.string())])
+_ROWS_MAX: Final = 10_000
+
+
+def read_prepared_paths(storage: Storage, run_id: GCRunID) -> Transform:
+    """From files of uploads and staged entries to the paths that they name."""
+
+    def read(batches: Batches) -> Batches:
+        for table in _prepared(storage, run_id, batches):
+            yield from _as_batches(relative(table.column("address"), storage), storage)
+
+    return read
+
+
+def read_prepared_rows(storage: Storage, run_id: GCRunID) -> Transform:
+    """From files of one kind that the server wrote to what they hold."""
+
+    def read(batches: Batches) -> Batches:
+        for table in _prepared(storage, run_id, batches):
+            yield from table.to_batches(max_chunksize=_ROWS_MAX)
+
+    return read
+
+
+def _prepared(storage: Storage, run_id: GCRunID, batches: Batches) -> Iterator[pa.Table]:
+    for row in rows(batches):
+        file = GCFile(row["name"], GCFileKind(row["kind"]), row["rows"], row["content_id"])
+        address = storage.file(run_id, file.name)
+        yield decode_gc_table(storage.block.read(address), file, file=str(address))
+
+
+def read_results(storage: Storage, run_id: GCRunID, kind: GCResultKind) -> Transform:
+    """From files that a run wrote to what they hold."""
+
+    def read(batches: Batches) -> Batches:
+        for row in rows(batches):
+            address = storage.file(run_id, row["name"])
+            table = decode_result(
+                storage.block.read(address), kind, row["content_id"], file=str(address)
+            )
+            yield from table.cast(GC_RESULT_SCHEMAS[kind]).to_batches(max_chunksize=_ROWS_MAX)
+
+    return read
+
+
+def read_ranges_of(storage: Storage, repository: str, *, may_miss: bool = False) -> Transform:
+    """From ids of metaranges, with a commit of each, to the ids of their ranges.
+
+    If `may_miss`, metaranges that are not there are passed over: of commits that do not count.
+    """
+
+    def read(batches: Batches) -> Batches:
+        for row in rows(batches):
+            try:
+                found = _ranges_of(storage, repository, row)
+            except MissingHistory:
+                if not may_miss:
+                    raise
+                found = []
+            yield texts("range_id", found)
+
+    return read
+
+
+def find_range(storage: Storage, repository: str, range_id: str) -> Transform:
+    """From ids of metaranges, with a commit of each, to those that name a range."""
+
+    def read(batches: Batches) -> Batches:
+        for batch in batches:
+            names_it = [
+                range_id in _ranges_of(storage, repository, row) for row in batch.to_pylist()
+            ]
+            yield batch.filter(pa.array(names_it, pa.bool_()))
+
+    return read
+
+
+def _ranges_of(storage: Storage, repository: str, row: dict[str, Any]) -> list[RangeID]:
+    def read(found: MetaRangeID) -> MetaRange:
+        address = storage.namespace.address(metarange_path(found))
+        try:
+            data = storage.block.read(address)
+        except ObjectNotFound as error:
+            raise MissingHistory(repository, row["commit_id"], found, str(address)) from error
+        return decode_metarange(data, found, file=str(address), read=read)
+
+    return [ref.range_id for ref in read(MetaRangeID(row["metarange_id"])).refs]
+
+
+def read_paths_of(
+    storage: Storage, count: Callable[[int], None], *, may_miss: bool = False
+) -> Transform:
+    """From ids of ranges to the paths that their entries name; `count` gets their number.
+
+    If `may_miss`, ranges that are not there are passed over: of commits that do not count.
+    """
+
+    def read(batches: Batches) -> Batches:
+        for row in rows(batches):
+            found = RangeID(row["range_id"])
+            address = storage.namespace.address(range_path(found))
+            try:
+                data = storage.block.read(address)
+            except ObjectNotFound as error:
+                if may_miss:
+                    continue
+                raise MissingRange(found, str(address)) from error
+            table = decode_range(data, found, file=str(address))
+            count(table.num_rows)
+            yield from _as_batches(entry_paths(table, storage), storage)
+
+    return read
+
+
+def entry_paths(entries: pa.Table, storage: Storage) -> pa.ChunkedArray:
+    """Return the paths that entries name, of objects that may be the repository's own."""
+    is_relative = pc.equal(entries.column("address_type"), int(AddressType.RELATIVE))
+    addresses = entries.column("address")
+    own = addresses.filter(is_relative)
+    others = relative(addresses.filter(pc.invert(is_relative)), storage)
+    return pa.chunked_array([*own.chunks, *others.chunks], pa.string())
+
+
+def relative(addresses: pa.ChunkedArray, storage: Storage) -> pa.ChunkedArray:
+    """Return the paths of whole addresses, of those that are in the repository's namespaces."""
+    namespace, prefix = storage.namespace, str(storage.namespace)
+    adopted = [each.storage_namespace for each in storage.adopted]
+    is_inside = pc.starts_with(addresses, prefix)
+    inside = pc.utf8_slice_codeunits(addresses.filter(is_inside), len(prefix))
+    others = pc.unique(addresses.filter(pc.invert(is_inside))).to_pylist()
+    # Another spelling of an address inside would look like a foreign one.
+    respelled = [canonical_path(each, AddressType.FULL, namespace, adopted) for each in others]
+    more = pa.array([path for path in respelled if path is not None], pa.string())
+    return pa.chunked_array([*inside.chunks, more], pa.string())
+
+
+def _as_batches(paths: pa.ChunkedArray, storage: Storage) -> Batches:
+    """Yield paths in batches, without those of imported objects, which are never listed."""
+    is_own = pc.starts_with(paths, REPOSITORIES)
+    for each in storage.adopted:
+        is_own = pc.or_(is_own, pc.starts_with(paths, each.storage_namespace))
+    own = paths.filter(is_own)
+    yield from pa.table([own], schema=_PATHS).to_batches(max_chunksize=_ROWS_MAX)
+
+
+def texts(name: str, values: Sequence[str]) -> pa.RecordBatch:
+    """Return a batch of one column of texts, perhaps empty."""
+    return pa.RecordBatch.from_arrays([pa.array(values, pa.string())], names=[name])
+
+
+def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+    """Iterate over rows in plain Python: there is one for each file or folder, not each object."""
+    for batch in batches:
+        yield from batch.to_pylist()

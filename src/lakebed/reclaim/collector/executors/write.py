@@ -1,0 +1,232 @@
+"""Writing what a run found, in executors: files of bounded size, each under a name of its own.
+
+Spark may run a task twice. Both write files; the driver learns of the files of one of them, and the
+state names no others.
+"""
+
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.formats.entries import one_array
+from lakebed.formats.gc_files import GCRunID
+from lakebed.formats.gc_state import (
+    GC_RESULT_SCHEMAS,
+    GCResultFile,
+    GCResultKind,
+    encode_result,
+)
+from lakebed.reclaim.collector.executors.read import Batches, Transform
+from lakebed.reclaim.collector.rules import Verdict
+from lakebed.reclaim.collector.storage import Storage
+
+FILE_ROWS: Final = 100_000
+"""How many rows go into one file; so many are in memory at a time."""
+
+WRITTEN: Final = "name string, kind string, rows long, bytes long, content_id string"
+"""Rows that name the files that were written: `lakebed.formats.gc_state.GCResultFile`."""
+
+FILE_OR_TOTAL: Final = (
+    f"file struct<{WRITTEN}>, total struct<verdict string, stage string, objects long, bytes long>"
+)
+"""Rows that hold either a file that was written, or a total: how many objects of one verdict are in
+partitions of one stage."""
+
+_WRITTEN_SCHEMA: Final = pa.schema(
+    [
+        pa.field("name", pa.string()),
+        pa.field("kind", pa.string()),
+        pa.field("rows", pa.int64()),
+        pa.field("bytes", pa.int64()),
+        pa.field("content_id", pa.string()),
+    ]
+)
+_TOTAL_SCHEMA: Final = pa.schema(
+    [
+        pa.field("verdict", pa.string()),
+        pa.field("stage", pa.string()),
+        pa.field("objects", pa.int64()),
+        pa.field("bytes", pa.int64()),
+    ]
+)
+_FILE_OR_TOTAL_SCHEMA: Final = pa.schema(
+    [
+        pa.field("file", pa.struct(_WRITTEN_SCHEMA)),
+        pa.field("total", pa.struct(_TOTAL_SCHEMA)),
+    ]
+)
+
+DUE_LABEL: Final = "due"
+"""What counts call candidates that the run deletes."""
+
+FREED_LABEL: Final = "freed"
+"""What counts call candidates that only old commits named, and that the run does not delete."""
+
+ADOPTED_LABEL: Final = "(adopted from lakeFS)"
+"""What counts call the branch of objects in an adopted namespace."""
+
+_NUMBERS: Final = ("objects", "bytes")
+_BRANCH: Final = 3  # of the parts of a path
+
+
+class PartWriter:
+    """Gathers rows of one kind and writes them."""
+
+    def __init__(self, storage: Storage, run_id: GCRunID, kind: GCResultKind) -> None:
+        self._storage = storage
+        self._run_id = run_id
+        self._kind = kind
+        self._tables: list[pa.Table] = []
+        self._rows = 0
+
+    def add(self, table: pa.Table) -> Batches:
+        """Add rows; yields the files that were written because of that."""
+        if table.num_rows:
+            self._tables.append(table)
+            self._rows += table.num_rows
+        if self._rows >= FILE_ROWS:
+            yield from self.flush()
+
+    def flush(self) -> Batches:
+        """Write what was gathered."""
+        if self._tables:
+            schema = GC_RESULT_SCHEMAS[self._kind]
+            table = pa.concat_tables(self._tables).select(schema.names).cast(schema)
+            self._tables, self._rows = [], 0
+            yield as_row(self._write(table.combine_chunks()))
+
+    def _write(self, table: pa.Table) -> GCResultFile:
+        data, content_id = encode_result(self._kind, table)
+        name = f"{self._kind}-{self._storage.runtime.random_bytes(8).hex()}.parquet"
+        self._storage.block.create(self._storage.file(self._run_id, name), data)
+        if self._kind is GCResultKind.SWEPT:
+            self._write_text(name.replace(".parquet", ".txt"), table)
+        has_size = "size" in table.column_names
+        size = (pc.sum(table.column("size")).as_py() or 0) if has_size else 0
+        return GCResultFile(name, self._kind, table.num_rows, size, content_id)
+
+    def _write_text(self, name: str, table: pa.Table) -> None:
+        """Write the report for people, too: a line for each object."""
+        columns = (table.column(each).to_pylist() for each in ("path", "size", "error"))
+        lines = (
+            f"{path}\t{size}\t{error or 'deleted'}\n"
+            for path, size, error in zip(*columns, strict=True)
+        )
+        self._storage.block.put(self._storage.file(self._run_id, name), ["".join(lines).encode()])
+
+
+def as_row(file: GCResultFile) -> pa.RecordBatch:
+    """Return a file as a row of `WRITTEN`."""
+    row = {name: [getattr(file, name)] for name in _WRITTEN_SCHEMA.names}
+    return pa.RecordBatch.from_pydict(row, schema=_WRITTEN_SCHEMA)
+
+
+def write_rows(storage: Storage, run_id: GCRunID, kind: GCResultKind) -> Transform:
+    """From rows of a kind to the files that hold them."""
+
+    def write(batches: Batches) -> Batches:
+        writer = PartWriter(storage, run_id, kind)
+        for batch in batches:
+            yield from writer.add(pa.Table.from_batches([batch]))
+        yield from writer.flush()
+
+    return write
+
+
+def write_judged(storage: Storage, run_id: GCRunID) -> Transform:
+    """From judged objects to files of those that are due, of those to remember, and of counts.
+
+    The rows have the columns of `frames.JUDGED`, and `is_due`, `is_freed`,
+    `is_remembered` and `stage`. The rows that come out are `FILE_OR_TOTAL`; the totals are of all
+    branches together.
+    """
+
+    def write(batches: Batches) -> Batches:
+        due = PartWriter(storage, run_id, GCResultKind.DUE)
+        remembered = PartWriter(storage, run_id, GCResultKind.OBJECTS)
+        counts = Counts()
+        for batch in batches:
+            table = pa.Table.from_batches([batch])
+            is_due = table.column("is_due")
+            yield from _as_files(due.add(table.filter(is_due)))
+            kept = pc.and_(table.column("is_remembered"), pc.invert(is_due))
+            yield from _as_files(remembered.add(table.filter(kept)))
+            # Only what is there counts.
+            is_seen = pc.not_equal(table.column("verdict"), Verdict.UNSEEN.value)
+            counts.add(_labelled(table.filter(is_seen)))
+        yield from _as_files(due.flush())
+        yield from _as_files(remembered.flush())
+        by_branch = PartWriter(storage, run_id, GCResultKind.COUNTS)
+        yield from _as_files(by_branch.add(counts.table()))
+        yield from _as_files(by_branch.flush())
+        yield _as_totals(add_up([counts.table()], ["verdict", "stage"]))
+
+    return write
+
+
+def _as_files(written: Batches) -> Batches:
+    """Iterate over rows of `WRITTEN` as rows of `FILE_OR_TOTAL`."""
+    for batch in written:
+        totals = pa.nulls(batch.num_rows, _FILE_OR_TOTAL_SCHEMA.field("total").type)
+        columns = [batch.to_struct_array(), totals]
+        yield pa.RecordBatch.from_arrays(columns, schema=_FILE_OR_TOTAL_SCHEMA)
+
+
+def _as_totals(counts: pa.Table) -> pa.RecordBatch:
+    """Return counts of all branches together as rows of `FILE_OR_TOTAL`."""
+    totals = counts.select(_TOTAL_SCHEMA.names).cast(_TOTAL_SCHEMA)
+    arrays = [one_array(totals, name) for name in _TOTAL_SCHEMA.names]
+    files = pa.nulls(counts.num_rows, _FILE_OR_TOTAL_SCHEMA.field("file").type)
+    columns = [files, pa.StructArray.from_arrays(arrays, fields=list(_TOTAL_SCHEMA))]
+    return pa.RecordBatch.from_arrays(columns, schema=_FILE_OR_TOTAL_SCHEMA)
+
+
+class Counts:
+    """Adds up counts by branch; there may be as many branches as there are objects."""
+
+    def __init__(self) -> None:
+        self._tables = [GC_RESULT_SCHEMAS[GCResultKind.COUNTS].empty_table()]
+        self._new_rows = 0
+
+    def add(self, table: pa.Table) -> None:
+        """Add some."""
+        self._tables.append(table)
+        self._new_rows += table.num_rows
+        # Only when there is as much new as old, or else many branches would be added up each time.
+        if self._new_rows >= max(FILE_ROWS, self._tables[0].num_rows):
+            self.table()
+
+    def table(self) -> pa.Table:
+        """Return what they add up to."""
+        self._tables = [add_up(self._tables, ["branch", "verdict", "stage"])]
+        self._new_rows = 0
+        return self._tables[0]
+
+
+def _labelled(table: pa.Table) -> pa.Table:
+    """Return judged objects as counts of one each."""
+    branch = pc.list_element(pc.split_pattern(table.column("path"), "/"), _BRANCH)
+    branch = pc.if_else(pc.match_substring(table.column("path"), "://"), ADOPTED_LABEL, branch)
+    verdict = pc.if_else(table.column("is_freed"), FREED_LABEL, table.column("verdict"))
+    verdict = pc.if_else(table.column("is_due"), DUE_LABEL, verdict)
+    columns = [
+        branch,
+        verdict,
+        table.column("stage"),
+        pa.repeat(pa.scalar(1, pa.int64()), table.num_rows),
+        table.column("size"),
+    ]
+    return pa.table(columns, names=GC_RESULT_SCHEMAS[GCResultKind.COUNTS].names)
+
+
+def add_up(tables: list[pa.Table], keys: list[str]) -> pa.Table:
+    """Add up counts that have the same keys."""
+    names = [*keys, "objects", "bytes"]
+    table = pa.concat_tables([each.select(names).cast(_schema(names)) for each in tables])
+    summed = table.group_by(keys).aggregate([("objects", "sum"), ("bytes", "sum")])
+    return summed.select([*keys, "objects_sum", "bytes_sum"]).rename_columns(names)
+
+
+def _schema(names: list[str]) -> pa.Schema:
+    return pa.schema([pa.field(n, pa.int64() if n in _NUMBERS else pa.string()) for n in names])

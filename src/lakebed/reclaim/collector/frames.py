@@ -1,0 +1,140 @@
+"""What garbage is, on Spark: functions from frames to frames.
+
+They mean the same as the functions of `rules`. All of it is one shuffle by path:
+objects, and what commits, staging, uploads and earlier runs know of them, are put together and
+grouped. So nothing needs to be unique beforehand or to fit into memory.
+"""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql.types import (
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from lakebed.formats.object_paths import MADE_FROM, WHOLE_PATH_PATTERN
+from lakebed.reclaim.collector.rules import COMMIT_NAMED, Look, Verdict
+
+PATHS: Final = StructType([StructField("path", StringType(), nullable=False)])
+"""Paths of objects that something names; a path may come more than once."""
+
+STORED: Final = StructType(
+    [
+        StructField("path", StringType(), nullable=False),
+        StructField("size", LongType(), nullable=False),
+        StructField("born_us", LongType(), nullable=False),
+        StructField("made_us", LongType(), nullable=False),
+    ]
+)
+"""Objects as a listing shows them: `rules.StoredObject`."""
+
+JUDGED: Final = StructType(
+    [
+        *STORED.fields,
+        StructField("verdict", StringType(), nullable=False),
+        StructField("found_us", LongType(), nullable=False),
+    ]
+)
+"""Objects and what a look found them to be: `rules.Judged`, with 0 for no time."""
+
+_COMMIT_NAMED: Final = [verdict.value for verdict in COMMIT_NAMED]
+
+_FACTS: Final = ("size", "born_us", "made_us", "committed", "held", "found_us")
+
+
+def unknown(found: DataFrame, known: DataFrame, key: str) -> DataFrame:
+    """Return the rows of `found` whose key is not in `known`."""
+    # By sorting: Spark believes that what comes from a few files is small, and would send all of it
+    # to every executor.
+    return found.join(known.select(key).hint("merge"), key, "left_anti")
+
+
+def looked_at(saved: DataFrame, listed: DataFrame, closed_before_us: int) -> DataFrame:
+    """Return the objects that an optimized run judges: see `rules.looked_at`."""
+    closed = saved.where(f.col("made_us") < closed_before_us)
+    return listed.unionByName(closed.select(*STORED.names))
+
+
+def saved_commit_named(saved: DataFrame) -> DataFrame:
+    """Return the paths that known commits name: see `rules.saved_commit_named`."""
+    return saved.where(f.col("verdict").isin(_COMMIT_NAMED)).select("path")
+
+
+def judge(
+    looked: DataFrame, *, committed: DataFrame, held: DataFrame, saved: DataFrame, look: Look
+) -> DataFrame:
+    """Return objects with what they are found to be: see `rules.judge`.
+
+    Args:
+        looked: The objects, as `STORED`.
+        committed: What commit records name, as `PATHS`.
+        held: What staging, links and open uploads name, as `PATHS`.
+        saved: What the run before left, as `JUDGED`.
+        look: The times of this look.
+    """
+    found = saved.where(f.col("found_us") > 0)
+    together = (
+        _facts(looked, size=f.col("size"), born_us=f.col("born_us"), made_us=f.col("made_us"))
+        .unionByName(_facts(committed, committed=f.lit(1)))
+        .unionByName(_facts(held, held=f.lit(1)))
+        .unionByName(_facts(found, found_us=f.col("found_us")))
+    )
+    grouped = together.groupBy("path").agg(*(f.max(name).alias(name) for name in _FACTS))
+    is_seen = f.col("born_us").isNotNull()
+    is_object = f.col("path").rlike(WHOLE_PATH_PATTERN)
+    verdict = (
+        f.when(~is_seen, Verdict.UNSEEN.value)
+        .when(f.col("committed").isNotNull(), Verdict.COMMITTED.value)
+        .when(f.col("held").isNotNull(), Verdict.HELD.value)
+        .when(f.col("born_us") >= look.cutoff_us, Verdict.YOUNG.value)
+        .otherwise(Verdict.CANDIDATE.value)
+    )
+    found_us = f.when(
+        f.col("verdict") == Verdict.CANDIDATE.value,
+        f.least(f.col("found_us"), f.lit(look.ended_us)),
+    ).otherwise(0)
+    return (
+        grouped.where(is_seen | (f.col("committed").isNotNull() & is_object))
+        .withColumn("verdict", verdict)
+        .withColumn("found_us", found_us)
+        .withColumn("made_us", f.coalesce(f.col("made_us"), _made_us()))
+        .fillna(0, ["size", "born_us"])
+        .select(*JUDGED.names)
+    )
+
+
+def _made_us() -> Column:
+    """When the partition of an object's path was made; see `lakebed.formats.object_paths`."""
+    digits = 13  # the three before them are the same for all times, and would not fit into a number
+    counted_down = f.conv(f.substring("path", MADE_FROM + 3, digits), 16, 10).cast(LongType())
+    return f.lit((1 << 4 * digits) - 1) - counted_down
+
+
+def _facts(frame: DataFrame, **facts: Column) -> DataFrame:
+    columns = [facts.get(name, f.lit(None)).cast(LongType()).alias(name) for name in _FACTS]
+    return frame.select("path", *columns)
+
+
+def is_due(look: Look) -> Column:
+    """Whether this run deletes an object of `JUDGED`: see `rules.due`."""
+    return (f.col("found_us") > 0) & (f.col("found_us") <= look.began_us - look.gap_us)
+
+
+def with_freed(judged: DataFrame, old: DataFrame | None) -> DataFrame:
+    """Add whether each object is garbage that old commits name: see `rules.freed`."""
+    if old is None:
+        return judged.withColumn("is_freed", f.lit(False))
+    named = old.distinct().withColumn("named", f.lit(1)).hint("merge")
+    is_freed = (f.col("verdict") == Verdict.CANDIDATE.value) & f.col("named").isNotNull()
+    return judged.join(named, "path", "left").withColumn("is_freed", is_freed).drop("named")
+
+
+def is_remembered(closed_before_us: int) -> Column:
+    """Whether the next run must know of an object: see `rules.remembered`."""
+    is_closed = f.col("made_us") < closed_before_us
+    is_committed = f.col("verdict").isin(_COMMIT_NAMED)
+    return (f.col("verdict") == Verdict.CANDIDATE.value) | (is_closed != is_committed)

@@ -1,0 +1,418 @@
+"""A run of garbage collection, from the server's preparation to the report.
+
+Its steps:
+
+1. Take the lease of the repository: one run at a time.
+2. Read what the run before left, then let the server expire commits by its rules, and prepare.
+3. Judge every object (`judging`).
+4. Unless it is a dry run: delete what is due, with a result for each object.
+5. Replace the state. A run that dies before this step has deleted garbage and changed nothing else.
+6. Remove the files of old runs (`report.prune`).
+
+Who does the work beside the storage is an `Executor`: Spark, or this process.
+"""
+
+import logging
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
+
+from lakebed.block import BlockError, ObjectNotFound
+from lakebed.errors import LakebedError
+from lakebed.formats.gc_files import (
+    MANIFEST_NAME,
+    GCFile,
+    GCFileKind,
+    GCManifest,
+    GCRunID,
+    decode_gc_manifest,
+)
+from lakebed.formats.gc_state import SUMMARY_NAME, GCResultFile, GCState
+from lakebed.reclaim.collector import rules
+from lakebed.reclaim.collector.errors import InvalidOption, NotQuiet, WrongStorage
+from lakebed.reclaim.collector.executors.write import DUE_LABEL, FREED_LABEL
+from lakebed.reclaim.collector.judging import Executor, Findings, Judging, repository_uids
+from lakebed.reclaim.collector.lease import RunLease, RunLeaseTable
+from lakebed.reclaim.collector.report import (
+    Progress,
+    Summary,
+    add_up_swept,
+    noting_failure,
+    prune,
+    remove_files,
+)
+from lakebed.reclaim.collector.rules import Look, Verdict
+from lakebed.reclaim.collector.state import SavedState
+from lakebed.reclaim.collector.storage import Storage
+from lakebed.runtime import Runtime, ThreadRuntime
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+MAX_SHARE: Final = 0.5
+"""The largest share of all objects that a run deletes by default."""
+
+_NEVER_US: Final = 1 << 62
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What a run is asked to do."""
+
+    dry_run: bool = False
+    """Delete nothing, and leave the state as it is."""
+    clean: bool = False
+    """Read all commits and list all objects, whatever the run before knew."""
+    assume_quiet: bool = False
+    """Find and delete in one run, whatever the age: for a repository that nobody writes to."""
+    min_age_seconds: float | None = None
+    """Leave alone what is younger; not less than the server allows."""
+    max_share: float = MAX_SHARE
+
+
+class ServerSide(RunLeaseTable, Protocol):
+    """The server's part of a run; `server.Server` asks for it by HTTP."""
+
+    def expire(self, unique_id: str, *, max_share: float, dry_run: bool) -> dict[str, Any]:
+        """Mark and expire commits by the rules of the repository; return counts."""
+
+    def prepare(self, unique_id: str) -> GCRunID:
+        """Write down all that is in use."""
+
+    def write_old_commits(
+        self, unique_id: str, run_id: GCRunID, *, since_us: int, dry_run: bool
+    ) -> tuple[GCFile, ...]:
+        """Write down the commits that expired since then, or of a dry run, would expire."""
+
+    def check_still_there(self, unique_id: str, run_id: GCRunID) -> None:
+        """Prove that this creation of the repository exists, and that we may still collect."""
+
+
+class Job:
+    """Runs of one repository's garbage collection."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        server: ServerSide,
+        storage: Storage,
+        *,
+        runtime: Runtime | None = None,
+        is_patient: bool = True,
+        say: Callable[[str], None] = lambda _line: None,
+    ) -> None:
+        """Prepare to make runs.
+
+        Args:
+            executor: Who works beside the storage.
+            server: What the server does for a run.
+            storage: Of the repository.
+            runtime: The clock for the lease; None: that of the system.
+            is_patient: Whether to wait for another run, for a while.
+            say: Called with a line about each step.
+        """
+        self._executor = executor
+        self._server = server
+        self._storage = storage
+        self._say = say
+        self._lease = RunLease(server, runtime or ThreadRuntime(), is_patient=is_patient, say=say)
+
+    def run(self, options: Options) -> Summary:
+        """Make one run.
+
+        Raises:
+            GCError: It ended early; see `errors`.
+            LakebedError: The storage failed, or a file is damaged.
+        """
+        _check(options)
+        # A dry run too: a server removes the files of the run before when it has made another.
+        with self._lease.held() as ending:
+            summary = self._run(options)
+            if not options.dry_run:
+                ending.is_good, ending.next_us = summary.success, _of_use_from_us(summary)
+            return summary
+
+    def _run(self, options: Options) -> Summary:
+        saved = SavedState.read(self._storage)
+        commits = self._expire(options)
+        self._note("The server writes down what is in use.")
+        manifest = self._prepare()
+        run_id, executor = manifest.run.run_id, self._executor.name
+        with noting_failure(self._storage, run_id, executor) as progress:
+            return self._run_prepared(saved, manifest, options, commits, progress)
+
+    def _run_prepared(
+        self,
+        saved: SavedState,
+        manifest: GCManifest,
+        options: Options,
+        commits: dict[str, Any],
+        progress: Progress,
+    ) -> Summary:
+        look = _look(manifest, options)
+        optimized = not options.clean and rules.may_optimize(
+            saved.state,
+            began_us=look.began_us,
+            repository_uids=repository_uids(manifest),
+            expired_ids=manifest.run.expired_ids,
+        )
+        if options.assume_quiet:
+            self._check_nothing_open(manifest)
+        old = self._old_commits(saved, manifest, options, commits)
+        judging = Judging(
+            manifest=manifest,
+            state=saved.state,
+            look=look,
+            # The state does not know what old commits name, of which it is known that it stays.
+            optimized=optimized and not old,
+            old=old,
+            quiet=options.assume_quiet,
+        )
+        _LOGGER.info(
+            "run %s of %s begins, %s%s",
+            manifest.run.run_id,
+            manifest.run.repository,
+            "optimized" if judging.optimized else "clean",
+            ", dry" if options.dry_run else "",
+        )
+        self._note("Reading commits and listing objects.")
+        findings = self._executor.judge(judging)
+        summary = replace(
+            _summary(judging, options, findings, self._executor.name),
+            commits=commits,
+            versions=self._storage.versions,
+        )
+        self._note(f"{summary.due} objects are to be deleted, {summary.waiting} are waiting.")
+        if not options.dry_run:
+            self._check_brakes(saved, judging, summary, options)
+            progress.has_begun = True
+            summary = self._act(saved, judging, findings, summary)
+        self._storage.block.put(
+            self._storage.file(summary.run_id, SUMMARY_NAME), [summary.encode()]
+        )
+        if not options.dry_run:
+            self._prune(summary.run_id)
+        return summary
+
+    def _prune(self, run_id: GCRunID) -> None:
+        try:
+            count = prune(self._storage, run_id)
+        except LakebedError as error:
+            # The run has done its work; the next one tries this again.
+            _LOGGER.warning("the files of old runs could not be removed: %s", error)
+            self._say(f"The files of old runs could not be removed: {error}")
+        else:
+            self._note(f"The files of {count} old runs were removed.")
+
+    def _note(self, line: str) -> None:
+        """Report a step of the run."""
+        _LOGGER.info("%s: %s", self._storage.namespace, line)
+        self._say(line)
+
+    def _check_brakes(
+        self, saved: SavedState, judging: Judging, summary: Summary, options: Options
+    ) -> None:
+        """Make sure that what was found may be deleted."""
+        known, manifest = judging.known, judging.manifest
+        count = known.objects if known is not None else summary.looked_at
+        rules.check_share(summary.due, count, max_share=options.max_share)
+        saved.check_latest()
+        if options.assume_quiet:
+            self._check_unchanged(manifest)
+        # Judging may have taken hours.
+        self._server.check_still_there(manifest.run.unique_id, summary.run_id)
+        self._lease.check()
+
+    def _act(
+        self, saved: SavedState, judging: Judging, findings: Findings, summary: Summary
+    ) -> Summary:
+        """Delete, and leave a state to the next run."""
+        known, manifest = judging.known, judging.manifest
+        summary, failed = self._sweep(manifest, findings, summary)
+        left_closed = 0
+        if failed:
+            left_closed = self._executor.count_made_before(
+                summary.run_id, failed, judging.closed_before_us
+            )
+        closed = (known.objects_closed if known is not None else 0) - findings.going("closed")
+        saved.replace(
+            GCState(
+                run_id=summary.run_id,
+                repository_uids=repository_uids(manifest),
+                began_us=manifest.run.began_us,
+                closed_before_us=judging.closed_before_us,
+                objects_closed=closed + findings.staying("closing") + left_closed,
+                objects_open=findings.staying("open")
+                + summary.failed
+                + summary.locked
+                - left_closed,
+                commits=tuple(manifest.of_kind(GCFileKind.COMMITS)),
+                files=(*findings.objects, *findings.ranges, *failed),
+                expired_ids=manifest.run.expired_ids,
+            )
+        )
+        return summary
+
+    def _expire(self, options: Options) -> dict[str, Any]:
+        """Let the server expire commits; what expires now is left out of this very run."""
+        done = self._server.expire(
+            self._storage.repository_uid, max_share=options.max_share, dry_run=options.dry_run
+        )
+        if done["expired"] or done["marked"]:
+            would = "would expire" if options.dry_run else "expired"
+            self._note(f"{done['expired']} commits {would}, {done['marked']} more are next.")
+        return done
+
+    def _old_commits(
+        self, saved: SavedState, manifest: GCManifest, options: Options, commits: dict[str, Any]
+    ) -> tuple[GCFile, ...]:
+        """Have the commits written down whose expiry frees objects, if there are any."""
+        before = saved.state.expired_ids if saved.state is not None else ()
+        would = options.dry_run and any(commits[each] for each in ("expired", "waiting", "marked"))
+        if not would and manifest.run.expired_ids == before:
+            return ()
+        return self._server.write_old_commits(
+            manifest.run.unique_id,
+            manifest.run.run_id,
+            since_us=saved.state.began_us if saved.state is not None else 0,
+            dry_run=would,
+        )
+
+    def _prepare(self) -> GCManifest:
+        run_id = self._server.prepare(self._storage.repository_uid)
+        address = self._storage.file(run_id, MANIFEST_NAME)
+        try:
+            data = self._storage.block.read(address)
+        except ObjectNotFound as error:
+            raise WrongStorage(
+                f"the server has written {address}, but it is not here: this is not the storage"
+                " that the server writes to"
+            ) from error
+        manifest = decode_gc_manifest(data, run_id, file=str(address))
+        if not manifest.run.with_uploads:
+            raise WrongStorage(
+                f"{address} does not say what is staged: nothing can be judged by it"
+            )
+        return manifest
+
+    def _sweep(
+        self, manifest: GCManifest, findings: Findings, summary: Summary
+    ) -> tuple[Summary, tuple[GCResultFile, ...]]:
+        """Delete what is due; return what could not be deleted, for the next run."""
+        if not findings.due:
+            return summary, ()
+        files = self._executor.sweep(manifest, findings.due)
+        summary, stay = add_up_swept(self._storage, summary, files)
+        self._note(
+            f"{summary.deleted} objects were deleted, {summary.failed} could not be,"
+            f" {summary.locked} are locked."
+        )
+        return summary, stay
+
+    # Checks of a repository that nobody should write to
+
+    def _check_nothing_open(self, manifest: GCManifest) -> None:
+        count = self._executor.count_open_uploads(manifest)
+        if count:
+            raise NotQuiet(
+                f"{count} uploads are not finished: list them with `lakebed gc uploads` and end"
+                " them with `lakebed gc end-uploads`, or wait until they are finished or expire"
+            )
+
+    def _check_unchanged(self, manifest: GCManifest) -> None:
+        again = self._prepare()
+        is_same = _contents(again) == _contents(manifest) or self._executor.have_same_content(
+            again, manifest
+        )
+        with suppress(BlockError):  # what is left is removed with the old runs
+            remove_files(self._storage, again.run.run_id)
+        if not is_same:
+            raise NotQuiet("somebody writes to the repository: nothing was deleted")
+
+
+def _contents(manifest: GCManifest) -> list[tuple[str, int, str]]:
+    return [(file.kind, file.rows, file.content_id) for file in manifest.files]
+
+
+def _check(options: Options) -> None:
+    # Written so that NaN is refused too: every comparison with it is false.
+    if not options.max_share >= 0:
+        raise InvalidOption(f"the allowed share is {options.max_share:g}, expected at least 0")
+    if options.min_age_seconds is not None and not 0 <= options.min_age_seconds < math.inf:
+        raise InvalidOption(
+            f"the least age is {options.min_age_seconds:g}, expected a number of seconds"
+        )
+
+
+def _look(manifest: GCManifest, options: Options) -> Look:
+    """Return the times of a run.
+
+    Raises:
+        InvalidOption: The least age is less than the server allows.
+    """
+    run = manifest.run
+    cutoff_us = run.cutoff_us
+    if options.min_age_seconds is not None:
+        cutoff_us = run.began_us - int(options.min_age_seconds * 1e6)
+        if cutoff_us > run.cutoff_us:
+            least = (run.began_us - run.cutoff_us) / 1e6
+            raise InvalidOption(f"the server allows a least age of {least:g} seconds, not less")
+    return Look(
+        began_us=run.began_us,
+        ended_us=manifest.ended_us,
+        cutoff_us=_NEVER_US if options.assume_quiet else cutoff_us,
+        closed_before_us=cutoff_us - run.partition_open_us,
+        gap_us=run.gap_us,
+    )
+
+
+def _of_use_from_us(summary: Summary) -> int:
+    """Return the time before which no run would delete anything; 0 if that is not known.
+
+    What is held may become garbage at any time. What comes from now on has to grow old first;
+    marked commits have to expire. (Others may come of age meanwhile: that has time until then.)
+    """
+    if summary.held or summary.young or summary.failed:
+        return 0
+    grown_old_us = summary.began_us + (summary.began_us - summary.cutoff_us)
+    found_again_us = summary.next_us if summary.waiting else grown_old_us
+    expired_us = summary.commits.get("next_us") or grown_old_us
+    return min(found_again_us, expired_us)
+
+
+def _summary(judging: Judging, options: Options, findings: Findings, executor: str) -> Summary:
+    manifest, look = judging.manifest, judging.look
+    due, due_bytes = findings.of(DUE_LABEL)
+    garbage, garbage_bytes = findings.of(Verdict.CANDIDATE)
+    freed, freed_bytes = findings.of(FREED_LABEL)
+    return Summary(
+        run_id=manifest.run.run_id,
+        repository=manifest.run.repository,
+        mode="optimized" if judging.optimized else "clean",
+        executor=executor,
+        dry_run=options.dry_run,
+        assume_quiet=options.assume_quiet,
+        began_us=look.began_us,
+        cutoff_us=min(look.cutoff_us, look.began_us),
+        looked_at=sum(count.objects for count in findings.totals),
+        listed=findings.listed,
+        ranges_read=findings.ranges_read,
+        rows_read=findings.rows_read,
+        committed=findings.of(Verdict.COMMITTED)[0],
+        held=findings.of(Verdict.HELD)[0],
+        young=findings.of(Verdict.YOUNG)[0],
+        waiting=garbage + freed,
+        waiting_bytes=garbage_bytes + freed_bytes,
+        freed=freed,
+        freed_bytes=freed_bytes,
+        next_us=look.ended_us + look.gap_us,
+        due=due,
+        due_bytes=due_bytes,
+        deleted=0,
+        deleted_bytes=0,
+        failed=0,
+        success=True,
+        counts=findings.counts,
+        left_alone=manifest.run.left_alone,
+    )

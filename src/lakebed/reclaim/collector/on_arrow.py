@@ -1,0 +1,408 @@
+"""A run in this process, without Spark and Java: column by column, within a bounded memory.
+
+The files are read and written, folders listed and objects deleted by the functions that run on the
+executors of Spark too. What is put together by a shuffle there is put apart here, by path, and
+judged bucket by bucket (`scattered`). So memory is bounded, whatever the number of
+objects; it grows with the number of commits and ranges, by their ids.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.formats.gc_files import GC_SCHEMAS, GCFile, GCFileKind, GCManifest, GCRunID
+from lakebed.formats.gc_state import GC_RESULT_SCHEMAS, GCResultFile, GCResultKind, GCState
+from lakebed.reclaim.collector import columns
+from lakebed.reclaim.collector.errors import MissingHistory, MissingRange
+from lakebed.reclaim.collector.executors.delete import delete_due
+from lakebed.reclaim.collector.executors.list import (
+    STORED_SCHEMA,
+    list_branches,
+    list_objects,
+    list_partitions,
+)
+from lakebed.reclaim.collector.executors.read import (
+    Batches,
+    Transform,
+    find_range,
+    read_paths_of,
+    read_prepared_paths,
+    read_prepared_rows,
+    read_ranges_of,
+    read_results,
+    texts,
+)
+from lakebed.reclaim.collector.executors.write import write_judged, write_rows
+from lakebed.reclaim.collector.judging import (
+    Count,
+    Findings,
+    Judging,
+    as_files,
+    of_kind,
+    repository_uids,
+)
+from lakebed.reclaim.collector.rules import Verdict
+from lakebed.reclaim.collector.scattered import BUDGET_BYTES, Parts, Scattered, buckets_of, lanes_of
+from lakebed.reclaim.collector.storage import Storage
+from lakebed.runtime import Runtime
+
+_AT_ONCE: Final = 8
+"""How many files are read, or folders of a cloud listed, at the same time."""
+
+_LANES: Final = 2
+"""How many threads judge: Arrow lets go of the interpreter while it works."""
+
+
+class ArrowExecutor:
+    """Does all work in this process."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        runtime: Runtime,
+        *,
+        name: str = "arrow",
+        budget_bytes: int = BUDGET_BYTES,
+    ) -> None:
+        """Prepare to work.
+
+        Args:
+            storage: Of the repository.
+            runtime: Its threads read at the same time.
+            name: What reports call this.
+            budget_bytes: How much of each table is kept in memory; what is more goes to the disk.
+        """
+        self.name = name
+        self._reader = _Reader(storage, runtime)
+        self._budget_bytes = budget_bytes
+
+    def judge(self, judging: Judging) -> Findings:
+        reader = self._reader.of(judging.manifest)
+        with tempfile.TemporaryDirectory(prefix="lakebed-gc-") as folder:
+            return _ArrowJudging(reader, judging, self._tables(Path(folder))).run()
+
+    def sweep(self, manifest: GCManifest, due: Iterable[GCResultFile]) -> tuple[GCResultFile, ...]:
+        run_id, reader = manifest.run.run_id, self._reader.of(manifest)
+        batches = reader.results(run_id, due, GCResultKind.DUE)
+        return _as_files(delete_due(reader.storage, run_id)(batches))
+
+    def count_made_before(
+        self, run_id: GCRunID, objects: Iterable[GCResultFile], made_us: int
+    ) -> int:
+        batches = self._reader.results(run_id, objects, GCResultKind.OBJECTS)
+        return sum(pc.sum(pc.less(each.column("made_us"), made_us)).as_py() for each in batches)
+
+    def count_open_uploads(self, manifest: GCManifest) -> int:
+        uploads = self._reader.prepared(manifest, GCFileKind.UPLOADS)
+        return pc.sum(uploads.column("open")).as_py() or 0
+
+    def have_same_content(self, one: GCManifest, other: GCManifest) -> bool:
+        reader = self._reader.of(one)
+        commits = (_sorted(reader.prepared(each, GCFileKind.COMMITS)) for each in (one, other))
+        with tempfile.TemporaryDirectory(prefix="lakebed-gc-") as folder:
+            mine, others = (self._tables(Path(folder) / each) for each in ("one", "other"))
+            reader.read_held(one, mine.held)
+            reader.read_held(other, others.held)
+            parts = buckets_of(mine.held, others.held)
+            return _are_equal(commits) and all(_are_equal(map(_sorted, part)) for part in parts)
+
+    def _tables(self, folder: Path) -> "_Tables":
+        return _Tables(folder, self._reader.runtime, self._budget_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads the files of runs."""
+
+    storage: Storage
+    runtime: Runtime
+
+    def of(self, manifest: GCManifest) -> "_Reader":
+        """Return a reader that counts as the repository's own what a run does."""
+        return replace(self, storage=replace(self.storage, adopted=manifest.run.adopted))
+
+    def prepared(self, manifest: GCManifest, kind: GCFileKind) -> pa.Table:
+        """What the server prepared of one kind."""
+        return self.rows_of(manifest.run.run_id, manifest.of_kind(kind), kind)
+
+    def rows_of(self, run_id: GCRunID, files: Iterable[GCFile], kind: GCFileKind) -> pa.Table:
+        """What a server wrote of one kind."""
+        batches = read_prepared_rows(self.storage, run_id)(_naming(files))
+        return pa.Table.from_batches(batches, GC_SCHEMAS[kind])
+
+    def results(
+        self, run_id: GCRunID, files: Iterable[GCResultFile], kind: GCResultKind
+    ) -> Batches:
+        """What a run wrote of one kind."""
+        return read_results(self.storage, run_id, kind)(_naming(of_kind(files, kind)))
+
+    def read_held(self, manifest: GCManifest, to: Scattered) -> None:
+        """Keep what staging, links and open uploads name."""
+        files = manifest.of_kind(GCFileKind.UPLOADS) + manifest.of_kind(GCFileKind.STAGED)
+        self.map(read_prepared_paths(self.storage, manifest.run.run_id), _naming(files), to)
+
+    def list_objects(self, partitions: pa.ChunkedArray, to: Scattered) -> None:
+        """Keep the objects of partitions."""
+        folders = _each(pa.table({"folder": partitions}))
+        # To look at a file of a disk is work for the processor, at which threads take turns: eight
+        # take a quarter more of it than one.
+        limit = 1 if self.storage.is_on_disk else _AT_ONCE
+        self.map(list_objects(self.storage), folders, to, limit=limit)
+
+    def map(
+        self,
+        transform: Transform,
+        rows: Iterable[pa.RecordBatch],
+        to: Scattered,
+        *,
+        limit: int = _AT_ONCE,
+    ) -> None:
+        """Apply a transform to each of some batches, several at a time, and keep what it gives."""
+        self.runtime.map_parallel(lambda row: to.add(transform(iter([row]))), rows, limit=limit)
+
+    def map_texts(self, transform: Transform, rows: Iterable[pa.RecordBatch]) -> pa.ChunkedArray:
+        """Likewise, for transforms to one column of texts, which are few; return them all."""
+        found = self.runtime.map_parallel(
+            lambda row: [batch.column(0) for batch in transform(iter([row]))], rows, limit=_AT_ONCE
+        )
+        return pa.chunked_array([each for some in found for each in some], pa.string())
+
+
+class _Tables:
+    """All that is known of paths, each kind of knowledge in a table."""
+
+    def __init__(self, folder: Path, runtime: Runtime, budget_bytes: int) -> None:
+        def table(name: str, schema: pa.Schema) -> Scattered:
+            return Scattered(folder, name, schema, runtime, budget_bytes=budget_bytes)
+
+        self.looked = table("looked", STORED_SCHEMA)
+        self.committed = table("committed", columns.PATHS_SCHEMA)
+        self.held = table("held", columns.PATHS_SCHEMA)
+        self.found = table("found", columns.FOUND_SCHEMA)
+        self.old = table("old", columns.PATHS_SCHEMA)
+
+
+class _ArrowJudging:
+    """The judging of one run."""
+
+    def __init__(self, reader: _Reader, judging: Judging, tables: _Tables) -> None:
+        self._reader = reader
+        self._storage = reader.storage
+        self._judging = judging
+        self._tables = tables
+        self._entries: list[int] = []
+
+    def run(self) -> Findings:
+        judging = self._judging
+        known_ranges = self._known_ranges()
+        new_ranges = self._new_ranges(known_ranges)
+        self._read_all(new_ranges)
+        old_ranges = self._read_old(new_ranges)
+        rows = self._judge_all()
+        files = as_files(row["file"] for row in rows if row["file"] is not None)
+        all_ranges = pa.table({"range_id": pa.chunked_array([*known_ranges.chunks, new_ranges])})
+        return Findings(
+            objects=of_kind(files, GCResultKind.OBJECTS),
+            due=of_kind(files, GCResultKind.DUE),
+            ranges=self._write(all_ranges, GCResultKind.RANGES),
+            ranges_read=len(new_ranges) + old_ranges,
+            rows_read=sum(self._entries) + judging.rows_of_files,
+            counts=of_kind(files, GCResultKind.COUNTS),
+            totals=tuple(Count(**row["total"]) for row in rows if row["total"] is not None),
+        )
+
+    # What commits name
+
+    def _known_ranges(self) -> pa.ChunkedArray:
+        known = self._judging.known
+        batches = () if known is None else self._saved(known, GCResultKind.RANGES)
+        return pa.chunked_array([batch.column("range_id") for batch in batches], pa.string())
+
+    def _new_ranges(self, known: pa.ChunkedArray) -> pa.Array:
+        """Return the ranges of new commits that no run has read."""
+        transform = read_ranges_of(self._storage, self._judging.manifest.run.repository)
+        metaranges = self._metaranges(self._judging.known)
+        found = pc.unique(self._reader.map_texts(transform, _each(metaranges)))
+        return found.filter(pc.invert(pc.is_in(found, value_set=known)))
+
+    def _metaranges(self, known: GCState | None) -> pa.Table:
+        """Return the metaranges of commits that are not known yet, with one of the commits."""
+        commits = self._reader.prepared(self._judging.manifest, GCFileKind.COMMITS)
+        if self._judging.old:
+            is_old = pc.is_in(commits.column("id"), value_set=self._old().column("id"))
+            commits = commits.filter(pc.invert(is_old))
+        if known is not None:
+            before = self._reader.rows_of(known.run_id, known.commits, GCFileKind.COMMITS)
+            is_known = pc.is_in(commits.column("id"), value_set=before.column("id"))
+            commits = commits.filter(pc.invert(is_known))
+        return _each_metarange(commits)
+
+    def _old(self) -> pa.Table:
+        return self._reader.rows_of(self._judging.run_id, self._judging.old, GCFileKind.OLD)
+
+    def _read_old(self, new_ranges: pa.Array) -> int:
+        """Read what old commits name; return of how many ranges. Others have been read."""
+        if not self._judging.old:
+            return 0
+        repository = self._judging.manifest.run.repository
+        metaranges = _each(_each_metarange(self._old()))
+        transform = read_ranges_of(self._storage, repository, may_miss=True)
+        found = pc.unique(self._reader.map_texts(transform, metaranges))
+        found = found.filter(pc.invert(pc.is_in(found, value_set=new_ranges)))
+        paths = read_paths_of(self._storage, self._entries.append, may_miss=True)
+        self._reader.map(paths, _each(pa.table({"range_id": found})), self._tables.old)
+        return len(found)
+
+    def _read_ranges(self, ranges: pa.Array) -> None:
+        transform = read_paths_of(self._storage, self._entries.append)
+        try:
+            self._reader.map(
+                transform, _each(pa.table({"range_id": ranges})), self._tables.committed
+            )
+        except MissingRange as missing:
+            raise self._whose(missing) from missing
+
+    def _whose(self, missing: MissingRange) -> MissingHistory:
+        """Find a commit that a missing range belongs to, which takes a while."""
+        repository = self._judging.manifest.run.repository
+        transform = find_range(self._storage, repository, missing.range_id)
+        metaranges = self._metaranges(None)
+        found = next(row for batch in transform(_each(metaranges)) for row in batch.to_pylist())
+        return MissingHistory(repository, found["commit_id"], found["metarange_id"], missing.file)
+
+    # All that is known
+
+    def _read_all(self, new_ranges: pa.Array) -> None:
+        # Side by side: Arrow reads files without the interpreter, and listing a disk needs little
+        # else. If several fail, the error is that of the first: history that is missing.
+        parts: list[Callable[[], None]] = [
+            lambda: self._read_ranges(new_ranges),
+            self._list,
+            lambda: self._reader.read_held(self._judging.manifest, self._tables.held),
+            self._read_saved,
+        ]
+        self._reader.runtime.map_parallel(lambda part: part(), parts)
+
+    def _read_saved(self) -> None:
+        if self._judging.state is not None:
+            for batch in self._saved(self._judging.state, GCResultKind.OBJECTS):
+                self._remember(pa.Table.from_batches([batch]))
+
+    def _list(self) -> None:
+        judging, reader = self._judging, self._reader
+        uids = sorted(set(repository_uids(judging.manifest)))
+        branches = reader.map_texts(
+            list_branches(self._storage), _each(pa.table({"repository_uid": uids}))
+        )
+        partitions = reader.map_texts(
+            list_partitions(self._storage, judging.listed_from_us),
+            _each(pa.table({"folder": branches})),
+        )
+        reader.list_objects(partitions, self._tables.looked)
+
+    def _remember(self, saved: pa.Table) -> None:
+        tables, known = self._tables, self._judging.known
+        tables.found.add(_batches(columns.saved_found(saved)))
+        if known is not None:
+            tables.committed.add(_batches(columns.saved_commit_named(saved)))
+            tables.looked.add(_batches(columns.saved_closed(saved, known.closed_before_us)))
+
+    def _saved(self, state: GCState, kind: GCResultKind) -> Batches:
+        return self._reader.results(state.run_id, state.files, kind)
+
+    # Verdicts
+
+    def _judge_all(self) -> list[dict[str, Any]]:
+        """Judge all objects; return the files and the totals that came of it."""
+        tables = self._tables
+        write = write_judged(self._storage, self._judging.run_id)
+        written = self._reader.runtime.map_parallel(
+            lambda parts: list(write(self._labelled(parts))),
+            lanes_of(
+                tables.looked,
+                tables.committed,
+                tables.held,
+                tables.found,
+                tables.old,
+                count=_LANES,
+            ),
+        )
+        return [row for batches in written for batch in batches for row in batch.to_pylist()]
+
+    def _labelled(self, parts: Parts) -> Batches:
+        """Iterate over judged objects, as `write_judged` takes them."""
+        judging = self._judging
+        for looked, committed, held, found, old in parts:
+            judged = columns.judge(
+                looked, committed=committed, held=held, found=found, look=judging.look
+            )
+            is_due = (
+                columns.is_candidate(judged)
+                if judging.quiet
+                else columns.is_due(judged, judging.look)
+            )
+            is_remembered = columns.is_remembered(judged, judging.closed_before_us)
+            labelled = (
+                judged.append_column("is_due", is_due)
+                .append_column("is_freed", columns.is_freed(judged, old))
+                .append_column("is_remembered", is_remembered)
+                .append_column("stage", self._stage(judged.column("made_us")))
+            )
+            # New ranges name many old objects.
+            is_seen = pc.not_equal(judged.column("verdict"), Verdict.UNSEEN.value)
+            yield from _batches(labelled.filter(pc.or_(is_seen, is_remembered)))
+
+    def _stage(self, made_us: pa.ChunkedArray) -> pa.ChunkedArray:
+        is_closed = pc.less(made_us, self._judging.listed_from_us)
+        is_closing = pc.less(made_us, self._judging.closed_before_us)
+        return pc.if_else(is_closed, "closed", pc.if_else(is_closing, "closing", "open"))
+
+    def _write(self, table: pa.Table, kind: GCResultKind) -> tuple[GCResultFile, ...]:
+        transform = write_rows(self._storage, self._judging.run_id, kind)
+        return _as_files(transform(_batches(table.cast(GC_RESULT_SCHEMAS[kind]))))
+
+
+def _each_metarange(commits: pa.Table) -> pa.Table:
+    """Return the metaranges of commits, each with one of its commits."""
+    grouped = commits.group_by("metarange_id").aggregate([("id", "min")])
+    return grouped.rename_columns({"id_min": "commit_id"})
+
+
+def _batches(table: pa.Table) -> Batches:
+    return iter(table.to_batches())
+
+
+def _each(table: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Iterate over the rows of a table as batches of one: one for each file or folder."""
+    for batch in table.to_batches():
+        for number in range(batch.num_rows):
+            yield batch.slice(number, 1)
+
+
+def _naming(files: Iterable[GCFile] | Iterable[GCResultFile]) -> Iterator[pa.RecordBatch]:
+    """Iterate over rows that name files, as `executors.read.FILES` has them."""
+    for file in files:
+        row = texts("name", [file.name])
+        yield (
+            row.append_column("kind", pa.array([str(file.kind)]))
+            .append_column("rows", pa.array([file.rows]))
+            .append_column("content_id", pa.array([file.content_id]))
+        )
+
+
+def _as_files(written: Batches) -> tuple[GCResultFile, ...]:
+    return as_files(row for batch in written for row in batch.to_pylist())
+
+
+def _are_equal(tables: Iterable[pa.Table]) -> bool:
+    one, other = tables
+    return bool(one.equals(other))
+
+
+def _sorted(table: pa.Table) -> pa.Table:
+    return table.sort_by([(name, "ascending") for name in table.column_names]).combine_chunks()

@@ -1,0 +1,201 @@
+"""A run on Spark: judging is one shuffle, from files and listings to files."""
+
+from collections.abc import Iterable
+
+from pyspark import Accumulator
+from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import functions as f
+
+from lakebed.formats import RangeID, range_path
+from lakebed.formats.gc_files import GCManifest, GCRunID
+from lakebed.formats.gc_state import GCResultFile, GCResultKind
+from lakebed.reclaim.collector import frames
+from lakebed.reclaim.collector.errors import ExecutorFailed, MissingHistory, MissingRange
+from lakebed.reclaim.collector.executors.delete import delete_due
+from lakebed.reclaim.collector.executors.tally import TALLY
+from lakebed.reclaim.collector.executors.write import (
+    FILE_OR_TOTAL,
+    WRITTEN,
+    write_judged,
+    write_rows,
+)
+from lakebed.reclaim.collector.judging import (
+    Count,
+    Findings,
+    Judging,
+    as_files,
+    of_kind,
+    repository_uids,
+)
+from lakebed.reclaim.collector.rules import Verdict
+from lakebed.reclaim.collector.sources import Sources
+from lakebed.reclaim.collector.spark import explained
+from lakebed.reclaim.collector.storage import Storage
+
+
+class SparkExecutor:
+    """The executors of Spark; the memory of the driver grows with files, not with objects.
+
+    All methods raise `ExecutorFailed` if an executor raised one of our errors.
+    """
+
+    name = "spark"
+
+    def __init__(self, spark: SparkSession, storage: Storage) -> None:
+        self._sources = Sources(spark, storage)
+        self._objects = objects = self._sources.counter()
+        TALLY.follow(lambda: objects.value)
+
+    def judge(self, judging: Judging) -> Findings:
+        return _SparkJudging(self._sources.of(judging.manifest), judging, self._objects).run()
+
+    def sweep(self, manifest: GCManifest, due: Iterable[GCResultFile]) -> tuple[GCResultFile, ...]:
+        run_id, sources = manifest.run.run_id, self._sources.of(manifest)
+        transform = delete_due(sources.storage, run_id, self._objects.add)
+        with explained():
+            rows = sources.results(run_id, due, GCResultKind.DUE).repartition(sources.width)
+            return _as_files(rows.mapInArrow(transform, WRITTEN).collect())
+
+    def count_made_before(
+        self, run_id: GCRunID, objects: Iterable[GCResultFile], made_us: int
+    ) -> int:
+        with explained():
+            found = self._sources.results(run_id, objects, GCResultKind.OBJECTS)
+            return found.where(f.col("made_us") < made_us).count()
+
+    def count_open_uploads(self, manifest: GCManifest) -> int:
+        with explained():
+            return self._sources.uploads(manifest).where(f.col("open")).count()
+
+    def have_same_content(self, one: GCManifest, other: GCManifest) -> bool:
+        with explained():
+            sources = self._sources.of(one)
+            for read in (sources.held, sources.commits):
+                mine, others = read(one), read(other)
+                if not (mine.exceptAll(others).isEmpty() and others.exceptAll(mine).isEmpty()):
+                    return False
+            return True
+
+
+class _SparkJudging:
+    """The judging of one run."""
+
+    def __init__(self, sources: Sources, judging: Judging, objects: Accumulator[int]) -> None:
+        self._objects = objects
+        self._sources = sources
+        self._judging = judging
+        self._manifest = judging.manifest
+        self._known = judging.known
+        self._entries = sources.counter()
+
+    def run(self) -> Findings:
+        try:
+            with explained():
+                return self._run()
+        except ExecutorFailed as failed:
+            range_id = MissingRange.id_in(failed)
+            if range_id is None:
+                raise
+            raise self._whose(range_id) from failed
+
+    def _whose(self, range_id: str) -> MissingHistory:
+        """Find a commit that a missing range belongs to, which takes a while."""
+        with explained():
+            (found,) = self._sources.naming(self._manifest, range_id).take(1)
+        file = str(self._sources.storage.namespace.address(range_path(RangeID(range_id))))
+        repository = self._manifest.run.repository
+        return MissingHistory(repository, found["commit_id"], found["metarange_id"], file)
+
+    def _run(self) -> Findings:
+        new_ranges = self._write(self._new_ranges(), GCResultKind.RANGES)
+        old_ranges = self._old_ranges(new_ranges)
+        judged = frames.with_freed(self._judged(new_ranges), self._named_by_old(old_ranges))
+        written = self._write_judged(judged).collect()
+        files = _as_files(row.file for row in written if row.file is not None)
+        return Findings(
+            objects=of_kind(files, GCResultKind.OBJECTS),
+            due=of_kind(files, GCResultKind.DUE),
+            ranges=self._all_ranges(new_ranges),
+            ranges_read=sum(file.rows for file in (*new_ranges, *old_ranges)),
+            rows_read=self._entries.value + self._judging.rows_of_files,
+            counts=of_kind(files, GCResultKind.COUNTS),
+            totals=tuple(Count(**row.total.asDict()) for row in written if row.total is not None),
+        )
+
+    def _new_ranges(self) -> DataFrame:
+        sources = self._sources
+        ranges = sources.ranges(self._manifest, self._known, self._judging.old)
+        if self._known is None:
+            return ranges
+        return frames.unknown(ranges, sources.known_ranges(self._known), "range_id")
+
+    def _old_ranges(self, new_ranges: tuple[GCResultFile, ...]) -> tuple[GCResultFile, ...]:
+        """Write down the ranges of old commits that no other commit has."""
+        if not self._judging.old:
+            return ()
+        ranges = self._sources.old_ranges(self._manifest, self._judging.old)
+        others = self._read(new_ranges, GCResultKind.RANGES)
+        return self._write(frames.unknown(ranges, others, "range_id"), GCResultKind.RANGES)
+
+    def _named_by_old(self, old_ranges: tuple[GCResultFile, ...]) -> DataFrame | None:
+        if not old_ranges:
+            return None
+        ranges = self._read(old_ranges, GCResultKind.RANGES)
+        return self._sources.named_by_ranges(ranges, self._entries, may_miss=True)
+
+    def _all_ranges(self, new_ranges: tuple[GCResultFile, ...]) -> tuple[GCResultFile, ...]:
+        if self._known is None:
+            return new_ranges
+        known = self._sources.known_ranges(self._known)
+        together = known.unionByName(self._read(new_ranges, GCResultKind.RANGES))
+        return self._write(together, GCResultKind.RANGES)
+
+    def _judged(self, new_ranges: tuple[GCResultFile, ...]) -> DataFrame:
+        sources = self._sources
+        saved = sources.saved(self._judging.state)
+        committed = sources.named_by_ranges(
+            self._read(new_ranges, GCResultKind.RANGES), self._entries
+        )
+        looked = sources.listed(
+            repository_uids(self._manifest), self._judging.listed_from_us, self._objects
+        )
+        if self._known is not None:
+            committed = committed.unionByName(frames.saved_commit_named(saved))
+            looked = frames.looked_at(saved, looked, self._known.closed_before_us)
+        held = sources.held(self._manifest)
+        return frames.judge(
+            looked, committed=committed, held=held, saved=saved, look=self._judging.look
+        )
+
+    def _write_judged(self, judged: DataFrame) -> DataFrame:
+        is_due = frames.is_due(self._judging.look)
+        if self._judging.quiet:
+            is_due = f.col("verdict") == Verdict.CANDIDATE.value
+        is_unseen = f.col("verdict") == Verdict.UNSEEN.value
+        labelled = judged.withColumns(
+            {
+                "is_due": is_due,
+                "is_remembered": frames.is_remembered(self._judging.closed_before_us),
+                "stage": self._stage(),
+            }
+        ).where(~is_unseen | f.col("is_remembered"))  # new ranges name many old objects
+        transform = write_judged(self._sources.storage, self._judging.run_id)
+        return labelled.mapInArrow(transform, FILE_OR_TOTAL)
+
+    def _stage(self) -> Column:
+        return (
+            f.when(f.col("made_us") < self._judging.listed_from_us, "closed")
+            .when(f.col("made_us") < self._judging.closed_before_us, "closing")
+            .otherwise("open")
+        )
+
+    def _read(self, files: Iterable[GCResultFile], kind: GCResultKind) -> DataFrame:
+        return self._sources.results(self._judging.run_id, files, kind)
+
+    def _write(self, frame: DataFrame, kind: GCResultKind) -> tuple[GCResultFile, ...]:
+        transform = write_rows(self._sources.storage, self._judging.run_id, kind)
+        return _as_files(frame.mapInArrow(transform, WRITTEN).collect())
+
+
+def _as_files(written: Iterable[Row]) -> tuple[GCResultFile, ...]:
+    return as_files(row.asDict() for row in written)

@@ -1,0 +1,186 @@
+"""The frames that a run works on, each read from the storage by the executors."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pyspark import Accumulator
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.types import StructType
+
+from lakebed.formats.gc_files import GCFile, GCFileKind, GCManifest, GCRunID
+from lakebed.formats.gc_state import GCResultFile, GCResultKind, GCState
+from lakebed.reclaim.collector import frames
+from lakebed.reclaim.collector.executors.list import list_branches, list_objects, list_partitions
+from lakebed.reclaim.collector.executors.read import (
+    FILES,
+    FOLDERS,
+    Transform,
+    find_range,
+    read_paths_of,
+    read_prepared_paths,
+    read_prepared_rows,
+    read_ranges_of,
+    read_results,
+)
+from lakebed.reclaim.collector.storage import Storage
+
+_RESULT_COLUMNS: Final[dict[GCResultKind, StructType | str]] = {
+    GCResultKind.OBJECTS: frames.JUDGED,
+    GCResultKind.DUE: frames.JUDGED,
+    GCResultKind.RANGES: "range_id string",
+    GCResultKind.SWEPT: (
+        "path string, size long, born_us long, made_us long, verdict string, found_us long,"
+        " error string"
+    ),
+    GCResultKind.COUNTS: "branch string, verdict string, stage string, objects long, bytes long",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Makes frames; files are read when a frame is used."""
+
+    spark: SparkSession
+    storage: Storage
+
+    def of(self, manifest: GCManifest) -> "Sources":
+        """Return sources that count as the repository's own what a run does."""
+        return replace(self, storage=replace(self.storage, adopted=manifest.run.adopted))
+
+    @property
+    def width(self) -> int:
+        """How many pieces work on files and folders is cut into."""
+        return self.spark.sparkContext.defaultParallelism * 2
+
+    def held(self, manifest: GCManifest) -> DataFrame:
+        """What staging, links and open uploads name, as `frames.PATHS`."""
+        files = manifest.of_kind(GCFileKind.UPLOADS) + manifest.of_kind(GCFileKind.STAGED)
+        transform = read_prepared_paths(self.storage, manifest.run.run_id)
+        return self._read(files, transform, frames.PATHS)
+
+    def uploads(self, manifest: GCManifest) -> DataFrame:
+        """The links and uploads in parts that the server knows of."""
+        transform = read_prepared_rows(self.storage, manifest.run.run_id)
+        files = manifest.of_kind(GCFileKind.UPLOADS)
+        return self._read(files, transform, "address string, kind string, open boolean")
+
+    def commits(self, manifest: GCManifest) -> DataFrame:
+        """The commit records that the server knows of."""
+        return self._commits(manifest.run.run_id, manifest.of_kind(GCFileKind.COMMITS))
+
+    def metaranges(
+        self, manifest: GCManifest, known: GCState | None, old: Sequence[GCFile] = ()
+    ) -> DataFrame:
+        """The metaranges of commits that are not known yet, each once, with one of the commits.
+
+        Without those of `old` commits.
+        """
+        commits = self.commits(manifest)
+        if old:
+            commits = frames.unknown(commits, self._commits(manifest.run.run_id, old), "id")
+        if known is not None:
+            commits = frames.unknown(commits, self._commits(known.run_id, known.commits), "id")
+        return _each_metarange(commits)
+
+    def ranges(
+        self, manifest: GCManifest, known: GCState | None, old: Sequence[GCFile] = ()
+    ) -> DataFrame:
+        """The ranges of commits that are not known yet, each once; without `old` commits."""
+        transform = read_ranges_of(self.storage, manifest.run.repository)
+        metaranges = self.metaranges(manifest, known, old)
+        return self._mapped(metaranges, transform, "range_id string").distinct()
+
+    def old_ranges(self, manifest: GCManifest, old: Sequence[GCFile]) -> DataFrame:
+        """The ranges of old commits, each once."""
+        transform = read_ranges_of(self.storage, manifest.run.repository, may_miss=True)
+        metaranges = _each_metarange(self._commits(manifest.run.run_id, old))
+        return self._mapped(metaranges, transform, "range_id string").distinct()
+
+    def naming(self, manifest: GCManifest, range_id: str) -> DataFrame:
+        """The metaranges that name a range, each with one of its commits."""
+        metaranges = self.metaranges(manifest, None)
+        transform = find_range(self.storage, manifest.run.repository, range_id)
+        return self._mapped(metaranges, transform, metaranges.schema)
+
+    def named_by_ranges(
+        self, ranges: DataFrame, entries: Accumulator[int], *, may_miss: bool = False
+    ) -> DataFrame:
+        """What the entries of ranges name, as `frames.PATHS`; `entries` counts those read."""
+        transform = read_paths_of(self.storage, entries.add, may_miss=may_miss)
+        return self._mapped(ranges, transform, frames.PATHS)
+
+    def counter(self) -> Accumulator[int]:
+        """A number that executors add to."""
+        return self.spark.sparkContext.accumulator(0)
+
+    def listed(
+        self, repository_uids: Iterable[str], closed_before_us: int, objects: Accumulator[int]
+    ) -> DataFrame:
+        """The objects in partitions that are not closed, as `frames.STORED`; `objects` counts."""
+        storage = self.storage
+        uids = self.spark.createDataFrame(
+            [(uid,) for uid in sorted(set(repository_uids))], "repository_uid string"
+        )
+        branches = uids.repartition(1).mapInArrow(list_branches(storage), FOLDERS)
+        partitions = self._by_folder(branches).mapInArrow(
+            list_partitions(storage, closed_before_us), FOLDERS
+        )
+        return self._by_folder(partitions).mapInArrow(
+            list_objects(storage, objects.add), frames.STORED
+        )
+
+    def _by_folder(self, folders: DataFrame) -> DataFrame:
+        """Spread folders over all executors.
+
+        The task of a folder depends on its name alone: where Spark lists again, because it has lost
+        an executor, no folder moves to a task that has already ended.
+        """
+        return folders.repartition(self.width, "folder")
+
+    def results(
+        self, run_id: GCRunID, files: Iterable[GCResultFile], kind: GCResultKind
+    ) -> DataFrame:
+        """What a run wrote of one kind."""
+        chosen = [file for file in files if file.kind is kind]
+        transform = read_results(self.storage, run_id, kind)
+        return self._read(chosen, transform, _RESULT_COLUMNS[kind])
+
+    def saved(self, state: GCState | None) -> DataFrame:
+        """What the run before left, as `frames.JUDGED`."""
+        if state is None:
+            return self.spark.createDataFrame([], frames.JUDGED)
+        return self.results(state.run_id, state.files, GCResultKind.OBJECTS)
+
+    def known_ranges(self, state: GCState) -> DataFrame:
+        """The ranges that the runs before have read."""
+        return self.results(state.run_id, state.files, GCResultKind.RANGES)
+
+    def _commits(self, run_id: GCRunID, files: Iterable[GCFile]) -> DataFrame:
+        transform = read_prepared_rows(self.storage, run_id)
+        return self._read(files, transform, "id string, metarange_id string")
+
+    def _read(
+        self,
+        files: Iterable[GCFile] | Iterable[GCResultFile],
+        transform: Transform,
+        schema: StructType | str,
+    ) -> DataFrame:
+        """Apply a transform to the names of files, each of which an executor reads."""
+        rows = [(file.name, str(file.kind), file.rows, file.content_id) for file in files]
+        if not rows:
+            return self.spark.createDataFrame([], schema)  # Spark leaves out what is empty
+        named = self.spark.createDataFrame(rows, FILES)
+        return named.repartition(min(len(rows), self.width)).mapInArrow(transform, schema)
+
+    def _mapped(
+        self, frame: DataFrame, transform: Transform, schema: StructType | str
+    ) -> DataFrame:
+        """Apply a transform with the rows spread over all executors."""
+        return frame.repartition(self.width).mapInArrow(transform, schema)
+
+
+def _each_metarange(commits: DataFrame) -> DataFrame:
+    """Return the metaranges of commits, each once, with one of its commits."""
+    return commits.groupBy("metarange_id").agg(f.min("id").alias("commit_id"))

@@ -1,0 +1,177 @@
+"""The storage of one repository, as the driver and every executor open it."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from lakebed.block import (
+    Address,
+    AzureSettings,
+    BlockSettings,
+    BlockStore,
+    DeleteResult,
+    GCSSettings,
+    LocalSettings,
+    Namespace,
+    ObjectNotFound,
+    S3Settings,
+    open_block,
+)
+from lakebed.formats import OWNER_PATH, decode_owner
+from lakebed.formats.gc_files import GCAdopted, GCMark, GCRunID
+from lakebed.formats.layout import gc_path, mark_path
+from lakebed.reclaim.collector.errors import InvalidOption, NotTheOwner, WrongStorage
+from lakebed.reclaim.collector.rules import is_adopted
+from lakebed.reclaim.collector.server import Server
+from lakebed.runtime import Runtime, ThreadRuntime
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Where the objects of a repository are; goes to executors as it is."""
+
+    settings: BlockSettings
+    namespace: Namespace
+    repository_uid: str
+    versions: str = "keep"
+    """The server's setting `gc.versions`: ``keep`` or ``delete``."""
+    adopted: tuple[GCAdopted, ...] = ()
+    """What a run counts as the repository's own beside the namespace."""
+
+    @property
+    def block(self) -> BlockStore:
+        """The storage, opened once in each process."""
+        return _opened(self.settings)
+
+    @property
+    def runtime(self) -> Runtime:
+        """The clock, chance and concurrency of the process that uses the storage."""
+        return ThreadRuntime()
+
+    @property
+    def is_on_disk(self) -> bool:
+        """Whether it is a folder, and no cloud."""
+        return isinstance(self.settings, LocalSettings)
+
+    def file(self, run_id: GCRunID, name: str) -> Address:
+        """The address of a file of a run."""
+        return self.namespace.address(gc_path(self.repository_uid, run_id, name))
+
+    def object_at(self, path: str) -> Address:
+        """Return the address of an object; of one that was adopted, its path is that."""
+        return Address.parse(path) if is_adopted(path) else self.namespace.address(path)
+
+    def delete(self, addresses: Sequence[Address]) -> list[DeleteResult]:
+        """Delete objects, with all their versions if the setting says so."""
+        if self.versions == "delete":
+            return self.block.delete_versions(addresses)
+        return self.block.delete_many(addresses)
+
+    def check_owner(self) -> None:
+        """Make sure that all namespaces still belong to this creation of the repository.
+
+        Raises:
+            NotTheOwner: It was deleted, and perhaps made again.
+            BlockError: The storage refused or failed.
+        """
+        others = [Namespace.parse(each.storage_namespace) for each in self.adopted]
+        for namespace in (self.namespace, *others):
+            address = namespace.address(OWNER_PATH)
+            owner = decode_owner(self.block.read(address), file=str(address))
+            if owner.unique_id != self.repository_uid:
+                raise NotTheOwner(str(namespace), self.repository_uid, owner.unique_id)
+
+
+def open_storage(server: Server, settings: BlockSettings | None = None) -> Storage:
+    """Return the storage of a repository, proven to be the one that the server writes to.
+
+    Args:
+        server: It leaves a mark in its storage, which must be found here.
+        settings: How to open the storage; None: as the server and the environment say.
+
+    Raises:
+        WrongStorage: The settings lead to another storage, perhaps a copy.
+        InvalidOption: It cannot be opened from here.
+        NotTheOwner: The repository was just deleted and made again.
+        ClientError: The server refused, or did not answer.
+        BlockError: The storage refused or failed.
+    """
+    return find_storage(*server.mark(), settings)
+
+
+def find_storage(
+    mark: GCMark, local_root: Path | None, settings: BlockSettings | None = None
+) -> Storage:
+    """Return the storage in which a server has left a mark; raises as `open_storage` does."""
+    namespace = Namespace.parse(mark.storage_namespace)
+    if settings is None:
+        settings = block_settings(namespace, local_root=local_root, environ=os.environ)
+    storage = Storage(settings, namespace, mark.unique_id, mark.versions)
+    if _found(storage, namespace.address(mark_path(mark))) != mark.nonce.encode():
+        raise WrongStorage(
+            f"what the server has just written to {namespace} is not here: this is not the storage"
+            f" that the server writes to{_hint(settings)}"
+        )
+    storage.check_owner()
+    return storage
+
+
+def block_settings(
+    namespace: Namespace, *, local_root: Path | None, environ: Mapping[str, str]
+) -> BlockSettings:
+    """Return how to open the storage of a namespace.
+
+    Every machine finds the credentials of a cloud as the vendor's tools do. For S3, the region and
+    the endpoint are taken from the variables of those tools.
+
+    Raises:
+        InvalidOption: The folder of a local storage is not known.
+    """
+    scheme = namespace.parts.scheme
+    if scheme == "local":
+        if local_root is None:
+            raise InvalidOption(
+                f"{namespace} is on the server's own disk: say with --local-root which folder that"
+                " is here"
+            )
+        return LocalSettings(local_root)
+    if scheme == "s3":
+        endpoint = environ.get("AWS_ENDPOINT_URL_S3") or environ.get("AWS_ENDPOINT_URL")
+        region = environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION") or "us-east-1"
+        return S3Settings(region=region, endpoint=endpoint, path_style=endpoint is not None)
+    if scheme == "gs":
+        return GCSSettings()
+    if scheme == "https":
+        return AzureSettings(account=namespace.parts.host.partition(".")[0])
+    raise InvalidOption(
+        f"{namespace} is in the memory of the server: garbage cannot be collected there"
+    )
+
+
+def _found(storage: Storage, address: Address) -> bytes | None:
+    if isinstance(storage.settings, LocalSettings):
+        # Not through the driver: opening a folder that is not a storage would make it one.
+        file = storage.settings.root / str(address).removeprefix("local://")
+        try:
+            return file.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise WrongStorage(f"the storage cannot be read from here: {error}") from error
+    try:
+        return storage.block.read(address)
+    except ObjectNotFound:
+        return None
+
+
+def _hint(settings: BlockSettings) -> str:
+    if not isinstance(settings, LocalSettings):
+        return ""
+    return f" ({settings.root}); say with --local-root which folder that is on this machine"
+
+
+@cache
+def _opened(settings: BlockSettings) -> BlockStore:
+    return open_block(settings)

@@ -1,0 +1,315 @@
+"""Marking the commits that the rules of a repository do not keep, and expiring them later.
+
+A pass, which is a request of its own:
+
+- E1. Read the rules.
+- E2. Read the marks that are there, with their versions. *Then* read all refs, *then* all commits,
+  then whether refs are being restored: in that case the pass does nothing. Then the rules again:
+  what either of the two keeps stays (`keep`).
+- E3. Mark the commits that do not stay and have no mark as EXPIRING.
+- E4. Of the marks that are EXPIRING since an earlier pass: what stays now loses its mark. The
+  others become EXPIRED, if they are old enough and not too many, by a swap of the version that was
+  read before the scan.
+
+So between EXPIRING and EXPIRED lies a whole scan, which began after the mark was written. A ref
+that the scan has missed was made after that, and its maker has met the mark (`marks`); or it is
+gone.
+
+A pass may die anywhere: the marks that it leaves belong to no one, and the next pass goes on with
+them, also if there are no rules any more. Two passes at once do no harm, since every mark changes
+by its version. The lease only saves work.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from lakebed.engine import records_pb2 as pb
+from lakebed.engine.errors import TooManyExpire
+from lakebed.engine.expiry_marks import EXPIRED, EXPIRING, Mark, Marks
+from lakebed.engine.keys import BRANCHES, COMMITS, RESTORED, RESTORED_NAME, TAGS
+from lakebed.engine.leases import LeaseRecords
+from lakebed.engine.model import BranchID, CommitID, Repository
+from lakebed.kv import ABSENT, PredicateFailed, Store
+from lakebed.kv.records import Record, Records
+from lakebed.leases import Lease
+from lakebed.reclaim.fate import Fate, fate_of
+from lakebed.reclaim.keep import FLOOR_US, Scan, StoredCommit, staying
+from lakebed.reclaim.retention_rules import RuleBook
+from lakebed.runtime import Runtime
+from lakebed.times import now_us, to_us
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+LEASE_SECONDS: Final = 60.0
+BRAKE_COMMITS_MIN: Final = 1000
+"""Up to so many commits expire whatever their share is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expiry:
+    """What a pass did, or of a dry one, would have done."""
+
+    ran: bool = True
+    """False: another process makes a pass just now, or refs are being restored."""
+    commits: int = 0
+    """How many commits were looked at, without those that had expired before."""
+    marked: int = 0
+    """New EXPIRING marks."""
+    rescued: int = 0
+    """Marks that were taken away, because their commits are in use."""
+    waiting: int = 0
+    """EXPIRING for not long enough."""
+    expired: int = 0
+    by_branch: Mapping[str, int] = field(default_factory=dict)
+    """Of the expired ones: for which branch they were made."""
+    next_by_branch: Mapping[str, int] = field(default_factory=dict)
+    """Likewise of those that are marked by now, and expire later."""
+    next_us: int = 0
+    """When the first of those may expire; 0: there are none."""
+
+
+class Expirer:
+    """Makes passes; one for a process."""
+
+    def __init__(
+        self,
+        store: Store,
+        runtime: Runtime,
+        marks: Marks,
+        rules: RuleBook,
+        *,
+        expiring_seconds: float,
+    ) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._marks = marks
+        self._rules = rules
+        self._expiring_us = to_us(expiring_seconds)
+
+    def run(self, repository: Repository, *, max_share: float, dry_run: bool = False) -> Expiry:
+        """Make a pass.
+
+        Raises:
+            TooManyExpire: More than this share of the commits would expire; none has.
+            OutcomeUnknown: The store did not answer: ask again.
+        """
+        name = f"expire/{repository.unique_id}".encode()
+        records = LeaseRecords(self._store, self._runtime, name, LEASE_SECONDS)
+        lease = Lease(records, self._runtime)
+        if not lease.acquire():
+            return Expiry(ran=False)
+        try:
+            return self._run(repository, max_share, dry_run=dry_run)
+        finally:
+            records.release_lease(lease.holder)
+
+    def look_at(self, repository: Repository, ids: Collection[CommitID]) -> list[Fate]:
+        """Return the fate of each commit in `ids`, with the reason; leave out missing commits."""
+        marks = self._marks.find_all(repository, list(ids))
+        scan, rules = self._scan(repository), self._rules.find(repository)
+        return [
+            fate_of(each, rules, scan, marks.get(each), expiring_us=self._expiring_us)
+            for each in ids
+            if each in scan.commits
+        ]
+
+    def unkept(self, repository: Repository) -> set[CommitID]:
+        """Return the commits that have not expired, and that no rule keeps any more."""
+        plan = self._plan(repository)
+        if plan is None:
+            return set()
+        return ids_of(plan.unkept) | set(plan.unmarked)
+
+    def expire_again(self, repository: Repository, ids: Collection[CommitID]) -> set[CommitID]:
+        """Expire commits that had expired already, in a later state of a restored database.
+
+        Their data may be gone, so that neither rules nor ages are asked. As in a pass, a scan of
+        the refs lies between EXPIRING and EXPIRED. Return those of them that refs name: they get
+        no mark, because without it garbage collection leaves the rest of their data alone.
+        """
+        before = self._read_marks(repository)
+        self._carry_out(repository, _Plan(unmarked=[each for each in ids if each not in before]))
+        marks = self._read_marks(repository)
+        heads, others = self._read_refs(repository, now_us(self._runtime))
+        in_use = {commit_id for _, commit_id in heads} | {CommitID(each) for each in others}
+        found = [(each, marks[each]) for each in ids if each in marks]
+        expiring = [(each, mark) for each, mark in found if mark.message.state == EXPIRING]
+        plan = _Plan(
+            rescued=[mark for each, mark in expiring if each in in_use],
+            due=[mark for each, mark in expiring if each not in in_use],
+        )
+        self._carry_out(repository, plan)
+        return in_use & set(ids)
+
+    def _read_marks(self, repository: Repository) -> dict[CommitID, Mark]:
+        records = self._marks.records(repository).scan_readable()
+        return {CommitID(mark.name.decode()): mark for mark in records}
+
+    def _run(self, repository: Repository, max_share: float, *, dry_run: bool) -> Expiry:
+        plan = self._plan(repository)
+        if plan is None:
+            return Expiry(ran=False)
+        if len(plan.due) > max(BRAKE_COMMITS_MIN, max_share * plan.commits):
+            raise TooManyExpire(len(plan.due), plan.commits, max_share)
+        report = Expiry(
+            commits=plan.commits,
+            marked=len(plan.unmarked),
+            rescued=len(plan.rescued),
+            waiting=len(plan.unkept) - len(plan.due),
+            expired=len(plan.due),
+            by_branch=plan.by_branch(ids_of(plan.due)),
+            next_by_branch=plan.by_branch(
+                (ids_of(plan.unkept) - ids_of(plan.due)) | set(plan.unmarked)
+            ),
+            next_us=self._next_us(plan),
+        )
+        if not dry_run:
+            self._carry_out(repository, plan)
+            _LOGGER.info("expired commits of %s: %s", repository.id, report)
+        return report
+
+    def _next_us(self, plan: "_Plan") -> int:
+        """Return when the first of the commits that are marked after a pass may expire."""
+        due = ids_of(plan.due)
+        waiting = (mark for mark in plan.unkept if CommitID(mark.name.decode()) not in due)
+        marked_us = [mark.message.marked_us for mark in waiting]
+        if plan.unmarked:
+            marked_us.append(now_us(self._runtime))
+        return min(marked_us) + self._expiring_us if marked_us else 0
+
+    def _plan(self, repository: Repository) -> "_Plan | None":
+        """Look at everything; None: refs are being restored."""
+        rules = self._rules.find(repository)
+        # Versions from before the scan: a later one would belong to a mark that it did not see.
+        marks = self._read_marks(repository)
+        if rules is None and not marks:
+            return _Plan()
+        scan = self._scan(repository)
+        restored = Records(self._store, RESTORED, repository.partition).find(RESTORED_NAME)
+        if restored is not None and not restored.message.finished:
+            return None
+        kept = staying(rules, scan) | staying(self._rules.find(repository), scan)
+        return _Plan.make(marks, scan, kept, scan.began_us - self._expiring_us)
+
+    def _carry_out(self, repository: Repository, plan: "_Plan") -> None:
+        records = self._marks.records(repository)
+
+        def mark(commit_id: CommitID) -> None:
+            message = pb.Expiry(state=EXPIRING, marked_us=now_us(self._runtime))
+            with suppress(PredicateFailed):
+                records.set_if(commit_id.encode(), message, ABSENT)
+
+        def rescue(found: Mark) -> None:
+            with suppress(PredicateFailed):
+                records.delete_if(found.name, found.predicate)
+
+        def expire(found: Mark) -> None:
+            message = pb.Expiry()
+            message.CopyFrom(found.message)
+            message.state, message.expired_us = EXPIRED, now_us(self._runtime)
+            with suppress(PredicateFailed):  # someone uses it, or another pass was faster
+                records.set_if(found.name, message, found.predicate)
+
+        self._runtime.map_parallel(rescue, plan.rescued)
+        self._runtime.map_parallel(expire, plan.due)
+        self._runtime.map_parallel(mark, plan.unmarked)
+
+    def _scan(self, repository: Repository) -> Scan:
+        """Read refs, then commits. What is stored from now on is young."""
+        since_us = self._rules.counting_since_us(repository)
+        began_us = now_us(self._runtime)
+        heads, named = self._read_refs(repository, began_us)
+        return Scan(
+            began_us=began_us,
+            heads=heads,
+            named=frozenset(CommitID(each) for each in named if each),
+            commits=self._read_commits(repository, since_us),
+        )
+
+    def _read_refs(
+        self, repository: Repository, began_us: int
+    ) -> tuple[list[tuple[BranchID, CommitID]], set[str]]:
+        """Return the heads of branches, and what else is named."""
+        heads: list[tuple[BranchID, CommitID]] = []
+        named: set[str] = set()
+        branches = Records(self._store, BRANCHES, repository.partition)
+        for branch in branches.scan():
+            named.add(branch.message.next_commit_id)
+            if branch.message.pending:
+                self._end_dead(branches, branch, began_us)
+                named.add(branch.message.commit_id)
+            else:
+                heads.append((BranchID(branch.name.decode()), CommitID(branch.message.commit_id)))
+        tags = Records(self._store, TAGS, repository.partition)
+        for tag in tags.scan():
+            if tag.message.pending:
+                self._end_dead(tags, tag, began_us)
+            named.add(tag.message.commit_id)
+        return heads, named
+
+    def _read_commits(self, repository: Repository, since_us: int) -> dict[CommitID, StoredCommit]:
+        return {
+            CommitID(record.name.decode()): StoredCommit(
+                CommitID(record.message.parents[0]) if record.message.parents else None,
+                record.message.stored_us or since_us,
+                BranchID(record.message.branch),
+            )
+            for record in Records(self._store, COMMITS, repository.partition).scan()
+        }
+
+    def _end_dead(
+        self,
+        records: Records[pb.Branch] | Records[pb.Tag],
+        found: Record[pb.Branch] | Record[pb.Tag],
+        began_us: int,
+    ) -> None:
+        """End a creation that began a day ago: it would keep its commit for ever."""
+        if found.message.created_us < began_us - FLOOR_US:
+            with suppress(PredicateFailed):
+                records.delete_if(found.name, found.predicate)
+
+
+def ids_of(marks: Collection[Mark]) -> set[CommitID]:
+    """Return the commits that marks are of."""
+    return {CommitID(mark.name.decode()) for mark in marks}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """What a pass is going to do."""
+
+    commits: int = 0
+    unmarked: Collection[CommitID] = ()
+    rescued: Collection[Mark] = ()
+    unkept: Collection[Mark] = ()
+    """All that are EXPIRING and do not stay."""
+    due: Collection[Mark] = ()
+    """Those of them that were marked long enough ago."""
+    branch_of: Mapping[CommitID, str] = field(default_factory=dict)
+
+    def by_branch(self, ids: Collection[CommitID]) -> dict[str, int]:
+        """Return how many of some commits were made for which branch."""
+        return dict(Counter(self.branch_of[each] for each in ids))
+
+    @classmethod
+    def make(
+        cls, marks: Mapping[CommitID, Mark], scan: Scan, kept: set[CommitID], old_us: int
+    ) -> "_Plan":
+        """Sort out what becomes of each commit; marks made before `old_us` are old enough."""
+        expiring = {
+            commit_id: mark for commit_id, mark in marks.items() if mark.message.state == EXPIRING
+        }
+        unkept = [mark for commit_id, mark in expiring.items() if commit_id not in kept]
+        due = [mark for mark in unkept if mark.message.marked_us <= old_us]
+        return cls(
+            commits=len(scan.commits) - (len(marks) - len(expiring)),
+            unmarked=[each for each in scan.commits if each not in kept and each not in marks],
+            rescued=[mark for commit_id, mark in expiring.items() if commit_id in kept],
+            unkept=unkept,
+            due=due,
+            branch_of={commit_id: commit.branch for commit_id, commit in scan.commits.items()},
+        )

@@ -1,0 +1,331 @@
+"""Why an object or a commit is kept, or went: in sentences, for people who ask.
+
+Nothing is decided here. The rules are those of `rules` and of
+`lakebed.reclaim.retention`; this looks at what they go by, for one object or commit.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from lakebed.block import Address, BlockStore, ObjectInfo, ObjectNotFound
+from lakebed.catalog import records_pb2 as pb
+from lakebed.catalog.links import may_finish as may_finish_link
+from lakebed.catalog.model import stats_of
+from lakebed.catalog.multipart.records import may_finish as may_finish_multipart
+from lakebed.catalog.purge_marks import PurgeMarks
+from lakebed.catalog.settings import CatalogSettings
+from lakebed.engine.engine import Engine
+from lakebed.engine.expiry_marks import EXPIRED
+from lakebed.engine.model import Commit, CommitID, Repository, RepositoryID
+from lakebed.engine.refs.dump import active_record
+from lakebed.errors import quoted
+from lakebed.formats.object_paths import ObjectPath
+from lakebed.kv import Store
+from lakebed.reclaim.expirer import Expirer
+from lakebed.reclaim.fate import Fate
+from lakebed.reclaim.findings import GCFindings
+from lakebed.reclaim.names import Names
+from lakebed.reclaim.runs import GCRuns
+from lakebed.runtime import Runtime
+from lakebed.times import now_us, to_datetime, to_us
+from lakebed.tracing import traced
+
+Verdict = Literal["kept", "going", "gone"]
+_NEVER: Final = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What garbage collection does with something, and why."""
+
+    subject: str
+    verdict: Verdict
+    """``kept``: something keeps it; ``going``: nothing does; ``gone``: its data is deleted, or may
+    be by now."""
+    reasons: list[str]
+    """Sentences."""
+
+
+class Explanations:
+    """Explains what garbage collection does with objects and commits of all repositories."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        expirer: Expirer,
+        store: Store,
+        block: BlockStore,
+        runtime: Runtime,
+        settings: CatalogSettings,
+        purge_marks: PurgeMarks,
+        runs: GCRuns,
+    ) -> None:
+        self._engine = engine
+        self._expirer = expirer
+        self._store = store
+        self._block = block
+        self._runtime = runtime
+        self._settings = settings
+        self._purge_marks = purge_marks
+        self._runs = runs
+
+    @traced("catalog.explain_commit")
+    def commit(self, repository_id: RepositoryID, ref: str) -> Explanation:
+        """Say why the commit at a ref stays, or goes.
+
+        Raises:
+            RepositoryNotFound, RefNotFound, InvalidRef: There is no such commit.
+        """
+        repository = self._engine.repositories.get(repository_id)
+        commit = self._engine.resolver.commit(repository, ref)
+        (fate,) = self._expirer.look_at(repository, [commit.id])
+        verdict: Verdict = "gone" if fate.expired_us else "kept" if fate.stays else "going"
+        return Explanation(f"commit {commit.id}", verdict, [*self._of_fate(repository, fate)])
+
+    @traced("catalog.explain_object")
+    def object(self, repository_id: RepositoryID, ref: str, path: bytes) -> Explanation:
+        """Say why the bytes of an object at a ref are kept, or went.
+
+        Raises:
+            RepositoryNotFound, RefNotFound, InvalidRef, EntryNotFound: There is no such object.
+            UnreadableAddress: Its entry has an address that cannot be read.
+            MissingFile, DamagedFile, ForeignFile: A commit cannot be read.
+        """
+        repository, entry = self._engine.find(repository_id, ref, path)
+        shown = self._engine.resolver.resolve(repository, ref)
+        address = stats_of(repository.namespace, entry).address
+        return self._of_address(repository, address, shown.commit_id)
+
+    @traced("catalog.explain_address")
+    def address(self, repository_id: RepositoryID, address: Address) -> Explanation:
+        """Say why what lies at an address of the storage is kept, or went.
+
+        Raises:
+            RepositoryNotFound: There is no such repository.
+            MissingFile, DamagedFile, ForeignFile: A commit cannot be read.
+        """
+        return self._of_address(self._engine.repositories.get(repository_id), address, None)
+
+    # Objects
+
+    def _of_address(
+        self, repository: Repository, address: Address, shown_by: CommitID | None
+    ) -> Explanation:
+        stranger = self._of_stranger(repository, address)
+        if stranger is not None:
+            return Explanation(str(address), "kept", [stranger])
+        names = Names(self._engine, self._store, repository, address)
+        reasons = [*self._of_purge(address)]
+        kept = [*self._of_uploads(names), *self._of_staged(names)]
+        stored = self._stored(address)
+        verdict, committed = self._of_commits(repository, names, shown_by, is_gone=stored is None)
+        if stored is None:
+            path = _path(repository, address)
+            reasons += ["The storage has no such object.", *self._of_report(repository, path)]
+            return Explanation(str(address), "gone", [*reasons, *kept, *committed])
+        reasons += [*kept, *committed]
+        if not kept and verdict != "kept":
+            reasons += self._of_garbage(repository, stored)
+        return Explanation(str(address), "kept" if kept else verdict, reasons)
+
+    def _of_stranger(self, repository: Repository, address: Address) -> str | None:
+        """Say that garbage collection does not touch an object, if so."""
+        if repository.has_adopted(str(address)):
+            return None
+        inside = address in repository.namespace
+        issued = ObjectPath.parse(repository.namespace.relative(address)) if inside else None
+        if issued is None:
+            return (
+                "Lakebed did not write it: it was imported, or is somebody else's. Garbage"
+                " collection never touches it."
+            )
+        adopted = active_record(self._store, repository).message.adopted_unique_ids
+        if issued.repository_uid not in {repository.unique_id, *adopted}:
+            return (
+                f"It was written for the repository with the unique id {issued.repository_uid},"
+                " which had this place before. Runs of this repository never touch it."
+            )
+        return None
+
+    def _of_purge(self, address: Address) -> Iterator[str]:
+        mark = self._purge_marks.find(address)
+        if mark is not None and mark.purged_us:
+            yield f"It was purged on {_day(mark.purged_us)}: {mark.reason}."
+        elif mark is not None:
+            yield (
+                f"A purge was asked for on {_day(mark.requested_us)}, and has not deleted it yet:"
+                f" {mark.reason}."
+            )
+
+    def _of_uploads(self, names: Names) -> Iterator[str]:
+        upload, settings, now = names.upload(), self._settings, self._runtime.now()
+        if isinstance(upload, pb.Link) and may_finish_link(upload, settings, now):
+            yield (
+                f"Its address was given out for {quoted(upload.path)} on branch {upload.branch} and"
+                f" is not linked yet: held until the link ends, after {_day(upload.expires_us)}."
+            )
+        elif isinstance(upload, pb.MultipartUpload) and may_finish_multipart(upload, settings, now):
+            yield (
+                f"An upload in parts to {quoted(upload.path)} on branch {upload.branch} is not"
+                " finished: held until it is, or is ended (`lakebed gc uploads`)."
+            )
+
+    def _of_staged(self, names: Names) -> Iterator[str]:
+        for name in names.staged():
+            if name.is_replaced:
+                yield (
+                    f"A staged write to {quoted(name.path)} on branch {name.branch} replaced it:"
+                    " held until that is committed, reset or replaced in turn."
+                )
+            else:
+                yield f"It is staged on branch {name.branch} as {quoted(name.path)}: held."
+
+    def _of_commits(
+        self, repository: Repository, names: Names, shown_by: CommitID | None, *, is_gone: bool
+    ) -> tuple[Verdict, list[str]]:
+        """Find a commit that names an object: one that stays, if there is any.
+
+        Of an object that is gone, find a commit that was published: the record of a refused commit
+        may name the object, and keeps nothing.
+        """
+        unkept = self._expirer.unkept(repository)
+        expired = {
+            CommitID(mark.name.decode()): mark.message.expired_us
+            for mark in self._engine.marks.records(repository).scan_readable()
+            if mark.message.state == EXPIRED
+        }
+        heads = {branch.commit_id for branch in self._engine.branches.list(repository)}
+
+        def taken_too_late(commit: Commit) -> list[CommitID]:
+            """Return the sources that had expired when a commit was stored: it was refused."""
+            return [each for each in commit.sources if expired.get(each, _NEVER) < commit.stored_us]
+
+        def order(commit: Commit) -> tuple[bool, bool, bool, bool, bool, int]:
+            # First what stays, and of this what leads to the object soonest.
+            refused = is_gone and bool(taken_too_late(commit))
+            later = commit.id != shown_by, commit.id not in heads
+            return refused, commit.id in expired, commit.id in unkept, *later, commit.stored_us
+
+        commits = sorted(self._engine.commits.list(repository), key=order)
+        found = names.committed(commits, skew_us=to_us(self._settings.skew_seconds))
+        if found is None:
+            return "going", []
+        commit, path = found
+        reasons = [f"Commit {commit.id} names it as {quoted(path)}."]
+        reasons += [
+            f"That commit was refused when it was made: commit {source}, whose content it takes,"
+            " had expired."
+            for source in taken_too_late(commit)[:1]
+        ]
+        if is_gone and commit.id not in expired:
+            return "going", reasons
+        (fate,) = self._expirer.look_at(repository, [commit.id])
+        reasons += [f"Of that commit: {each}" for each in self._of_fate(repository, fate)]
+        if fate.expired_us:
+            return "going", [*reasons, "No commit names it that has not expired."]
+        if not fate.stays:
+            reasons.append("No commit that stays names it: it is garbage once this one expires.")
+        return "kept", reasons
+
+    def _of_garbage(self, repository: Repository, stored: ObjectInfo) -> Iterator[str]:
+        settings, path = self._settings, _path(repository, stored.address)
+        issued, adopted = ObjectPath.parse(path), repository.adopted
+        since_us = issued.issued_us if issued else adopted.adopted_us if adopted else 0
+        born_us = max(since_us, to_us(stored.mtime.timestamp()))
+        old_us = born_us + to_us(settings.min_age_seconds + settings.skew_seconds)
+        if old_us > now_us(self._runtime):
+            yield (
+                "Nothing names it, but something may yet: it can be garbage from"
+                f" {_day(old_us)} on."
+            )
+            return
+        gap_us = to_us(settings.gap_seconds)
+        found_us = GCFindings(self._block, self._runs, repository).found_us(path)
+        if found_us:
+            yield (
+                f"Nothing names it: garbage, as a run found that looked until {_day(found_us)}. A"
+                f" run that begins after {_day(found_us + gap_us)} and finds the same deletes it."
+            )
+        else:
+            yield (
+                "Nothing names it: garbage. The next run finds it, and a run that begins at least"
+                f" {settings.gap_seconds:g} seconds later deletes it."
+            )
+
+    def _of_report(self, repository: Repository, path: str) -> Iterator[str]:
+        deleted = GCFindings(self._block, self._runs, repository).deleted_by(path)
+        if deleted is not None:
+            run_id, began = deleted
+            moment = began.isoformat(" ", "seconds")
+            yield f"Run {run_id} of garbage collection, which began on {moment}, deleted it."
+        else:
+            yield "No report that is kept says that a run of garbage collection deleted it."
+
+    def _stored(self, address: Address) -> ObjectInfo | None:
+        try:
+            return self._block.head(address)
+        except ObjectNotFound:
+            return None
+
+    # Commits
+
+    def _of_fate(self, repository: Repository, fate: Fate) -> Iterator[str]:
+        if fate.expired_us:
+            yield f"It expired on {_day(fate.expired_us)}, for good: no rule kept it."
+            return
+        yield from self._kept_by(repository, fate)
+        if fate.stays and fate.marked_us:
+            yield (
+                f"It was marked on {_day(fate.marked_us)}, when nothing kept it: the next run takes"
+                " the mark away."
+            )
+        elif fate.marked_us:
+            yield (
+                f"No rule keeps it. It was marked on {_day(fate.marked_us)}, and expires with the"
+                f" first run after {_day(fate.marked_us + fate.expiring_us)}, unless somebody makes"
+                " a branch or a tag there."
+            )
+        elif not fate.stays:
+            yield (
+                "No rule keeps it: the next run marks it, and it expires with a run that begins"
+                f" {fate.expiring_us // 1_000_000} seconds later or more, unless somebody makes a"
+                " branch or a tag there."
+            )
+
+    def _kept_by(self, repository: Repository, fate: Fate) -> Iterator[str]:
+        if not fate.has_rules:
+            yield "The repository has no rules of retention: every commit stays."
+        for branch in fate.head_of:
+            yield f"It is the head of branch {branch}."
+        tags = [
+            tag for tag in self._engine.tags.list(repository) if tag.commit_id == fate.commit_id
+        ]
+        for tag in tags:
+            yield f"Tag {tag.id} names it: what a tag names stays."
+        if fate.is_named and not tags:
+            yield "A branch or a tag is being made there, or moved there, just now."
+        if not fate.has_rules:
+            return
+        if fate.is_young:
+            yield f"It was stored on {_day(fate.stored_us)}, less than a day ago: it stays."
+        if fate.is_in_flight:
+            yield "Its parent is the head of its branch: somebody may be about to publish it."
+        if fate.way is not None and fate.way.branch:
+            yield (
+                f"Branch {fate.way.branch} leads to it, and keeps its history for"
+                f" {fate.way.days} days."
+            )
+        elif fate.way is not None:
+            yield f"No branch leads to it, and such commits are kept for {fate.way.days} days."
+
+
+def _path(repository: Repository, address: Address) -> str:
+    """Return what runs call an object: see `rules.canonical_path`."""
+    if repository.has_adopted(str(address)):
+        return str(address)
+    return repository.namespace.relative(address)
+
+
+def _day(moment_us: int) -> str:
+    return to_datetime(moment_us).isoformat(" ", "seconds")

@@ -1,0 +1,353 @@
+"""The server's part of garbage collection: writing down all that is in use.
+
+Everything is read in the direction in which objects move: from open uploads, to what is staged, to
+commits. An object that moves on meanwhile is met further along; none is missed. (Two things move
+back, and do no harm: a reset stages what a commit names, and commits are read last; a write that is
+taken back restores an entry that its own entry named all the time.) So nothing is read twice, and
+no writer has to wait.
+
+1. **The run** is written first, with its cutoff: only objects that were written before it can be
+   garbage. All other reading comes later, and whatever begins later is younger. The run names the
+   commits that *have expired* (`lakebed.reclaim.retention`), as they were before it: what takes the
+   content of such a commit, a copy or a new commit, was written while it had not, and is met below.
+2. **Links and multipart uploads**, all records that are there. Of a link that is staged, the entry
+   protects the object, and nothing else: staged entries are read later.
+3. **Staged entries** of every branch: of its staging token and of each sealed token, even those
+   that a newer entry hides, since a commit under way may still publish them. And what an entry has
+   replaced under its token, since it may be put back (see `lakebed.engine.staging.undo`).
+4. **Commit records**, all of them, whether a branch leads to them or not, without those that the
+   run says have expired. Marks are not read again.
+
+Steps 2 and 3 are done in pages, which end after so many objects, branches or seconds. A page says
+where the next one begins, in terms of what was read: the tokens of a branch are those that its
+record named when it was first read, even if pages come hours apart. A page is written once; a
+repeated request gets it as it is. An idle branch costs one scan for one key; many of these run at
+the same time.
+"""
+
+import logging
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from prometheus_client import Gauge
+
+from lakebed.block import BlockStore
+from lakebed.catalog.errors import InvalidRun
+from lakebed.catalog.keys import LINKS, MULTIPARTS
+from lakebed.catalog.links import may_finish as may_finish_link
+from lakebed.catalog.multipart.records import may_finish as may_finish_multipart
+from lakebed.catalog.settings import CatalogSettings
+from lakebed.engine.engine import Engine
+from lakebed.engine.errors import RepositoryNotFound
+from lakebed.engine.expired_files import read_expired, write_expired
+from lakebed.engine.keys import COMMITS
+from lakebed.engine.model import MOVED_NAMESPACE, Repository, RepositoryID
+from lakebed.engine.refs.dump import active_record
+from lakebed.engine.repositories.owner import installation_id
+from lakebed.formats.gc_files import (
+    GCAdopted,
+    GCFile,
+    GCFileKind,
+    GCManifest,
+    GCPage,
+    GCRun,
+    GCRunID,
+)
+from lakebed.ids import UniqueID
+from lakebed.kv import Store
+from lakebed.kv.records import Records
+from lakebed.reclaim.backups import Backups
+from lakebed.reclaim.expirer import Expirer
+from lakebed.reclaim.run_files import RunFiles, TableWriter
+from lakebed.reclaim.staged_walk import DEFAULT_LIMITS, PageLimits, Position, StagedWalk
+from lakebed.runtime import Runtime
+from lakebed.times import now_us, to_us
+from lakebed.tracing import traced
+
+_RUN_ID: Final = re.compile(r"[0-9a-f]{36}")
+_TOKEN: Final = re.compile(r"([0-9a-f]{36})\.([1-9][0-9]{0,8})")
+
+_RECORDS: Final = 1024
+
+_LOGGER: Final = logging.getLogger(__name__)
+_LAST_PREPARED: Final = Gauge(
+    "lakebed_gc_last_prepared_timestamp_seconds",
+    "When a run of garbage collection was last prepared, of any repository",
+    multiprocess_mode="max",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What was prepared."""
+
+    run_id: GCRunID
+    location: str
+    """The folder with the files of the run."""
+    continuation_token: str | None = None
+    """To ask for the next page; None: this was the last."""
+
+
+class GCPreparation:
+    """Prepares runs of garbage collection."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        expirer: Expirer,
+        store: Store,
+        block: BlockStore,
+        runtime: Runtime,
+        settings: CatalogSettings,
+        backups: Backups,
+    ) -> None:
+        self._engine = engine
+        self._expirer = expirer
+        self._store = store
+        self._block = block
+        self._runtime = runtime
+        self._settings = settings
+        self._backups = backups
+
+    @traced("catalog.prepare_gc_uncommitted")
+    def prepare_uncommitted(
+        self,
+        repository_id: RepositoryID,
+        *,
+        unique_id: UniqueID | None = None,
+        token: str | None = None,
+        limits: PageLimits = DEFAULT_LIMITS,
+    ) -> Prepared:
+        """Begin a run, or go on with one: write down a page of open uploads and staged entries.
+
+        Args:
+            repository_id: Of which repository.
+            unique_id: The unique id of the repository that is meant; another is refused.
+            token: The continuation token of the page before; None: begin a run.
+            limits: When to end the page.
+
+        Raises:
+            RepositoryNotFound: There is none, or one with another unique id.
+            InvalidRun: There is no page that this token could continue.
+            BlockError: The storage refused or failed; asking again is fine.
+        """
+        repository = self._repository(repository_id, unique_id)
+        if token is None:
+            run = self._begin(repository, with_uploads=True)
+            return self._page(repository, run.run_id, 0, Position(), limits)
+        match = _TOKEN.fullmatch(token)
+        if match is None:
+            raise InvalidRun(f"'{token}' is not a continuation token")
+        run_id, number = GCRunID(match[1]), int(match[2])
+        before = self._files(repository, run_id).find_page(number - 1)
+        if before is None or before.following is None:
+            raise InvalidRun(f"repository {repository_id} has no page to continue with '{token}'")
+        position = Position.decode(before.following)
+        return self._page(repository, run_id, number, position, limits)
+
+    @traced("catalog.prepare_gc_commits")
+    def prepare_commits(
+        self,
+        repository_id: RepositoryID,
+        *,
+        unique_id: UniqueID | None = None,
+        run_id: GCRunID | None = None,
+    ) -> Prepared:
+        """End a run: write down all commit records that have not expired, and the manifest.
+
+        Args:
+            repository_id: Of which repository.
+            unique_id: The unique id of the repository that is meant; another is refused.
+            run_id: The run whose pages are all written. None: a run of commits alone, which shows
+                what is committed, but by which no object can be judged to be garbage.
+
+        Raises:
+            RepositoryNotFound: There is none, or one with another unique id.
+            InvalidRun: There is no such run, or some of its pages are not written.
+            BlockError: The storage refused or failed; asking again is fine.
+        """
+        repository = self._repository(repository_id, unique_id)
+        if run_id is None:
+            run = self._begin(repository, with_uploads=False)
+            files = self._files(repository, run.run_id)
+        else:
+            files = self._files(repository, run_id)
+            run = files.read_run()
+        if files.find_manifest() is None:
+            pages = files.pages() if run.with_uploads else ()
+            before = [file for page in pages for file in page.files]
+            expired = read_expired(
+                self._block, repository.namespace, repository.unique_id, run.expired
+            )
+            commits = self._write_commits(
+                repository, files, GCFileKind.COMMITS, lambda each: each not in expired
+            )
+            tables = (*before, *commits)
+            files.create_manifest(GCManifest(run=run, ended_us=now_us(self._runtime), files=tables))
+            _LOGGER.info(
+                "run %s of garbage collection is prepared: %d files", run.run_id, len(tables)
+            )
+            if run.with_uploads:
+                _LAST_PREPARED.set(self._runtime.now())
+        return Prepared(run.run_id, files.location)
+
+    @traced("catalog.write_old_commits")
+    def write_old_commits(
+        self,
+        repository_id: RepositoryID,
+        *,
+        unique_id: UniqueID | None = None,
+        run_id: GCRunID,
+        since_us: int,
+        dry_run: bool,
+    ) -> tuple[GCFile, ...]:
+        """Write down the commits whose expiry frees objects; return the files.
+
+        They are for the report of the run. Nothing is judged to be garbage by them, except in a dry
+        run, which deletes nothing.
+
+        Args:
+            repository_id: Of which repository.
+            unique_id: The unique id of the repository that is meant; another is refused.
+            run_id: The run, which is prepared.
+            since_us: Which of the expired commits: those that expired since then.
+            dry_run: Whether to write down those that would expire instead.
+
+        Raises:
+            RepositoryNotFound: There is none, or one with another unique id.
+            InvalidRun: There is no such run.
+            BlockError: The storage refused or failed; asking again is fine.
+        """
+        repository = self._repository(repository_id, unique_id)
+        files = self._files(repository, run_id)
+        files.read_run()
+        if dry_run:
+            old = self._expirer.unkept(repository)
+        else:
+            old = set(self._engine.marks.expired(repository, since_us=since_us))
+        # After a restore there are marks of commits that are not there.
+        written = self._write_commits(repository, files, GCFileKind.OLD, lambda each: each in old)
+        return tuple(written)
+
+    def _repository(self, repository_id: RepositoryID, unique_id: UniqueID | None) -> Repository:
+        repository = self._engine.repositories.get(repository_id)
+        if unique_id not in {None, repository.unique_id}:
+            raise RepositoryNotFound(repository_id)
+        return repository
+
+    def _files(self, repository: Repository, run_id: GCRunID) -> RunFiles:
+        if not _RUN_ID.fullmatch(run_id):
+            raise InvalidRun(f"'{run_id}' is not the id of a run")
+        return RunFiles(self._block, self._runtime, repository, run_id)
+
+    def _begin(self, repository: Repository, *, with_uploads: bool) -> GCRun:
+        """Step 1."""
+        now = self._runtime.now()
+        settings = self._settings
+        run_id = GCRunID(f"{to_us(now):016x}{self._runtime.random_bytes(10).hex()}")
+        self._backups.begin(repository, run_id=run_id)
+        run = GCRun(
+            run_id=run_id,
+            installation_id=installation_id(self._store, self._runtime),
+            repository=repository.id,
+            unique_id=repository.unique_id,
+            adopted_unique_ids=tuple(
+                active_record(self._store, repository).message.adopted_unique_ids
+            ),
+            storage_namespace=str(repository.namespace),
+            adopted=_adopted(repository),
+            left_alone="" if repository.adopted else repository.metadata.get(MOVED_NAMESPACE, ""),
+            began_us=to_us(now),
+            cutoff_us=to_us(now - settings.min_age_seconds - settings.skew_seconds),
+            gap_us=to_us(settings.gap_seconds),
+            partition_open_us=to_us(settings.partition_open_seconds),
+            with_uploads=with_uploads,
+            expired=write_expired(self._block, repository, self._engine.marks.expired(repository)),
+        )
+        self._files(repository, run.run_id).create_run(run)
+        _LOGGER.info("run %s of garbage collection begins in %s", run.run_id, repository.id)
+        return run
+
+    def _page(
+        self,
+        repository: Repository,
+        run_id: GCRunID,
+        number: int,
+        position: Position,
+        limits: PageLimits,
+    ) -> Prepared:
+        files = self._files(repository, run_id)
+        page = files.find_page(number)
+        if page is None:
+            uploads = self._write_uploads(repository, files) if number == 0 else []
+            walk = StagedWalk(self._engine.branches, self._store, self._runtime, repository, files)
+            following = walk.run(position, limits)
+            page = files.create_page(
+                GCPage(
+                    run_id=run_id,
+                    number=number,
+                    files=(*uploads, *walk.written),
+                    following=None if following is None else following.encode(),
+                )
+            )
+        token = None if page.following is None else f"{run_id}.{number + 1}"
+        return Prepared(run_id, files.location, token)
+
+    def _write_uploads(self, repository: Repository, files: RunFiles) -> list[GCFile]:
+        """Step 2."""
+        writer = TableWriter(files, GCFileKind.UPLOADS)
+        address = repository.namespace.address
+        now, broken = self._runtime.now(), list[bytes]()
+        partition = repository.partition
+        multiparts = Records(self._store, MULTIPARTS, partition).scan_readable(broken.append)
+        while page := [record.message for record in islice(multiparts, _RECORDS)]:
+            texts = [str(address(each.address)) for each in page]
+            is_open = [may_finish_multipart(each, self._settings, now) for each in page]
+            writer.add(texts, ["multipart"] * len(page), is_open)
+        records = Records(self._store, LINKS, partition).scan_readable(broken.append)
+        links = (
+            record.message
+            for record in records
+            if may_finish_link(record.message, self._settings, now)
+        )
+        while found := list(islice(links, _RECORDS)):
+            texts = [str(address(each.address)) for each in found]
+            writer.add(texts, ["link"] * len(found), [True] * len(found))
+        # Age alone protects the object of an open upload. A quiet run goes by no age: it counts
+        # damaged records as open, and does not begin.
+        unknown = str(address("unreadable"))
+        writer.add([unknown] * len(broken), ["unreadable"] * len(broken), [True] * len(broken))
+        writer.flush()
+        return writer.written
+
+    def _write_commits(
+        self,
+        repository: Repository,
+        files: RunFiles,
+        kind: GCFileKind,
+        is_meant: Callable[[str], bool],
+    ) -> list[GCFile]:
+        """Step 4, and likewise for old commits."""
+        writer = TableWriter(files, kind)
+        commits = (
+            record
+            for record in Records(self._store, COMMITS, repository.partition).scan()
+            if is_meant(record.name.decode())
+        )
+        while page := list(islice(commits, _RECORDS)):
+            writer.add(
+                [record.name.decode() for record in page],
+                [record.message.metarange_id for record in page],
+            )
+        writer.flush()
+        return writer.written
+
+
+def _adopted(repository: Repository) -> tuple[GCAdopted, ...]:
+    found = repository.adopted
+    if found is None:
+        return ()
+    return (GCAdopted(str(found.namespace), found.adopted_us),)

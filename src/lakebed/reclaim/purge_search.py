@@ -1,0 +1,103 @@
+"""Searching all history for objects: what is open, what is staged, what was ever committed.
+
+Everything is read in the direction in which objects move, as garbage collection reads it
+(`lakebed.reclaim.prepare`): decided links and multipart uploads, all tokens of all branches, all
+commit records. So an entry that was acknowledged before the search began is found, wherever it
+moves meanwhile. One thing can hide: an entry that a commit under way has read, and that was
+overwritten since. Whoever needs to be certain searches again when no commit can be that old.
+
+Each range is read once, however many commits share it, and judged column by column.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.catalog import records_pb2 as pb
+from lakebed.catalog.keys import LINKS, MULTIPARTS
+from lakebed.engine.engine import Engine
+from lakebed.engine.keys import COMMITS, STAGED_PREFIX
+from lakebed.engine.model import Repository
+from lakebed.engine.staging.cells import spelled_out
+from lakebed.engine.staging.scan import changes_table
+from lakebed.formats import MetaRangeID
+from lakebed.kv import Pair, Store
+from lakebed.kv.records import Records
+
+FOUND_COLUMNS: Final = ("key", "address", "address_type", "size", "checksum")
+_RECORDS: Final = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeQuery:
+    """Which objects are meant."""
+
+    kind: Literal["path", "prefix", "checksum"]
+    value: bytes
+
+    def matches(self, table: pa.Table) -> pa.Array:
+        """Return which rows are meant."""
+        if self.kind == "checksum":
+            return pc.equal(table.column("checksum"), self.value.decode(errors="replace"))
+        keys = table.column("key")
+        if self.kind == "path":
+            return pc.equal(keys, pa.scalar(self.value, keys.type))
+        start = pc.binary_slice(keys, 0, len(self.value))
+        return pc.equal(start, pa.scalar(self.value, keys.type))
+
+
+class Search:
+    """Goes through all entries of a repository, page by page."""
+
+    def __init__(self, engine: Engine, store: Store, repository: Repository) -> None:
+        self._engine = engine
+        self._store = store
+        self._repository = repository
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Yield all entries, some of them more than once, with the columns `FOUND_COLUMNS`.
+
+        Raises:
+            MissingFile, DamagedFile, ForeignFile: A file of a commit cannot be read, so nobody
+                knows what is in it.
+        """
+        for pages in (self._uploads(), self._staged(), self._committed()):
+            for table in pages:
+                if table.num_rows:
+                    yield table.select(FOUND_COLUMNS)
+
+    def _uploads(self) -> Iterator[pa.Table]:
+        """What was decided and is not staged yet, or was a moment ago."""
+        partition = self._repository.partition
+        links = Records(self._store, LINKS, partition).scan()
+        yield from _pages(_decided(record.message for record in links))
+        uploads = Records(self._store, MULTIPARTS, partition).scan()
+        yield from _pages(_decided(record.message for record in uploads))
+
+    def _staged(self) -> Iterator[pa.Table]:
+        for branch in self._engine.branches.list(self._repository):
+            for token in branch.tokens:
+                # Proposals too: they may become visible.
+                yield from _pages(spelled_out(self._store.scan(token.encode(), STAGED_PREFIX)))
+
+    def _committed(self) -> Iterator[pa.Table]:
+        commits = Records(self._store, COMMITS, self._repository.partition).scan()
+        metarange_ids = (MetaRangeID(record.message.metarange_id) for record in commits)
+        return self._engine.committed(self._repository).scan_all(metarange_ids)
+
+
+def _decided(records: Iterable[pb.Link | pb.MultipartUpload]) -> Iterator[Pair]:
+    """Yield the entries that were decided on, as if they were staged."""
+    for record in records:
+        if record.HasField("entry"):
+            yield STAGED_PREFIX + record.path, record.entry.SerializeToString()
+
+
+def _pages(rows: Iterator[Pair]) -> Iterator[pa.Table]:
+    while page := list(islice(rows, _RECORDS)):
+        table = changes_table(page)
+        yield table.filter(pc.invert(table.column("tombstone")))

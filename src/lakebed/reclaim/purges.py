@@ -1,0 +1,408 @@
+"""Purging objects: deleting their bytes from all history, while commits, ids and diffs stay.
+
+    1. search all history (`search`) for objects by path, prefix or checksum
+    2. a mark for each (`marks`)
+    3. search again, until a search that began after the last mark finds nothing new
+    4. the record of the purge, durable in the storage
+    5. delete the bytes, with all versions that the storage keeps
+    6. note it in the marks and in the record
+    7. when no commit can be under way that began before step 3, and no request either, do all of it
+       once more. (A write that is taken back puts an entry back that no search saw meanwhile.)
+
+*What holds.* Nothing that was acknowledged names bytes that the purge should have deleted: what was
+staged before the last search is found; a copy that is staged later sees a mark (step 2), and is
+taken back. What is uploaded to a path after the purge of that path was asked for is not meant, and
+is left alone; a checksum means the same bytes, whenever they come.
+
+*A purge that dies* has deleted some objects and marked others. To repeat it is safe, and finishes
+it. Reading an object whose bytes are gone answers with the reason; one that is marked and still
+there can be read until it is deleted.
+
+What lies elsewhere is never touched: imported objects are counted and named, and so are those of a
+lake that moved in, until the repository has adopted them.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.block import Address, BlockStore
+from lakebed.catalog import records_pb2 as pb
+from lakebed.catalog.errors import InvalidPurge
+from lakebed.catalog.model import location_of
+from lakebed.catalog.purge_marks import PurgeMarks
+from lakebed.catalog.settings import CatalogSettings
+from lakebed.engine.engine import Engine
+from lakebed.engine.errors import TooManyTries
+from lakebed.engine.model import MOVED_NAMESPACE, Repository, RepositoryID
+from lakebed.errors import quoted
+from lakebed.formats import AddressType
+from lakebed.formats.layout import purge_folder, purge_path
+from lakebed.formats.object_paths import ObjectPath
+from lakebed.formats.purge_files import PURGE_SCHEMA, encode_purge
+from lakebed.kv import Store
+from lakebed.reclaim.backups import Backups
+from lakebed.reclaim.purge_search import PurgeQuery, Search
+from lakebed.runtime import Runtime
+from lakebed.times import now_us, to_datetime, to_us
+from lakebed.tracing import traced
+
+OBJECTS_MAX: Final = 100_000
+"""The most objects that one request deletes."""
+REASON_MAX: Final = 1000
+
+SHOWN: Final = 20
+"""How many paths and addresses of each kind a report names."""
+
+NOT_REACHED: Final = (
+    "backups, replicas and snapshots of the storage, and what it keeps by soft deletion",
+    "copies that clients have downloaded, and copies in other repositories",
+    "bytes that nothing names any more: garbage collection deletes those",
+)
+
+_ROUNDS_MAX: Final = 20
+_AT_ONCE: Final = 16
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Object:
+    """An object that is to be purged."""
+
+    address: Address
+    key: bytes
+    size: int
+    checksum: str
+    versions: int = 0
+    error: str = ""
+    purged_us: int = 0
+
+
+@dataclass(slots=True)
+class Named:
+    """How many there are of something, and the first few."""
+
+    count: int = 0
+    first: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True)
+class PurgeReport:
+    """What a purge found and did."""
+
+    purge_id: str
+    dry_run: bool
+    objects: int
+    bytes: int
+    paths: Named
+    """Where they were found."""
+    also_at: Named
+    """Paths that were not asked for and share their bytes: these are gone, too."""
+    same_content: Named
+    """Other objects with the same checksum, which stay; paths."""
+    elsewhere: Named
+    """Addresses outside of the repository: they were found, and are left alone."""
+    deleted: int = 0
+    versions: int = 0
+    failed: Named = field(default_factory=Named)
+    """What the storage refused to delete, and why."""
+    adoptable: str = ""
+    """How objects of lakeFS that were found can be purged."""
+    not_reached: tuple[str, ...] = NOT_REACHED
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the report for a JSON document."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeProgress:
+    """Progress of a purge that goes on."""
+
+    step: str
+    """``searching`` (and deleting), ``waiting`` for commits under way, or ``searching again``."""
+    report: PurgeReport | None = None
+    """The result of the first pass, once that is over."""
+    searches_again: str = ""
+    """When the second search begins."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the progress for a JSON document."""
+        return asdict(self)
+
+
+@dataclass(slots=True)
+class _Looked:
+    """What one search found."""
+
+    new: dict[Address, _Object] = field(default_factory=dict)
+    paths: set[bytes] = field(default_factory=set)
+    also_at: set[bytes] = field(default_factory=set)
+    same_content: set[bytes] = field(default_factory=set)
+    elsewhere: set[str] = field(default_factory=set)
+
+
+class Purges:
+    """Purges of all repositories."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        store: Store,
+        block: BlockStore,
+        runtime: Runtime,
+        settings: CatalogSettings,
+        marks: PurgeMarks,
+        backups: Backups,
+    ) -> None:
+        longest = max(engine.scan_limit_seconds, settings.longest_request_seconds)
+        self._settle_seconds = longest + settings.skew_seconds
+        self._skew_us = to_us(settings.skew_seconds)
+        self._engine = engine
+        self._store = store
+        self._block = block
+        self._runtime = runtime
+        self._marks = marks
+        self._backups = backups
+
+    @traced("catalog.plan_purge")
+    def plan(self, repository_id: RepositoryID, query: PurgeQuery) -> PurgeReport:
+        """Find out what a purge would delete; nothing is changed.
+
+        Raises:
+            RepositoryNotFound: There is no such repository.
+            InvalidPurge: It would delete too many objects at once.
+            MissingFile, DamagedFile, ForeignFile: A commit cannot be read.
+        """
+        repository = self._engine.repositories.get(repository_id)
+        found = self._look(repository, query, {}).new
+        looked = self._look(repository, query, found)
+        return _report(repository, "", found.values(), looked, dry_run=True)
+
+    @traced("catalog.purge")
+    def purge(
+        self,
+        repository_id: RepositoryID,
+        query: PurgeQuery,
+        *,
+        reason: str,
+        username: str,
+        tell: Callable[[PurgeProgress], object] = lambda _progress: None,
+    ) -> PurgeReport:
+        """Delete objects from all history; see the module. `tell` gets the progress.
+
+        It takes as long as a commit may take to be published, and longer.
+
+        Raises:
+            RepositoryNotFound: There is no such repository.
+            InvalidPurge: There is no reason, or too many objects would be deleted at once.
+            MissingFile, DamagedFile, ForeignFile: A commit cannot be read.
+            TooManyTries, OutcomeUnknown, BlockError: It was cut off: repeat it.
+        """
+        if not 0 < len(reason) <= REASON_MAX:
+            raise InvalidPurge(f"a purge needs a reason, of up to {REASON_MAX} characters")
+        repository = self._engine.repositories.get(repository_id)
+        requested_us = now_us(self._runtime)
+        mark = pb.Purge(
+            purge_id=f"{requested_us:016x}{self._runtime.random_bytes(4).hex()}",
+            reason=reason,
+            username=username,
+            requested_us=requested_us,
+        )
+        self._backups.begin(repository, purge_id=mark.purge_id)
+        _LOGGER.warning(
+            "purge %s of %s %s in repository %s, asked for by %s: %s",
+            mark.purge_id, query.kind, quoted(query.value), repository.id, username, reason,
+        )  # fmt: skip
+        found: dict[Address, _Object] = {}
+        tell(PurgeProgress("searching"))
+        looked = self._pass(repository, query, mark, found)
+        report = _report(repository, mark.purge_id, found.values(), looked, dry_run=False)
+        again = to_datetime(now_us(self._runtime) + to_us(self._settle_seconds))
+        tell(PurgeProgress("waiting", report, again.isoformat()))
+        self._runtime.sleep(self._settle_seconds)
+        tell(PurgeProgress("searching again", report))
+        looked = self._pass(repository, query, mark, found)
+        return _report(repository, mark.purge_id, found.values(), looked, dry_run=False)
+
+    def _pass(
+        self,
+        repository: Repository,
+        query: PurgeQuery,
+        mark: pb.Purge,
+        found: dict[Address, _Object],
+    ) -> _Looked:
+        """Steps 1 to 6; what was not found before is added to `found`."""
+        new: dict[Address, _Object] = {}
+        # The clock of a server that issued an object may be ahead, so the first search goes beyond
+        # the request. It finds all that was acknowledged before; later ones may meet new uploads.
+        until_us = mark.requested_us + (0 if found else self._skew_us)
+        for _ in range(_ROUNDS_MAX):
+            looked = self._look(repository, query, found | new, until_us=until_us)
+            if not looked.new:
+                break
+            until_us = mark.requested_us
+            for address in looked.new:
+                self._marks.add(address, mark)
+            new |= looked.new
+        else:
+            raise TooManyTries(f"searching for what to purge ({mark.purge_id})", _ROUNDS_MAX)
+        found |= new
+        if found:
+            self._write(repository, mark, found.values())
+            # All of them, each time: a recovery of the storage may have written some again.
+            self._runtime.map_parallel(self._delete, list(found.values()), limit=_AT_ONCE)
+            self._write(repository, mark, found.values())
+        return looked
+
+    def _look(
+        self,
+        repository: Repository,
+        query: PurgeQuery,
+        known: dict[Address, _Object],
+        *,
+        until_us: int | None = None,
+    ) -> _Looked:
+        """Search once: for objects that are not known, and for what is like those that are.
+
+        Of what is asked for by path, objects that were issued after `until_us` are not meant.
+        """
+        if query.kind == "checksum":
+            until_us = None
+        looked = _Looked()
+        namespace = repository.namespace
+        texts = {str(address) for address in known}
+        relative = (namespace.relative(each) for each in known if each in namespace)
+        addresses = pa.array([*texts, *relative], pa.string())
+        checksums = pa.array({each.checksum for each in known.values()} - {""}, pa.string())
+        for table in Search(self._engine, self._store, repository).tables():
+            asked = query.matches(table)
+            for row in table.filter(asked).to_pylist():
+                self._sort(repository, row, known, looked, until_us)
+            rest = table.filter(pc.invert(asked))
+            shares = pc.is_in(rest.column("address"), addresses)
+            looked.also_at.update(rest.filter(shares).column("key").to_pylist())
+            alike = pc.and_not(pc.is_in(rest.column("checksum"), checksums), shares)
+            looked.same_content.update(rest.filter(alike).column("key").to_pylist())
+            if len(known) + len(looked.new) > OBJECTS_MAX:
+                raise InvalidPurge(
+                    f"more than {OBJECTS_MAX} objects would be purged at once: ask for fewer, one"
+                    " prefix after the other"
+                )
+        return looked
+
+    @staticmethod
+    def _sort(
+        repository: Repository,
+        row: dict[str, Any],
+        known: dict[Address, _Object],
+        looked: _Looked,
+        until_us: int | None,
+    ) -> None:
+        namespace = repository.namespace
+        address = location_of(namespace, row["address"], AddressType(row["address_type"]))
+        if isinstance(address, str):
+            looked.elsewhere.add(address)
+            return
+        if not repository.has_adopted(str(address)):
+            issued = ObjectPath.parse(namespace.relative(address)) if address in namespace else None
+            if issued is None:
+                looked.elsewhere.add(str(address))
+                return
+            if until_us is not None and issued.issued_us > until_us:
+                return
+        looked.paths.add(row["key"])
+        if address not in known and address not in looked.new:
+            looked.new[address] = _Object(address, row["key"], row["size"], row["checksum"])
+
+    def _delete(self, found: _Object) -> None:
+        """Step 5, and the mark's part of step 6."""
+        (result,) = self._block.delete_versions([found.address])
+        found.versions += result.versions
+        if result.error is not None:
+            found.error = str(result.error)
+            _LOGGER.warning("%s was not purged: %s", found.address, result.error)
+            return
+        found.error, found.purged_us = "", now_us(self._runtime)
+        self._marks.note_purged(found.address, found.purged_us)
+
+    def _write(self, repository: Repository, mark: pb.Purge, objects: Iterable[_Object]) -> None:
+        """Write the record of a purge as it is now, then remove the one before."""
+        rows = [
+            {
+                "purge_id": mark.purge_id,
+                "address": str(each.address),
+                "key": each.key,
+                "size": each.size,
+                "checksum": each.checksum,
+                "versions": each.versions,
+                "error": each.error,
+                "reason": mark.reason,
+                "username": mark.username,
+                "requested_us": mark.requested_us,
+                "purged_us": each.purged_us,
+            }
+            for each in objects
+        ]
+        data, content_id = encode_purge(pa.Table.from_pylist(rows, schema=PURGE_SCHEMA))
+        written = repository.namespace.address(purge_path(mark.purge_id, content_id))
+        self._block.put(written, [data])
+        folder = repository.namespace.folder(purge_folder(mark.purge_id))
+        for batch in self._block.list_objects(folder):
+            for text in batch.column("address").to_pylist():
+                if text != str(written):
+                    self._block.delete(Address.parse(text))
+
+
+def _report(
+    repository: Repository,
+    purge_id: str,
+    objects: Iterable[_Object],
+    looked: _Looked,
+    *,
+    dry_run: bool,
+) -> PurgeReport:
+    found = list(objects)
+    gone = [each for each in found if each.purged_us]
+    failed = [f"{each.address}: {each.error}" for each in found if each.error]
+    return PurgeReport(
+        purge_id=purge_id,
+        dry_run=dry_run,
+        objects=len(found),
+        bytes=sum(each.size for each in found),
+        paths=_named(map(_text, looked.paths)),
+        also_at=_named(map(_text, looked.also_at)),
+        same_content=_named(map(_text, looked.same_content)),
+        elsewhere=_named(looked.elsewhere),
+        deleted=len(gone),
+        versions=sum(each.versions for each in gone),
+        failed=_named(failed),
+        adoptable=_adoptable(repository, looked),
+    )
+
+
+def _adoptable(repository: Repository, looked: _Looked) -> str:
+    """Say how objects of a lake that moved in can be purged, if some were found."""
+    moved = repository.metadata.get(MOVED_NAMESPACE)
+    count = sum(moved is not None and each.startswith(moved) for each in looked.elsewhere)
+    if not count or repository.adopted:
+        return ""
+    return (
+        f"{count:,} objects are lakeFS's, below {moved}, and were left alone:"
+        f" `lakebed migrate adopt lakefs://{repository.id}` takes them over, once lakeFS is off."
+        " Purge them then"
+    )
+
+
+def _named(texts: Iterable[str]) -> Named:
+    found = sorted(texts)
+    return Named(len(found), found[:SHOWN])
+
+
+def _text(key: bytes) -> str:
+    return key.decode(errors="replace")

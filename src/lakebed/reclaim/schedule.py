@@ -1,0 +1,199 @@
+"""Garbage collection in the background process: every few minutes, one repository after the other.
+
+These are the runs of `lakebed.reclaim.collector`, with the same two looks, state and reports; this
+process does the work that Spark does for large lakes. A repository in which nothing can be garbage
+yet is left alone until something could be (`LastRun.next_us`), so that an idle one costs next to
+nothing.
+
+- ``lakebed_gc_last_good_run_timestamp_seconds``: when a run, by whomever, last ended well.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from prometheus_client import Gauge
+
+from lakebed.block import BlockSettings
+from lakebed.catalog.settings import CatalogSettings
+from lakebed.engine.engine import Engine
+from lakebed.engine.errors import RepositoryNotFound
+from lakebed.engine.model import Repository
+from lakebed.errors import LakebedError
+from lakebed.formats.gc_state import GCState
+from lakebed.ids import UniqueID
+from lakebed.kv import CorruptRecord
+from lakebed.reclaim.collector.errors import Busy
+from lakebed.reclaim.collector.job import Job, Options
+from lakebed.reclaim.collector.on_arrow import ArrowExecutor
+from lakebed.reclaim.collector.report import SERVER, Summary, thin_out, thin_out_refused
+from lakebed.reclaim.collector.state import SavedState
+from lakebed.reclaim.collector.storage import Storage
+from lakebed.reclaim.own_server import OwnServer
+from lakebed.reclaim.service import Reclaim
+from lakebed.runtime import Runtime
+from lakebed.times import now_us, to_us
+
+_LOGGER: Final = logging.getLogger(__name__)
+_LAST_GOOD: Final = Gauge(
+    "lakebed_gc_last_good_run_timestamp_seconds",
+    "When a run of garbage collection last ended well, where that is longest ago",
+    multiprocess_mode="mostrecent",
+)
+
+
+class RunsFailed(LakebedError):
+    """Runs of some repositories failed; the log says which, and why."""
+
+    kind = "runs_failed"
+
+    def __init__(self, count: int) -> None:
+        super().__init__(f"{count} runs failed, see above")
+
+
+class RunSchedule:
+    """Runs of all repositories, as their time comes; used by one thread."""
+
+    def __init__(
+        self,
+        reclaim: Reclaim,
+        engine: Engine,
+        runtime: Runtime,
+        storage: BlockSettings,
+        settings: CatalogSettings,
+        *,
+        interval_seconds: float,
+        cause_of: Callable[[BaseException], str] = str,
+    ) -> None:
+        """Plan runs; none is made before `run_once`.
+
+        Args:
+            reclaim: Does the part of a server in a run.
+            engine: Lists the repositories.
+            runtime: Clock, chance and concurrency.
+            storage: How to open the storage of a repository.
+            settings: Times of `reclaim`.
+            interval_seconds: The least time between two runs of a repository.
+            cause_of: Returns the text of an error for the log.
+        """
+        self._reclaim = reclaim
+        self._engine = engine
+        self._runtime = runtime
+        self._block_settings = storage
+        self._interval_us = to_us(interval_seconds)
+        self._cause_of = cause_of
+        self._versions = settings.versions
+        self._longest_us = to_us(
+            settings.min_age_seconds + settings.skew_seconds + settings.gap_seconds
+        )
+        self._jobs: dict[UniqueID, Job] = {}
+        self._not_before_us: dict[UniqueID, int] = {}
+
+    def run_once(self) -> int:
+        """Make a run of each repository whose time has come; return how many were made.
+
+        Raises:
+            RunsFailed: Some failed; they are tried again later.
+        """
+        made = failed = 0
+        for repository in self._repositories():
+            try:
+                if self._is_due(repository):
+                    made += self.collect(repository) is not None
+            except RepositoryNotFound:
+                continue  # it was deleted just now
+            except LakebedError as error:
+                failed += 1
+                _LOGGER.warning(
+                    "collecting the garbage of %s failed: %s: %s",
+                    repository.id,
+                    error.kind,
+                    self._cause_of(error),
+                )
+        if failed:
+            raise RunsFailed(failed)
+        return made
+
+    def _repositories(self) -> list[Repository]:
+        """Return all repositories, and forget those that are gone."""
+        found = list(self._engine.repositories.list_readable())
+        there = {repository.unique_id for repository in found}
+        for remembered in (self._jobs, self._not_before_us):
+            for gone in remembered.keys() - there:
+                del remembered[gone]
+        return found
+
+    def collect(self, repository: Repository) -> Summary | None:
+        """Make a run; return None if somebody else makes one.
+
+        Raises:
+            LakebedError: The run ended early.
+        """
+        storage = self._storage(repository)
+        before = SavedState.read(storage).state
+        job = self._jobs.setdefault(repository.unique_id, self._new_job(repository, storage))
+        try:
+            summary = job.run(Options())
+        except Busy:
+            _LOGGER.debug("another run of %s is under way", repository.id)
+            return None
+        except LakebedError:
+            self._tidy_up(storage, before)
+            raise
+        if before is not None and before.run_id != summary.run_id:
+            thin_out(storage, before.run_id)
+        _LOGGER.info(
+            "garbage of %s: %d objects were deleted, %d wait",
+            repository.id,
+            summary.deleted,
+            summary.waiting,
+        )
+        return summary
+
+    def _tidy_up(self, storage: Storage, before: GCState | None) -> None:
+        """Remove what a run that was refused has left, but for the reason."""
+        try:
+            thin_out_refused(storage, after=before.run_id if before is not None else None)
+        except LakebedError as error:
+            _LOGGER.warning("the files of refused runs could not be removed: %s", error)
+
+    def _is_due(self, repository: Repository) -> bool:
+        now = now_us(self._runtime)
+        if now < self._not_before_us.get(repository.unique_id, 0):
+            return False
+        last = self._reclaim.leases.last_run(repository.id)
+        # No run says more than that, unless somebody lies.
+        next_us = min(last.next_us, last.ended_us + self._longest_us)
+        not_before = max(next_us, last.ended_us + self._interval_us)
+        # Not for longer: rules may be set, and commits expire, which makes it due.
+        self._not_before_us[repository.unique_id] = min(not_before, now + self._interval_us)
+        return now >= not_before
+
+    def _storage(self, repository: Repository) -> Storage:
+        return Storage(
+            self._block_settings, repository.namespace, repository.unique_id, self._versions
+        )
+
+    def _new_job(self, repository: Repository, storage: Storage) -> Job:
+        return Job(
+            ArrowExecutor(storage, self._runtime, name=SERVER),
+            OwnServer(self._reclaim, repository),
+            storage,
+            runtime=self._runtime,
+            is_patient=False,
+        )
+
+
+def measure_age(reclaim: Reclaim, engine: Engine) -> None:
+    """Show when runs last ended well; a repository without any was clean when it was made."""
+    times = []
+    for repository in engine.repositories.list_readable():
+        try:
+            good_us = reclaim.leases.last_run(repository.id).good_us
+        except RepositoryNotFound:
+            continue
+        except CorruptRecord:
+            good_us = 0  # nobody knows, and no run can be made
+        times.append(max(good_us, repository.created_us))
+    if times:
+        _LAST_GOOD.set(min(times) / 1e6)
