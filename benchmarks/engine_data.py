@@ -23,6 +23,7 @@ from lakebed.engine.staging.codec import TOMBSTONE, encode
 from lakebed.formats import ENTRY_SCHEMA, AddressType, Entry, entries_of
 from lakebed.kv import Store, open_store
 from lakebed.kv.registry import serves_one_process
+from lakebed.kv.store import puts
 
 LAKE = RepositoryID("lake")
 MAIN = BranchID("main")
@@ -30,7 +31,7 @@ STAGED_AT_A_TIME = 10_000
 REQUEST = CommitRequest(committer="benchmark", message="everything")
 
 
-def puts(table: pa.Table) -> Iterator[tuple[bytes, bytes]]:
+def changes(table: pa.Table) -> Iterator[tuple[bytes, bytes]]:
     """Yield keys with values that stage these entries."""
     return ((entry.key, encode(entry)) for entry in entries_of(table))
 
@@ -54,12 +55,12 @@ class BenchLake:
         tables: Iterable[pa.Table],
         branch: BranchID = MAIN,
         *,
-        values: Callable[[pa.Table], Iterable[tuple[bytes, bytes]]] = puts,
+        values: Callable[[pa.Table], Iterable[tuple[bytes, bytes]]] = changes,
     ) -> None:
         """Stage many entries under the token of a branch; faster than writers could."""
         token = self.token(branch)
         for table in tables:
-            self.store.set_many(token, ((STAGED_PREFIX + key, to) for key, to in values(table)))
+            self.store.write(puts(token, ((STAGED_PREFIX + key, to) for key, to in values(table))))
 
     def token(self, branch: BranchID = MAIN) -> bytes:
         """The partition that writers write to now."""

@@ -126,7 +126,7 @@ def _three(get: Call) -> Call:
 def _our_set_if(store: Store, versions: dict[bytes, Version]) -> Call:
     def call(thread: int, number: int) -> None:
         key = _key(thread, number)
-        versions[key] = store.set_if(PARTITION, key, VALUE, versions[key])
+        versions[key] = store.set(PARTITION, key, VALUE, versions[key])
 
     return call
 

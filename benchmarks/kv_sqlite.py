@@ -24,7 +24,7 @@ from lakebed.kv.drivers.sqlite.driver import SqliteStore
 from lakebed.kv.drivers.sqlite.file import DatabaseFile
 from lakebed.kv.drivers.sqlite.writer import Writer
 from lakebed.kv.registry import compose
-from lakebed.kv.store import Store
+from lakebed.kv.store import Store, puts
 from lakebed.runtime import ThreadRuntime
 
 ROUNDS = 13
@@ -101,7 +101,7 @@ def _measure_reads(folder: Path, scale: float) -> list[Row]:
     keys = max(100, int(200_000 * scale))
     gets = max(50, int(10_000 * scale))
     with open_both(folder / "reads.db") as (_, store, bare):
-        store.set_many(PARTITION, ((key_of(number), VALUE) for number in range(keys)))
+        store.write(puts(PARTITION, ((key_of(number), VALUE) for number in range(keys))))
         wanted = [key_of(number * 7919 % keys) for number in range(gets)]
 
         def get() -> None:
@@ -252,7 +252,7 @@ def _measure_set_if(store: Store, bare: sqlite3.Connection, writes: int) -> Row:
     def set_if() -> None:
         version = store.get(PARTITION, b"ours").predicate
         for _ in range(writes):
-            version = store.set_if(PARTITION, b"ours", VALUE, version)
+            version = store.set(PARTITION, b"ours", VALUE, version)
 
     def set_if_bare() -> None:
         for _ in range(writes):

@@ -26,10 +26,10 @@ from lakebed.engine.leases import LeaseRecords
 from lakebed.hooks import keys as hook_keys
 from lakebed.hooks import records_pb2 as hook_pb
 from lakebed.hooks.runs import Runs
-from lakebed.kv import Guard, Item, Predicate, Version
+from lakebed.kv import Guard, Item
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.records import Kind, Records
-from lakebed.kv.store import Placed
+from lakebed.kv.store import Put
 from lakebed.leases import Lease
 from lakebed.reclaim.retention_rules import BranchRule, RetentionRules
 from lakebed.runtime import ThreadRuntime
@@ -76,37 +76,18 @@ class LaterStore(MemoryStore):
                 if kind_of(key) and LATER_FIELD not in value:
                     super().set(partition, key, value + LATER_FIELD)
 
-    def set(
-        self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
-    ) -> Version:
-        self._check_field(partition, key, value)
-        return super().set(partition, key, value, version=version)
-
-    def set_if_then_get(
+    def write(
         self,
-        partition: bytes,
-        key: bytes,
-        value: bytes,
-        predicate: Predicate,
-        keys: Sequence[tuple[bytes, bytes]],
+        writes: Sequence[Put],
+        reads: Sequence[tuple[bytes, bytes]] = (),
         *,
         guards: Sequence[Guard] = (),
-        version: Version | None = None,
     ) -> list[Item | None]:
-        before = self._find(partition, key)
-        found = super().set_if_then_get(
-            partition, key, value, predicate, keys, guards=guards, version=version
-        )
-        self._note(key, before, value)
+        before = [self._find(put.partition, put.key) for put in writes]
+        found = super().write(writes, reads, guards=guards)
+        for put, item in zip(writes, before, strict=True):
+            self._note(put.key, item, put.value)
         return found
-
-    def set_all(self, records: Sequence[Placed]) -> None:
-        for record in records:
-            self._check_field(*record)
-        super().set_all(records)
-
-    def _check_field(self, partition: bytes, key: bytes, value: bytes) -> None:
-        self._note(key, self._find(partition, key), value)
 
     def _note(self, key: bytes, before: Item | None, value: bytes) -> None:
         if before is not None and LATER_FIELD in before.value:

@@ -191,15 +191,15 @@ def test_a_lost_reply_is_settled_by_another_look(
 ) -> None:
     stats = link(trusting)
     write(trusting, stats.address, "first")
-    set_if = type(trusting.store).set_if
+    original = type(trusting.store).set
 
     def lose(store: object, *args: object, **kwargs: object) -> None:
         monkeypatch.undo()
         if applied:
-            set_if(store, *args, **kwargs)  # type: ignore[arg-type]
+            original(store, *args, **kwargs)  # type: ignore[arg-type]
         raise OutcomeUnknown("lost")
 
-    monkeypatch.setattr(type(trusting.store), "set_if", lose)
+    monkeypatch.setattr(type(trusting.store), "set", lose)
     assert trusting.text("main", b"a") == "first"
     assert len(pins(trusting)) == 1
 

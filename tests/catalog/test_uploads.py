@@ -1,7 +1,7 @@
 """Uploads: whole or not at all, refused before the bytes come, and never acknowledged too late."""
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
@@ -23,6 +23,7 @@ from lakebed.engine.opening import RECENT_SECONDS
 from lakebed.engine.staging.writer import if_absent
 from lakebed.formats import Entry
 from lakebed.formats.object_paths import ObjectPath
+from lakebed.kv.store import Item, Put
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake
 
 REQUEST = CommitRequest(committer="ann", message="m")
@@ -155,20 +156,20 @@ def test_a_conditional_write_that_is_refused_is_in_no_commit_and_leaves_no_objec
 ) -> None:
     commits: list[str] = []
     lake.upload(b"b", "before")
-    set_if = lake.store.set_if
+    write = lake.store.write
 
-    def overtaken(*args: object, **kwargs: object) -> object:
-        result = set_if(*args, **kwargs)  # type: ignore[arg-type]
+    def overtaken(
+        writes: Sequence[Put], reads: Sequence[tuple[bytes, bytes]] = ()
+    ) -> list[Item | None]:
+        write(writes)
         if not commits:
             commits.append("")
             assert not lake.exists(b"a")
             commits[0] = lake.engine.commit(REPOSITORY, MAIN, REQUEST).commit.id
             lake.upload(b"a", "faster")
-        return result
+        return lake.store.get_many(reads)
 
-    # If the branch is read together with the write, nothing comes between the two.
-    monkeypatch.setattr(lake.store, "joins_reads", False)
-    monkeypatch.setattr(lake.store, "set_if", overtaken)
+    monkeypatch.setattr(lake.store, "write", overtaken)
     with pytest.raises(PreconditionFailed):
         lake.catalog.uploads.upload(REPOSITORY, MAIN, b"a", [b"mine"], condition=if_absent)
     assert lake.text("main", b"a") == "faster"

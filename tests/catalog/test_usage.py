@@ -59,7 +59,7 @@ def test_a_store_that_fails_fails_no_request(
 
     clock.seconds += FLUSH_SECONDS
     with monkeypatch.context() as broken:
-        broken.setattr(store, "set_if", fail)
+        broken.setattr(store, "set", fail)
         count(usage, 1)
     count(usage, 1)
     assert sum(each.count for each in usage.report()) == 1 + kept

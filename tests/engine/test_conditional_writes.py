@@ -168,15 +168,11 @@ def test_of_two_creators_in_two_tokens_exactly_one_wins(lake: Kit) -> None:
 STEPS = {"propose": 1, "confirm": 2}
 
 
-@pytest.mark.parametrize("joins_reads", [True, False])
 @pytest.mark.parametrize("is_applied", [True, False])
 @pytest.mark.parametrize("step", STEPS)
-def test_a_lost_reply_to_a_write_is_settled(
-    lake: Kit, step: str, *, is_applied: bool, joins_reads: bool
-) -> None:
+def test_a_lost_reply_to_a_write_is_settled(lake: Kit, step: str, *, is_applied: bool) -> None:
     lost = partial(raise_, OutcomeUnknown("the reply was lost"))
     store = FaultyStore(lake.store, At(STEPS[step], lost, before=not is_applied))
-    store.joins_reads = joins_reads
     create(lake.engine(store=store), "w1")
     assert shown(lake.engine(), b"a") == "w1"
     assert not has_proposal(lake.cell())
@@ -539,7 +535,6 @@ CAUGHT: list[tuple[mutants.Plant, Callable[[Kit], None]]] = [
             test_a_lost_reply_to_a_write_is_settled,
             step="confirm",
             is_applied=True,
-            joins_reads=False,
         ),
     ),
     (mutants.show_proposals, partial(dead, step="confirm", before=True)),

@@ -19,6 +19,7 @@ from lakebed.engine.staging.scan import changes_table
 from lakebed.formats import Entry, MetaRangeID, entries_of, entries_table
 from lakebed.kv import CorruptRecord, Item, Store, Version
 from lakebed.kv.drivers.memory import MemoryStore
+from lakebed.kv.store import puts
 from lakebed.runtime import ThreadRuntime
 from lakebed.testing.faults import FaultyStore, StoreCall
 from tests.engine.histories import REPOSITORY
@@ -223,7 +224,7 @@ def test_a_page_over_many_sealed_tokens_reads_a_little_of_each() -> None:
     for age, token in enumerate(tokens):
         mine = dict.fromkeys(keys[age :: len(tokens)] + keys[:5], f"{token}")
         values = [(STAGED_PREFIX + key, encode(entry(key, text))) for key, text in mine.items()]
-        lake.store.set_many(token.encode(), values)
+        lake.store.write(puts(token.encode(), values))
         shown = mine | shown  # the first token is the newest
     reads = Reads(lake)
     cells = Cells(lake.store, tokens, VERSION)

@@ -155,7 +155,7 @@ def test_a_commit_outlives_the_lost_reply_to_its_record(is_applied: bool) -> Non
     lost: list[StoreCall] = []
 
     def lose_first(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
-        if call.operation != "set_all" or lost:
+        if call.operation != "write" or lost:
             return apply()
         lost.append(call)
         if is_applied:

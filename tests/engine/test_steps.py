@@ -64,9 +64,7 @@ def lake() -> Lake:
 
 
 @pytest.mark.parametrize("objects", [1, 200])
-@pytest.mark.parametrize("is_joined", [True, False])
-def test_a_commit(lake: Lake, objects: int, is_joined: bool) -> None:
-    lake.store.joins_writes = is_joined
+def test_a_commit(lake: Lake, objects: int) -> None:
     engine = lake.process()
     for number in range(objects):
         engine.put(LAKE, MAIN, entry(b"%d" % number, "1"))
@@ -76,18 +74,13 @@ def test_a_commit(lake: Lake, objects: int, is_joined: bool) -> None:
     assert steps.durable == 4, steps.calls
     assert steps.calls.count("scan_page") == 1
     # The record, and the intent to drop the tokens.
-    writes = ["set_all"] if is_joined else ["set", "set"]
-    assert [call for call in steps.calls if call in {"set", "set_many", "set_all"}] == writes
+    assert [call for call in steps.calls if call in {"set", "write"}] == ["write"]
     again = lake.count(lambda: engine.get(LAKE, MAIN, b"0"))
     assert "read" not in again.calls  # what was written is in memory
 
 
-@pytest.mark.parametrize("is_joined", [True, False])
 @pytest.mark.parametrize("kind", ["create", "replace", "delete"])
-def test_a_conditional_write_is_confirmed_by_one_more_swap(
-    lake: Lake, kind: str, is_joined: bool
-) -> None:
-    lake.store.joins_reads = is_joined
+def test_a_conditional_write_is_confirmed_by_one_more_swap(lake: Lake, kind: str) -> None:
     engine = lake.process()
     engine.get(LAKE, MAIN, b"old")
     writes: dict[str, Callable[[], object]] = {
@@ -108,9 +101,7 @@ def test_a_conditional_write_that_is_refused_writes_nothing(lake: Lake) -> None:
     assert lake.steps.calls == ["get_many"]
 
 
-@pytest.mark.parametrize("is_joined", [True, False])
-def test_a_commit_leaves_its_record_and_the_intent_to_drop(lake: Lake, is_joined: bool) -> None:
-    lake.store.joins_writes = is_joined
+def test_a_commit_leaves_its_record_and_the_intent_to_drop(lake: Lake) -> None:
     engine = lake.process()
     engine.put(LAKE, MAIN, entry(b"new", "1"))
     repository = engine.repositories.get(LAKE)

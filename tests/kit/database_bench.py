@@ -7,6 +7,7 @@ from typing import Self
 
 from lakebed.kv import ABSENT, EXISTS, Item, Store, Version
 from lakebed.kv.registry import compose
+from lakebed.kv.store import puts
 from lakebed.runtime import Runtime, ThreadRuntime
 from lakebed.testing.servers.databases import DatabaseServer
 from lakebed.testing.servers.proxy import Proxy
@@ -92,10 +93,10 @@ Write = Callable[[Store, bytes, Version], object]
 WRITES: dict[str, Write] = {
     "set": lambda store, part, _: store.set(part, b"there", b"new"),
     "set_new": lambda store, part, _: store.set(part, b"new", b"new"),
-    "set_if": lambda store, part, version: store.set_if(part, b"there", b"new", version),
-    "set_if_absent": lambda store, part, _: store.set_if(part, b"new", b"new", ABSENT),
-    "set_if_exists": lambda store, part, _: store.set_if(part, b"there", b"new", EXISTS),
+    "set_if": lambda store, part, version: store.set(part, b"there", b"new", version),
+    "set_if_absent": lambda store, part, _: store.set(part, b"new", b"new", ABSENT),
+    "set_if_exists": lambda store, part, _: store.set(part, b"there", b"new", EXISTS),
     "delete": lambda store, part, _: store.delete(part, b"there"),
-    "delete_if": lambda store, part, version: store.delete_if(part, b"there", version),
-    "set_many": lambda store, part, _: store.set_many(part, [(b"there", b"n"), (b"x", b"n")]),
+    "delete_if": lambda store, part, version: store.delete(part, b"there", version),
+    "set_many": lambda store, part, _: store.write(puts(part, [(b"there", b"n"), (b"x", b"n")])),
 }

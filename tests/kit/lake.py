@@ -55,7 +55,7 @@ class Lake:
     @property
     def staging_call(self) -> str:
         """The name of the call to the store that stages a value."""
-        return "set_if_then_get" if self.store.joins_reads else "set_if"
+        return "write"
 
     @property
     def repository(self) -> Repository:

@@ -14,7 +14,7 @@ from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.halt import CHECK_SECONDS, SETTLE_SECONDS, check_not_halted, find_mark, read_mark
 from lakebed.kv.registry import compose
 from lakebed.kv.schema import check_schema
-from lakebed.kv.store import Limits
+from lakebed.kv.store import Limits, puts
 from lakebed.kv.wrappers.halting import HaltingStore, Permit
 from lakebed.testing.faults import FaultyStore, StoreCall
 from tests.kit.hand_clock import HandClock
@@ -72,7 +72,7 @@ def old(runtime: HandClock) -> Database:
     store = database.serve()
     for number in range(4):
         keys = [(b"key/%05d" % each, b"value %d" % each) for each in range(30 * number)]
-        store.set_many(b"token-%d" % number, [*keys, (b"\xff", b"")])
+        store.write(puts(b"token-%d" % number, [*keys, (b"\xff", b"")]))
     store.set(b"auth", b"users/ada", b"\x00\xff")
     return database
 
@@ -107,7 +107,7 @@ def test_a_run_that_died_anywhere_is_completed_by_the_next(
         source, target = Database(old.name, runtime), Database("postgresql://new", runtime)
         for partition in old.driver.partitions():
             items = [(item.key, item.value) for item in old.driver.scan(partition)]
-            source.driver.set_many(partition, items)
+            source.driver.write(puts(partition, items))
         dies = Dying(at)
         ended = False
         try:

@@ -14,6 +14,7 @@ from lakebed.kv import (
     StoreUnavailable,
 )
 from lakebed.kv.drivers.memory import MemoryStore
+from lakebed.kv.store import puts
 from lakebed.kv.wrappers import fenced
 from lakebed.kv.wrappers.fenced import Cell, Cells, FencedStore
 from lakebed.runtime import ThreadRuntime
@@ -115,7 +116,7 @@ def test_an_interrupted_write_is_fenced_before_it_raises() -> None:
 
     cells.on_swap = [interrupt]
     with pytest.raises(KeyboardInterrupt):
-        store.set_if(b"p", b"key", b"new", version)
+        store.set(b"p", b"key", b"new", version)
     cell = cells.cells[b"key"]
     assert (cell.version, cell.value) == (version, b"old")
     assert cell.stamp != version, "the lost request would still match"
@@ -127,10 +128,10 @@ def test_a_touch_leaves_the_version() -> None:
     version = store.set(b"p", b"key", b"old")
     cells.on_swap = [lose]
     with pytest.raises(StoreUnavailable, match="was not applied"):
-        store.set_if(b"p", b"key", b"new", version)
+        store.set(b"p", b"key", b"new", version)
     assert store.get(b"p", b"key").predicate == version
-    newer = store.set_if(b"p", b"key", b"newer", version)
-    store.delete_if(b"p", b"key", newer)
+    newer = store.set(b"p", b"key", b"newer", version)
+    store.delete(b"p", b"key", newer)
     with pytest.raises(KeyNotFound):
         store.get(b"p", b"key")
 
@@ -143,7 +144,7 @@ def test_a_lost_create_renews_the_tombstone_that_it_finds() -> None:
     old = cells.cells[b"key"]
     cells.on_swap = [lose]
     with pytest.raises(OutcomeUnknown):
-        store.set_if(b"p", b"key", b"new", ABSENT)
+        store.set(b"p", b"key", b"new", ABSENT)
     new = cells.cells[b"key"]
     assert new.value is None
     assert new.stamp != old.stamp
@@ -172,18 +173,18 @@ def test_a_bulk_call_that_got_half_way_does_not_say_that_nothing_changed() -> No
     store = FencedStore(cells, ThreadRuntime())
     cells.on_swap = [refuse]
     with pytest.raises(StoreUnavailable):
-        store.set_many(b"p", [(b"only", b"value")])
+        store.write(puts(b"p", [(b"only", b"value")]))
     items = [(b"%04d" % number, b"value") for number in range(1001)]
     cells.on_swap = [lambda: None] * 1000 + [refuse]
     with pytest.raises(OutcomeUnknown) as caught:
-        store.set_many(b"p", items)
+        store.write(puts(b"p", items))
     assert not isinstance(caught.value, StoreUnavailable)
 
 
 def test_only_tombstones_of_a_database_that_keeps_them_are_erased() -> None:
     cells = MemoryCells(MemoryStore(ThreadRuntime()))
     store = FencedStore(cells, ThreadRuntime())
-    store.set_many(b"p", [(b"%d" % number, b"value") for number in range(9)])
+    store.write(puts(b"p", [(b"%d" % number, b"value") for number in range(9)]))
     for number in range(8):
         store.delete(b"p", b"%d" % number)
     assert store.drop_tombstones(b"p", b"2", 1, b"2\x00") is None
@@ -221,5 +222,5 @@ def test_an_absent_key_proves_nothing_after_a_long_sleep(
 
     cells.on_swap = [sleep_and_lose]
     with pytest.raises(OutcomeUnknown) as caught:
-        store.set_if(b"p", b"key", b"value", ABSENT)
+        store.set(b"p", b"key", b"value", ABSENT)
     assert type(caught.value) is expected

@@ -11,6 +11,7 @@ from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.halt import CHECK_SECONDS, HALT_KEY, Halt, Role
 from lakebed.kv.registry import compose
 from lakebed.kv.schema import METADATA_PARTITION
+from lakebed.kv.store import Put, puts
 from lakebed.kv.wrappers.halting import HaltingStore, Permit
 from lakebed.testing.faults import FaultyStore, StoreCall
 from tests.kit.hand_clock import HandClock
@@ -33,12 +34,12 @@ def test_a_process_that_has_the_store_open_stops_writing_soon() -> None:
     runtime.seconds += CHECK_SECONDS
     writes: list[Callable[[], object]] = [
         lambda: store.set(b"p", b"key", b"x"),
-        lambda: store.set_if(b"p", b"key", b"x", version),
-        lambda: store.set_if(b"p", b"new", b"x", ABSENT),
+        lambda: store.set(b"p", b"key", b"x", version),
+        lambda: store.set(b"p", b"new", b"x", ABSENT),
         lambda: store.delete(b"p", b"key"),
-        lambda: store.delete_if(b"p", b"key", version),
-        lambda: store.set_many(b"p", [(b"key", b"x")]),
-        lambda: store.set_all([(b"p", b"key", b"x")]),
+        lambda: store.delete(b"p", b"key", version),
+        lambda: store.write(puts(b"p", [(b"key", b"x")])),
+        lambda: store.write([Put(b"p", b"key", b"x")]),
         lambda: store.drop_tombstones(b"p", b"", 1),
     ]
     for write in writes:

@@ -6,6 +6,7 @@ from prometheus_client import REGISTRY
 from lakebed import tracing
 from lakebed.kv import ABSENT, KeyNotFound, PredicateFailed, Store
 from lakebed.kv.drivers.memory import MemoryStore
+from lakebed.kv.store import Put
 from lakebed.kv.wrappers.metrics import MeteredStore
 from lakebed.runtime import ThreadRuntime
 
@@ -22,21 +23,20 @@ def sample(metric: str, operation: str, **labels: str) -> float:
 def test_every_call_is_counted_and_timed() -> None:
     store: Store = MeteredStore(NamedStore(ThreadRuntime()), ThreadRuntime())
     version = store.set(b"p", b"k", b"v")
-    store.set_if(b"p", b"k", b"w", version)
+    store.set(b"p", b"k", b"w", version)
     store.get(b"p", b"k")
     list(store.scan(b"p"))
     list(store.scan_pairs(b"p"))
     store.get_many([(b"p", b"k")])
-    store.set_many(b"p", [(b"k", b"v")])
-    store.set_all([(b"p", b"k", b"v")])
-    store.delete_if(b"p", b"k", store.get(b"p", b"k").predicate)
+    store.write([Put(b"p", b"k", b"v")])
+    store.delete(b"p", b"k", store.get(b"p", b"k").predicate)
     store.delete(b"p", b"k")
     store.drop_tombstones(b"p", b"", 1)
     counts = {
         operation: sample("lakebed_kv_seconds_count", operation)
         for operation in (
             "get", "set", "set_if", "delete", "delete_if", "scan_page",
-            "get_many", "set_many", "set_all", "drop_tombstones",
+            "get_many", "write", "drop_tombstones",
         )
     }  # fmt: skip
     assert counts == {**dict.fromkeys(counts, 1.0), "get": 2.0, "scan_page": 2.0}
@@ -48,7 +48,7 @@ def test_errors_are_counted_by_kind_and_a_missing_key_is_none() -> None:
     store.set(b"p", b"k", b"v")
     failed = sample("lakebed_kv_errors_total", "set_if", kind="predicate_failed")
     with pytest.raises(PredicateFailed):
-        store.set_if(b"p", b"k", b"w", ABSENT)
+        store.set(b"p", b"k", b"w", ABSENT)
     with pytest.raises(KeyNotFound):
         store.get(b"p", b"missing")
     assert sample("lakebed_kv_errors_total", "set_if", kind="predicate_failed") == failed + 1

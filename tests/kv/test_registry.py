@@ -14,6 +14,7 @@ from lakebed.kv import (
 )
 from lakebed.kv.drivers.sqlite.driver import SqliteStore
 from lakebed.kv.schema import METADATA_PARTITION, SCHEMA_KEY, SCHEMA_VERSION
+from lakebed.kv.store import Put, puts
 
 
 @pytest.mark.parametrize(
@@ -62,22 +63,22 @@ def test_installations_in_one_database_do_not_see_each_other(tmp_path: Path) -> 
         open_store(f"{url}?namespace=two") as two,
     ):
         stores = [plain, one, two]
-        assert all(store.joins_writes and store.guards_writes for store in stores)
+        assert all(store.guards_writes for store in stores)
         for number, store in enumerate(stores):
             store.set(b"p", b"key", b"%d" % number)
-            store.set_many(b"p", [(b"many", b"%d" % number)])
-            store.set_all([(b"p", b"of all", b"%d" % number)])
+            store.write(puts(b"p", [(b"many", b"%d" % number)]))
+            store.write([Put(b"p", b"of all", b"%d" % number)])
         for number, store in enumerate(stores):
             assert [item.value for item in store.scan(b"p")] == [b"%d" % number] * 3
         for key in (b"key", b"many", b"of all"):
             one.delete(b"p", key)
         assert [len(list(store.scan(b"p"))) for store in stores] == [3, 0, 3]
         with pytest.raises(PredicateFailed):
-            one.set_if(b"p", b"key", b"new", two.get(b"p", b"key").predicate)
+            one.set(b"p", b"key", b"new", two.get(b"p", b"key").predicate)
         guards = [Guard(b"p", b"key", ABSENT)]
-        one.set_if_then_get(b"p", b"guarded", b"", ABSENT, [], guards=guards)
+        one.write([Put(b"p", b"guarded", b"", ABSENT)], guards=guards)
         with pytest.raises(PredicateFailed):
-            two.set_if_then_get(b"p", b"guarded", b"", ABSENT, [], guards=guards)
+            two.write([Put(b"p", b"guarded", b"", ABSENT)], guards=guards)
     # A namespace is a store of its own, with a version of its own in it.
     with open_store(f"{url}?namespace=two") as two:
         two.set(METADATA_PARTITION, SCHEMA_KEY, b"%d" % (SCHEMA_VERSION + 1))
@@ -126,7 +127,7 @@ def test_a_scan_without_versions_reaches_the_driver_as_such(
 ) -> None:
     """Through all wrappers: to read versions in vain takes a third of the time."""
     with open_store(f"sqlite:///{tmp_path}/lakebed.db?namespace=ours") as store:
-        store.set_many(b"p", [(b"%03d" % number, b"value") for number in range(100)])
+        store.write(puts(b"p", [(b"%03d" % number, b"value") for number in range(100)]))
         monkeypatch.setattr(SqliteStore, "scan_page", None)
         expected = [(b"%03d" % number, b"value") for number in range(10, 20)]
         assert list(store.scan_pairs(b"p", prefix=b"01")) == expected

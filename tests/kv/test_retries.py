@@ -1,6 +1,6 @@
 """The wrapper that retries, with threads and real faults; its rules are proved by simulation."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import pytest
@@ -20,11 +20,12 @@ from lakebed.kv import (
     Version,
 )
 from lakebed.kv.drivers.memory import MemoryStore
+from lakebed.kv.store import ANY, Item, Predicate, Put, puts
 from lakebed.kv.wrappers.retries import (
     PATIENCE_SECONDS,
     RETRY_BURST,
-    SET_MANY_CHUNK,
     UNREACHABLE_SECONDS,
+    WRITE_CHUNK,
     RetryingStore,
 )
 from lakebed.runtime import Runtime, ThreadRuntime
@@ -82,7 +83,7 @@ def test_a_full_store_is_not_tried_again() -> None:
 def test_a_lost_reply_is_read_back() -> None:
     script = Script(OutcomeUnknown("lost"), applied=True)
     store = retrying(script)
-    version = store.set_if(b"p", b"k", b"v", ABSENT)
+    version = store.set(b"p", b"k", b"v", ABSENT)
     assert script.calls == ["set_if", "get"]
     assert store.get(b"p", b"k").predicate == version
 
@@ -91,7 +92,7 @@ def test_a_lost_request_is_sent_again_if_the_old_version_is_there() -> None:
     script = Script(None, OutcomeUnknown("lost"))
     store = retrying(script)
     old = store.set(b"p", b"k", b"v")
-    new = store.set_if(b"p", b"k", b"w", old)
+    new = store.set(b"p", b"k", b"w", old)
     assert script.calls == ["set", "set_if", "get", "set_if"]
     assert store.get(b"p", b"k") == (b"k", b"w", new)
 
@@ -99,7 +100,7 @@ def test_a_lost_request_is_sent_again_if_the_old_version_is_there() -> None:
 def test_an_outcome_that_cannot_be_told_is_not_guessed() -> None:
     script = Script(OutcomeUnknown("lost"))
     with pytest.raises(OutcomeUnknown):
-        retrying(script).set_if(b"p", b"k", b"v", ABSENT)
+        retrying(script).set(b"p", b"k", b"v", ABSENT)
     assert script.calls == ["set_if", "get"]
 
 
@@ -115,10 +116,10 @@ def test_an_outcome_that_cannot_be_told_is_not_guessed() -> None:
     [
         lambda store: store.get(b"p", b"k"),
         lambda store: store.set(b"p", b"k", b"v"),
-        lambda store: store.set_if(b"p", b"k", b"v", ABSENT),
+        lambda store: store.set(b"p", b"k", b"v", ABSENT),
         lambda store: store.delete(b"p", b"k"),
-        lambda store: store.delete_if(b"p", b"k", Version(bytes(16))),
-        lambda store: store.set_many(b"p", [(b"k", b"v")]),
+        lambda store: store.delete(b"p", b"k", Version(bytes(16))),
+        lambda store: store.write(puts(b"p", [(b"k", b"v")])),
     ],
 )
 def test_patience_ends(
@@ -205,7 +206,7 @@ def test_retries_are_counted_and_what_is_given_up_is_logged(
     store = retrying(script := Script(OutcomeUnknown("lost")))
     script.errors.insert(0, None)
     old = store.set(b"p", b"k", b"v")
-    store.set_if(b"p", b"k", b"w", old)
+    store.set(b"p", b"k", b"w", old)
     after = retries("get", "store_unavailable"), retries("set_if", "outcome_unknown")
     assert (after[0] - before[0], after[1] - before[1]) == (2, 1)
     assert caplog.messages == []
@@ -215,11 +216,11 @@ def test_retries_are_counted_and_what_is_given_up_is_logged(
 
 
 def test_what_was_found_out_about_lost_replies_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    retrying(Script(OutcomeUnknown("lost"), applied=True)).set_if(b"p", b"k/1", b"v", ABSENT)
+    retrying(Script(OutcomeUnknown("lost"), applied=True)).set(b"p", b"k/1", b"v", ABSENT)
     assert caplog.messages == ["set_if of key 'k/1' had been applied; its reply was lost: lost"]
     caplog.clear()
     with pytest.raises(OutcomeUnknown):
-        retrying(Script(OutcomeUnknown("lost"))).set_if(b"p", b"k/1", b"v", ABSENT)
+        retrying(Script(OutcomeUnknown("lost"))).set(b"p", b"k/1", b"v", ABSENT)
     assert caplog.messages == ["whether set_if of key 'k/1' was applied cannot be found out: lost"]
 
 
@@ -263,28 +264,28 @@ def test_a_delete_is_not_repeated_blindly() -> None:
 def test_many_writes_are_repeated_only_if_nothing_was_applied() -> None:
     script = Script(StoreUnavailable("down"))
     store = retrying(script)
-    store.set_many(b"p", [(b"k", b"v")])
-    assert script.calls == ["set_many", "set_many"]
+    store.write(puts(b"p", [(b"k", b"v"), (b"l", b"v")]))
+    assert script.calls == ["write", "write"]
     script.errors = [OutcomeUnknown("lost")]
     with pytest.raises(OutcomeUnknown):
-        store.set_many(b"p", [(b"k", b"v")])
-    assert script.calls == ["set_many"] * 3
+        store.write(puts(b"p", [(b"k", b"v"), (b"l", b"v")]))
+    assert script.calls == ["write"] * 3
 
 
 def test_many_writes_that_stop_in_the_middle_do_not_claim_that_nothing_happened() -> None:
     script = Script(None, StoreFull("full"))
     store = retrying(script)
     with pytest.raises(OutcomeUnknown) as caught:
-        store.set_many(b"p", ((b"%d" % number, b"v") for number in range(SET_MANY_CHUNK + 1)))
+        store.write(puts(b"p", ((b"%d" % number, b"v") for number in range(WRITE_CHUNK + 1))))
     assert not isinstance(caught.value, StoreUnavailable)
-    assert len(list(store.scan(b"p"))) == SET_MANY_CHUNK
+    assert len(list(store.scan(b"p"))) == WRITE_CHUNK
 
 
 def test_values_in_several_partitions_are_written_again_if_none_was() -> None:
     script = Script(StoreUnavailable("down"))
     store = retrying(script)
-    store.set_all([(b"p", b"k", b"v"), (b"q", b"k", b"v")])
-    assert script.calls == ["set_all"] * 2
+    store.write([Put(b"p", b"k", b"v"), Put(b"q", b"k", b"v")])
+    assert script.calls == ["write"] * 2
     assert [len(list(store.scan(partition))) for partition in (b"p", b"q")] == [1, 1]
 
 
@@ -292,8 +293,8 @@ def test_values_in_several_partitions_are_not_written_again_blindly() -> None:
     script = Script(OutcomeUnknown("lost"))
     store = retrying(script)
     with pytest.raises(OutcomeUnknown, match="lost"):
-        store.set_all([(b"p", b"k", b"v"), (b"q", b"k", b"v")])
-    assert script.calls == ["set_all"]
+        store.write([Put(b"p", b"k", b"v"), Put(b"q", b"k", b"v")])
+    assert script.calls == ["write"]
 
 
 def test_a_drop_of_tombstones_is_repeated() -> None:
@@ -305,27 +306,40 @@ def test_a_drop_of_tombstones_is_repeated() -> None:
 
 def test_the_default_bulk_calls_do_not_claim_that_nothing_happened() -> None:
     class OneByOne(MemoryStore):
-        set_many = Store.set_many
-        set_all = Store.set_all
+        def write(
+            self,
+            writes: Sequence[Put],
+            reads: Sequence[tuple[bytes, bytes]] = (),
+            *,
+            guards: Sequence[Guard] = (),
+        ) -> list[Item | None]:
+            return Store.write(self, writes, reads, guards=guards)
 
         def set(
-            self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
+            self,
+            partition: bytes,
+            key: bytes,
+            value: bytes,
+            predicate: Predicate = ANY,
+            *,
+            version: Version | None = None,
         ) -> Version:
             if key == b"2":
                 raise StoreUnavailable("down")
-            return super().set(partition, key, value, version=version)
+            super().write([Put(partition, key, value, predicate, version)])
+            return version or Version(bytes(16))
 
     store = OneByOne(ThreadRuntime())
     with pytest.raises(OutcomeUnknown) as caught:
-        store.set_many(b"p", [(b"0", b""), (b"1", b""), (b"2", b"")])
+        store.write(puts(b"p", [(b"0", b""), (b"1", b""), (b"2", b"")]))
     assert not isinstance(caught.value, StoreUnavailable)
     with pytest.raises(OutcomeUnknown) as caught:
-        store.set_all([(b"p", b"0", b""), (b"q", b"2", b"")])
+        store.write([Put(b"p", b"0", b""), Put(b"q", b"2", b"")])
     assert not isinstance(caught.value, StoreUnavailable)
     with pytest.raises(StoreUnavailable):
-        store.set_many(b"q", [(b"2", b"")])
+        store.write(puts(b"q", [(b"2", b"")]))
     with pytest.raises(StoreUnavailable):
-        store.set_all([(b"q", b"2", b""), (b"q", b"0", b"")])
+        store.write([Put(b"q", b"2", b""), Put(b"q", b"0", b"")])
 
 
 def test_a_store_closed_before_the_read_back_leaves_the_outcome_unknown() -> None:
@@ -338,13 +352,13 @@ def test_a_store_closed_before_the_read_back_leaves_the_outcome_unknown() -> Non
 
     store = retrying(intercept)
     with pytest.raises(OutcomeUnknown, match="lost"):
-        store.set_if(b"p", b"k", b"v", ABSENT)
+        store.set(b"p", b"k", b"v", ABSENT)
 
 
 def test_a_write_whose_reply_was_lost_is_settled_before_its_keys_are_read() -> None:
     script = Script(OutcomeUnknown("lost"), applied=True)
     store = retrying(script)
-    (found,) = store.set_if_then_get(b"p", b"k", b"v", ABSENT, [(b"p", b"k")])
+    (found,) = store.write([Put(b"p", b"k", b"v", ABSENT)], [(b"p", b"k")])
     assert found is not None
     assert found.value == b"v"
     assert script.calls == ["set_if", "get", "get_many"]
@@ -358,7 +372,7 @@ def test_a_write_that_was_applied_is_not_said_to_be_not_if_its_keys_cannot_be_re
 
     store = retrying(refuse)
     with pytest.raises(OutcomeUnknown) as caught:
-        store.set_if_then_get(b"p", b"k", b"v", ABSENT, [(b"p", b"k")])
+        store.write([Put(b"p", b"k", b"v", ABSENT)], [(b"p", b"k")])
     assert not isinstance(caught.value, StoreUnavailable)
     assert store.get(b"p", b"k").value == b"v"
 
@@ -377,9 +391,7 @@ def test_a_guard_is_asked_again_by_the_call_that_is_repeated() -> None:
 
     store = retrying(intercept)
     with pytest.raises(PredicateFailed):
-        store.set_if_then_get(
-            b"p", b"k", b"v", ABSENT, [], guards=[Guard(b"p", b"guarded", ABSENT)]
-        )
+        store.write([Put(b"p", b"k", b"v", ABSENT)], guards=[Guard(b"p", b"guarded", ABSENT)])
     assert tries == 2
     with pytest.raises(KeyNotFound):
         store.get(b"p", b"k")
@@ -389,7 +401,7 @@ def test_a_guarded_write_whose_reply_was_lost_is_settled() -> None:
     script = Script(OutcomeUnknown("lost"), applied=True)
     store = retrying(script)
     guards = [Guard(b"p", b"guarded", ABSENT)]
-    (found,) = store.set_if_then_get(b"p", b"k", b"v", ABSENT, [(b"p", b"k")], guards=guards)
+    (found,) = store.write([Put(b"p", b"k", b"v", ABSENT)], [(b"p", b"k")], guards=guards)
     assert found is not None
     assert found.value == b"v"
     assert script.calls == ["set_if", "get", "get_many"]

@@ -1,6 +1,6 @@
 import pytest
 
-from lakebed.kv import OutcomeUnknown, Predicate, StoreFull, StoreUnavailable, Version
+from lakebed.kv import ANY, OutcomeUnknown, Predicate, StoreFull, StoreUnavailable, Version
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.schema import METADATA_PARTITION, SCHEMA_KEY, check_schema
 from lakebed.runtime import ThreadRuntime
@@ -14,17 +14,17 @@ class FailingToMark(MemoryStore):
         self.error = error
         self.applied = applied
 
-    def set_if(
+    def set(
         self,
         partition: bytes,
         key: bytes,
         value: bytes,
-        predicate: Predicate,
+        predicate: Predicate = ANY,
         *,
         version: Version | None = None,
     ) -> Version:
         if self.applied:
-            super().set_if(partition, key, value, predicate, version=version)
+            super().set(partition, key, value, predicate, version=version)
         raise self.error
 
 

@@ -30,6 +30,7 @@ from lakebed.kv.drivers.sqlite import writer as writer_module
 from lakebed.kv.drivers.sqlite.driver import SqliteStore
 from lakebed.kv.drivers.sqlite.file import DatabaseFile
 from lakebed.kv.drivers.sqlite.writer import Writer
+from lakebed.kv.store import Put, puts
 from lakebed.runtime import ThreadRuntime
 
 DEADLINE_SECONDS = 30.0
@@ -95,7 +96,7 @@ def test_a_write_is_seen_everywhere_as_soon_as_it_returned(path: Path) -> None:
 
 
 def test_reads_keep_no_transaction_open(store: SqliteStore, path: Path) -> None:
-    store.set_many(b"p", [(b"%04d" % number, bytes(1000)) for number in range(500)])
+    store.write(puts(b"p", [(b"%04d" % number, bytes(1000)) for number in range(500)]))
     pages = store.scan(b"p")
     next(pages)
     store.get(b"p", b"0001")
@@ -161,7 +162,7 @@ def test_writes_that_queue_up_share_a_commit(store: SqliteStore, path: Path) -> 
 
 
 def test_in_one_commit_one_of_many_creates_a_key(store: SqliteStore, path: Path) -> None:
-    calls = [partial(store.set_if, b"p", b"k", b"v", ABSENT)] * 10
+    calls = [partial(store.set, b"p", b"k", b"v", ABSENT)] * 10
     before = store.writer.commits
     with queued(store, path, calls) as futures:
         pass
@@ -176,7 +177,7 @@ def test_in_one_commit_one_of_many_creates_a_key(store: SqliteStore, path: Path)
 def test_writes_of_one_commit_read_what_all_of_them_left(store: SqliteStore, path: Path) -> None:
     keys = [(b"p", b"%d" % number) for number in range(3)]
     calls = [
-        partial(store.set_if_then_get, b"p", b"%d" % number, b"%d" % number, ABSENT, keys)
+        partial(store.write, [Put(b"p", b"%d" % number, b"%d" % number, ABSENT)], keys)
         for number in range(3)
     ]
     before = store.writer.commits
@@ -199,17 +200,17 @@ def test_a_batch_has_a_largest_size(store: SqliteStore, path: Path) -> None:
 def test_many_keys_at_once_are_written_all_or_none(store: SqliteStore) -> None:
     store.writer._connection.execute("PRAGMA max_page_count = 40")
     with pytest.raises(StoreFull):
-        store.set_many(b"p", [(b"%04d" % number, bytes(1000)) for number in range(1000)])
+        store.write(puts(b"p", [(b"%04d" % number, bytes(1000)) for number in range(1000)]))
     assert list(store.scan(b"p")) == []
 
 
 def test_values_in_several_partitions_are_written_all_or_none(store: SqliteStore) -> None:
     before = store.writer.commits, store.writer.writes
-    store.set_all([(b"p", b"k", b"old"), (b"q", b"k", b"old")])
+    store.write([Put(b"p", b"k", b"old"), Put(b"q", b"k", b"old")])
     assert (store.writer.commits, store.writer.writes) == (before[0] + 1, before[1] + 1)
     store.writer._connection.execute("PRAGMA max_page_count = 40")
     with pytest.raises(StoreFull):
-        store.set_all([(b"p", b"k", b"new"), (b"q", b"k", bytes(1 << 20))])
+        store.write([Put(b"p", b"k", b"new"), Put(b"q", b"k", bytes(1 << 20))])
     found = store.get_many([(b"p", b"k"), (b"q", b"k")])
     assert [item and item.value for item in found] == [b"old", b"old"]
 
@@ -272,7 +273,7 @@ def test_a_full_disk_is_reported_and_changes_nothing(store: SqliteStore) -> None
     (pages,) = store.writer._connection.execute("PRAGMA page_count").fetchone()
     store.writer._connection.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(StoreFull, match=r"lakebed\.db: the disk is full"):
-        store.set_if(b"p", b"k", bytes(100_000), EXISTS)
+        store.set(b"p", b"k", bytes(100_000), EXISTS)
     assert store.get(b"p", b"k").value == b"old"
     store.writer._connection.execute("PRAGMA max_page_count = 100000")
     store.set(b"p", b"k", bytes(100_000))

@@ -50,9 +50,11 @@ from lakebed.kv import (
     Predicate,
     PredicateFailed,
     Store,
+    StoreUnavailable,
     Version,
 )
 from lakebed.kv.records import Record
+from lakebed.kv.store import ANY
 from lakebed.runtime import Event
 from lakebed.testing.faults import FaultyStore
 
@@ -172,6 +174,16 @@ def writers_pass_over(monkeypatch: pytest.MonkeyPatch) -> None:
     _look_into_own_cells(monkeypatch)
 
 
+def _swap(writer: Writer, branch: Branch, key: bytes, value: bytes, predicate: Predicate) -> bool:
+    try:
+        writer._store.set(branch.staging_token.encode(), STAGED_PREFIX + key, value, predicate)
+    except StoreUnavailable:
+        raise
+    except (PredicateFailed, OutcomeUnknown):
+        return False
+    return True
+
+
 def others_confirm(monkeypatch: pytest.MonkeyPatch) -> None:
     """A conditional writer that meets another's proposal confirms it, if the branch is the same."""
     look = Writer._look
@@ -184,7 +196,7 @@ def others_confirm(monkeypatch: pytest.MonkeyPatch) -> None:
             return seen
         if self._branches.get(repository, branch.id).version == branch.version:
             proposed = parse_proposed(seen.cell.key, seen.cell.value)
-            self._swap(branch, key, proposed.proposal.SerializeToString(), seen.predicate)
+            _swap(self, branch, key, proposed.proposal.SerializeToString(), seen.predicate)
         return look(self, repository, branch, key)
 
     monkeypatch.setattr(Writer, "_look", look_and_confirm)
@@ -195,7 +207,7 @@ def refuse_after_a_lost_confirmation(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def confirm(self: Writer, branch: Branch, proposal: Item, value: bytes) -> bool:
         key = path_of(proposal.key)
-        return self._swap(branch, key, value, proposal.predicate)
+        return _swap(self, branch, key, value, proposal.predicate)
 
     monkeypatch.setattr(Writer, "_confirm", confirm)
 
@@ -227,7 +239,7 @@ def _write_before_looking(monkeypatch: pytest.MonkeyPatch, *, own_entry_is_succe
                     found = None
             check_condition(condition, key, found)
             predicate: Predicate = ABSENT if staged[0] is None else staged[0].predicate
-            written = self._swap(before, key, value, predicate)
+            written = _swap(self, before, key, value, predicate)
             if written and self._branches.get(repository, branch).version == before.version:
                 return
 
@@ -313,19 +325,19 @@ def recognise_cells_by_their_version(monkeypatch: pytest.MonkeyPatch) -> None:
 class _Forgetful(FaultyStore):
     """Writes values without the versions that they were written with before."""
 
-    def set_if(
+    def set(
         self,
         partition: bytes,
         key: bytes,
         value: bytes,
-        predicate: Predicate,
+        predicate: Predicate = ANY,
         *,
         version: Version | None = None,
     ) -> Version:
         del version
         beside = value_in(key, value)
         assert beside is not None
-        return self._inner.set_if(partition, key, beside, predicate)
+        return self._inner.set(partition, key, beside, predicate)
 
 
 def take_away_under_a_new_version(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -514,15 +526,13 @@ def note_without_seeking(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def guard_no_tag(monkeypatch: pytest.MonkeyPatch) -> None:
     """A branch that is made at once does not prove that there is no tag of its name."""
-    write = FaultyStore.set_if_then_get
+    apply = FaultyStore.write
 
-    def set_if_then_get(
-        self: FaultyStore, *args: Any, guards: Sequence[Guard] = (), **kwargs: Any
-    ) -> list[Item | None]:
+    def write(self: FaultyStore, *args: Any, guards: Sequence[Guard] = ()) -> list[Item | None]:
         kept = [guard for guard in guards if not guard.key.startswith(TAGS.prefix)]
-        return write(self, *args, guards=kept, **kwargs)
+        return apply(self, *args, guards=kept)
 
-    monkeypatch.setattr(FaultyStore, "set_if_then_get", set_if_then_get)
+    monkeypatch.setattr(FaultyStore, "write", write)
 
 
 def look_before_announcing(monkeypatch: pytest.MonkeyPatch) -> None:

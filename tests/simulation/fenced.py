@@ -128,7 +128,7 @@ def write_somehow(
         if predicate is None:
             store.set(PARTITION, key, b"value", version=version)
         else:
-            store.set_if(PARTITION, key, b"value", predicate, version=version)
+            store.set(PARTITION, key, b"value", predicate, version=version)
         told.succeeded.add(version)
         known.append((key, version))
     except PredicateFailed:

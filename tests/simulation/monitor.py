@@ -13,10 +13,10 @@ from lakebed.engine.model import Home, RepositoryID, repository_partition
 from lakebed.engine.repositories.removal import ACTIVE, DELETING, INITIAL, RepositoryRecord
 from lakebed.formats import OWNER_PATH, decode_owner
 from lakebed.ids import UniqueID
-from lakebed.kv import Guard, Item, Predicate, Version
+from lakebed.kv import ANY, Guard, Item, Put
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.records import Records
-from lakebed.kv.store import Placed
+from lakebed.kv.store import DeletePredicate
 from lakebed.runtime import Runtime
 from lakebed.testing.simulation.simulator import Simulation
 from tests.simulation.truth import Truth
@@ -73,45 +73,24 @@ class WatchedStore(MemoryStore):
     def _tell(self, partition: bytes, key: bytes) -> None:
         self._tell_of(partition, key, MemoryStore.get_many(self, [(partition, key)])[0])
 
-    def set(
-        self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
-    ) -> Version:
-        result = super().set(partition, key, value, version=version)
-        self._tell(partition, key)
-        return result
-
-    def set_if_then_get(
+    def write(
         self,
-        partition: bytes,
-        key: bytes,
-        value: bytes,
-        predicate: Predicate,
-        keys: Sequence[tuple[bytes, bytes]],
+        writes: Sequence[Put],
+        reads: Sequence[tuple[bytes, bytes]] = (),
         *,
         guards: Sequence[Guard] = (),
-        version: Version | None = None,
     ) -> list[Item | None]:
-        """Write and report; `set_if` comes here too."""
-        found = super().set_if_then_get(
-            partition, key, value, predicate, keys, guards=guards, version=version
-        )
-        self._tell(partition, key)
+        """Write and report; `set` comes here too."""
+        found = super().write(writes, reads, guards=guards)
+        for put in writes:
+            self._tell(put.partition, put.key)
         return found
 
-    def set_all(self, records: Sequence[Placed]) -> None:
-        super().set_all(records)
-        for partition, key, _ in records:
-            self._tell(partition, key)
-
-    def delete(self, partition: bytes, key: bytes) -> None:
+    def delete(self, partition: bytes, key: bytes, predicate: DeletePredicate = ANY) -> None:
         lived = self._find(partition, key) is not None
-        super().delete(partition, key)
+        super().delete(partition, key, predicate)
         if lived:
             self._tell(partition, key)
-
-    def delete_if(self, partition: bytes, key: bytes, predicate: Version) -> None:
-        super().delete_if(partition, key, predicate)
-        self._tell(partition, key)
 
     def drop_tombstones(
         self, partition: bytes, start: bytes, limit: int, end: bytes | None = None

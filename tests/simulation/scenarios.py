@@ -70,7 +70,7 @@ def compare_and_swap(store: Store) -> None:
     while True:
         entry = store.get(PARTITION, KEY)
         try:
-            store.set_if(PARTITION, KEY, b"%d" % (int(entry.value) + 1), entry.predicate)
+            store.set(PARTITION, KEY, b"%d" % (int(entry.value) + 1), entry.predicate)
         except PredicateFailed:
             continue
         return
@@ -91,7 +91,7 @@ def append_under_faults(seed: int) -> None:
                 entry = store.get(PARTITION, KEY)
                 if name in entry.value.split():
                     break
-                store.set_if(PARTITION, KEY, entry.value + b" " + name, entry.predicate)
+                store.set(PARTITION, KEY, entry.value + b" " + name, entry.predicate)
                 break
             except (PredicateFailed, OutcomeUnknown):
                 continue
@@ -204,7 +204,7 @@ def write_somehow(simulation: Simulation, store: Store, runtime: Runtime, answer
         if predicate is None:
             store.set(PARTITION, key, b"value", version=version)
         else:
-            store.set_if(PARTITION, key, b"value", predicate, version=version)
+            store.set(PARTITION, key, b"value", predicate, version=version)
         answers.succeeded.add(version)
     except (PredicateFailed, StoreUnavailable):
         answers.refused.add(version)
@@ -214,7 +214,7 @@ def write_somehow(simulation: Simulation, store: Store, runtime: Runtime, answer
 
 def delete_noting(store: Store, key: bytes, predicate: Version, answers: Answers) -> None:
     try:
-        store.delete_if(PARTITION, key, predicate)
+        store.delete(PARTITION, key, predicate)
         answers.deleted[predicate] += 1
     except (PredicateFailed, StoreUnavailable):
         pass

@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from lakebed.kv import KeyNotFound, Store, Version
+from lakebed.kv import KeyNotFound, Store
 from lakebed.kv.errors import OutcomeUnknown
+from lakebed.kv.store import ANY, DeletePredicate
 from lakebed.kv.wrappers.retries import RetryingStore, _Write
 from lakebed.runtime import Runtime
 from lakebed.testing.simulation.explore import first_failure, load, spread
@@ -44,7 +45,7 @@ def fails_within(scenario: Callable[[int], None], *, seeds: int) -> bool:
 class RepeatsBlindly(RetryingStore):
     """Takes a lost reply for a failure and writes again."""
 
-    def _settle(self, write: _Write, error: OutcomeUnknown) -> Version:
+    def _settle(self, write: _Write, error: OutcomeUnknown) -> None:
         while True:
             try:
                 return write.apply()
@@ -55,9 +56,9 @@ class RepeatsBlindly(RetryingStore):
 class TakesAbsenceForNotApplied(RetryingStore):
     """Writes again if the key is absent, though its write may have been applied and deleted."""
 
-    def _settle(self, write: _Write, error: OutcomeUnknown) -> Version:
+    def _settle(self, write: _Write, error: OutcomeUnknown) -> None:
         try:
-            self.get(write.partition, write.key)
+            self.get(write.put.partition, write.put.key)
         except KeyNotFound:
             return write.apply()
         return super()._settle(write, error)
@@ -66,17 +67,19 @@ class TakesAbsenceForNotApplied(RetryingStore):
 class TakesAnyAnswerForSuccess(RetryingStore):
     """Reports success without looking for its own version."""
 
-    def _settle(self, write: _Write, error: OutcomeUnknown) -> Version:
-        return write.mark
+    def _settle(self, write: _Write, error: OutcomeUnknown) -> None:
+        return
 
 
 class DeletesBlindly(RetryingStore):
     """Repeats a conditional delete whose reply was lost."""
 
-    def delete_if(self, partition: bytes, key: bytes, predicate: Version) -> None:
+    def delete(self, partition: bytes, key: bytes, predicate: DeletePredicate = ANY) -> None:
+        if predicate is ANY:
+            return super().delete(partition, key)
         while True:
             try:
-                return self._inner.delete_if(partition, key, predicate)
+                return self._inner.delete(partition, key, predicate)
             except OutcomeUnknown:
                 self._runtime.sleep(0.1)
 

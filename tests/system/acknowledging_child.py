@@ -45,7 +45,7 @@ def count_conditionally(store: Store, slot: int, thread: int) -> None:
         (count,) = SLOT.unpack_from(tally, slot * SLOT.size)
         SLOT.pack_into(tally, slot * SLOT.size, count + 1)
         try:
-            store.set_if(PARTITION, TALLY, bytes(tally), entry.predicate)
+            store.set(PARTITION, TALLY, bytes(tally), entry.predicate)
         except PredicateFailed:
             continue
         acknowledge(CONDITIONAL, thread, done)

@@ -26,6 +26,7 @@ from lakebed.engine.settings import EngineSettings
 from lakebed.engine.staging.codec import encode
 from lakebed.formats import MetaRangeID
 from lakebed.kv import Store, open_store
+from lakebed.kv.store import puts
 from tests.server.disk_kit import commit, first_commit, serve
 from tests.simulation.world import entry
 
@@ -84,7 +85,7 @@ class BuildLake:
         token = self.engine.branches.get(self.repository, branch).staging_token.encode()
         keys = [b"%06d" % number for number in range(first, first + count)]
         values = ((STAGED_PREFIX + key, encode(entry(key, text or key.decode()))) for key in keys)
-        self.store.set_many(token, values)
+        self.store.write(puts(token, values))
 
     def put(self, number: int, *, text: str = "") -> None:
         key = b"%06d" % number

@@ -178,7 +178,7 @@ def test_a_retry_finds_its_own_write(database: Database, server: DatabaseServer)
             partition = uuid4().hex.encode()
             version = bench.fill(partition)
             bench.proxy.break_open(fault)
-            new = bench.retrying().set_if(partition, b"there", b"new", version)
+            new = bench.retrying().set(partition, b"there", b"new", version)
             assert bench.rows(partition)[1] == (b"there", b"new", new)
 
 
@@ -195,7 +195,7 @@ def test_without_a_connection_nothing_changes(database: Database, server: Databa
             next(bench.store.scan(partition))
         bench.proxy.break_new(Fault.NONE)
         assert bench.rows(partition) == before
-        bench.store.set_if(partition, b"there", b"new", version)
+        bench.store.set(partition, b"there", b"new", version)
         with pytest.raises(KeyNotFound):
             bench.store.get(partition, b"missing")
 
@@ -217,7 +217,7 @@ class Counters:
                 try:
                     item = store.get(self.partition, name)
                     number = int(item.value) + 1
-                    store.set_if(self.partition, name, b"%d" % number, item.predicate)
+                    store.set(self.partition, name, b"%d" % number, item.predicate)
                 except (OutcomeUnknown, PredicateFailed):
                     continue
                 self.acknowledged[name] = number
@@ -283,7 +283,7 @@ def test_without_its_fence_the_database_applies_a_held_request_later(
         before = bench.rows(partition)
         bench.proxy.break_open(Fault.HOLD_REQUESTS)
         with pytest.raises(OutcomeUnknown):
-            bench.store.set_if(partition, b"there", b"late", version)
+            bench.store.set(partition, b"there", b"late", version)
         assert bench.rows(partition) == before
         bench.leave_and_release()
         assert [value for _, value, _ in bench.rows(partition)] == [b"old", b"late"]

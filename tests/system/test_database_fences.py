@@ -53,10 +53,10 @@ def test_a_session_of_etcd_that_ended_changes_nothing_and_is_replaced(
         (session,) = store._sessions
         store._gateway.write("/v3/kv/deleterange", {"key": encode(session.key)})
         with pytest.raises(StoreUnavailable, match="its session had ended"):
-            store.set_if(partition, b"key", b"new", version)
+            store.set(partition, b"key", b"new", version)
         assert store.get(partition, b"key").value == b"old"
         store._sessions.append(session)
-        compose(store, runtime).set_if(partition, b"key", b"new", version)
+        compose(store, runtime).set(partition, b"key", b"new", version)
         assert store.get(partition, b"key").value == b"new"
 
 
@@ -142,5 +142,5 @@ def test_an_idle_connection_that_valkey_closed_is_replaced(
         version = store.set(b"p", b"idle", b"value")
         with Valkey(port=valkey.port) as client:
             client.client_kill_filter(_type="normal", skipme=True)
-        store.set_if(b"p", b"idle", b"new", version)
+        store.set(b"p", b"idle", b"new", version)
         assert store.get(b"p", b"idle").value == b"new"

@@ -19,6 +19,7 @@ from lakebed.kv import (
 )
 from lakebed.kv.drivers import foundationdb
 from lakebed.kv.drivers.foundationdb import PIECE_BYTES, PIECES, FoundationDBStore
+from lakebed.kv.store import puts
 from lakebed.runtime import ThreadRuntime
 from tests.kit.fdb_model import Client, Cluster, Fault, Transaction
 
@@ -27,11 +28,11 @@ pytestmark = pytest.mark.slow
 Write = Callable[[FoundationDBStore, Version], object]
 WRITES: dict[str, Write] = {
     "set": lambda store, _: store.set(b"p", b"key", b"new"),
-    "set_if": lambda store, version: store.set_if(b"p", b"key", b"new", version),
-    "create": lambda store, _: store.set_if(b"p", b"other", b"new", ABSENT),
+    "set_if": lambda store, version: store.set(b"p", b"key", b"new", version),
+    "create": lambda store, _: store.set(b"p", b"other", b"new", ABSENT),
     "delete": lambda store, _: store.delete(b"p", b"key"),
-    "delete_if": lambda store, version: store.delete_if(b"p", b"key", version),
-    "set_many": lambda store, _: store.set_many(b"p", [(b"key", b"new"), (b"other", b"new")]),
+    "delete_if": lambda store, version: store.delete(b"p", b"key", version),
+    "set_many": lambda store, _: store.write(puts(b"p", [(b"key", b"new"), (b"other", b"new")])),
 }
 
 
@@ -123,9 +124,9 @@ def test_lost_replies_are_settled_by_the_wrappers(
     with open_store("foundationdb:///model") as retrying:
         version = retrying.set(b"p", b"key", b"old")
         cluster.faults = [Fault.REPLY_LOST]
-        version = retrying.set_if(b"p", b"key", b"new", version)
+        version = retrying.set(b"p", b"key", b"new", version)
         cluster.faults = [Fault.LATE]
-        version = retrying.set_if(b"p", b"key", b"newer", version)
+        version = retrying.set(b"p", b"key", b"newer", version)
         cluster.release()
         assert retrying.get(b"p", b"key") == (b"key", b"newer", version)
 
@@ -142,9 +143,9 @@ def test_a_conflict_changes_nothing(cluster: Cluster, store: FoundationDBStore) 
 
     store._prepare = prepare_and_be_overtaken  # type: ignore[method-assign]
     with pytest.raises(StoreUnavailable, match="refused a write: error 1020"):
-        store.set_if(b"p", b"key", b"new", version)
+        store.set(b"p", b"key", b"new", version)
     with pytest.raises(PredicateFailed):
-        store.set_if(b"p", b"key", b"new", version)
+        store.set(b"p", b"key", b"new", version)
 
 
 def test_a_cluster_that_is_down_is_unavailable(cluster: Cluster, store: FoundationDBStore) -> None:
@@ -161,7 +162,9 @@ def test_the_largest_records_fit(store: FoundationDBStore) -> None:
     limits = store.limits
     partition, key = b"p" * limits.partition_bytes, b"k" * limits.key_bytes
     store.set(partition, key, b"v" * limits.value_bytes)
-    store.set_many(partition, [(key[:-1] + b"%d" % n, b"v" * limits.value_bytes) for n in range(9)])
+    store.write(
+        puts(partition, [(key[:-1] + b"%d" % n, b"v" * limits.value_bytes) for n in range(9)])
+    )
     assert len(list(store.scan(partition))) == 10
 
 

@@ -19,6 +19,7 @@ from lakebed import cli
 from lakebed.cli import running
 from lakebed.kv import Store, open_store
 from lakebed.kv.copying import partition_hashes
+from lakebed.kv.store import puts
 from lakebed.kv.wrappers.halting import Permit
 from lakebed.testing.servers.lakebed import (
     LakebedServer,
@@ -66,7 +67,7 @@ def test_a_copy_that_is_killed_goes_on(tmp_path: Path, postgresql_url: str, run:
     with open_store(source) as store:
         for token in range(5):
             values = [(b"key/%06d" % each, b"v%d" % each) for each in range(KEYS)]
-            store.set_many(b"token-%d" % token, values)
+            store.write(puts(b"token-%d" % token, values))
         before = partition_hashes(store)
     command = [sys.executable, "-c", WITHOUT_WAIT, "kv", "copy", source, postgresql_url]
     # A row that is not committed holds the copy up at the fourth of five tokens.

@@ -27,7 +27,7 @@ from lakebed.kv.drivers.postgresql.batches import Write as BatchedWrite
 from lakebed.kv.drivers.postgresql.driver import CREATE, SWAP
 from lakebed.kv.drivers.postgresql.link import LOOK_AFTER_SECONDS, Patience
 from lakebed.kv.registry import compose
-from lakebed.kv.store import new_version
+from lakebed.kv.store import Put, new_version, puts
 from lakebed.runtime import ThreadRuntime
 from lakebed.testing.conformance.kv_concurrency import in_threads
 from lakebed.testing.servers.postgresql import PostgreSQLServer
@@ -64,19 +64,21 @@ def swap_two(store: Store, partition: bytes, version: Version) -> None:
 
 WRITES: dict[str, Write] = {
     "set": lambda store, part, _: store.set(part, b"there", b"new"),
-    "set_if": lambda store, part, version: store.set_if(part, b"there", b"new", version),
-    "set_if_absent": lambda store, part, _: store.set_if(part, b"new", b"new", ABSENT),
-    "set_if_exists": lambda store, part, _: store.set_if(part, b"there", b"new", EXISTS),
-    "create_then_get": lambda store, part, _: store.set_if_then_get(
-        part, b"new", b"new", ABSENT, [(part, b"other")]
+    "set_if": lambda store, part, version: store.set(part, b"there", b"new", version),
+    "set_if_absent": lambda store, part, _: store.set(part, b"new", b"new", ABSENT),
+    "set_if_exists": lambda store, part, _: store.set(part, b"there", b"new", EXISTS),
+    "create_then_get": lambda store, part, _: store.write(
+        [Put(part, b"new", b"new", ABSENT)], [(part, b"other")]
     ),
-    "swap_then_get": lambda store, part, version: store.set_if_then_get(
-        part, b"there", b"new", version, [(part, b"other")]
+    "swap_then_get": lambda store, part, version: store.write(
+        [Put(part, b"there", b"new", version)], [(part, b"other")]
     ),
     "delete": lambda store, part, _: store.delete(part, b"there"),
-    "delete_if": lambda store, part, version: store.delete_if(part, b"there", version),
-    "set_many": lambda store, part, _: store.set_many(part, [(b"there", b"n"), (b"x", b"n")]),
-    "set_all": lambda store, part, _: store.set_all([(part, b"there", b"n"), (part, b"x", b"n")]),
+    "delete_if": lambda store, part, version: store.delete(part, b"there", version),
+    "set_many": lambda store, part, _: store.write(puts(part, [(b"there", b"n"), (b"x", b"n")])),
+    "set_all": lambda store, part, _: store.write(
+        [Put(part, b"there", b"n"), Put(part, b"x", b"n")]
+    ),
     "create_two": create_two,
     "swap_two": swap_two,
 }
@@ -241,7 +243,7 @@ def test_a_write_under_way_is_not_applied_later(bench: Bench, *, unreachable: bo
 
         def write() -> None:
             with pytest.raises(OutcomeUnknown) as caught:
-                bench.store.set_if(b"p", b"there", b"new", version)
+                bench.store.set(b"p", b"there", b"new", version)
             assert not isinstance(caught.value, StoreUnavailable)
 
         def cut() -> None:
@@ -284,7 +286,7 @@ def test_an_interrupted_write_is_not_applied_later(
 
             other = pool.submit(interrupt_the_writer)
             with pytest.raises(InterruptedByTestError):
-                bench.store.set_if(b"p", b"there", b"new", version)
+                bench.store.set(b"p", b"there", b"new", version)
             other.result()
             assert wait_for_no_lock(bench.direct_url)
             rival.rollback()
@@ -318,9 +320,9 @@ def test_a_write_that_waits_too_long_for_a_lock_changed_nothing(bench: Bench) ->
     with psycopg.connect(bench.direct_url) as rival:
         rival.execute("SELECT * FROM lakebed_kv WHERE partition = 'p' FOR UPDATE")
         with pytest.raises(StoreUnavailable, match="timeout"):
-            bench.store.set_if(b"p", b"there", b"new", version)
+            bench.store.set(b"p", b"there", b"new", version)
     assert bench.values(b"p")[b"there"] == b"old"
-    bench.store.set_if(b"p", b"there", b"new", version)
+    bench.store.set(b"p", b"there", b"new", version)
 
 
 @pytest.mark.parametrize("fault", [Fault.CUT_ON_REPLY, Fault.SWALLOW_REPLIES])
@@ -328,7 +330,7 @@ def test_a_retry_finds_its_own_write(bench: Bench, fault: Fault) -> None:
     version = bench.fill(b"p")
     store = bench.retrying()
     bench.proxy.break_open(fault)
-    new = store.set_if(b"p", b"there", b"new", version)
+    new = store.set(b"p", b"there", b"new", version)
     assert bench.rows(b"p")[1] == (b"there", b"new", new)
 
 
@@ -337,9 +339,9 @@ def test_a_retry_repeats_what_was_not_applied(bench: Bench, fault: Fault) -> Non
     version = bench.fill(b"p")
     store = bench.retrying()
     bench.proxy.break_open(fault)
-    new = store.set_if(b"p", b"there", b"new", version)
+    new = store.set(b"p", b"there", b"new", version)
     assert bench.rows(b"p")[1] == (b"there", b"new", new)
-    newer = bench.store.set_if(b"p", b"there", b"newer", new)
+    newer = bench.store.set(b"p", b"there", b"newer", new)
     store.close()
     bench.proxy.release_and_finish()
     assert bench.rows(b"p")[1] == (b"there", b"newer", newer)
@@ -405,9 +407,9 @@ def test_every_call_is_one_round_trip_once_its_statement_is_prepared(bench: Benc
         "get_many of many": lambda: store.get_many(keys * 10),
         "scan_page": lambda: store.scan_page(b"p", b"", 10),
         "set": lambda: store.set(b"p", b"other", b"new"),
-        "set_if": lambda: store.set_if(b"p", b"there", b"new", version, version=version),
-        "set_many": lambda: store.set_many(b"p", [(b"x", b"1"), (b"y", b"2")]),
-        "set_all": lambda: store.set_all([(b"p", b"x", b"1"), (b"q", b"y", b"2")]),
+        "set_if": lambda: store.set(b"p", b"there", b"new", version, version=version),
+        "set_many": lambda: store.write(puts(b"p", [(b"x", b"1"), (b"y", b"2")])),
+        "set_all": lambda: store.write([Put(b"p", b"x", b"1"), Put(b"q", b"y", b"2")]),
         "delete": lambda: store.delete(b"p", b"x"),
     }
     with store:

@@ -27,7 +27,7 @@ from lakebed.kv.drivers.postgresql.batches import Write
 from lakebed.kv.drivers.postgresql.driver import CREATE
 from lakebed.kv.drivers.postgresql.link import PIPED_BYTES, Answers, Link, Patience, Question
 from lakebed.kv.group_commit import GroupCommit
-from lakebed.kv.store import Item, new_version
+from lakebed.kv.store import Item, Put, new_version
 from lakebed.runtime import ThreadRuntime
 from lakebed.testing.servers.postgresql import PostgreSQLServer
 from lakebed.testing.servers.proxy import Fault
@@ -75,7 +75,7 @@ class Scene:
 
     def write(self, key: bytes, predicate: Any = ABSENT) -> "Future[list[Item | None]]":
         """Begin to write a key and to read behind that."""
-        return self.pool.submit(self.store.set_if_then_get, b"p", key, b"new", predicate, SEEN)
+        return self.pool.submit(self.store.write, [Put(b"p", key, b"new", predicate)], SEEN)
 
     def look(self, query: str) -> Any:
         with psycopg.connect(self.bench.direct_url, autocommit=True) as connection:
@@ -183,7 +183,7 @@ def test_a_commit_that_fails_changed_nothing(scene: Scene) -> None:
     """The server has said before that the statement succeeded."""
     scene.at_commit("RAISE EXCEPTION ''no''")
     with pytest.raises(StoreUnavailable, match="refused the write: no"):
-        scene.store.set_if_then_get(b"p", b"held up", b"new", ABSENT, SEEN)
+        scene.store.write([Put(b"p", b"held up", b"new", ABSENT)], SEEN)
     assert scene.bench.values(b"p") == {}
     assert scene.write(b"next").result(SECONDS) == [None, None]
 
@@ -191,8 +191,8 @@ def test_a_commit_that_fails_changed_nothing(scene: Scene) -> None:
 def test_the_read_sees_the_write(scene: Scene) -> None:
     version = new_version(ThreadRuntime())
     for predicate in (ABSENT, EXISTS, version):
-        found = scene.store.set_if_then_get(
-            b"p", b"key", b"value", predicate, [(b"p", b"key")], version=version
+        found = scene.store.write(
+            [Put(b"p", b"key", b"value", predicate, version)], [(b"p", b"key")]
         )
         assert found == [(b"key", b"value", version)]
 
@@ -332,6 +332,6 @@ def test_a_large_write_is_not_sent_without_what_commits_it(
 
     monkeypatch.setattr(Link, "_ask_both", refuse)
     large = bytes(PIPED_BYTES + 1)
-    found = scene.store.set_if_then_get(b"p", b"large", large, ABSENT, SEEN)
+    found = scene.store.write([Put(b"p", b"large", large, ABSENT)], SEEN)
     assert found == [(b"seen", b"value", version), None]
     assert scene.bench.values(b"p")[b"large"] == large

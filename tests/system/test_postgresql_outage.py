@@ -13,6 +13,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from lakebed.kv import ABSENT, Store, StoreUnreachable, open_store
+from lakebed.kv.store import Put, puts
 from lakebed.testing.conformance.kv_concurrency import in_threads
 from lakebed.testing.servers.postgresql import PostgreSQLServer
 from lakebed.testing.servers.proxy import Fault, Proxy
@@ -22,10 +23,10 @@ CALLS: dict[str, Callable[[Store], object]] = {
     "get_many": lambda store: store.get_many([(b"p", b"k")]),
     "scan": lambda store: list(store.scan(b"p")),
     "set": lambda store: store.set(b"p", b"k", b"v"),
-    "set_if": lambda store: store.set_if(b"p", b"k", b"v", ABSENT),
+    "set_if": lambda store: store.set(b"p", b"k", b"v", ABSENT),
     "delete": lambda store: store.delete(b"p", b"k"),
-    "set_many": lambda store: store.set_many(b"p", [(b"k", b"v")]),
-    "set_all": lambda store: store.set_all([(b"p", b"k", b"v")]),
+    "set_many": lambda store: store.write(puts(b"p", [(b"k", b"v")])),
+    "set_all": lambda store: store.write([Put(b"p", b"k", b"v")]),
 }
 
 

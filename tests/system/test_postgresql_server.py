@@ -32,7 +32,7 @@ from lakebed.kv.drivers.postgresql.batches import Write
 from lakebed.kv.drivers.postgresql.driver import CREATE, SWAP
 from lakebed.kv.drivers.postgresql.link import Backend, Link, Patience
 from lakebed.kv.pool import POOL_SIZE
-from lakebed.kv.store import new_version
+from lakebed.kv.store import Put, new_version, puts
 from lakebed.runtime import ThreadRuntime, call_before_waiting
 from lakebed.testing.conformance.kv_concurrency import in_threads
 from lakebed.testing.servers.postgresql import PostgreSQLServer
@@ -83,7 +83,7 @@ import lakebed.kv.drivers.postgresql
 print("ready", flush=True)
 sys.stdin.readline()
 with open_store(sys.argv[1]) as store:
-    store.set_if(b"p", sys.argv[2].encode(), b"", ABSENT)
+    store.set(b"p", sys.argv[2].encode(), b"", ABSENT)
 """
 
 
@@ -141,11 +141,11 @@ def test_a_table_of_an_older_version_goes_on(postgresql_url: str) -> None:
     partitions = [b"p%d" % number for number in range(50)]
     with open_store(postgresql_url) as store:
         for partition in partitions:
-            store.set_many(partition, [(b"a", partition), (b"b", b"2"), (b"c", b"3")])
-            version = store.set_if(partition, b"new", b"4", ABSENT)
+            store.write(puts(partition, [(b"a", partition), (b"b", b"2"), (b"c", b"3")]))
+            version = store.set(partition, b"new", b"4", ABSENT)
             with pytest.raises(PredicateFailed):
-                store.set_if(partition, b"new", b"5", ABSENT)
-            store.delete_if(partition, b"new", version)
+                store.set(partition, b"new", b"5", ABSENT)
+            store.delete(partition, b"new", version)
         found = store.get_many([(partition, b"a") for partition in partitions])
         assert [item and item.value for item in found] == partitions
         assert [item.key for item in store.scan(b"p7", prefix=b"b")] == [b"b"]
@@ -186,7 +186,7 @@ def test_of_those_who_create_a_key_at_once_one_wins(postgresql_url: str) -> None
             for key in keys:
                 barrier.wait()
                 try:
-                    store.set_if(b"p", key, b"", ABSENT)
+                    store.set(b"p", key, b"", ABSENT)
                 except PredicateFailed:
                     continue
                 winners[key] += 1
@@ -294,17 +294,17 @@ def test_a_later_step_that_fails_does_not_say_that_nothing_changed(postgresql_ur
     with open_driver(postgresql_url, ThreadRuntime()) as store:
         execute(postgresql_url, "ALTER TABLE lakebed_kv ADD CONSTRAINT few CHECK (key < '01200')")
         with pytest.raises(OutcomeUnknown, match="only the first steps") as caught:
-            store.set_many(b"p", items)
+            store.write(puts(b"p", items))
         assert not isinstance(caught.value, StoreUnavailable)
         assert rows(postgresql_url, "SELECT count(*) FROM lakebed_kv") == [(1000,)]
 
 
 def test_values_in_several_partitions_are_written_all_or_none(postgresql_url: str) -> None:
     with open_driver(postgresql_url, ThreadRuntime()) as store:
-        store.set_all([(b"p", b"key", b"old"), (b"q", b"key", b"old")])
+        store.write([Put(b"p", b"key", b"old"), Put(b"q", b"key", b"old")])
         execute(postgresql_url, "ALTER TABLE lakebed_kv ADD CONSTRAINT no CHECK (value <> 'no')")
         with pytest.raises(StoreUnavailable):
-            store.set_all([(b"p", b"key", b"new"), (b"q", b"key", b"no")])
+            store.write([Put(b"p", b"key", b"new"), Put(b"q", b"key", b"no")])
         found = store.get_many([(b"p", b"key"), (b"q", b"key")])
         assert [item and item.value for item in found] == [b"old", b"old"]
 
@@ -313,9 +313,9 @@ def test_values_are_all_checked_before_the_first_is_written(postgresql_url: str)
     fine = [(b"p", b"%05d" % number, b"") for number in range(1500)]
     with open_driver(postgresql_url, ThreadRuntime()) as store:
         with pytest.raises(InvalidArgument):
-            store.set_all([*fine, (b"p", b"", b"")])
+            store.write([Put(*each) for each in [*fine, (b"p", b"", b"")]])
         assert list(store.scan(b"p")) == []
-        store.set_all(fine)
+        store.write([Put(*each) for each in fine])
         assert len(list(store.scan(b"p"))) == len(fine)
 
 
@@ -405,7 +405,7 @@ class _Writer:
 
     def _create(self, key: bytes) -> None:
         try:
-            self.applied[key] = self._store.set_if(self.partition, key, b"", ABSENT)
+            self.applied[key] = self._store.set(self.partition, key, b"", ABSENT)
         except StoreUnavailable:
             self.not_applied.add(key)
             self.errors["unavailable"] += 1
@@ -457,7 +457,7 @@ with open_store(sys.argv[1]) as store:
         entry = store.get(b"p", b"counter")
         number = int(entry.value) + 1
         try:
-            store.set_if(b"p", b"counter", b"%d" % number, entry.predicate)
+            store.set(b"p", b"counter", b"%d" % number, entry.predicate)
         except PredicateFailed:
             continue
         print(number, flush=True)

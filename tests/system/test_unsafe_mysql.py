@@ -95,7 +95,7 @@ def test_a_write_that_changes_nothing_has_found_its_row(server: DatabaseServer) 
     """A call that is repeated writes the same version again; MySQL may count that as no row."""
     with open_store(mariadb_url(server.port)) as store:
         version = store.set(b"p", b"same", b"value")
-        assert store.set_if(b"p", b"same", b"value", EXISTS, version=version) == version
+        assert store.set(b"p", b"same", b"value", EXISTS, version=version) == version
 
 
 def test_a_process_that_cannot_fence_its_write_ends(

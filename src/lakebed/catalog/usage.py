@@ -98,9 +98,7 @@ class Usage:
         for _ in range(_TRIES):
             before, predicate = self._read(key)
             try:
-                self._store.set_if(
-                    METADATA_PARTITION, key, str(before + counted).encode(), predicate
-                )
+                self._store.set(METADATA_PARTITION, key, str(before + counted).encode(), predicate)
             except PredicateFailed:
                 continue  # another process was first
             return

@@ -19,10 +19,11 @@ from lakebed.kv.errors import (
     UnsafeStore,
 )
 from lakebed.kv.registry import check_url, open_store, serves_one_process
-from lakebed.kv.store import ABSENT, EXISTS, Guard, Item, Pair, Predicate, Store, Version
+from lakebed.kv.store import ABSENT, ANY, EXISTS, Guard, Item, Pair, Predicate, Put, Store, Version
 
 __all__ = [
     "ABSENT",
+    "ANY",
     "EXISTS",
     "CorruptRecord",
     "ForeignStore",
@@ -36,6 +37,7 @@ __all__ = [
     "Pair",
     "Predicate",
     "PredicateFailed",
+    "Put",
     "SchemaTooNew",
     "Store",
     "StoreClosed",

@@ -26,7 +26,7 @@ from lakebed.errors import quoted
 from lakebed.kv.errors import KVError, LimitExceeded, PredicateFailed
 from lakebed.kv.halt import HALT_KEY, Halt, Role, find_mark, read_mark
 from lakebed.kv.schema import METADATA_PARTITION, SCHEMA_KEY
-from lakebed.kv.store import ABSENT, Item, Store, Version
+from lakebed.kv.store import ABSENT, Item, Store, Version, puts
 from lakebed.kv.wrappers.halting import Permit
 from lakebed.runtime import Runtime
 
@@ -190,7 +190,7 @@ class StoreCopy:
         missing = self._missing(partition)
         while chunk := list(_fitting(missing)):
             try:
-                self.target.store.set_many(partition, chunk)
+                self.target.store.write(puts(partition, chunk))
             except LimitExceeded as error:
                 raise CopyRefused(
                     f"a record of partition {quoted(partition)} does not fit into"
@@ -282,7 +282,7 @@ def release(side: Side) -> Halt:
         raise CopyRefused(f"{side.name} is not halted: it can be used as it is")
     if halt.role is Role.TARGET:
         raise CopyRefused(f"{side.name} cannot be released: {halt.explain()}")
-    side.store.delete_if(METADATA_PARTITION, HALT_KEY, mark.predicate)
+    side.store.delete(METADATA_PARTITION, HALT_KEY, mark.predicate)
     return halt
 
 
@@ -313,7 +313,7 @@ def _put_mark(store: Store, halt: Halt, before: Item | None) -> Item:
     predicate: Version | None = None if before is None else before.predicate
     value = halt.encode()
     try:
-        version = store.set_if(METADATA_PARTITION, HALT_KEY, value, predicate or ABSENT)
+        version = store.set(METADATA_PARTITION, HALT_KEY, value, predicate or ABSENT)
     except PredicateFailed as error:
         raise CopyRefused(_OVERTAKEN) from error
     return Item(HALT_KEY, value, version)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from lakebed.kv.errors import StoreClosed
-from lakebed.kv.store import Limits
+from lakebed.kv.store import Limits, Put
 from lakebed.runtime import Runtime, about_to_wait
 
 OVERHEAD_BYTES: Final = 64
@@ -63,14 +63,9 @@ class Lifetime:
         about_to_wait()
 
     def chunks(
-        self,
-        partition: bytes,
-        items: Iterable[tuple[bytes, bytes]],
-        *,
-        keys_max: int,
-        bytes_max: int,
-    ) -> Iterator[dict[bytes, bytes]]:
-        """Check keys with values, and give them out in chunks; one too large is a chunk of its own.
+        self, writes: Iterable[Put], *, keys_max: int, bytes_max: int
+    ) -> Iterator[list[Put]]:
+        """Check writes, and give them out in chunks; one too large is a chunk of its own.
 
         The last value of a key in a chunk replaces those before.
 
@@ -78,18 +73,19 @@ class Lifetime:
             StoreClosed: As `check`.
             InvalidArgument: As `check`.
         """
-        chunk: dict[bytes, bytes] = {}
+        chunk: dict[tuple[bytes, bytes], Put] = {}
         size = 0
-        for key, value in items:
+        for put in writes:
+            partition, key, value, _, _ = put
             self.check(partition, key, value)
             added = len(partition) + len(key) + len(value) + OVERHEAD_BYTES
             if len(chunk) == keys_max or (chunk and size + added > bytes_max):
-                yield chunk
+                yield list(chunk.values())
                 chunk, size = {}, 0
-            chunk[key] = value
+            chunk[partition, key] = put
             size += added
         if chunk:
-            yield chunk
+            yield list(chunk.values())
 
     @contextmanager
     def call(self, partition: bytes, key: bytes = b"any", value: bytes = b"") -> Iterator[None]:

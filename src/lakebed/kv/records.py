@@ -10,7 +10,7 @@ For example, to move a branch to another commit:
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
@@ -19,7 +19,7 @@ from prometheus_client import Counter
 
 from lakebed.errors import quoted
 from lakebed.kv.errors import CorruptRecord, KeyNotFound, PredicateFailed, StoreUnavailable
-from lakebed.kv.store import ABSENT, Guard, Item, Predicate, Store, Version
+from lakebed.kv.store import ABSENT, ANY, Item, Predicate, Put, Store, Version
 
 MessageT = TypeVar("MessageT", bound=Message)
 
@@ -118,31 +118,19 @@ class Records(Generic[MessageT]):
         """
         value = message.SerializeToString()
         key = self._key(name)
-        return self._store.set_if(self._partition, key, value, predicate, version=version)
+        return self._store.set(self._partition, key, value, predicate, version=version)
 
-    def set_if_then_get(
+    def put(
         self,
         name: bytes,
         message: MessageT,
-        predicate: Predicate,
-        keys: Sequence[tuple[bytes, bytes]],
+        predicate: Predicate = ANY,
         *,
-        guards: Sequence[Guard] = (),
         version: Version | None = None,
-    ) -> list[Item | None]:
-        """Write a record as `set_if` does; return what is at some keys after that.
-
-        Raises:
-            PredicateFailed: The predicate does not hold, or a guard does not.
-        """
-        return self._store.set_if_then_get(
-            self._partition,
-            self._key(name),
-            message.SerializeToString(),
-            predicate,
-            keys,
-            guards=guards,
-            version=version,
+    ) -> Put:
+        """Return the write of a record, for `Store.write`."""
+        return Put(
+            self._partition, self._key(name), message.SerializeToString(), predicate, version
         )
 
     def change(
@@ -187,7 +175,7 @@ class Records(Generic[MessageT]):
         Raises:
             PredicateFailed: It is not.
         """
-        self._store.delete_if(self._partition, self._key(name), predicate)
+        self._store.delete(self._partition, self._key(name), predicate)
 
     def scan(
         self, *, prefix: bytes = b"", start: bytes = b"", limit: int | None = None

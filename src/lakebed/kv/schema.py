@@ -44,7 +44,7 @@ def check_schema(store: Store) -> None:
 def _mark_new(store: Store) -> bytes:
     failure: OutcomeUnknown | None = None
     try:
-        store.set_if(METADATA_PARTITION, SCHEMA_KEY, b"%d" % SCHEMA_VERSION, ABSENT)
+        store.set(METADATA_PARTITION, SCHEMA_KEY, b"%d" % SCHEMA_VERSION, ABSENT)
         _LOGGER.info("marked a new store with schema version %d", SCHEMA_VERSION)
     except PredicateFailed:
         pass  # someone else marked it first, perhaps with another version

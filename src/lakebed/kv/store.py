@@ -45,8 +45,9 @@ VERSION_BYTES: Final = 16
 
 
 class Presence(Enum):
-    """Predicates on whether a key is there, rather than on one write of it."""
+    """Predicates on the presence of a key, rather than on one write of it."""
 
+    ANY = "any"
     ABSENT = "absent"
     EXISTS = "exists"
 
@@ -54,13 +55,17 @@ class Presence(Enum):
         return self.name
 
 
+ANY: Final = Presence.ANY
+"""Write in any case: the predicate of an unconditional write."""
+
 ABSENT: Final = Presence.ABSENT
-"""`set_if` only if there is no such key."""
+"""Write only if there is no such key."""
 
 EXISTS: Final = Presence.EXISTS
-"""`set_if` only if there is such a key, whatever its value."""
+"""Write only if there is such a key, whatever its value."""
 
 Predicate = Version | Presence
+DeletePredicate = Version | Literal[Presence.ANY]
 
 
 def new_version(runtime: Runtime) -> Version:
@@ -68,27 +73,29 @@ def new_version(runtime: Runtime) -> Version:
     return Version(runtime.random_bytes(VERSION_BYTES))
 
 
-def check_predicate(predicate: Predicate) -> None:
-    """Refuse what cannot be the predicate of `Store.set_if`; None above all.
+def check_predicate(predicate: object) -> None:
+    """Refuse a value that is no predicate of `Store.set`; None above all.
 
     Raises:
-        InvalidArgument: It is not one.
+        InvalidArgument: It is not a predicate.
     """
-    if not isinstance(predicate, Presence):
-        check_version(predicate)
-
-
-def check_version(predicate: object) -> None:
-    """Refuse what cannot be the predicate of `Store.delete_if`.
-
-    Raises:
-        InvalidArgument: It is not one.
-    """
+    if isinstance(predicate, Presence):
+        return
     if not isinstance(predicate, bytes) or len(predicate) != VERSION_BYTES:
         raise InvalidArgument(
-            "the predicate must be the version of an item read or written before"
-            f" (set_if also takes ABSENT and EXISTS), not {_shown(predicate)}"
+            "the predicate must be the version of an item read or written before, or ANY (or, of a"
+            f" write, ABSENT or EXISTS), not {_shown(predicate)}"
         )
+
+
+def check_deletable(predicate: object) -> None:
+    """Refuse a value that is no predicate of `Store.delete`.
+
+    Raises:
+        InvalidArgument: It is not a predicate, or is `ABSENT` or `EXISTS`.
+    """
+    if predicate is not ANY:
+        check_predicate(None if isinstance(predicate, Presence) else predicate)
 
 
 def _shown(predicate: object) -> str:
@@ -108,8 +115,20 @@ class Item(NamedTuple):
 Pair = tuple[bytes, bytes]
 """A key with its value, for who will not write it."""
 
-Placed = tuple[bytes, bytes, bytes]
-"""A value that is to be written: its partition, its key, and the value itself."""
+
+class Put(NamedTuple):
+    """One of the writes of `Store.write`; the arguments are those of `Store.set`."""
+
+    partition: bytes
+    key: bytes
+    value: bytes
+    predicate: Predicate = ANY
+    version: Version | None = None
+
+
+def puts(partition: bytes, values: Iterable[tuple[bytes, bytes]]) -> list[Put]:
+    """Return the writes of several keys with their values to one partition."""
+    return [Put(partition, key, value) for key, value in values]
 
 
 class Guard(NamedTuple):
@@ -284,15 +303,8 @@ class Store(ABC):
     shared_between_processes: bool
     """Whether other processes that open the same URL see the same data."""
 
-    joins_reads: bool = False
-    """Whether `set_if_then_get` costs less than its two calls. Else the second one is better shared
-    with others, by those who can."""
-
     guards_writes: bool = False
-    """Whether `set_if_then_get` takes guards."""
-
-    joins_writes: bool = False
-    """Whether `set_all` costs less than its writes side by side."""
+    """Whether `write` takes guards."""
 
     @abstractmethod
     def get(self, partition: bytes, key: bytes) -> Item:
@@ -305,75 +317,30 @@ class Store(ABC):
 
     @abstractmethod
     def set(
-        self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
-    ) -> Version:
-        """Write a value, whatever was there; return its version.
-
-        `version` is for wrappers that may have to repeat the call and recognise their own write;
-        without it the store draws a fresh one.
-
-        Raises:
-            OutcomeUnknown: The write may have been applied; it will not be applied later.
-        """
-
-    @abstractmethod
-    def set_if(
         self,
         partition: bytes,
         key: bytes,
         value: bytes,
-        predicate: Predicate,
+        predicate: Predicate = ANY,
         *,
         version: Version | None = None,
     ) -> Version:
-        """Write a value only if the key is as the predicate says; return the new version.
+        """Write a value if the key is as the predicate says; return the version of the write.
+
+        `version` is for callers that must recognise their own write later; by default the store
+        draws one.
 
         Raises:
-            PredicateFailed: It is not; nothing was written.
+            PredicateFailed: The predicate does not hold; nothing was written.
             OutcomeUnknown: The write may have been applied; it will not be applied later.
         """
 
-    def set_if_then_get(
-        self,
-        partition: bytes,
-        key: bytes,
-        value: bytes,
-        predicate: Predicate,
-        keys: Sequence[tuple[bytes, bytes]],
-        *,
-        guards: Sequence[Guard] = (),
-        version: Version | None = None,
-    ) -> list[Item | None]:
-        """Write as `set_if` does; then return what is at some keys, as `get_many` does.
-
-        Whatever was written before the write took effect is read, and perhaps newer. A store that
-        `guards_writes` writes only if all guards hold at the moment when the write takes effect.
-
-        Raises:
-            PredicateFailed: The key is not as the predicate says, or a guard does not hold; nothing
-                was written.
-            OutcomeUnknown: The write may have been applied; it will not be applied later.
-        """
-        if guards:
-            raise InvalidArgument(f"a store in {self.name} does not guard its writes")
-        self.set_if(partition, key, value, predicate, version=version)
-        with step_of_many(applied=True):
-            return self.get_many(keys)
-
     @abstractmethod
-    def delete(self, partition: bytes, key: bytes) -> None:
-        """Delete a key; deleting what is not there is fine.
+    def delete(self, partition: bytes, key: bytes, predicate: DeletePredicate = ANY) -> None:
+        """Delete a key, if its version is still the one given; `ANY`: if there is such a key.
 
         Raises:
-            OutcomeUnknown: The key may have been deleted; it will not be deleted later.
-        """
-
-    @abstractmethod
-    def delete_if(self, partition: bytes, key: bytes, predicate: Version) -> None:
-        """Delete a key only if its version is still the one given.
-
-        Raises:
-            PredicateFailed: The key was written since, or is gone; nothing was deleted.
+            PredicateFailed: The key was written since, or is deleted; nothing was deleted.
             OutcomeUnknown: The key may have been deleted; it will not be deleted later.
         """
 
@@ -495,7 +462,7 @@ class Store(ABC):
                     seen.add(partition)
                     yield partition
 
-    # Bulk calls: one call each by default; a driver does better where it can.
+    # Calls for several keys: one call each by default; a driver does better where it can.
 
     def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
         """Return the items of many ``(partition, key)`` pairs, in their order; None where absent.
@@ -514,35 +481,61 @@ class Store(ABC):
         except KeyNotFound:
             return None
 
-    def set_many(self, partition: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
-        """Write many keys of one partition, each as by `set`; not all at once.
+    def write(
+        self,
+        writes: Sequence[Put],
+        reads: Sequence[tuple[bytes, bytes]] = (),
+        *,
+        guards: Sequence[Guard] = (),
+    ) -> list[Item | None]:
+        """Write some values, each as by `set`; then read some keys, as by `get_many`.
+
+        One call, not one moment: other callers may see some of the writes without the rest, and may
+        write between them. Writes without predicates take effect in any order; of equal keys the
+        last value stays. If a write of several has a predicate, all take effect in their order, and
+        the first predicate that does not hold ends the call. The reads see all of the writes, or
+        later ones.
+
+        A database that can run several writes and reads in one transaction or request does.
+
+        A store that `guards_writes` applies a single write only if all guards hold at the moment
+        when the write takes effect.
 
         Raises:
-            InvalidArgument: An item is refused; those before it may have been written.
-            OutcomeUnknown: Any of them may have been applied; none will be applied later.
+            PredicateFailed: The predicate of the write that the error names does not hold, or a
+                guard does not. This write and those behind it were not applied; those before it
+                were. So of a single write, nothing was written.
+            InvalidArgument: An argument is refused; nothing was written.
+            OutcomeUnknown: Any of the writes may have been applied; none will be applied later.
         """
+        if guards:
+            raise InvalidArgument(f"a store in {self.name} does not guard its writes")
+        for put in writes:
+            self.limits.check(put.partition, put.key, put.value)
+            check_predicate(put.predicate)
+        self.limits.check_keys(reads)
+        if len(writes) > 1 and all(put.predicate is ANY for put in writes):
+            self._set_all(writes)
+        else:
+            self._set_each(writes)
+        if not reads:
+            return []
+        with step_of_many(applied=bool(writes)):
+            return self.get_many(reads)
+
+    def _set_each(self, writes: Sequence[Put]) -> None:
         applied = False
-        for key, value in items:
+        for partition, key, value, predicate, version in writes:
             with step_of_many(applied=applied):
-                self.set(partition, key, value)
+                self.set(partition, key, value, predicate, version=version)
             applied = True
 
-    def set_all(self, records: Sequence[Placed]) -> None:
-        """Write a few values in any partitions, each as by `set`; perhaps not all at once.
+    def _set_all(self, writes: Sequence[Put]) -> None:
+        """Apply several writes without predicates, which were checked; `write` calls this.
 
-        The last of those with equal keys stays.
-
-        Raises:
-            InvalidArgument: A record is refused; none was written.
-            OutcomeUnknown: Any of them may have been applied; none will be applied later.
+        A driver whose database takes several writes at once implements this.
         """
-        for record in records:
-            self.limits.check(*record)
-        applied = False
-        for partition, key, value in records:
-            with step_of_many(applied=applied):
-                self.set(partition, key, value)
-            applied = True
+        self._set_each(writes)
 
     def drop_tombstones(
         self, partition: bytes, start: bytes, limit: int, end: bytes | None = None

@@ -5,13 +5,22 @@ and lose the reply, or apply it when nobody expects it any more. The simulator's
 decides who goes next.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Protocol, TypeVar
 
 from lakebed.kv.errors import OutcomeUnknown, StoreUnavailable
-from lakebed.kv.store import Guard, Item, Placed, Predicate, Store, Version, step_of_many
+from lakebed.kv.store import (
+    ANY,
+    DeletePredicate,
+    Guard,
+    Item,
+    Predicate,
+    Put,
+    Store,
+    Version,
+    step_of_many,
+)
 from lakebed.kv.wrappers.wrapped import WrappedStore
 
 ResultT = TypeVar("ResultT")
@@ -48,53 +57,43 @@ class FaultyStore(WrappedStore):
         return self._intercept(call, lambda: self._inner.get(partition, key))
 
     def set(
-        self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
-    ) -> Version:
-        call = StoreCall("set", partition, key, writes=True, version=version)
-        return self._intercept(
-            call, lambda: self._inner.set(partition, key, value, version=version)
-        )
-
-    def set_if(
         self,
         partition: bytes,
         key: bytes,
         value: bytes,
-        predicate: Predicate,
+        predicate: Predicate = ANY,
         *,
         version: Version | None = None,
     ) -> Version:
-        call = StoreCall("set_if", partition, key, writes=True, version=version)
+        operation = "set" if predicate is ANY else "set_if"
+        call = StoreCall(operation, partition, key, writes=True, version=version)
         return self._intercept(
-            call, lambda: self._inner.set_if(partition, key, value, predicate, version=version)
+            call, lambda: self._inner.set(partition, key, value, predicate, version=version)
         )
 
-    def set_if_then_get(
+    def write(
         self,
-        partition: bytes,
-        key: bytes,
-        value: bytes,
-        predicate: Predicate,
-        keys: Sequence[tuple[bytes, bytes]],
+        writes: Sequence[Put],
+        reads: Sequence[tuple[bytes, bytes]] = (),
         *,
         guards: Sequence[Guard] = (),
-        version: Version | None = None,
     ) -> list[Item | None]:
-        if not guards:
-            return super().set_if_then_get(partition, key, value, predicate, keys, version=version)
-        call = StoreCall("set_if", partition, key, writes=True, version=version)
-        write = partial(self._inner.set_if_then_get, partition, key, value, predicate)
-        self._intercept(call, lambda: write((), guards=guards, version=version))
+        if len(writes) < 2 and not guards:
+            return super().write(writes, reads)
+        if guards:
+            (put,) = writes
+            call = StoreCall("set_if", put.partition, put.key, writes=True, version=put.version)
+        else:
+            call = StoreCall("write", b"", b"", writes=True)
+        self._intercept(call, lambda: self._inner.write(writes, guards=guards))
         with step_of_many(applied=True):
-            return self.get_many(keys) if keys else []
+            return self.get_many(reads) if reads else []
 
-    def delete(self, partition: bytes, key: bytes) -> None:
+    def delete(self, partition: bytes, key: bytes, predicate: DeletePredicate = ANY) -> None:
         call = StoreCall("delete", partition, key, writes=True)
-        self._intercept(call, lambda: self._inner.delete(partition, key))
-
-    def delete_if(self, partition: bytes, key: bytes, predicate: Version) -> None:
-        call = StoreCall("delete_if", partition, key, writes=True, version=predicate)
-        self._intercept(call, lambda: self._inner.delete_if(partition, key, predicate))
+        if isinstance(predicate, bytes):
+            call = StoreCall("delete_if", partition, key, writes=True, version=predicate)
+        self._intercept(call, lambda: self._inner.delete(partition, key, predicate))
 
     def scan_page(
         self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
@@ -109,15 +108,6 @@ class FaultyStore(WrappedStore):
     def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
         call = StoreCall("get_many", b"", b"", writes=False)
         return self._intercept(call, lambda: self._inner.get_many(keys))
-
-    def set_many(self, partition: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
-        chunk = list(items)
-        call = StoreCall("set_many", partition, b"", writes=True)
-        self._intercept(call, lambda: self._inner.set_many(partition, chunk))
-
-    def set_all(self, records: Sequence[Placed]) -> None:
-        call = StoreCall("set_all", b"", b"", writes=True)
-        self._intercept(call, lambda: self._inner.set_all(records))
 
     def drop_tombstones(
         self, partition: bytes, start: bytes, limit: int, end: bytes | None = None

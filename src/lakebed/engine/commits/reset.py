@@ -222,7 +222,7 @@ class Resetter:
         predicate: Predicate = ABSENT if current is None else current.predicate
         token = branch.staging_token.encode()
         try:
-            self._store.set_if(token, STAGED_PREFIX + key, value, predicate)
+            self._store.set(token, STAGED_PREFIX + key, value, predicate)
         except StoreUnavailable:
             raise
         except (PredicateFailed, OutcomeUnknown):

@@ -34,7 +34,7 @@ from lakebed.kv import (
     StoreUnavailable,
 )
 from lakebed.kv.records import Record, Records
-from lakebed.kv.store import Placed, settling
+from lakebed.kv.store import Put, settling
 from lakebed.lru import LRU
 from lakebed.runtime import Runtime
 from lakebed.times import now_us
@@ -368,13 +368,12 @@ class Branches:
         This comes before they are dropped, never after: a process that dies in between must not
         leave partitions that nothing names. The Cleaner leaves alone what a branch still names.
         """
-        announced = self.announcements(repository, branch, tokens)
-        self._store.set_many(DROPPED_PARTITION, [(key, value) for _, key, value in announced])
+        self._store.write(self.announcements(repository, branch, tokens))
 
     def announcements(
         self, repository: Repository, branch: BranchID, tokens: Sequence[StagingToken]
-    ) -> Sequence[Placed]:
-        """Return the records of `announce_drop`, for writers that batch them with other records."""
+    ) -> Sequence[Put]:
+        """Return the writes of `announce_drop`, for writers that batch them with others."""
         message = pb.DroppedToken(
             repository=repository.id,
             unique_id=repository.unique_id,
@@ -382,7 +381,7 @@ class Branches:
             dropped_us=now_us(self._runtime),
         )
         value = message.SerializeToString()
-        return [(DROPPED_PARTITION, token.encode(), value) for token in tokens]
+        return [Put(DROPPED_PARTITION, token.encode(), value) for token in tokens]
 
     def _read(self, key: tuple[bytes, BranchID]) -> Branch:
         partition, branch = key

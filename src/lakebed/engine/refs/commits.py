@@ -12,7 +12,7 @@ from lakebed.engine.refs.lakefs_ids import lakefs_id
 from lakebed.formats import MetaRangeID
 from lakebed.kv import OutcomeUnknown, Store, StoreUnavailable
 from lakebed.kv.records import Records
-from lakebed.kv.store import Placed, settling
+from lakebed.kv.store import Put, settling
 from lakebed.lru import LRU
 from lakebed.runtime import Runtime
 from lakebed.times import now_us
@@ -97,13 +97,13 @@ class Commits:
         consumed_tokens: Iterable[StagingToken] = (),
         branch: str = "",
         sources: Iterable[CommitID] = (),
-        beside: Sequence[Placed] = (),
+        beside: Sequence[Put] = (),
     ) -> Commit:
         """Store a commit. Nobody knows of it until its id is published.
 
         Two equal calls store two commits, since the id covers a nonce. So a commit record belongs
         to exactly one request, which can recognise its own commit by the id. The records `beside`
-        it are stored in the same call if that costs less, else at the same time.
+        it are stored in the same call.
 
         Raises:
             OutcomeUnknown: It may have been stored; it does no harm. So may what is beside it.
@@ -126,12 +126,7 @@ class Commits:
             sources=sources,
         )
         name = compute_id(record).encode()
-        value = record.SerializeToString()
-        place = self._records(repository).place(name)
-        if beside:
-            self._store_all([(*place, value), *beside])
-        else:
-            self._store.set(*place, value)
+        self._write([self._records(repository).put(name, record), *beside])
         added = _commit(name, record)
         self._cache.put((repository.partition, added.id), added, cost=added.weight)
         return added
@@ -199,22 +194,19 @@ class Commits:
         for record in self._records(repository).scan(prefix=prefix.encode()):
             yield _commit(record.name, record.message)
 
-    def _store_all(self, records: Sequence[Placed]) -> None:
-        """Store a commit record and the records beside it; once more if the reply is lost.
+    def _write(self, writes: Sequence[Put]) -> None:
+        """Store a commit record and what is beside it; once more if the reply is lost.
 
         That does no harm: the record is this request's alone, and what is announced twice is
         announced.
         """
         try:
-            if self._store.joins_writes:
-                self._store.set_all(records)
-            else:
-                self._runtime.map_parallel(lambda record: self._store.set(*record), records)
+            self._store.write(writes)
         except StoreUnavailable:
             raise
         except OutcomeUnknown as unknown:
             with settling(unknown):
-                self._store.set_all(records)
+                self._store.write(writes)
 
     def _records(self, repository: Repository) -> Records[pb.Commit]:
         return Records(self._store, COMMITS, repository.partition)

@@ -147,7 +147,7 @@ def create_branch_at_once(
     proved = [Guard(*tags.place(key), ABSENT), *guards]
     version = new_version(runtime)
     try:
-        branches.set_if_then_get(key, branch, ABSENT, (), guards=proved, version=version)
+        store.write([branches.put(key, branch, ABSENT, version=version)], guards=proved)
     except PredicateFailed:
         return None
     except StoreUnavailable:
@@ -252,9 +252,8 @@ class _Creation(Generic[RefT, OtherT]):
         announced.pending = True
         version = new_version(self._runtime)
         try:
-            items = self._own.set_if_then_get(
-                self._name, announced, predicate, keys, version=version
-            )
+            put = self._own.put(self._name, announced, predicate, version=version)
+            items = self._store.write([put], keys)
         except PredicateFailed:
             raise _Raced from None
         except StoreUnavailable:

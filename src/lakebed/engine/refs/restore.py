@@ -66,6 +66,7 @@ from lakebed.formats.layout import METARANGES_FOLDER
 from lakebed.ids import new_unique_id
 from lakebed.kv import ABSENT, PredicateFailed, Store
 from lakebed.kv.records import Records
+from lakebed.kv.store import puts
 from lakebed.runtime import Runtime
 from lakebed.times import now_us
 
@@ -286,8 +287,7 @@ class _Restorer:
         message = pb.Expiry(state=EXPIRED, expired_us=now_us(self._runtime))
         value = message.SerializeToString()
         marks = [(EXPIRY.prefix + each.encode(), value) for each in sorted(self._expired)]
-        if marks:
-            self._store.set_many(self._repository.partition, marks)
+        self._store.write(puts(self._repository.partition, marks))
 
     def write(self, files: _Files) -> None:
         """Write commits, then tags, then branches; what is there stays."""
@@ -296,9 +296,10 @@ class _Restorer:
             # A repository that was deleted meanwhile must not be filled for long: the Cleaner may
             # be done with it.
             active_record(self._store, self._repository)
-            items = [(COMMITS.prefix + row["id"].encode(), _commit(row, stored_us)) for row in rows]
-            values = [(key, message.SerializeToString()) for key, message in items]
-            self._store.set_many(self._repository.partition, values)
+            commits = Records(self._store, COMMITS, self._repository.partition)
+            self._store.write(
+                [commits.put(row["id"].encode(), _commit(row, stored_us)) for row in rows]
+            )
         self._shared = _names(files, RefKind.BRANCHES) & _names(files, RefKind.TAGS)
         for noun, kind, create in (
             ("tag", RefKind.TAGS, self._tag),

@@ -54,7 +54,7 @@ def installation_id(store: Store, runtime: Runtime) -> str:
             return store.get(METADATA_PARTITION, INSTALLATION_KEY).value.decode()
         # If it fails, someone else was first; if that is unknown, the next read shows it.
         try:
-            store.set_if(METADATA_PARTITION, INSTALLATION_KEY, drawn, ABSENT)
+            store.set(METADATA_PARTITION, INSTALLATION_KEY, drawn, ABSENT)
         except StoreUnavailable:
             raise
         except (PredicateFailed, OutcomeUnknown):

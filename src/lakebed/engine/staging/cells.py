@@ -186,9 +186,9 @@ def take_away(store: Store, token: StagingToken, item: Item) -> None:
             proposed.ClearField("proposal")
             proposed.ClearField("branch_version")
             cell = MARK + proposed.SerializeToString()
-            store.set_if(partition, item.key, cell, item.predicate)
+            store.set(partition, item.key, cell, item.predicate)
         else:
-            store.delete_if(partition, item.key, item.predicate)
+            store.delete(partition, item.key, item.predicate)
     except StoreUnavailable:
         raise
     except (PredicateFailed, OutcomeUnknown):

@@ -140,7 +140,7 @@ class EmptyRunNotes:
 
     def _set_if(self, note: pb.Emptied, predicate: Predicate) -> Version:
         value = note.SerializeToString()
-        return self._store.set_if(self._partition, EMPTIED, value, predicate)
+        return self._store.set(self._partition, EMPTIED, value, predicate)
 
     def _counting(self, found: Item | None) -> list[pb.Stretch]:
         """Return the stretches of a note about this state that are not too old to count."""
@@ -174,9 +174,9 @@ def fill(store: Store, token: StagingToken, keys: Iterable[bytes], found: Item |
             return
         try:
             if left.stretches or left.HasField("sought"):
-                store.set_if(partition, EMPTIED, left.SerializeToString(), found.predicate)
+                store.set(partition, EMPTIED, left.SerializeToString(), found.predicate)
             else:
-                store.delete_if(partition, EMPTIED, found.predicate)
+                store.delete(partition, EMPTIED, found.predicate)
         except StoreUnavailable:
             raise
         except (PredicateFailed, OutcomeUnknown):

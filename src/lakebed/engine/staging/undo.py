@@ -62,10 +62,10 @@ class UndoLog:
                 # proposal beside it, or taken one away.
                 with suppress(PredicateFailed):
                     if before is None:
-                        self._store.delete_if(token.encode(), self._key, found.predicate)
+                        self._store.delete(token.encode(), self._key, found.predicate)
                     else:
                         partition = token.encode()
-                        self._store.set_if(partition, self._key, before, found.predicate)
+                        self._store.set(partition, self._key, before, found.predicate)
                     break
 
     def _is_own(self, found: Item | None) -> bool:

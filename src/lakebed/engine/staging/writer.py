@@ -77,6 +77,7 @@ from lakebed.kv import (
     OutcomeUnknown,
     Predicate,
     PredicateFailed,
+    Put,
     Store,
     StoreUnavailable,
     Version,
@@ -345,9 +346,7 @@ class Writer:
         partition, version = branch.staging_token.encode(), new_version(self._runtime)
         for _ in range(self._tries):
             try:
-                self._store.set_if(
-                    partition, proposal.key, value, proposal.predicate, version=version
-                )
+                self._store.set(partition, proposal.key, value, proposal.predicate, version=version)
             except PredicateFailed:
                 return False
             except StoreUnavailable:
@@ -452,47 +451,25 @@ class Writer:
         predicate: Predicate,
         version: Version,
     ) -> tuple[bool, _SecondRead | None]:
-        """Write as `_swap` does; if it costs nothing more, read the branch after that.
+        """Write a staged key if it is as it was seen, and read the branch after that.
+
+        Returns:
+            Whether the write has certainly worked; and what was read, if it has.
 
         Raises:
-            StoreUnavailable: As `_swap`.
+            StoreUnavailable: It has certainly not, and trying again does not help.
         """
-        if not self._store.joins_reads:
-            return self._swap(branch, key, value, predicate, version), None
         token = branch.staging_token
+        put = Put(token.encode(), STAGED_PREFIX + key, value, predicate, version)
         places = self._branches.places_after_put(repository, branch.id, token)
         read_at = self._runtime.monotonic()
         try:
-            item, note = self._store.set_if_then_get(
-                token.encode(), STAGED_PREFIX + key, value, predicate, places, version=version
-            )
+            item, note = self._store.write([put], places)
         except StoreUnavailable:
             raise
         except (PredicateFailed, OutcomeUnknown):
             return False, None
         return True, _SecondRead(item, note, read_at)
-
-    def _swap(
-        self,
-        branch: Branch,
-        key: bytes,
-        value: bytes,
-        predicate: Predicate,
-        version: Version | None = None,
-    ) -> bool:
-        """Write a staged key if it is as it was seen; return whether that has certainly worked.
-
-        Raises:
-            StoreUnavailable: It has certainly not, and trying again does not help.
-        """
-        token = branch.staging_token.encode()
-        try:
-            self._store.set_if(token, STAGED_PREFIX + key, value, predicate, version=version)
-        except StoreUnavailable:
-            raise
-        except (PredicateFailed, OutcomeUnknown):
-            return False
-        return True
 
     def _look(
         self,

@@ -30,7 +30,7 @@ are cut accordingly.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn, TypeVar
 
 import fdb
@@ -46,16 +46,19 @@ from lakebed.kv.lifetime import Lifetime
 from lakebed.kv.rows import list_partitions, row_name
 from lakebed.kv.store import (
     ABSENT,
+    ANY,
     EXISTS,
     VERSION_BYTES,
+    DeletePredicate,
     Item,
     Limits,
     Predicate,
+    Put,
     Store,
     Version,
     after_prefix,
+    check_deletable,
     check_predicate,
-    check_version,
     new_version,
     step_of_many,
 )
@@ -162,20 +165,11 @@ class FoundationDBStore(Store):
         return item
 
     def set(
-        self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
-    ) -> Version:
-        with self._lifetime.call(partition, key, value):
-            mark = version or new_version(self._runtime)
-            name = _name(partition, key)
-            self._write(name, lambda transaction: _put(transaction, partition, key, value, mark))
-        return mark
-
-    def set_if(
         self,
         partition: bytes,
         key: bytes,
         value: bytes,
-        predicate: Predicate,
+        predicate: Predicate = ANY,
         *,
         version: Version | None = None,
     ) -> Version:
@@ -185,25 +179,20 @@ class FoundationDBStore(Store):
             name = _name(partition, key)
 
             def change(transaction: Any) -> None:
-                if not _holds(predicate, _value(transaction, name)):
+                if predicate is not ANY and not _holds(predicate, _value(transaction, name)):
                     raise PredicateFailed(partition, key)
                 _put(transaction, partition, key, value, mark)
 
             self._write(name, change)
         return mark
 
-    def delete(self, partition: bytes, key: bytes) -> None:
+    def delete(self, partition: bytes, key: bytes, predicate: DeletePredicate = ANY) -> None:
         with self._lifetime.call(partition, key):
-            name = _name(partition, key)
-            self._write(name, lambda transaction: _clear(transaction, partition, key))
-
-    def delete_if(self, partition: bytes, key: bytes, predicate: Version) -> None:
-        with self._lifetime.call(partition, key):
-            check_version(predicate)
+            check_deletable(predicate)
             name = _name(partition, key)
 
             def change(transaction: Any) -> None:
-                if not _holds(predicate, _value(transaction, name)):
+                if predicate is not ANY and not _holds(predicate, _value(transaction, name)):
                     raise PredicateFailed(partition, key)
                 _clear(transaction, partition, key)
 
@@ -233,18 +222,19 @@ class FoundationDBStore(Store):
         with self._lifetime.call(b"any"):
             return list_partitions(first_name, cursor)
 
-    def set_many(self, partition: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
-        """Write many keys of one partition, in chunks that are each applied whole or not at all."""
+    def _set_all(self, writes: Sequence[Put]) -> None:
+        """Set several values, in chunks that are each applied whole or not at all."""
         applied = False
         chunks = self._lifetime.chunks(
-            partition, items, keys_max=TRANSACTION_KEYS, bytes_max=TRANSACTION_BYTES
+            writes, keys_max=TRANSACTION_KEYS, bytes_max=TRANSACTION_BYTES
         )
         for chunk in chunks:
 
-            def change(transaction: Any, chunk: Mapping[bytes, bytes] = chunk) -> None:
-                for key, value in chunk.items():
-                    _put(transaction, partition, key, value, new_version(self._runtime))
+            def change(transaction: Any, chunk: Sequence[Put] = chunk) -> None:
+                for partition, key, value, _, version in chunk:
+                    _put(transaction, partition, key, value, version or new_version(self._runtime))
 
+            partition = chunk[0].partition
             with self._lifetime.call(partition), step_of_many(applied=applied):
                 self._write(_name(partition), change)
             applied = True

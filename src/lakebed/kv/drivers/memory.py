@@ -10,16 +10,18 @@ from sortedcontainers import SortedDict
 from lakebed.kv.errors import InvalidArgument, KeyNotFound, PredicateFailed, StoreClosed
 from lakebed.kv.store import (
     ABSENT,
+    ANY,
     EXISTS,
+    DeletePredicate,
     Guard,
     Item,
     Limits,
-    Placed,
     Predicate,
+    Put,
     Store,
     Version,
+    check_deletable,
     check_predicate,
-    check_version,
     new_version,
 )
 from lakebed.runtime import Runtime
@@ -39,7 +41,6 @@ class MemoryStore(Store):
     limits = Limits(partition_bytes=1024, key_bytes=4096, value_bytes=64 << 20)
     shared_between_processes = False
     guards_writes = True
-    joins_writes = True
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -56,60 +57,42 @@ class MemoryStore(Store):
         return item
 
     def set(
-        self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
-    ) -> Version:
-        self._check(partition, key, value)
-        item = Item(key, value, version or new_version(self._runtime))
-        with self._lock:
-            self._partitions[partition][key] = item
-        return item.predicate
-
-    def set_if(
         self,
         partition: bytes,
         key: bytes,
         value: bytes,
-        predicate: Predicate,
+        predicate: Predicate = ANY,
         *,
         version: Version | None = None,
     ) -> Version:
         version = version or new_version(self._runtime)
-        self.set_if_then_get(partition, key, value, predicate, (), version=version)
+        self.write([Put(partition, key, value, predicate, version)])
         return version
 
-    def set_if_then_get(
+    def write(
         self,
-        partition: bytes,
-        key: bytes,
-        value: bytes,
-        predicate: Predicate,
-        keys: Sequence[tuple[bytes, bytes]],
+        writes: Sequence[Put],
+        reads: Sequence[tuple[bytes, bytes]] = (),
         *,
         guards: Sequence[Guard] = (),
-        version: Version | None = None,
     ) -> list[Item | None]:
-        self._check(partition, key, value)
-        check_predicate(predicate)
-        for guard in guards:
-            self._check(guard.partition, guard.key)
-        for place in keys:
+        for put in writes:
+            self._check(put.partition, put.key, put.value)
+            check_predicate(put.predicate)
+        for place in (*reads, *(guard[:2] for guard in guards)):
             self._check(*place)
-        asked = [(partition, key, predicate), *guards]
-        item = Item(key, value, version or new_version(self._runtime))
         with self._lock:
-            if not all(_holds(wanted, self._find(of, each)) for of, each, wanted in asked):
-                raise PredicateFailed(partition, key)
-            self._partitions[partition][key] = item
-            return [self._find(*place) for place in keys]
+            for partition, key, value, predicate, version in writes:
+                wanted = [(partition, key, predicate), *guards]
+                if not all(_holds(each, self._find(of, name)) for of, name, each in wanted):
+                    raise PredicateFailed(partition, key)
+                item = Item(key, value, version or new_version(self._runtime))
+                self._partitions[partition][key] = item
+            return [self._find(*place) for place in reads]
 
-    def delete(self, partition: bytes, key: bytes) -> None:
+    def delete(self, partition: bytes, key: bytes, predicate: DeletePredicate = ANY) -> None:
         self._check(partition, key)
-        with self._lock:
-            self._remove(partition, key)
-
-    def delete_if(self, partition: bytes, key: bytes, predicate: Version) -> None:
-        self._check(partition, key)
-        check_version(predicate)
+        check_deletable(predicate)
         with self._lock:
             if not _holds(predicate, self._find(partition, key)):
                 raise PredicateFailed(partition, key)
@@ -133,17 +116,6 @@ class MemoryStore(Store):
         with self._lock:
             return [each for each in self._partitions if each > cursor], None
 
-    def set_all(self, records: Sequence[Placed]) -> None:
-        for record in records:
-            self._check(*record)
-        items = [
-            (partition, Item(key, value, new_version(self._runtime)))
-            for partition, key, value in records
-        ]
-        with self._lock:
-            for partition, item in items:
-                self._partitions[partition][item.key] = item
-
     def close(self) -> None:
         self._closed = True
 
@@ -166,6 +138,8 @@ class MemoryStore(Store):
 
 
 def _holds(predicate: Predicate, item: Item | None) -> bool:
+    if predicate is ANY:
+        return True
     if predicate is ABSENT:
         return item is None
     if predicate is EXISTS:

@@ -17,7 +17,7 @@ the same reason. The next process finds what is in the log.
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice, takewhile
 from pathlib import Path
@@ -39,16 +39,19 @@ from lakebed.kv.lifetime import Lifetime
 from lakebed.kv.rows import list_partitions, row_name
 from lakebed.kv.store import (
     ABSENT,
+    ANY,
     EXISTS,
     VERSION_BYTES,
+    DeletePredicate,
     Item,
     Limits,
     Predicate,
+    Put,
     Store,
     Version,
     after_prefix,
+    check_deletable,
     check_predicate,
-    check_version,
     new_version,
     step_of_many,
 )
@@ -114,20 +117,11 @@ class RocksDBStore(Store):
         return _item(key, stored)
 
     def set(
-        self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
-    ) -> Version:
-        with self._lifetime.call(partition, key, value):
-            mark = version or new_version(self._runtime)
-            name = row_name(partition, key)
-            self._write([name], lambda: self._database.put(name, mark + value))
-        return mark
-
-    def set_if(
         self,
         partition: bytes,
         key: bytes,
         value: bytes,
-        predicate: Predicate,
+        predicate: Predicate = ANY,
         *,
         version: Version | None = None,
     ) -> Version:
@@ -138,24 +132,19 @@ class RocksDBStore(Store):
             if not self._write(
                 [name],
                 lambda: self._database.put(name, mark + value),
-                lambda: _holds(predicate, self._read(name)),
+                lambda: predicate is ANY or _holds(predicate, self._read(name)),
             ):
                 raise PredicateFailed(partition, key)
         return mark
 
-    def delete(self, partition: bytes, key: bytes) -> None:
+    def delete(self, partition: bytes, key: bytes, predicate: DeletePredicate = ANY) -> None:
         with self._lifetime.call(partition, key):
-            name = row_name(partition, key)
-            self._write([name], lambda: self._database.delete(name))
-
-    def delete_if(self, partition: bytes, key: bytes, predicate: Version) -> None:
-        with self._lifetime.call(partition, key):
-            check_version(predicate)
+            check_deletable(predicate)
             name = row_name(partition, key)
             if not self._write(
                 [name],
                 lambda: self._database.delete(name),
-                lambda: _holds(predicate, self._read(name)),
+                lambda: predicate is ANY or _holds(predicate, self._read(name)),
             ):
                 raise PredicateFailed(partition, key)
 
@@ -184,19 +173,16 @@ class RocksDBStore(Store):
         with self._lifetime.call(b"any"), _reading():
             return list_partitions(first_name, cursor)
 
-    def set_many(self, partition: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
-        """Write many keys of one partition, in chunks that are each applied whole or not at all."""
-        rest = iter(items)
+    def _set_all(self, writes: Sequence[Put]) -> None:
+        """Set several values, in chunks that are each applied whole or not at all."""
         applied = False
-        while chunk := list(islice(rest, CHUNK_KEYS)):
-            for key, value in chunk:
-                self._lifetime.check(partition, key, value)
-            base = row_name(partition)
+        for begin in range(0, len(writes), CHUNK_KEYS):
+            chunk = writes[begin : begin + CHUNK_KEYS]
             batch = WriteBatch(raw_mode=True)
-            for key, value in chunk:
-                batch.put(base + key, new_version(self._runtime) + value)
-            with self._lifetime.call(partition), step_of_many(applied=applied):
-                names = [base + key for key, _ in chunk]
+            names = [row_name(put.partition, put.key) for put in chunk]
+            for name, put in zip(names, chunk, strict=True):
+                batch.put(name, (put.version or new_version(self._runtime)) + put.value)
+            with self._lifetime.call(chunk[0].partition), step_of_many(applied=applied):
                 self._write(names, lambda batch=batch: self._database.write(batch))  # type: ignore[misc] # bound at once
             applied = True
 

@@ -33,12 +33,11 @@ that nothing will happen any more.)
 import logging
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum, auto
-from itertools import islice
 from typing import Final, NamedTuple, NoReturn, TypeVar
 
 from lakebed.errors import quoted
@@ -52,15 +51,18 @@ from lakebed.kv.errors import (
 from lakebed.kv.lifetime import Lifetime
 from lakebed.kv.store import (
     ABSENT,
+    ANY,
     EXISTS,
     FIRST_PAGE,
+    DeletePredicate,
     Item,
     Limits,
     Predicate,
+    Put,
     Store,
     Version,
+    check_deletable,
     check_predicate,
-    check_version,
     new_version,
     step_of_many,
 )
@@ -233,27 +235,22 @@ class FencedStore(Store):
         return Item(key, cell.value, cell.version)
 
     def set(
-        self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
-    ) -> Version:
-        with self._lifetime.call(partition, key, value):
-            new = self._written(value, version)
-            # Most keys are new: to try that first saves a read.
-            self._write(partition, key, None, new, lambda _: True)
-        return new.version
-
-    def set_if(
         self,
         partition: bytes,
         key: bytes,
         value: bytes,
-        predicate: Predicate,
+        predicate: Predicate = ANY,
         *,
         version: Version | None = None,
     ) -> Version:
         with self._lifetime.call(partition, key, value):
             check_predicate(predicate)
-            new = self._written(value, version)
-            if predicate is ABSENT:
+            mark = version or new_version(self._runtime)
+            new = Cell(mark, mark, value)
+            if predicate is ANY:
+                # Most keys are new: to try that first saves a read.
+                self._write(partition, key, None, new, lambda _: True)
+            elif predicate is ABSENT:
                 self._write(partition, key, None, new, lambda there: not _lives(there))
             elif predicate is EXISTS:
                 cell = self._cells.read(partition, key)
@@ -261,20 +258,19 @@ class FencedStore(Store):
                     raise PredicateFailed(partition, key)
                 self._write(partition, key, cell.seen, new, _lives)
             else:
-                assert isinstance(predicate, bytes)
                 self._replace(partition, key, predicate, new)
-        return new.version
+        return mark
 
-    def delete(self, partition: bytes, key: bytes) -> None:
+    def delete(self, partition: bytes, key: bytes, predicate: DeletePredicate = ANY) -> None:
         with self._lifetime.call(partition, key):
+            check_deletable(predicate)
+            if isinstance(predicate, bytes):
+                self._replace(partition, key, predicate, self._tombstone())
+                return
             cell = self._cells.read(partition, key)
             if cell is not None and _lives(cell):
-                self._delete(partition, key, cell.seen)
-
-    def delete_if(self, partition: bytes, key: bytes, predicate: Version) -> None:
-        with self._lifetime.call(partition, key):
-            check_version(predicate)
-            self._replace(partition, key, predicate, self._tombstone())
+                with suppress(PredicateFailed):  # another caller deleted it
+                    self._write(partition, key, cell.seen, self._tombstone(), _lives)
 
     def scan_page(
         self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
@@ -290,22 +286,23 @@ class FencedStore(Store):
         with self._lifetime.call(b"any"):
             return self._cells.partition_page(cursor)
 
-    def set_many(self, partition: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
-        rest = iter(items)
-        applied = False
-        while chunk := list(islice(rest, BULK_KEYS)):
-            for key, value in chunk:
-                self._lifetime.check(partition, key, value)
-            # The last of equal keys stays: side by side they would race.
-            newest = dict(chunk)
-            written: list[None] = []
+    def _set_all(self, writes: Sequence[Put]) -> None:
+        """Set several values, side by side."""
+        for put in writes:
+            self._lifetime.check(put.partition, put.key, put.value)
+        # The last of equal keys stays: side by side they would race.
+        newest = {(put.partition, put.key): put for put in writes}
+        written: list[None] = []
 
-            def write(item: tuple[bytes, bytes], written: list[None] = written) -> None:
-                self.set(partition, *item)
-                written.append(None)
+        def write(put: Put) -> None:
+            self.set(put.partition, put.key, put.value, version=put.version)
+            written.append(None)
 
-            self._in_parallel(write, newest.items(), written, applied=applied)
-            applied = True
+        try:
+            self._runtime.map_parallel(write, newest.values(), limit=BULK_PARALLEL)
+        except (StoreUnavailable, StoreClosed) as error:
+            with step_of_many(applied=bool(written)):
+                raise error from None
 
     def drop_tombstones(
         self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
@@ -328,26 +325,7 @@ class FencedStore(Store):
     def close(self) -> None:
         self._lifetime.close()
 
-    def _in_parallel(
-        self,
-        function: Callable[[ItemT], None],
-        items: Iterable[ItemT],
-        done: list[None],
-        *,
-        applied: bool,
-    ) -> None:
-        """Call a function on every item; `done` grows with each that succeeded."""
-        try:
-            self._runtime.map_parallel(function, items, limit=BULK_PARALLEL)
-        except (StoreUnavailable, StoreClosed) as error:
-            with step_of_many(applied=applied or bool(done)):
-                raise error from None
-
     # Cells
-
-    def _written(self, value: bytes, version: Version | None) -> Cell:
-        mark = version or new_version(self._runtime)
-        return Cell(mark, mark, value)
 
     def _tombstone(self) -> Cell:
         mark = new_version(self._runtime)
@@ -372,10 +350,6 @@ class FencedStore(Store):
             if end is not None and page and page[-1][0] >= end:
                 return [(key, cell) for key, cell in found[:limit] if key < end]
         return found[:limit]
-
-    def _delete(self, partition: bytes, key: bytes, seen: Seen) -> None:
-        with suppress(PredicateFailed):  # someone else deleted it
-            self._write(partition, key, seen, self._tombstone(), _lives)
 
     def _replace(self, partition: bytes, key: bytes, version: Version, new: Cell) -> None:
         def is_that_write(there: Cell | None) -> bool:

@@ -4,13 +4,13 @@ Around the driver, inside the wrapper that tries again: every try looks at the m
 which goes on trying for a while does not outlast it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lakebed.kv.errors import StoreHalted
 from lakebed.kv.halt import CHECK_SECONDS, HALT_KEY, find_mark, read_mark
 from lakebed.kv.schema import METADATA_PARTITION
-from lakebed.kv.store import Guard, Item, Pair, Placed, Predicate, Store, Version
+from lakebed.kv.store import ANY, DeletePredicate, Guard, Item, Pair, Predicate, Put, Store, Version
 from lakebed.kv.wrappers.wrapped import WrappedStore
 from lakebed.runtime import Runtime
 
@@ -57,55 +57,31 @@ class HaltingStore(WrappedStore):
         return self._inner.partition_page(cursor)
 
     def set(
-        self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
-    ) -> Version:
-        self._check(partition, key)
-        return self._inner.set(partition, key, value, version=version)
-
-    def set_if(
         self,
         partition: bytes,
         key: bytes,
         value: bytes,
-        predicate: Predicate,
+        predicate: Predicate = ANY,
         *,
         version: Version | None = None,
     ) -> Version:
         self._check(partition, key)
-        return self._inner.set_if(partition, key, value, predicate, version=version)
+        return self._inner.set(partition, key, value, predicate, version=version)
 
-    def set_if_then_get(
+    def delete(self, partition: bytes, key: bytes, predicate: DeletePredicate = ANY) -> None:
+        self._check(partition, key)
+        self._inner.delete(partition, key, predicate)
+
+    def write(
         self,
-        partition: bytes,
-        key: bytes,
-        value: bytes,
-        predicate: Predicate,
-        keys: Sequence[tuple[bytes, bytes]],
+        writes: Sequence[Put],
+        reads: Sequence[tuple[bytes, bytes]] = (),
         *,
         guards: Sequence[Guard] = (),
-        version: Version | None = None,
     ) -> list[Item | None]:
-        self._check(partition, key)
-        return self._inner.set_if_then_get(
-            partition, key, value, predicate, keys, guards=guards, version=version
-        )
-
-    def delete(self, partition: bytes, key: bytes) -> None:
-        self._check(partition, key)
-        self._inner.delete(partition, key)
-
-    def delete_if(self, partition: bytes, key: bytes, predicate: Version) -> None:
-        self._check(partition, key)
-        self._inner.delete_if(partition, key, predicate)
-
-    def set_many(self, partition: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
-        self._check(partition)
-        self._inner.set_many(partition, items)
-
-    def set_all(self, records: Sequence[Placed]) -> None:
-        for partition, key, _ in records:
-            self._check(partition, key)
-        self._inner.set_all(records)
+        for put in writes:
+            self._check(put.partition, put.key)
+        return self._inner.write(writes, reads, guards=guards)
 
     def drop_tombstones(
         self, partition: bytes, start: bytes, limit: int, end: bytes | None = None

@@ -5,13 +5,13 @@
   answer, not an error; a failed predicate is counted, because many of them mean contention.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import ParamSpec, TypeVar
 
 from prometheus_client import Counter, Histogram
 
 from lakebed.kv.errors import KeyNotFound, KVError
-from lakebed.kv.store import Guard, Item, Pair, Placed, Predicate, Store, Version
+from lakebed.kv.store import ANY, DeletePredicate, Guard, Item, Pair, Predicate, Put, Store, Version
 from lakebed.kv.wrappers.wrapped import WrappedStore
 from lakebed.runtime import Runtime
 from lakebed.tracing import traced
@@ -38,16 +38,12 @@ class MeteredStore(WrappedStore):
     def __init__(self, inner: Store, runtime: Runtime) -> None:
         super().__init__(inner)
         self._clock = runtime.monotonic
-        single = ("get", "set", "set_if", "delete", "delete_if", "scan_page", "partition_page")
-        bulk = (
-            "set_if_then_get",
-            "get_many",
-            "set_many",
-            "set_all",
-            "drop_tombstones",
+        operations = (
+            *("get", "get_many", "set", "set_if", "delete", "delete_if", "write"),
+            *("scan_page", "partition_page", "drop_tombstones"),
         )
         self._observe = {
-            operation: _SECONDS.labels(operation, inner.name).observe for operation in single + bulk
+            operation: _SECONDS.labels(operation, inner.name).observe for operation in operations
         }
 
     @traced("kv.get")
@@ -56,55 +52,32 @@ class MeteredStore(WrappedStore):
 
     @traced("kv.set")
     def set(
-        self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
-    ) -> Version:
-        return self._timed("set", self._inner.set, partition, key, value, version=version)
-
-    @traced("kv.set_if")
-    def set_if(
         self,
         partition: bytes,
         key: bytes,
         value: bytes,
-        predicate: Predicate,
+        predicate: Predicate = ANY,
         *,
         version: Version | None = None,
     ) -> Version:
-        return self._timed(
-            "set_if", self._inner.set_if, partition, key, value, predicate, version=version
-        )
-
-    @traced("kv.set_if_then_get")
-    def set_if_then_get(
-        self,
-        partition: bytes,
-        key: bytes,
-        value: bytes,
-        predicate: Predicate,
-        keys: Sequence[tuple[bytes, bytes]],
-        *,
-        guards: Sequence[Guard] = (),
-        version: Version | None = None,
-    ) -> list[Item | None]:
-        return self._timed(
-            "set_if_then_get",
-            self._inner.set_if_then_get,
-            partition,
-            key,
-            value,
-            predicate,
-            keys,
-            guards=guards,
-            version=version,
-        )
+        operation = "set" if predicate is ANY else "set_if"
+        call = self._inner.set
+        return self._timed(operation, call, partition, key, value, predicate, version=version)
 
     @traced("kv.delete")
-    def delete(self, partition: bytes, key: bytes) -> None:
-        self._timed("delete", self._inner.delete, partition, key)
+    def delete(self, partition: bytes, key: bytes, predicate: DeletePredicate = ANY) -> None:
+        operation = "delete" if predicate is ANY else "delete_if"
+        self._timed(operation, self._inner.delete, partition, key, predicate)
 
-    @traced("kv.delete_if")
-    def delete_if(self, partition: bytes, key: bytes, predicate: Version) -> None:
-        self._timed("delete_if", self._inner.delete_if, partition, key, predicate)
+    @traced("kv.write")
+    def write(
+        self,
+        writes: Sequence[Put],
+        reads: Sequence[tuple[bytes, bytes]] = (),
+        *,
+        guards: Sequence[Guard] = (),
+    ) -> list[Item | None]:
+        return self._timed("write", self._inner.write, writes, reads, guards=guards)
 
     @traced("kv.scan_page")
     def scan_page(
@@ -125,14 +98,6 @@ class MeteredStore(WrappedStore):
     @traced("kv.get_many")
     def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
         return self._timed("get_many", self._inner.get_many, keys)
-
-    @traced("kv.set_many")
-    def set_many(self, partition: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
-        self._timed("set_many", self._inner.set_many, partition, items)
-
-    @traced("kv.set_all")
-    def set_all(self, records: Sequence[Placed]) -> None:
-        self._timed("set_all", self._inner.set_all, records)
 
     @traced("kv.drop_tombstones")
     def drop_tombstones(

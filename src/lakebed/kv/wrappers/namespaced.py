@@ -4,18 +4,20 @@ Every partition gets the namespace in front, so no installation sees a partition
 who share a database share its limits, its speed and its outages, too.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
 from lakebed.kv.errors import KeyNotFound, PredicateFailed
 from lakebed.kv.store import (
+    ANY,
     NAMESPACE_MARK,
+    DeletePredicate,
     Guard,
     Item,
     Pair,
-    Placed,
     Predicate,
+    Put,
     Store,
     Version,
 )
@@ -36,54 +38,35 @@ class NamespacedStore(WrappedStore):
             return self._inner.get(self._inside(partition), key)
 
     def set(
-        self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
-    ) -> Version:
-        return self._inner.set(self._inside(partition), key, value, version=version)
-
-    def set_if(
         self,
         partition: bytes,
         key: bytes,
         value: bytes,
-        predicate: Predicate,
+        predicate: Predicate = ANY,
         *,
         version: Version | None = None,
     ) -> Version:
         with self._naming(partition, key):
-            return self._inner.set_if(
-                self._inside(partition), key, value, predicate, version=version
-            )
+            return self._inner.set(self._inside(partition), key, value, predicate, version=version)
 
-    def set_if_then_get(
+    def delete(self, partition: bytes, key: bytes, predicate: DeletePredicate = ANY) -> None:
+        with self._naming(partition, key):
+            self._inner.delete(self._inside(partition), key, predicate)
+
+    def write(
         self,
-        partition: bytes,
-        key: bytes,
-        value: bytes,
-        predicate: Predicate,
-        keys: Sequence[tuple[bytes, bytes]],
+        writes: Sequence[Put],
+        reads: Sequence[tuple[bytes, bytes]] = (),
         *,
         guards: Sequence[Guard] = (),
-        version: Version | None = None,
     ) -> list[Item | None]:
-        inside = [(self._inside(of), each) for of, each in keys]
+        inside = [put._replace(partition=self._inside(put.partition)) for put in writes]
+        places = [(self._inside(of), key) for of, key in reads]
         guarded = [guard._replace(partition=self._inside(guard.partition)) for guard in guards]
-        with self._naming(partition, key):
-            return self._inner.set_if_then_get(
-                self._inside(partition),
-                key,
-                value,
-                predicate,
-                inside,
-                guards=guarded,
-                version=version,
-            )
-
-    def delete(self, partition: bytes, key: bytes) -> None:
-        self._inner.delete(self._inside(partition), key)
-
-    def delete_if(self, partition: bytes, key: bytes, predicate: Version) -> None:
-        with self._naming(partition, key):
-            self._inner.delete_if(self._inside(partition), key, predicate)
+        try:
+            return self._inner.write(inside, places, guards=guarded)
+        except PredicateFailed as error:
+            raise PredicateFailed(error.partition.removeprefix(self._front), error.key) from None
 
     def scan_page(
         self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
@@ -102,12 +85,6 @@ class NamespacedStore(WrappedStore):
 
     def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
         return self._inner.get_many([(self._inside(of), key) for of, key in keys])
-
-    def set_many(self, partition: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
-        self._inner.set_many(self._inside(partition), items)
-
-    def set_all(self, records: Sequence[Placed]) -> None:
-        self._inner.set_all([(self._inside(of), key, value) for of, key, value in records])
 
     def drop_tombstones(
         self, partition: bytes, start: bytes, limit: int, end: bytes | None = None

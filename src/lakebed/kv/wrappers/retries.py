@@ -22,10 +22,8 @@ came before. The log has what was given up and what was found out about lost rep
 """
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import islice
 from typing import Final, ParamSpec, TypeVar
 
 from prometheus_client import Counter
@@ -42,11 +40,13 @@ from lakebed.kv.errors import (
     StoreUnreachable,
 )
 from lakebed.kv.store import (
+    ANY,
+    DeletePredicate,
     Guard,
     Item,
     Pair,
-    Placed,
     Predicate,
+    Put,
     Store,
     Version,
     new_version,
@@ -70,7 +70,8 @@ FIRST_PAUSE_SECONDS: Final = 0.02
 LONGEST_PAUSE_SECONDS: Final = 1.0
 RETRY_BURST: Final = 500.0
 RETRIES_PER_SECOND: Final = 50.0
-SET_MANY_CHUNK: Final = 1000
+WRITE_CHUNK: Final = 1000
+"""At most so many writes go to the driver in one call."""
 
 _LOGGER: Final = logging.getLogger(__name__)
 _RETRIES: Final = Counter(
@@ -141,11 +142,8 @@ class _Write:
 
     operation: str
     begun: float
-    apply: Callable[[], Version]
-    partition: bytes
-    key: bytes
-    mark: Version
-    predicate: Predicate | None
+    apply: Callable[[], None]
+    put: Put
 
 
 class RetryingStore(WrappedStore):
@@ -176,108 +174,80 @@ class RetryingStore(WrappedStore):
         return self._repeat("get_many", self._inner.get_many, keys)
 
     def set(
-        self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
-    ) -> Version:
-        mark = version or new_version(self._runtime)
-
-        def apply() -> Version:
-            return self._inner.set(partition, key, value, version=mark)
-
-        begun = self._runtime.monotonic()
-        try:
-            return apply()
-        except OutcomeUnknown as error:
-            write = _Write("set", begun, apply, partition, key, mark, None)
-            return self._settle(write, error)
-
-    def set_if(
         self,
         partition: bytes,
         key: bytes,
         value: bytes,
-        predicate: Predicate,
+        predicate: Predicate = ANY,
         *,
         version: Version | None = None,
     ) -> Version:
-        mark = version or new_version(self._runtime)
+        operation = "set" if predicate is ANY else "set_if"
+        put = Put(partition, key, value, predicate, version or new_version(self._runtime))
 
-        def apply() -> Version:
-            return self._inner.set_if(partition, key, value, predicate, version=mark)
+        def apply() -> None:
+            self._inner.set(partition, key, value, predicate, version=put.version)
 
         begun = self._runtime.monotonic()
         try:
-            return apply()
+            apply()
         except OutcomeUnknown as error:
-            write = _Write("set_if", begun, apply, partition, key, mark, predicate)
-            return self._settle(write, error)
+            self._settle(_Write(operation, begun, apply, put), error)
+        assert put.version is not None
+        return put.version
 
-    def set_if_then_get(
+    def write(
         self,
-        partition: bytes,
-        key: bytes,
-        value: bytes,
-        predicate: Predicate,
-        keys: Sequence[tuple[bytes, bytes]],
+        writes: Sequence[Put],
+        reads: Sequence[tuple[bytes, bytes]] = (),
         *,
         guards: Sequence[Guard] = (),
-        version: Version | None = None,
     ) -> list[Item | None]:
-        mark = version or new_version(self._runtime)
-        call = partial(self._inner.set_if_then_get, partition, key, value, predicate)
+        if len(writes) == 1:
+            return self._write_one(writes[0], reads, guards)
+        applied = False
+        for begin in range(0, len(writes), WRITE_CHUNK):
+            with step_of_many(applied=applied):
+                self._repeat("write", self._inner.write, writes[begin : begin + WRITE_CHUNK])
+            applied = True
+        with step_of_many(applied=applied):
+            return self.get_many(reads) if reads else []
 
-        def apply() -> Version:
-            call((), guards=guards, version=mark)
-            return mark
+    def _write_one(
+        self, put: Put, reads: Sequence[tuple[bytes, bytes]], guards: Sequence[Guard]
+    ) -> list[Item | None]:
+        put = put._replace(version=put.version or new_version(self._runtime))
+
+        def apply() -> None:
+            self._inner.write([put], guards=guards)
 
         begun = self._runtime.monotonic()
         try:
-            return call(keys, guards=guards, version=mark)
+            return self._inner.write([put], reads, guards=guards)
         except OutcomeUnknown as error:
-            self._settle(_Write("set_if", begun, apply, partition, key, mark, predicate), error)
+            self._settle(_Write("write", begun, apply, put), error)
         with step_of_many(applied=True):
-            return self.get_many(keys)
+            return self.get_many(reads) if reads else []
 
-    def delete(self, partition: bytes, key: bytes) -> None:
+    def delete(self, partition: bytes, key: bytes, predicate: DeletePredicate = ANY) -> None:
+        operation = "delete" if predicate is ANY else "delete_if"
         begun = self._runtime.monotonic()
         tries: _Tries | None = None
         while True:
             try:
-                return self._inner.delete(partition, key)
-            except StoreUnavailable as error:
-                tries = tries or self._tries("delete", begun)
-                tries.pause_or_raise(error)
-            except OutcomeUnknown as error:
-                # Gone at a moment within this call is all that a delete promises.
-                if self._read_back(partition, key, error) is None:
-                    return None
-                _log_unsettled("delete", key, error)
-                raise
-
-    def delete_if(self, partition: bytes, key: bytes, predicate: Version) -> None:
-        begun = self._runtime.monotonic()
-        tries: _Tries | None = None
-        while True:
-            try:
-                return self._inner.delete_if(partition, key, predicate)
+                return self._inner.delete(partition, key, predicate)
             except OutcomeUnknown as error:
                 if not isinstance(error, StoreUnavailable):
                     there = self._read_back(partition, key, error)
-                    if there is None or there.predicate != predicate:
-                        _log_unsettled("delete_if", key, error)
+                    # Deleted at a moment within this call is all that a delete without a
+                    # predicate promises.
+                    if predicate is ANY and there is None:
+                        return None
+                    if predicate is ANY or there is None or there.predicate != predicate:
+                        _log_unsettled(operation, key, error)
                         raise
-                tries = tries or self._tries("delete_if", begun)
+                tries = tries or self._tries(operation, begun)
                 tries.pause_or_raise(error)
-
-    def set_many(self, partition: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
-        rest = iter(items)
-        applied = False
-        while chunk := list(islice(rest, SET_MANY_CHUNK)):
-            with step_of_many(applied=applied):
-                self._repeat("set_many", self._inner.set_many, partition, chunk)
-            applied = True
-
-    def set_all(self, records: Sequence[Placed]) -> None:
-        self._repeat("set_all", self._inner.set_all, records)
 
     def drop_tombstones(
         self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
@@ -302,22 +272,23 @@ class RetryingStore(WrappedStore):
                 tries = tries or self._tries(operation, begun)
                 tries.pause_or_raise(error)
 
-    def _settle(self, write: _Write, error: OutcomeUnknown) -> Version:
+    def _settle(self, write: _Write, error: OutcomeUnknown) -> None:
         """Bring a write with an uncertain outcome to a certain one, or raise `OutcomeUnknown`."""
+        partition, key, _, predicate, version = write.put
         tries = self._tries(write.operation, write.begun)
         while True:
             if not isinstance(error, StoreUnavailable):
-                there = self._read_back(write.partition, write.key, error)
-                if there is not None and there.predicate == write.mark:
+                there = self._read_back(partition, key, error)
+                if there is not None and there.predicate == version:
                     _LOGGER.warning(
                         "%s of key %s had been applied; its reply was lost: %s",
                         write.operation,
-                        quoted(write.key),
+                        quoted(key),
                         error,
                     )
-                    return write.mark
-                if there is None or there.predicate != write.predicate:
-                    _log_unsettled(write.operation, write.key, error)
+                    return None
+                if there is None or there.predicate != predicate:
+                    _log_unsettled(write.operation, key, error)
                     raise error
             tries.pause_or_raise(error)
             try:

@@ -10,9 +10,7 @@ class WrappedStore(Store):
         self.name = inner.name
         self.limits = inner.limits
         self.shared_between_processes = inner.shared_between_processes
-        self.joins_reads = inner.joins_reads
         self.guards_writes = inner.guards_writes
-        self.joins_writes = inner.joins_writes
         self._inner = inner
 
     def close(self) -> None:

@@ -34,7 +34,7 @@ from lakebed.kv import (
     open_store,
 )
 from lakebed.kv.schema import METADATA_PARTITION, SCHEMA_KEY, SCHEMA_VERSION, check_schema
-from lakebed.kv.store import new_version
+from lakebed.kv.store import Put, new_version, puts
 from lakebed.runtime import ThreadRuntime, call_before_waiting
 from lakebed.testing.conformance.kv_arguments import ArgumentsConformance
 from lakebed.testing.conformance.kv_concurrency import ConcurrencyConformance
@@ -113,9 +113,9 @@ class SequentialConformance(ScansConformance, ArgumentsConformance):
 
     def test_every_write_has_a_version_of_its_own(self, store: Store, partition: bytes) -> None:
         versions = [store.set(partition, b"key", b"same") for _ in range(3)]
-        versions.append(store.set_if(partition, b"key", b"same", EXISTS))
-        versions.append(store.set_if(partition, b"key", b"same", versions[-1]))
-        store.set_many(partition, [(b"key", b"same"), (b"other", b"same")])
+        versions.append(store.set(partition, b"key", b"same", EXISTS))
+        versions.append(store.set(partition, b"key", b"same", versions[-1]))
+        store.write(puts(partition, [(b"key", b"same"), (b"other", b"same")]))
         versions += [item.predicate for item in store.scan(partition)]
         assert len(set(versions)) == len(versions)
 
@@ -130,47 +130,47 @@ class SequentialConformance(ScansConformance, ArgumentsConformance):
     # Conditional writes
 
     def test_set_if_absent(self, store: Store, partition: bytes) -> None:
-        version = store.set_if(partition, b"key", b"first", ABSENT)
+        version = store.set(partition, b"key", b"first", ABSENT)
         with pytest.raises(PredicateFailed):
-            store.set_if(partition, b"key", b"second", ABSENT)
+            store.set(partition, b"key", b"second", ABSENT)
         assert store.get(partition, b"key") == (b"key", b"first", version)
         store.delete(partition, b"key")
-        store.set_if(partition, b"key", b"third", ABSENT)
+        store.set(partition, b"key", b"third", ABSENT)
         assert store.get(partition, b"key").value == b"third"
 
     def test_set_if_exists(self, store: Store, partition: bytes) -> None:
         with pytest.raises(PredicateFailed):
-            store.set_if(partition, b"key", b"value", EXISTS)
+            store.set(partition, b"key", b"value", EXISTS)
         with pytest.raises(KeyNotFound):
             store.get(partition, b"key")
         store.set(partition, b"key", b"value")
-        version = store.set_if(partition, b"key", b"new", EXISTS)
+        version = store.set(partition, b"key", b"new", EXISTS)
         assert store.get(partition, b"key") == (b"key", b"new", version)
 
     def test_set_if_unchanged(self, store: Store, partition: bytes) -> None:
         old = store.set(partition, b"key", b"old")
-        new = store.set_if(partition, b"key", b"new", old)
+        new = store.set(partition, b"key", b"new", old)
         assert store.get(partition, b"key") == (b"key", b"new", new)
         with pytest.raises(PredicateFailed) as caught:
-            store.set_if(partition, b"key", b"newer", old)
+            store.set(partition, b"key", b"newer", old)
         assert (caught.value.partition, caught.value.key) == (partition, b"key")
         assert store.get(partition, b"key") == (b"key", b"new", new)
 
     @pytest.mark.parametrize("count", [1, 3, 20])
-    def test_set_if_then_get(self, store: Store, partition: bytes, count: int) -> None:
+    def test_reads_behind_a_write(self, store: Store, partition: bytes, count: int) -> None:
         other = store.set(partition, b"00", b"there")
         keys = [(partition, b"%02d" % number) for number in reversed(range(count))]
-        store.set_if_then_get(partition, b"key", b"first", ABSENT, keys)
-        found = store.set_if_then_get(partition, b"key", b"second", EXISTS, keys)
+        store.write([Put(partition, b"key", b"first", ABSENT)], keys)
+        found = store.write([Put(partition, b"key", b"second", EXISTS)], keys)
         assert found == [None] * (count - 1) + [(b"00", b"there", other)]
         keys = [(partition, b"key"), (partition, b"none")]
         version = new_version(ThreadRuntime())
-        found = store.set_if_then_get(partition, b"key", b"third", EXISTS, keys, version=version)
+        found = store.write([Put(partition, b"key", b"third", EXISTS, version)], keys)
         assert found == [(b"key", b"third", version), None]
         with pytest.raises(PredicateFailed) as caught:
-            store.set_if_then_get(partition, b"key", b"fourth", ABSENT, keys)
+            store.write([Put(partition, b"key", b"fourth", ABSENT)], keys)
         assert (caught.value.partition, caught.value.key) == (partition, b"key")
-        assert store.set_if_then_get(partition, b"key", b"fifth", version, []) == []
+        assert store.write([Put(partition, b"key", b"fifth", version)]) == []
         assert store.get(partition, b"key").value == b"fifth"
 
     def test_guards(self, store: Store, partition: bytes) -> None:
@@ -179,7 +179,7 @@ class SequentialConformance(ScansConformance, ArgumentsConformance):
         absent, there = Guard(other, b"none", ABSENT), Guard(other, b"there", version)
         if not store.guards_writes:
             with pytest.raises(InvalidArgument, match="does not guard its writes"):
-                store.set_if_then_get(partition, b"key", b"value", ABSENT, [], guards=[absent])
+                store.write([Put(partition, b"key", b"value", ABSENT)], guards=[absent])
             return
         wrong = [
             Guard(other, b"there", ABSENT),
@@ -193,40 +193,38 @@ class SequentialConformance(ScansConformance, ArgumentsConformance):
             for guard in wrong:
                 for guards in ([guard], [absent, guard, there], [there, absent, guard]):
                     with pytest.raises(PredicateFailed) as caught:
-                        store.set_if_then_get(
-                            partition, b"key", value, written, keys, guards=guards
-                        )
+                        store.write([Put(partition, b"key", value, written)], keys, guards=guards)
                     assert (caught.value.partition, caught.value.key) == (partition, b"key")
             mark = new_version(ThreadRuntime())
-            found = store.set_if_then_get(
-                partition, b"key", value, written, keys, guards=[absent, there], version=mark
+            found = store.write(
+                [Put(partition, b"key", value, written, mark)], keys, guards=[absent, there]
             )
             assert found == [(b"there", b"value", version)]
             assert store.get(partition, b"key") == (b"key", value, mark)
             written = mark
         with pytest.raises(PredicateFailed):
-            store.set_if_then_get(partition, b"key", b"", ABSENT, keys, guards=[absent, there])
-        store.set_if_then_get(partition, b"key", b"", EXISTS, [], guards=[absent])
+            store.write([Put(partition, b"key", b"", ABSENT)], keys, guards=[absent, there])
+        store.write([Put(partition, b"key", b"", EXISTS)], guards=[absent])
         assert store.get(partition, b"key").value == b""
         with pytest.raises(InvalidArgument):
-            store.set_if_then_get(
-                partition, b"key", b"value", EXISTS, [], guards=[Guard(other, b"", ABSENT)]
+            store.write(
+                [Put(partition, b"key", b"value", EXISTS)], guards=[Guard(other, b"", ABSENT)]
             )
 
     def test_a_predicate_is_of_one_key(self, store: Store, partition: bytes) -> None:
         store.set(partition, b"key", b"value")
         other = store.set(partition, b"other", b"value")
         with pytest.raises(PredicateFailed):
-            store.set_if(partition, b"key", b"new", other)
+            store.set(partition, b"key", b"new", other)
         with pytest.raises(PredicateFailed):
-            store.delete_if(partition, b"key", other)
+            store.delete(partition, b"key", other)
         assert store.get(partition, b"key").value == b"value"
 
     def test_set_if_unchanged_of_a_deleted_key(self, store: Store, partition: bytes) -> None:
         version = store.set(partition, b"key", b"value")
         store.delete(partition, b"key")
         with pytest.raises(PredicateFailed):
-            store.set_if(partition, b"key", b"new", version)
+            store.set(partition, b"key", b"new", version)
         with pytest.raises(KeyNotFound):
             store.get(partition, b"key")
 
@@ -234,11 +232,11 @@ class SequentialConformance(ScansConformance, ArgumentsConformance):
         old = store.set(partition, b"key", b"value")
         new = store.set(partition, b"key", b"value")
         with pytest.raises(PredicateFailed):
-            store.delete_if(partition, b"key", old)
+            store.delete(partition, b"key", old)
         assert store.get(partition, b"key").predicate == new
-        store.delete_if(partition, b"key", new)
+        store.delete(partition, b"key", new)
         with pytest.raises(PredicateFailed):
-            store.delete_if(partition, b"key", new)
+            store.delete(partition, b"key", new)
 
     def test_a_content_that_comes_back_is_not_the_same_write(
         self, store: Store, partition: bytes
@@ -247,15 +245,15 @@ class SequentialConformance(ScansConformance, ArgumentsConformance):
         store.set(partition, b"key", b"B")
         store.set(partition, b"key", b"A")
         with pytest.raises(PredicateFailed):
-            store.set_if(partition, b"key", b"C", first)
+            store.set(partition, b"key", b"C", first)
         second = store.get(partition, b"key").predicate
         store.delete(partition, b"key")
-        store.set_if(partition, b"key", b"A", ABSENT)
+        store.set(partition, b"key", b"A", ABSENT)
         for stale in (first, second):
             with pytest.raises(PredicateFailed):
-                store.set_if(partition, b"key", b"C", stale)
+                store.set(partition, b"key", b"C", stale)
             with pytest.raises(PredicateFailed):
-                store.delete_if(partition, b"key", stale)
+                store.delete(partition, b"key", stale)
         assert store.get(partition, b"key").value == b"A"
 
     # Bulk calls
@@ -274,25 +272,25 @@ class SequentialConformance(ScansConformance, ArgumentsConformance):
         for count in range(1, 3 * len(wanted)):
             assert store.get_many((3 * wanted)[:count]) == (3 * found)[:count]
 
-    def test_set_many_overwrites(self, store: Store, partition: bytes) -> None:
+    def test_many_writes_overwrite(self, store: Store, partition: bytes) -> None:
         stale = store.set(partition, b"00001", b"old")
         count = min(2500, self.bulk)
-        store.set_many(partition, ((b"%05d" % number, b"new") for number in range(count)))
-        store.set_many(partition, [])
+        store.write(puts(partition, ((b"%05d" % number, b"new") for number in range(count))))
+        store.write(puts(partition, []))
         items = list(store.scan(partition))
         assert len(items) == count
         assert all(item.value == b"new" for item in items)
         assert items[1].predicate != stale
 
-    def test_the_last_of_equal_keys_in_set_many_stays(self, store: Store, partition: bytes) -> None:
-        store.set_many(partition, [(b"key", b"1"), (b"other", b""), (b"key", b"2")])
+    def test_the_last_of_equal_keys_stays(self, store: Store, partition: bytes) -> None:
+        store.write(puts(partition, [(b"key", b"1"), (b"other", b""), (b"key", b"2")]))
         assert store.get(partition, b"key").value == b"2"
 
-    def test_set_all(self, store: Store, partition: bytes) -> None:
+    def test_writes_to_several_partitions(self, store: Store, partition: bytes) -> None:
         other = partition + b"-other"
         stale = store.set(partition, b"key", b"old")
-        store.set_all([(other, b"key", b"1"), (partition, b"key", b"2"), (other, b"a", b"")])
-        store.set_all([])
+        store.write([Put(other, b"key", b"1"), Put(partition, b"key", b"2"), Put(other, b"a", b"")])
+        store.write([])
         items = [*store.scan(other), *store.scan(partition)]
         assert [(item.key, item.value) for item in items] == [
             (b"a", b""),
@@ -301,18 +299,58 @@ class SequentialConformance(ScansConformance, ArgumentsConformance):
         ]
         assert len({stale, *(item.predicate for item in items)}) == 4
         with pytest.raises(PredicateFailed):
-            store.set_if(partition, b"key", b"3", stale)
-        store.set_if(partition, b"key", b"3", items[2].predicate)
+            store.set(partition, b"key", b"3", stale)
+        store.set(partition, b"key", b"3", items[2].predicate)
 
-    def test_the_last_of_equal_keys_in_set_all_stays(self, store: Store, partition: bytes) -> None:
+    def test_the_last_of_equal_keys_stays_among_others(
+        self, store: Store, partition: bytes
+    ) -> None:
         other = partition + b"-other"
-        store.set_all([(partition, b"key", b"1"), (other, b"key", b""), (partition, b"key", b"2")])
+        store.write(
+            [Put(partition, b"key", b"1"), Put(other, b"key", b""), Put(partition, b"key", b"2")]
+        )
         assert store.get(partition, b"key").value == b"2"
         assert store.get(other, b"key").value == b""
 
+    @pytest.mark.parametrize("count", [1, 20])
+    def test_reads_behind_several_writes(self, store: Store, partition: bytes, count: int) -> None:
+        other = partition + b"-other"
+        places = [(partition, b"%02d" % number) for number in range(count)]
+        versions = [new_version(ThreadRuntime()) for _ in places]
+        writes = [
+            Put(*place, b"value", version=version)
+            for place, version in zip(places, versions, strict=True)
+        ]
+        found = store.write([*writes, Put(other, b"key", b"")], [*places, (other, b"none")])
+        assert [item and item.predicate for item in found] == [*versions, None]
+        assert store.write([], places) == found[:-1]
+
+    def test_several_writes_with_predicates_end_at_the_first_that_fails(
+        self, store: Store, partition: bytes
+    ) -> None:
+        other = partition + b"-other"
+        writes = [
+            Put(partition, b"a", b"1", ABSENT),
+            Put(other, b"a", b"1"),
+            Put(partition, b"a", b"2", EXISTS),
+            Put(partition, b"b", b"1", EXISTS),
+            Put(partition, b"c", b"1"),
+        ]
+        found = store.write([*writes[:3], writes[4]], [(partition, b"a"), (other, b"a")])
+        assert [item and item.value for item in found] == [b"2", b"1"]
+        store.delete(partition, b"a")
+        store.delete(partition, b"c")
+        with pytest.raises(PredicateFailed) as caught:
+            store.write(writes, [(partition, b"a")])
+        assert (caught.value.partition, caught.value.key) == (partition, b"b")
+        assert [item[:2] for item in store.scan(partition)] == [(b"a", b"2")]
+        with pytest.raises(PredicateFailed):
+            store.write(writes)
+        assert [item[:2] for item in store.scan(partition)] == [(b"a", b"2")]
+
     def test_drop_tombstones(self, store: Store, partition: bytes) -> None:
         keys = [b"%03d" % number for number in range(100)]
-        store.set_many(partition, [(key, b"value") for key in keys])
+        store.write(puts(partition, [(key, b"value") for key in keys]))
         for key in keys[::2]:
             store.delete(partition, key)
         store.drop_tombstones(partition, keys[1], 1, keys[3])
@@ -320,7 +358,7 @@ class SequentialConformance(ScansConformance, ArgumentsConformance):
         while start is not None:
             start = store.drop_tombstones(partition, start, 30)
         assert [item.key for item in store.scan(partition)] == keys[1::2]
-        store.set_if(partition, keys[0], b"new", ABSENT)
+        store.set(partition, keys[0], b"new", ABSENT)
         assert store.get(partition, keys[0]).value == b"new"
 
     # Opening and closing
@@ -333,16 +371,14 @@ class SequentialConformance(ScansConformance, ArgumentsConformance):
         calls: list[Callable[[], object]] = [
             lambda: store.get(partition, b"key"),
             lambda: store.set(partition, b"key", b"value"),
-            lambda: store.set_if(partition, b"key", b"value", version),
-            lambda: store.set_if_then_get(
-                partition, b"key", b"value", version, [(partition, b"key")]
-            ),
+            lambda: store.set(partition, b"key", b"value", version),
+            lambda: store.write([Put(partition, b"key", b"value", version)], [(partition, b"key")]),
             lambda: store.delete(partition, b"key"),
-            lambda: store.delete_if(partition, b"key", version),
+            lambda: store.delete(partition, b"key", version),
             lambda: list(store.scan(partition)),
             lambda: store.get_many([(partition, b"key")]),
-            lambda: store.set_many(partition, [(b"key", b"value")]),
-            lambda: store.set_all([(partition, b"key", b"value")]),
+            lambda: store.write(puts(partition, [(b"key", b"value")])),
+            lambda: store.write([Put(partition, b"key", b"value")]),
         ]
         for call in calls:
             with pytest.raises(StoreClosed, match="closed"):
@@ -364,7 +400,7 @@ class SequentialConformance(ScansConformance, ArgumentsConformance):
             version = store.set(partition, b"key", b"value")
             if store.shared_between_processes:
                 assert other.get(partition, b"key").predicate == version
-                other.set_if(partition, b"key", b"new", version)
+                other.set(partition, b"key", b"new", version)
                 assert [item.value for item in store.scan(partition)] == [b"new"]
             else:
                 assert list(other.scan(partition)) == []

@@ -12,7 +12,7 @@ from lakebed.kv import (
     Store,
     Version,
 )
-from lakebed.kv.store import Limits
+from lakebed.kv.store import Limits, Put
 
 
 class ArgumentsConformance:
@@ -38,17 +38,19 @@ class ArgumentsConformance:
         with pytest.raises(InvalidArgument, match=complaint):
             store.set(partition, key, value)
         with pytest.raises(InvalidArgument, match=complaint):
-            store.set_if(partition, key, value, ABSENT)
-        with pytest.raises(InvalidArgument, match=complaint):
-            store.set_many(partition, [(key, value)])
-        with pytest.raises(InvalidArgument, match=complaint):
-            store.set_all([(partition, key, value)])
+            store.set(partition, key, value, ABSENT)
+        bad, fine = Put(partition, key, value), Put(b"partition", b"fine", b"")
+        for writes in ([bad], [bad, fine], [fine, bad], [fine._replace(predicate=EXISTS), bad]):
+            with pytest.raises(InvalidArgument, match=complaint):
+                store.write(writes)
         if not complaint.startswith("value"):
             for call in (store.get, store.delete):
                 with pytest.raises(InvalidArgument, match=complaint):
                     call(partition, key)
             with pytest.raises(InvalidArgument, match=complaint):
                 store.get_many([(partition, key)])
+            with pytest.raises(InvalidArgument, match=complaint):
+                store.write([fine], [(partition, key)])
         if complaint.startswith("partition"):
             with pytest.raises(InvalidArgument, match=complaint):
                 list(store.scan(partition))
@@ -59,16 +61,18 @@ class ArgumentsConformance:
     ) -> None:
         store.set(partition, b"key", b"value")
         with pytest.raises(InvalidArgument, match="predicate"):
-            store.set_if(partition, b"key", b"new", predicate)
+            store.set(partition, b"key", b"new", predicate)
         with pytest.raises(InvalidArgument, match="predicate"):
-            store.delete_if(partition, b"key", predicate)
+            store.write([Put(partition, b"key", b"new"), Put(partition, b"key", b"n", predicate)])
+        with pytest.raises(InvalidArgument, match="predicate"):
+            store.delete(partition, b"key", predicate)
         assert store.get(partition, b"key").value == b"value"
 
     def test_delete_if_takes_only_versions(self, store: Store, partition: bytes) -> None:
         store.set(partition, b"key", b"value")
         for presence in (ABSENT, EXISTS):
             with pytest.raises(InvalidArgument, match="predicate"):
-                store.delete_if(partition, b"key", presence)  # type: ignore[arg-type] # the test
+                store.delete(partition, b"key", presence)  # type: ignore[arg-type] # the test
         assert store.get(partition, b"key").value == b"value"
 
     def test_a_scan_refuses_bad_arguments(self, store: Store, partition: bytes) -> None:
@@ -107,9 +111,9 @@ class ArgumentsConformance:
             with pytest.raises(LimitExceeded, match=f"at most {number}"):
                 store.set(bad_partition, key, value)
             with pytest.raises(LimitExceeded, match=f"at most {number}"):
-                store.set_if(bad_partition, key, value, ABSENT)
+                store.set(bad_partition, key, value, ABSENT)
             with pytest.raises(LimitExceeded, match=f"at most {number}"):
-                store.set_all([(partition, b"fine", b""), (bad_partition, key, value)])
+                store.write([Put(partition, b"fine", b""), Put(bad_partition, key, value)])
             if not value:
                 with pytest.raises(LimitExceeded, match=f"at most {number}"):
                     store.get_many([(partition, b"key"), (bad_partition, key)])
@@ -119,5 +123,5 @@ class ArgumentsConformance:
         value = bytes(range(256)) * (self.least.value_bytes // 256)
         version = store.set(partition, b"key", value)
         assert store.get(partition, b"key").value == value
-        store.set_if(partition, b"key", value[::-1], version)
+        store.set(partition, b"key", value[::-1], version)
         assert store.get(partition, b"key").value == value[::-1]

@@ -21,6 +21,7 @@ from lakebed.kv import (
     Store,
     open_store,
 )
+from lakebed.kv.store import Put, puts
 from lakebed.testing.conformance.kv_machine import StoreMachine
 from lakebed.testing.conformance.kv_sizes import Sizes
 
@@ -39,7 +40,7 @@ def increment_with(store: Store, partition: bytes, rounds: int, threads: int) ->
         while done < rounds:
             item = store.get(partition, b"counter")
             try:
-                store.set_if(partition, b"counter", b"%d" % (int(item.value) + 1), item.predicate)
+                store.set(partition, b"counter", b"%d" % (int(item.value) + 1), item.predicate)
             except PredicateFailed:
                 continue
             done += 1
@@ -83,7 +84,7 @@ class ConcurrencyConformance(Sizes):
                 key = b"%02d" % number
                 barrier.wait()
                 try:
-                    store.set_if(partition, key, b"%d" % name, ABSENT)
+                    store.set(partition, key, b"%d" % name, ABSENT)
                 except PredicateFailed:
                     continue
                 winners.append((key, name))
@@ -102,7 +103,7 @@ class ConcurrencyConformance(Sizes):
             for number in range(20):
                 barrier.wait()
                 key, places = own + b"%d" % number, [(partition, other + b"%d" % number)]
-                (seen[key],) = store.set_if_then_get(partition, key, b"value", ABSENT, places)
+                (seen[key],) = store.write([Put(partition, key, b"value", ABSENT)], places)
 
         in_threads([partial(write, b"a", b"b"), partial(write, b"b", b"a")])
         pairs = [(seen[b"a%d" % number], seen[b"b%d" % number]) for number in range(20)]
@@ -114,7 +115,7 @@ class ConcurrencyConformance(Sizes):
         if not store.guards_writes:
             guards = [Guard(partition, b"other", ABSENT)]
             with pytest.raises(InvalidArgument, match="does not guard its writes"):
-                store.set_if_then_get(partition, b"key", b"value", ABSENT, [], guards=guards)
+                store.write([Put(partition, b"key", b"value", ABSENT)], guards=guards)
             return
         barrier = threading.Barrier(2)
 
@@ -123,8 +124,8 @@ class ConcurrencyConformance(Sizes):
                 barrier.wait()
                 guards = [Guard(partition, b"%d" % number + other, ABSENT)]
                 with suppress(PredicateFailed):
-                    store.set_if_then_get(
-                        partition, b"%d" % number + own, b"value", ABSENT, [], guards=guards
+                    store.write(
+                        [Put(partition, b"%d" % number + own, b"value", ABSENT)], guards=guards
                     )
 
         in_threads([partial(write, b"a", b"b"), partial(write, b"b", b"a")])
@@ -140,7 +141,7 @@ class ConcurrencyConformance(Sizes):
             for number, version in enumerate(versions):
                 barrier.wait()
                 try:
-                    store.delete_if(partition, b"%02d" % number, version)
+                    store.delete(partition, b"%02d" % number, version)
                 except PredicateFailed:
                     continue
                 deleted.append(number)
@@ -153,7 +154,7 @@ class ConcurrencyConformance(Sizes):
         self, store: Store, partition: bytes
     ) -> None:
         steady = [b"%05d" % number for number in range(0, min(3000, 3 * self.bulk), 3)]
-        store.set_many(partition, [(key, b"steady") for key in steady])
+        store.write(puts(partition, [(key, b"steady") for key in steady]))
         stop = threading.Event()
 
         def churn(offset: int) -> None:

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, rule
 
 from lakebed.kv import ABSENT, EXISTS, KeyNotFound, PredicateFailed, Store, Version
+from lakebed.kv.store import Put, puts
 
 AWKWARD_KEYS = [b"\x00", b"\x00\x00", b"a", b"a\x00", b"a\x00b", b"a/", b"aa", b"\x7f", b"\x80"]
 AWKWARD_KEYS += ["grün".encode(), b"\xff", b"\xff\x00", b"\xff\xff"]
@@ -38,7 +39,7 @@ class StoreMachine(RuleBasedStateMachine):
         """Write if the key is there, or if it is not."""
         old = self.model.get(key)
         try:
-            version = self.store.set_if(self.partition, key, value, ABSENT if absent else EXISTS)
+            version = self.store.set(self.partition, key, value, ABSENT if absent else EXISTS)
         except PredicateFailed:
             assert (old is None) != absent
             return old[1] if old else Version(bytes(16))
@@ -52,7 +53,7 @@ class StoreMachine(RuleBasedStateMachine):
         known = [known for known, (_, current) in self.model.items() if current == version]
         holder = known[0] if known else key
         try:
-            new = self.store.set_if(self.partition, holder, value, version)
+            new = self.store.set(self.partition, holder, value, version)
         except PredicateFailed:
             assert not known
             return version
@@ -71,19 +72,19 @@ class StoreMachine(RuleBasedStateMachine):
         """Delete by a version, if it is still current."""
         for key, (_, current) in list(self.model.items()):
             if current == version:
-                self.store.delete_if(self.partition, key, version)
+                self.store.delete(self.partition, key, version)
                 del self.model[key]
             else:
                 with pytest.raises(PredicateFailed):
-                    self.store.delete_if(self.partition, key, version)
+                    self.store.delete(self.partition, key, version)
 
     @rule(items=st.lists(st.tuples(_keys, _values), max_size=5), anywhere=st.booleans())
     def set_many(self, items: list[tuple[bytes, bytes]], anywhere: bool) -> None:
         """Write many, by either of the calls for that."""
         if anywhere:
-            self.store.set_all([(self.partition, key, value) for key, value in items])
+            self.store.write([Put(self.partition, key, value) for key, value in items])
         else:
-            self.store.set_many(self.partition, items)
+            self.store.write(puts(self.partition, items))
         for key, value in items:
             item = self.store.get(self.partition, key)
             self.model[key] = (value, item.predicate)

@@ -7,7 +7,7 @@ import pytest
 from lakebed.kv import (
     Store,
 )
-from lakebed.kv.store import PARTITIONS_PAGE
+from lakebed.kv.store import PARTITIONS_PAGE, puts
 from lakebed.testing.conformance.kv_machine import AWKWARD_KEYS
 from lakebed.testing.conformance.kv_sizes import Sizes
 
@@ -36,7 +36,7 @@ class ScansConformance(Sizes):
     def test_scan_starts_at_or_after(
         self, store: Store, partition: bytes, start: bytes, expected: list[bytes]
     ) -> None:
-        store.set_many(partition, [(key, b"") for key in (b"c", b"a", b"b\x00", b"b")])
+        store.write(puts(partition, [(key, b"") for key in (b"c", b"a", b"b\x00", b"b")]))
         assert [item.key for item in store.scan(partition, start=start)] == expected
 
     @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ class ScansConformance(Sizes):
         self, store: Store, partition: bytes, start: bytes, prefix: bytes, expected: list[bytes]
     ) -> None:
         keys = (b"c", b"a", b"b\x00", b"b", b"b\xff", b"\xff", b"\xff\xff")
-        store.set_many(partition, [(key, b"") for key in keys])
+        store.write(puts(partition, [(key, b"") for key in keys]))
         # What follows in the database is another partition's.
         store.set(partition + b"\x00", b"b", b"")
         assert [item.key for item in store.scan(partition, start, prefix=prefix)] == expected
@@ -67,34 +67,34 @@ class ScansConformance(Sizes):
 
     def test_scan_of_a_prefix_of_many_pages(self, store: Store, partition: bytes) -> None:
         keys = [b"%06d" % number for number in range(self.bulk)]
-        store.set_many(partition, [(key, key) for key in keys])
+        store.write(puts(partition, [(key, key) for key in keys]))
         for prefix in (b"0", b"0000", b"00001", keys[-1]):
             found = [item.key for item in store.scan(partition, prefix=prefix)]
             assert found == [key for key in keys if key.startswith(prefix)]
 
     def test_a_page_ends_before_a_key(self, store: Store, partition: bytes) -> None:
-        store.set_many(partition, [(b"%03d" % number, b"") for number in range(100)])
+        store.write(puts(partition, [(b"%03d" % number, b"") for number in range(100)]))
         for count in (1, 50, 99):
             page = store.scan_page(partition, b"", 100, b"%03d" % count)
             assert [item.key for item in page] == [b"%03d" % number for number in range(count)]
 
     def test_scan_stops_at_the_limit(self, store: Store, partition: bytes) -> None:
         keys = [b"%05d" % number for number in range(200)]
-        store.set_many(partition, [(key, b"value") for key in keys])
+        store.write(puts(partition, [(key, b"value") for key in keys]))
         for limit in (0, 1, 31, 32, 33, 199, 200, 201, 100_000):
             found = [item.key for item in store.scan(partition, limit=limit)]
             assert found == keys[:limit], limit
 
     def test_scan_of_many_pages(self, store: Store, partition: bytes) -> None:
         keys = [b"%06d" % number for number in range(self.bulk)]
-        store.set_many(partition, [(key, key) for key in keys])
+        store.write(puts(partition, [(key, key) for key in keys]))
         assert [item.key for item in store.scan(partition)] == keys
         assert [item.value for item in store.scan(partition, start=keys[7])] == keys[7:]
         assert list(store.scan_pairs(partition)) == [(key, key) for key in keys]
 
     def test_scan_of_large_values(self, store: Store, partition: bytes) -> None:
         values = [(b"%03d" % number, bytes([number]) * 200_000) for number in range(80)]
-        store.set_many(partition, values)
+        store.write(puts(partition, values))
         assert [(item.key, item.value) for item in store.scan(partition)] == values
         for key, _ in values:
             store.delete(partition, key)  # or listings of a whole table would read it, again
@@ -107,8 +107,8 @@ class ScansConformance(Sizes):
         highest = b"\xff" * len(many[0])
         for each in (*awkward, *many, highest):
             store.set(each, b"key", b"value")
-        store.set_many(
-            partition, [(b"%04d" % number, b"") for number in range(min(1200, self.bulk))]
+        store.write(
+            puts(partition, [(b"%04d" % number, b"") for number in range(min(1200, self.bulk))])
         )
         listed = list(store.partitions())
         assert len(listed) == len(set(listed))
@@ -126,17 +126,17 @@ class ScansConformance(Sizes):
 
     def test_delete_while_iterating(self, store: Store, partition: bytes) -> None:
         keys = [b"%05d" % number for number in range(min(500, self.bulk))]
-        store.set_many(partition, [(key, b"value") for key in keys])
+        store.write(puts(partition, [(key, b"value") for key in keys]))
         seen = []
         for item in store.scan(partition):
-            store.delete_if(partition, item.key, item.predicate)
+            store.delete(partition, item.key, item.predicate)
             seen.append(item.key)
         assert seen == keys
         assert list(store.scan(partition)) == []
 
     def test_keys_that_come_and_go_while_iterating(self, store: Store, partition: bytes) -> None:
         steady = [b"%05d" % number for number in range(0, min(1000, 2 * self.bulk), 2)]
-        store.set_many(partition, [(key, b"value") for key in steady])
+        store.write(puts(partition, [(key, b"value") for key in steady]))
         seen = []
         for count, item in enumerate(store.scan(partition)):
             seen.append(item.key)
@@ -146,7 +146,7 @@ class ScansConformance(Sizes):
         assert seen == sorted(set(seen))
 
     def test_a_scan_holds_nothing_between_pages(self, store: Store, partition: bytes) -> None:
-        store.set_many(partition, [(b"%05d" % number, b"value") for number in range(300)])
+        store.write(puts(partition, [(b"%05d" % number, b"value") for number in range(300)]))
         scan = store.scan(partition)
         next(scan)
         writer = threading.Thread(

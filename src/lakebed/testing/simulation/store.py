@@ -1,10 +1,10 @@
 """A key-value store under the simulator: handles for actors, and the truth about every write."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from lakebed.kv.store import Store, Version
+from lakebed.kv.store import Guard, Item, Put, Store, Version
 from lakebed.testing.faults import FaultyStore, StoreCall, lost
 from lakebed.testing.simulation.scheduler import Actor
 from lakebed.testing.simulation.simulator import Simulation
@@ -27,8 +27,17 @@ class _PiecemealStore(FaultyStore):
     """Makes a call for each key of a bulk call, as a driver may that knows no better."""
 
     get_many = Store.get_many
-    set_many = Store.set_many
-    set_all = Store.set_all
+
+    def write(
+        self,
+        writes: Sequence[Put],
+        reads: Sequence[tuple[bytes, bytes]] = (),
+        *,
+        guards: Sequence[Guard] = (),
+    ) -> list[Item | None]:
+        if guards:
+            return super().write(writes, reads, guards=guards)
+        return Store.write(self, writes, reads)
 
 
 class SimulatedStore:
@@ -68,7 +77,5 @@ class SimulatedStore:
         handle = self._handle(self.inner, intercept)
         # Callers go other ways then: some of the actors one, some of them another.
         self._handles += 1
-        handle.joins_reads = self._handles % 2 == 0
         handle.guards_writes = self._handles % 4 < 2
-        handle.joins_writes = self._handles % 4 in {1, 2}
         return handle

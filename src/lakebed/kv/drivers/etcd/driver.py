@@ -1,7 +1,7 @@
 """The calls of the interface as transactions of etcd."""
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
@@ -24,17 +24,20 @@ from lakebed.kv.errors import (
 from lakebed.kv.lifetime import Lifetime
 from lakebed.kv.store import (
     ABSENT,
+    ANY,
     EXISTS,
     PARTITIONS_PAGE,
     VERSION_BYTES,
+    DeletePredicate,
     Item,
     Limits,
     Predicate,
+    Put,
     Store,
     Version,
     after_prefix,
+    check_deletable,
     check_predicate,
-    check_version,
     new_version,
     step_of_many,
 )
@@ -128,37 +131,25 @@ class EtcdStore(Store):
         return item
 
     def set(
-        self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
-    ) -> Version:
-        with self._lifetime.call(partition, key, value):
-            mark = version or new_version(self._runtime)
-            self._write([], [self._put(partition, key, value, mark)])
-        return mark
-
-    def set_if(
         self,
         partition: bytes,
         key: bytes,
         value: bytes,
-        predicate: Predicate,
+        predicate: Predicate = ANY,
         *,
         version: Version | None = None,
     ) -> Version:
         with self._lifetime.call(partition, key, value):
             check_predicate(predicate)
-            mark = version or new_version(self._runtime)
+            version = version or new_version(self._runtime)
             conditions = _conditions(self._key(partition, key), predicate)
-            if not self._write(conditions, [self._put(partition, key, value, mark)]):
+            if not self._write(conditions, [self._put(partition, key, value, version)]):
                 raise PredicateFailed(partition, key)
-        return mark
+        return version
 
-    def delete(self, partition: bytes, key: bytes) -> None:
+    def delete(self, partition: bytes, key: bytes, predicate: DeletePredicate = ANY) -> None:
         with self._lifetime.call(partition, key):
-            self._write([], [_delete(self._key(partition, key))])
-
-    def delete_if(self, partition: bytes, key: bytes, predicate: Version) -> None:
-        with self._lifetime.call(partition, key):
-            check_version(predicate)
+            check_deletable(predicate)
             name = self._key(partition, key)
             if not self._write(_conditions(name, predicate), [_delete(name)]):
                 raise PredicateFailed(partition, key)
@@ -201,18 +192,18 @@ class EtcdStore(Store):
                 items.append(_item(key, found[0]) if found else None)
         return items
 
-    def set_many(self, partition: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
-        """Write many keys of one partition, in chunks that are each applied whole or not at all."""
+    def _set_all(self, writes: Sequence[Put]) -> None:
+        """Set several values, in chunks that are each applied whole or not at all."""
         applied = False
         chunks = self._lifetime.chunks(
-            partition, items, keys_max=TRANSACTION_KEYS, bytes_max=TRANSACTION_BYTES
+            writes, keys_max=TRANSACTION_KEYS, bytes_max=TRANSACTION_BYTES
         )
         for chunk in chunks:
             puts = [
-                self._put(partition, key, value, new_version(self._runtime))
-                for key, value in chunk.items()
+                self._put(partition, key, value, version or new_version(self._runtime))
+                for partition, key, value, _, version in chunk
             ]
-            with self._lifetime.call(partition), step_of_many(applied=applied):
+            with self._lifetime.call(chunk[0].partition), step_of_many(applied=applied):
                 self._write([], puts)
             applied = True
 
@@ -383,6 +374,8 @@ def _item(key: bytes, found: Json) -> Item:
 
 
 def _conditions(name: bytes, predicate: Predicate) -> list[Json]:
+    if predicate is ANY:
+        return []
     key = encode(name)
     if predicate is ABSENT or predicate is EXISTS:
         result = "EQUAL" if predicate is ABSENT else "GREATER"

@@ -1,8 +1,9 @@
 """The calls of the interface as statements, and what their errors mean."""
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Final, NoReturn, TypeVar
 
 import pymysql
@@ -31,15 +32,18 @@ from lakebed.kv.lifetime import Lifetime
 from lakebed.kv.pool import Pool
 from lakebed.kv.store import (
     ABSENT,
+    ANY,
     EXISTS,
     PARTITIONS_PAGE,
+    DeletePredicate,
     Item,
     Limits,
     Predicate,
+    Put,
     Store,
     Version,
+    check_deletable,
     check_predicate,
-    check_version,
     new_version,
     step_of_many,
 )
@@ -116,43 +120,37 @@ class MySQLStore(Store):
         return Item(key, value, Version(version))
 
     def set(
-        self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
-    ) -> Version:
-        self._lifetime.begin(partition, key, value)
-        mark = version or new_version(self._runtime)
-        self._write(statements.SET, partition, key, value, mark)
-        return mark
-
-    def set_if(
         self,
         partition: bytes,
         key: bytes,
         value: bytes,
-        predicate: Predicate,
+        predicate: Predicate = ANY,
         *,
         version: Version | None = None,
     ) -> Version:
         self._lifetime.begin(partition, key, value)
         check_predicate(predicate)
-        mark = version or new_version(self._runtime)
-        if predicate is ABSENT:
-            found = self._write(statements.INSERT, partition, key, value, mark)
+        version = version or new_version(self._runtime)
+        if predicate is ANY:
+            found = self._write(statements.SET, partition, key, value, version)
+        elif predicate is ABSENT:
+            found = self._write(statements.INSERT, partition, key, value, version)
         elif predicate is EXISTS:
-            found = self._write(statements.SET_IF_EXISTS, value, mark, partition, key)
+            found = self._write(statements.SET_IF_EXISTS, value, version, partition, key)
         else:
-            found = self._write(statements.SET_IF_VERSION, value, mark, partition, key, predicate)
+            found = self._write(
+                statements.SET_IF_VERSION, value, version, partition, key, predicate
+            )
         if not found:
             raise PredicateFailed(partition, key)
-        return mark
+        return version
 
-    def delete(self, partition: bytes, key: bytes) -> None:
+    def delete(self, partition: bytes, key: bytes, predicate: DeletePredicate = ANY) -> None:
         self._lifetime.begin(partition, key)
-        self._write(statements.DELETE, partition, key)
-
-    def delete_if(self, partition: bytes, key: bytes, predicate: Version) -> None:
-        self._lifetime.begin(partition, key)
-        check_version(predicate)
-        if not self._write(statements.DELETE_IF, partition, key, predicate):
+        check_deletable(predicate)
+        if predicate is ANY:
+            self._write(statements.DELETE, partition, key)
+        elif not self._write(statements.DELETE_IF, partition, key, predicate):
             raise PredicateFailed(partition, key)
 
     def scan_page(
@@ -179,17 +177,18 @@ class MySQLStore(Store):
             items += self._get_chunk(keys[begin : begin + CHUNK_KEYS])
         return items
 
-    def set_many(self, partition: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
-        """Write many keys of one partition, in chunks that are each applied whole or not at all."""
+    def _set_all(self, writes: Sequence[Put]) -> None:
+        """Set several values, in chunks that are each applied whole or not at all."""
         applied = False
-        chunks = self._lifetime.chunks(partition, items, keys_max=CHUNK_KEYS, bytes_max=CHUNK_BYTES)
+        chunks = self._lifetime.chunks(writes, keys_max=CHUNK_KEYS, bytes_max=CHUNK_BYTES)
         for chunk in chunks:
             parameters = [
                 part
-                for key in sorted(chunk)  # in one order everywhere: writers rarely get stuck
-                for part in (partition, key, chunk[key], new_version(self._runtime))
+                # In one order everywhere: writers rarely get stuck.
+                for partition, key, value, _, version in sorted(chunk, key=itemgetter(0, 1))
+                for part in (partition, key, value, version or new_version(self._runtime))
             ]
-            self._lifetime.begin(partition)
+            self._lifetime.begin(chunk[0].partition)
             with step_of_many(applied=applied):
                 self._write(statements.set_many(len(chunk)), *parameters)
             applied = True

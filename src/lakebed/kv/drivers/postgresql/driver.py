@@ -1,7 +1,7 @@
 """The calls of the interface as statements, and what their errors mean."""
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import Final, LiteralString
@@ -27,18 +27,20 @@ from lakebed.kv.group_commit import Batch, GroupCommit
 from lakebed.kv.pool import POOL_SIZE, Pool
 from lakebed.kv.store import (
     ABSENT,
+    ANY,
     EXISTS,
     PARTITIONS_PAGE,
     VERSION_BYTES,
+    DeletePredicate,
     Guard,
     Item,
     Limits,
-    Placed,
     Predicate,
+    Put,
     Store,
     Version,
+    check_deletable,
     check_predicate,
-    check_version,
     new_version,
     step_of_many,
 )
@@ -79,8 +81,6 @@ class PostgreSQLStore(Store):
     # Partition and key share an entry of the index, which holds at most 2,704 bytes.
     limits = Limits(partition_bytes=512, key_bytes=2048, value_bytes=16 << 20)
     shared_between_processes = True
-    joins_reads = True
-    joins_writes = True
 
     def __init__(self, url: str, runtime: Runtime, *, patience: Patience | None = None) -> None:
         """Connect, and create the table if there is none.
@@ -115,65 +115,42 @@ class PostgreSQLStore(Store):
         return Item(key, wire.value(found, 0, 0), Version(wire.value(found, 0, 1)))
 
     def set(
-        self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
-    ) -> Version:
-        self._check(partition, key, value)
-        mark = version or new_version(self._runtime)
-        self._write_in(self._sets, Write(partition, key, value, mark))
-        return mark
-
-    def set_if(
         self,
         partition: bytes,
         key: bytes,
         value: bytes,
-        predicate: Predicate,
+        predicate: Predicate = ANY,
         *,
         version: Version | None = None,
     ) -> Version:
-        self._check(partition, key, value)
-        check_predicate(predicate)
-        mark = version or new_version(self._runtime)
-        if not self._swap(Write(partition, key, value, mark), predicate):
-            raise PredicateFailed(partition, key)
-        return mark
+        version = version or new_version(self._runtime)
+        self._put(Put(partition, key, value, predicate, version))
+        return version
 
-    def set_if_then_get(
+    def write(
         self,
-        partition: bytes,
-        key: bytes,
-        value: bytes,
-        predicate: Predicate,
-        keys: Sequence[Place],
+        writes: Sequence[Put],
+        reads: Sequence[Place] = (),
         *,
         guards: Sequence[Guard] = (),
-        version: Version | None = None,
     ) -> list[Item | None]:
-        if guards or not 0 < len(keys) <= statements.FEW_KEYS:
-            return super().set_if_then_get(
-                partition, key, value, predicate, keys, guards=guards, version=version
-            )
-        self._check(partition, key, value)
-        self.limits.check_keys(keys)
-        check_predicate(predicate)
-        mark = version or new_version(self._runtime)
-        write = Write(partition, key, value, mark, places=keys)
-        if not self._swap(write, predicate):
-            raise PredicateFailed(partition, key)
+        if guards or len(writes) != 1 or not 0 < len(reads) <= statements.FEW_KEYS:
+            return super().write(writes, reads, guards=guards)
+        self.limits.check_keys(reads)
+        write = self._put(writes[0], reads)
         if write.read_error is not None:
             with step_of_many(applied=True):
                 raise _no_answer(write.read_error) from write.read_error
-        return [write.found[place] for place in keys]
+        return [write.found[place] for place in reads]
 
-    def delete(self, partition: bytes, key: bytes) -> None:
+    def delete(self, partition: bytes, key: bytes, predicate: DeletePredicate = ANY) -> None:
         self._check(partition, key)
-        self._write(statements.DELETE, partition, key)
-
-    def delete_if(self, partition: bytes, key: bytes, predicate: Version) -> None:
-        self._check(partition, key)
-        check_version(predicate)
-        if not self._write(statements.DELETE_IF, partition, key, predicate):
-            raise PredicateFailed(partition, key)
+        check_deletable(predicate)
+        if isinstance(predicate, bytes):
+            if not self._write(statements.DELETE_IF, partition, key, predicate):
+                raise PredicateFailed(partition, key)
+        else:
+            self._write(statements.DELETE, partition, key)
 
     def scan_page(
         self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
@@ -199,16 +176,6 @@ class PostgreSQLStore(Store):
             items += self._get_chunk(keys[begin : begin + CHUNK_KEYS])
         return items
 
-    def set_many(self, partition: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
-        """Write many keys of one partition, in chunks that are each applied whole or not at all."""
-        self._set_in_chunks((partition, key, value) for key, value in items)
-
-    def set_all(self, records: Sequence[Placed]) -> None:
-        """Write values in any partitions, in one statement if they are few and small."""
-        for record in records:
-            self._check(*record)
-        self._set_in_chunks(records)
-
     def close(self) -> None:
         self._closed = True
         for group, _ in (self._sets, self._creations, self._swaps):
@@ -224,45 +191,62 @@ class PostgreSQLStore(Store):
     def _get_chunk(self, keys: Sequence[Place]) -> list[Item | None]:
         return wire.items_at(keys, self._read(*_read_of(keys)))
 
-    def _set_in_chunks(self, records: Iterable[Placed]) -> None:
+    def _set_all(self, writes: Sequence[Put]) -> None:
+        """Set several values, in chunks that are each applied whole or not at all."""
         applied = False
-        for chunk in self._chunks(records):
+        for chunk in self._chunks(writes):
             with step_of_many(applied=applied):
                 self._set_chunk(chunk)
             applied = True
 
-    def _chunks(self, records: Iterable[Placed]) -> Iterator[dict[Place, bytes]]:
+    def _chunks(self, writes: Sequence[Put]) -> Iterator[dict[Place, Put]]:
         # A statement cannot write a key twice: the last value of a key replaces those before.
-        chunk: dict[Place, bytes] = {}
+        chunk: dict[Place, Put] = {}
         size = 0
-        for partition, key, value in records:
-            self._check(partition, key, value)
-            if len(chunk) == CHUNK_KEYS or (chunk and size + len(value) > CHUNK_BYTES):
+        for put in writes:
+            self._check(put.partition, put.key, put.value)
+            if len(chunk) == CHUNK_KEYS or (chunk and size + len(put.value) > CHUNK_BYTES):
                 yield chunk
                 chunk, size = {}, 0
-            chunk[partition, key] = value
-            size += len(value)
+            chunk[put.partition, put.key] = put
+            size += len(put.value)
         if chunk:
             yield chunk
 
-    def _set_chunk(self, chunk: dict[Place, bytes]) -> None:
-        places = sorted(chunk)  # in one order everywhere: two writers never wait for each other
-        marks = self._runtime.random_bytes(VERSION_BYTES * len(places))
-        versions = [
-            marks[begin : begin + VERSION_BYTES] for begin in range(0, len(marks), VERSION_BYTES)
+    def _set_chunk(self, chunk: dict[Place, Put]) -> None:
+        # In one order everywhere: two writers never wait for each other.
+        puts = [chunk[place] for place in sorted(chunk)]
+        marks = self._runtime.random_bytes(VERSION_BYTES * len(puts))
+        rows = [
+            (put.partition, put.key, put.value, put.version or marks[begin : begin + VERSION_BYTES])
+            for begin, put in zip(range(0, len(marks), VERSION_BYTES), puts, strict=True)
         ]
-        values = [chunk[place] for place in places]
-        columns = (*zip(*places, strict=True), values, versions)
-        self._write(statements.SET_MANY, *map(wire.array, columns))
+        self._write(statements.SET_MANY, *map(wire.array, zip(*rows, strict=True)))
 
-    def _swap(self, write: Write, predicate: Predicate) -> bool:
-        """Write if the key is as the predicate says; return whether that was so."""
-        if predicate is ABSENT:
-            return self._write_in(self._creations, write)
-        if predicate is EXISTS:
-            return self._run(Question(statements.SET_IF_EXISTS, write.row), [write]).ntuples > 0
-        write.predicate = predicate
-        return self._write_in(self._swaps, write)
+    def _put(self, put: Put, reads: Sequence[Place] = ()) -> Write:
+        """Write a value, and read some keys behind it; return the write with what was read.
+
+        Raises:
+            PredicateFailed: Its predicate does not hold.
+        """
+        partition, key, value, predicate, version = put
+        self._check(partition, key, value)
+        check_predicate(predicate)
+        version = version or new_version(self._runtime)
+        write = Write(partition, key, value, version, places=reads)
+        if predicate is ANY:
+            applied = self._write_in(self._sets, write)
+        elif predicate is ABSENT:
+            applied = self._write_in(self._creations, write)
+        elif predicate is EXISTS:
+            row = self._run(Question(statements.SET_IF_EXISTS, write.row), [write])
+            applied = row.ntuples > 0
+        else:
+            write.predicate = predicate
+            applied = self._write_in(self._swaps, write)
+        if not applied:
+            raise PredicateFailed(partition, key)
+        return write
 
     def _group(self, kind: _Statements) -> _Group:
         """Return the queue of one kind of write."""

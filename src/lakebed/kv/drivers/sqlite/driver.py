@@ -8,22 +8,24 @@ from typing import Any, Final
 
 from lakebed.kv.drivers.sqlite.file import DatabaseFile, path_of
 from lakebed.kv.drivers.sqlite.readers import Readers, as_item
-from lakebed.kv.drivers.sqlite.writer import Query, Row, Writer
+from lakebed.kv.drivers.sqlite.writer import Query, Row, Step, Writer
 from lakebed.kv.errors import KeyNotFound, PredicateFailed
 from lakebed.kv.store import (
     ABSENT,
+    ANY,
     EXISTS,
     PARTITIONS_PAGE,
+    DeletePredicate,
     Guard,
     Item,
     Limits,
     Pair,
-    Placed,
     Predicate,
+    Put,
     Store,
     Version,
+    check_deletable,
     check_predicate,
-    check_version,
     new_version,
     step_of_many,
 )
@@ -71,11 +73,15 @@ _PARTITIONS: Final = """
     )
     SELECT partition FROM found WHERE partition IS NOT NULL LIMIT ?2
 """
-_SET: Final = "INSERT OR REPLACE INTO entries VALUES (?1, ?2, ?3, ?4)"
 _SET_IF_ABSENT: Final = "INSERT OR IGNORE INTO entries VALUES (?1, ?2, ?3, ?4)"
 _SET_IF_EXISTS: Final = (
     "UPDATE entries SET value = ?3, version = ?4 WHERE partition = ?1 AND key = ?2"
 )
+_SET: Final = {
+    ANY: "INSERT OR REPLACE INTO entries VALUES (?1, ?2, ?3, ?4)",
+    ABSENT: _SET_IF_ABSENT,
+    EXISTS: _SET_IF_EXISTS,
+}
 _SET_IF_VERSION: Final = f"{_SET_IF_EXISTS} AND version = ?5"
 _DELETE: Final = "DELETE FROM entries WHERE partition = ?1 AND key = ?2"
 _DELETE_IF: Final = f"{_DELETE} AND version = ?3"
@@ -121,9 +127,7 @@ class SqliteStore(Store):
     name = "sqlite"
     limits = Limits(partition_bytes=1024, key_bytes=4096, value_bytes=64 << 20)
     shared_between_processes = True
-    joins_reads = True
     guards_writes = True
-    joins_writes = True
 
     def __init__(self, file: DatabaseFile, runtime: Runtime) -> None:
         """Open the connections.
@@ -146,87 +150,75 @@ class SqliteStore(Store):
         return found[0]
 
     def set(
-        self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
-    ) -> Version:
-        self.limits.check(partition, key, value)
-        version = version or new_version(self._runtime)
-        self.writer.execute(_SET, [(partition, key, value, version)], size_bytes=len(value))
-        return version
-
-    def set_if(
         self,
         partition: bytes,
         key: bytes,
         value: bytes,
-        predicate: Predicate,
+        predicate: Predicate = ANY,
         *,
         version: Version | None = None,
     ) -> Version:
         version = version or new_version(self._runtime)
-        statement, row = self._swap(partition, key, value, predicate, version)
-        if not self.writer.execute(statement, [row], size_bytes=len(value)):
-            raise PredicateFailed(partition, key)
+        self.write([Put(partition, key, value, predicate, version)])
         return version
 
-    def set_if_then_get(
+    def write(
         self,
-        partition: bytes,
-        key: bytes,
-        value: bytes,
-        predicate: Predicate,
-        keys: Sequence[tuple[bytes, bytes]],
+        writes: Sequence[Put],
+        reads: Sequence[tuple[bytes, bytes]] = (),
         *,
         guards: Sequence[Guard] = (),
-        version: Version | None = None,
     ) -> list[Item | None]:
-        self.limits.check_keys(keys)
-        version = version or new_version(self._runtime)
-        statement, row = self._swap(partition, key, value, predicate, version)
-        if guards:
-            statement, row = self._guarded(statement, row, guards)
-        few = keys if len(keys) <= _FEW_KEYS else ()
+        self.limits.check_keys(reads)
+        steps = [self._step(put, guards) for put in writes]
+        if not steps:
+            return self.get_many(reads)
+        if len(steps) > 1 and all(put.predicate is ANY for put in writes):
+            steps = [(_SET[ANY], [row for _, rows in steps for row in rows])]
+        few = reads if len(reads) <= _FEW_KEYS else ()
         query = Query(_GET_FEW[len(few) - 1], tuple(chain.from_iterable(few))) if few else None
-        changed, found = self.writer.execute_then_fetch(
-            statement, row, query, size_bytes=len(value)
-        )
-        if not changed:
-            raise PredicateFailed(partition, key)
+        size_bytes = sum([len(put.value) for put in writes])
+        done, found = self.writer.execute(steps, query, size_bytes=size_bytes)
+        if done < len(steps):
+            raise PredicateFailed(writes[done].partition, writes[done].key)
         if few:
             return _items(found)
         with step_of_many(applied=True):
-            return self.get_many(keys)
+            return self.get_many(reads)
 
-    def _swap(
-        self, partition: bytes, key: bytes, value: bytes, predicate: Predicate, version: Version
-    ) -> tuple[str, Row]:
-        """Return the statement that writes a key if it is as the predicate says, and its row."""
+    def _step(self, put: Put, guards: Sequence[Guard]) -> Step:
+        """Return the statement of a write, and its row."""
+        partition, key, value, predicate, version = put
         self.limits.check(partition, key, value)
         check_predicate(predicate)
-        row = (partition, key, value, version)
-        if predicate is ABSENT:
-            return _SET_IF_ABSENT, row
-        if predicate is EXISTS:
-            return _SET_IF_EXISTS, row
-        return _SET_IF_VERSION, (*row, predicate)
+        row: Row = (partition, key, value, version or new_version(self._runtime))
+        if isinstance(predicate, bytes):
+            row = (*row, predicate)
+            statement = _SET_IF_VERSION
+        else:
+            statement = _SET[predicate]
+        if guards:
+            statement, row = self._guarded(statement, row, guards)
+        return statement, [row]
 
     def _guarded(self, statement: str, row: Row, guards: Sequence[Guard]) -> tuple[str, Row]:
-        """Return a statement of `_swap`, and its row, so that it writes only if the guards hold."""
+        """Return a statement of a write, and its row, so that it writes only if the guards hold."""
         whole: list[bytes | None] = list(row)
         for partition, key, predicate in guards:
             self.limits.check(partition, key)
             if predicate is not ABSENT:
-                check_version(predicate)
+                check_predicate(predicate)
             whole += (partition, key, None if predicate is ABSENT else predicate)
         return _with_guards(statement, len(row), len(guards)), tuple(whole)
 
-    def delete(self, partition: bytes, key: bytes) -> None:
+    def delete(self, partition: bytes, key: bytes, predicate: DeletePredicate = ANY) -> None:
         self.limits.check(partition, key)
-        self.writer.execute(_DELETE, [(partition, key)])
-
-    def delete_if(self, partition: bytes, key: bytes, predicate: Version) -> None:
-        self.limits.check(partition, key)
-        check_version(predicate)
-        if not self.writer.execute(_DELETE_IF, [(partition, key, predicate)]):
+        check_deletable(predicate)
+        if predicate is ANY:
+            self.writer.execute([(_DELETE, [(partition, key)])])
+            return
+        done, _ = self.writer.execute([(_DELETE_IF, [(partition, key, predicate)])])
+        if not done:
             raise PredicateFailed(partition, key)
 
     def scan_page(
@@ -257,19 +249,6 @@ class SqliteStore(Store):
     def _get_few(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
         parameters = _bound(chain.from_iterable(keys))
         return _items(self._readers.fetch(_GET_FEW[len(keys) - 1], parameters))
-
-    def set_many(self, partition: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
-        self.set_all([(partition, key, value) for key, value in items])
-
-    def set_all(self, records: Sequence[Placed]) -> None:
-        """Write values in any partitions, in one transaction."""
-        rows = []
-        size_bytes = 0
-        for partition, key, value in records:
-            self.limits.check(partition, key, value)
-            rows.append((partition, key, value, new_version(self._runtime)))
-            size_bytes += len(value)
-        self.writer.execute(_SET, rows, size_bytes=size_bytes)
 
     def close(self) -> None:
         self._readers.close()

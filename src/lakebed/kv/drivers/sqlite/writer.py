@@ -55,22 +55,33 @@ _LONGEST_PAUSE_SECONDS: Final = 0.0005
 _LOGGER: Final = logging.getLogger(__name__)
 
 
+Step = tuple[str, Sequence[Row]]
+"""A statement, and the rows that it is run for."""
+
+
 class _Operation(Write):
-    """A statement run for each of some rows, all or none; and its result."""
+    """Steps up to the first one that changes nothing, then a query; and what came of them."""
 
-    __slots__ = ("changed", "found", "query", "rows", "size_bytes", "statement")
+    __slots__ = ("done", "found", "query", "size_bytes", "steps")
 
-    def __init__(
-        self, statement: str, rows: Sequence[Row], size_bytes: int, query: Query | None = None
-    ) -> None:
+    def __init__(self, steps: Sequence[Step], size_bytes: int, query: Query | None) -> None:
         super().__init__()
-        self.statement = statement
-        self.rows = rows
+        self.steps = steps
         self.size_bytes = size_bytes
         self.query = query
-        self.changed = 0
+        self.done = 0
+        """How many steps changed something."""
         self.found: list[tuple[Any, ...]] = []
-        """The rows of its query."""
+        """The rows of the query."""
+
+    def run(self, connection: sqlite3.Connection) -> None:
+        """Run the steps, in the transaction that was begun."""
+        self.done = 0
+        for statement, rows in self.steps:
+            # No cursor is kept in a name: it would keep the lock when the connection is replaced.
+            if not connection.executemany(statement, rows).rowcount:
+                return
+            self.done += 1
 
 
 def _choose(
@@ -105,26 +116,24 @@ class Writer:
         self._unseen_bytes = 0
         """About what the log has grown by since it was looked at."""
 
-    def execute(self, statement: str, rows: Sequence[Row], *, size_bytes: int = 0) -> int:
-        """Run a statement for each of the rows, all or none; return how many rows it changed.
+    def execute(
+        self, steps: Sequence[Step], query: Query | None = None, *, size_bytes: int = 0
+    ) -> tuple[int, list[tuple[Any, ...]]]:
+        """Run steps up to the first one that changes nothing, and a query behind them.
+
+        The query is part of the transaction, and sees what was there when that was committed: no
+        other process writes meanwhile, and all that is written with it comes before.
+
+        Returns:
+            How many steps changed something, and the rows of the query.
 
         Raises:
             StoreUnavailable: Nothing was changed.
             OutcomeUnknown: The commit failed in a way that leaves open whether it was applied.
             StoreClosed: The writer was closed.
         """
-        return self._group.run(_Operation(statement, rows, size_bytes)).changed
-
-    def execute_then_fetch(
-        self, statement: str, row: Row, query: Query | None, *, size_bytes: int = 0
-    ) -> tuple[int, list[tuple[Any, ...]]]:
-        """Run a statement for a row as `execute` does, and a query behind it, if there is one.
-
-        The query is part of the transaction, and sees what was there when that was committed: no
-        other process writes meanwhile, and all that is written with it comes before.
-        """
-        done = self._group.run(_Operation(statement, [row], size_bytes, query))
-        return done.changed, done.found
+        done = self._group.run(_Operation(steps, size_bytes, query))
+        return done.done, done.found
 
     def close(self) -> None:
         """Commit the writes in the queue, then close the connection."""
@@ -144,7 +153,8 @@ class Writer:
         except Exception as unexpected:  # noqa: BLE001 - whatever it is, the writes need a result
             error = self._unknown(unexpected)
         self._unseen_bytes += sum(
-            operation.size_bytes + _ROW_BYTES * len(operation.rows) for operation in batch.writes
+            operation.size_bytes + _ROW_BYTES * sum(len(rows) for _, rows in operation.steps)
+            for operation in batch.writes
         )
         if self._unseen_bytes >= LOOK_BYTES:
             self._unseen_bytes = 0
@@ -184,9 +194,8 @@ class Writer:
     def _finish(self, batch: list[_Operation]) -> OutcomeUnknown | None:
         """Run the operations in the transaction just begun, and commit it."""
         try:
-            # No cursor is kept in a name: it would keep the lock when the connection is replaced.
             for each in batch:
-                each.changed = self._connection.executemany(each.statement, each.rows).rowcount
+                each.run(self._connection)
             self._fetch(batch)
         except Exception as error:  # noqa: BLE001 - the transaction is rolled back, whatever it was
             self._roll_back()

@@ -1,7 +1,7 @@
 """The calls of the interface as commands and scripts."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -19,17 +19,19 @@ from lakebed.kv.errors import (
 )
 from lakebed.kv.lifetime import Lifetime
 from lakebed.kv.store import (
-    ABSENT,
+    ANY,
     PARTITIONS_PAGE,
     VERSION_BYTES,
+    DeletePredicate,
     Item,
     Limits,
     Predicate,
     Presence,
+    Put,
     Store,
     Version,
+    check_deletable,
     check_predicate,
-    check_version,
     new_version,
     step_of_many,
 )
@@ -94,41 +96,30 @@ class ValkeyStore(Store):
         return _item(key, stored)
 
     def set(
-        self, partition: bytes, key: bytes, value: bytes, *, version: Version | None = None
-    ) -> Version:
-        with self._lifetime.call(partition, key, value):
-            mark = version or new_version(self._runtime)
-            self._write(scripts.SET, partition, key, mark + value, b"", b"")
-        return mark
-
-    def set_if(
         self,
         partition: bytes,
         key: bytes,
         value: bytes,
-        predicate: Predicate,
+        predicate: Predicate = ANY,
         *,
         version: Version | None = None,
     ) -> Version:
         with self._lifetime.call(partition, key, value):
             check_predicate(predicate)
-            mark = version or new_version(self._runtime)
+            version = version or new_version(self._runtime)
             if isinstance(predicate, Presence):
-                condition, wanted = b"absent" if predicate is ABSENT else b"exists", b""
+                condition, wanted = predicate.value.encode(), b""
             else:
                 condition, wanted = b"version", predicate
-            if not self._write(scripts.SET, partition, key, mark + value, condition, wanted):
+            if not self._write(scripts.SET, partition, key, version + value, condition, wanted):
                 raise PredicateFailed(partition, key)
-        return mark
+        return version
 
-    def delete(self, partition: bytes, key: bytes) -> None:
+    def delete(self, partition: bytes, key: bytes, predicate: DeletePredicate = ANY) -> None:
         with self._lifetime.call(partition, key):
-            self._write(scripts.DELETE, partition, key, b"")
-
-    def delete_if(self, partition: bytes, key: bytes, predicate: Version) -> None:
-        with self._lifetime.call(partition, key):
-            check_version(predicate)
-            if not self._write(scripts.DELETE, partition, key, predicate):
+            check_deletable(predicate)
+            wanted = predicate if isinstance(predicate, bytes) else b""
+            if not self._write(scripts.DELETE, partition, key, wanted):
                 raise PredicateFailed(partition, key)
 
     def scan_page(
@@ -162,19 +153,22 @@ class ValkeyStore(Store):
             items += self._get_chunk(keys[begin : begin + CHUNK_KEYS])
         return items
 
-    def set_many(self, partition: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
-        """Write many keys of one partition, in chunks that are each applied whole or not at all."""
+    def _set_all(self, writes: Sequence[Put]) -> None:
+        """Set several values, in chunks of a partition, each applied whole or not at all."""
         applied = False
-        chunks = self._lifetime.chunks(partition, items, keys_max=CHUNK_KEYS, bytes_max=CHUNK_BYTES)
-        for chunk in chunks:
-            arguments = [
-                part
-                for key, value in chunk.items()
-                for part in (key, new_version(self._runtime) + value)
-            ]
-            with self._lifetime.call(partition), step_of_many(applied=applied):
-                self._write(scripts.SET_MANY, partition, *arguments)
-            applied = True
+        for partition in dict.fromkeys(put.partition for put in writes):
+            of_partition = [put for put in writes if put.partition == partition]
+            for chunk in self._lifetime.chunks(
+                of_partition, keys_max=CHUNK_KEYS, bytes_max=CHUNK_BYTES
+            ):
+                arguments = [
+                    part
+                    for _, key, value, _, version in chunk
+                    for part in (key, (version or new_version(self._runtime)) + value)
+                ]
+                with self._lifetime.call(partition), step_of_many(applied=applied):
+                    self._write(scripts.SET_MANY, partition, *arguments)
+                applied = True
 
     def close(self) -> None:
         self._lifetime.close()
