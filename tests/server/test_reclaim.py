@@ -11,6 +11,7 @@ from prometheus_client import REGISTRY
 
 from lakebed.block import Address, LocalSettings, StorageUnavailable
 from lakebed.block.drivers.local.store import LocalBlockStore
+from lakebed.catalog.commits import HeadChanges
 from lakebed.catalog.gc.clocks import Clocks
 from lakebed.catalog.keys import GC
 from lakebed.catalog.settings import CatalogSettings
@@ -58,7 +59,7 @@ class Server:
 
     def commit(self) -> None:
         request = CommitRequest(committer="ann", message="m")
-        self.services.foundation.engine.commit(LAKE, MAIN, request)
+        HeadChanges(self.services.foundation.engine).commit(LAKE, MAIN, request)
 
     def later(self, hours: float) -> int:
         """Let time pass, and look; return how many runs were made."""

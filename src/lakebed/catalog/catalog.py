@@ -7,7 +7,7 @@ The rules that keep objects and garbage collection out of each other's way are i
 from lakebed.block import BlockStore
 from lakebed.catalog.addresses import Addresses
 from lakebed.catalog.backups import Backups
-from lakebed.catalog.commits import Commits
+from lakebed.catalog.commits import HeadChanges
 from lakebed.catalog.copies import Copies
 from lakebed.catalog.diff import Differences
 from lakebed.catalog.external import ExternalObjects
@@ -88,8 +88,8 @@ class Catalog:
         self.storage_scheme = block.scheme
         """What the URLs of storage namespaces begin with."""
         self.repositories = Repositories(engine)
-        self.refs = Refs(engine, block, purge_marks)
-        self.commits = Commits(engine)
+        self.refs = Refs(engine, store, block, runtime, purge_marks)
+        self.commits = HeadChanges(engine)
         self.diff = Differences(engine)
         self.presigning = Presigning(
             block, runtime, life_seconds=settings.presign_life_seconds, signer=signer
