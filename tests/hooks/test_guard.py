@@ -8,8 +8,8 @@ import pytest
 from lakebed.block import Namespace
 from lakebed.catalog.commits import HeadChanges
 from lakebed.catalog.imports.sources import ImportSource
-from lakebed.catalog.nouns import CommitRequest, MergeRequest
 from lakebed.engine.acting import acting_as
+from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import Refused
 from lakebed.engine.model import BranchID, RepositoryID, TagID

@@ -9,8 +9,8 @@ from lakebed.block import Namespace
 from lakebed.catalog.commits import HeadChanges
 from lakebed.catalog.errors import InvalidMetadata
 from lakebed.catalog.imports.sources import ImportSource
-from lakebed.catalog.nouns import CommitRequest, MergeRequest
 from lakebed.engine.acting import acting_as, skipping_hooks
+from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import CommitRefused, Refused
 from lakebed.engine.model import BranchID, Commit

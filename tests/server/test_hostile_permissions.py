@@ -14,8 +14,8 @@ from lakebed.auth import Context, Effect, KeyPair, Policy, PolicyID, Statement, 
 from lakebed.auth.policy.rules import Rules
 from lakebed.auth.throttle import KEY_FAILURES, KEY_SECONDS
 from lakebed.catalog.model import METADATA_NAMES_MAX
-from lakebed.catalog.nouns import BranchID, RepositoryID
 from lakebed.engine.cleaner.cleaner import Cleaner
+from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.server.api.dispatch import permissions
 from lakebed.server.api.operations import ROUTES
 from lakebed.server.s3.metadata import metadata_headers

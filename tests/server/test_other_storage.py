@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lakebed.catalog.nouns import RepositoryID
+from lakebed.engine.model import RepositoryID
 from lakebed.server.processes.preflight import CannotStart
 from tests.server.kit import Server, opened
 

@@ -15,19 +15,14 @@ from lakebed.catalog.diff import Difference
 from lakebed.catalog.errors import MergeConflict as EngineConflict
 from lakebed.catalog.expiry import clean_expired
 from lakebed.catalog.imports.imports import ImportID
-from lakebed.catalog.nouns import (
-    BranchID,
-    CommitRequest,
-    Entry,
-    Page,
-    Query,
-    RepositoryID,
-    TagID,
-    acting_as,
-)
 from lakebed.catalog.tasks import run_inline
+from lakebed.engine.acting import acting_as
 from lakebed.engine.cleaner.cleaner import Cleaner
+from lakebed.engine.commits.requests import CommitRequest
+from lakebed.engine.committed import Page, Query
+from lakebed.engine.model import BranchID, RepositoryID, TagID
 from lakebed.errors import LakebedError
+from lakebed.formats import Entry
 from lakebed.gc.job import Job, Options
 from lakebed.gc.on_arrow import ArrowExecutor
 from lakebed.gc.report import Summary

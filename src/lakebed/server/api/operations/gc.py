@@ -7,11 +7,14 @@ name the repository it means by its `unique_id`: another of the same name is not
 import json
 from typing import Final
 
+from lakebed.block.address import Address
 from lakebed.catalog.gc.prepare import Prepared
 from lakebed.catalog.gc.runs import RunInfo
-from lakebed.catalog.nouns import Address, BranchRule, GCRunID, RepositoryID, RetentionRules
 from lakebed.catalog.tasks import TaskID
 from lakebed.catalog.unfinished import UnfinishedUpload as Unfinished
+from lakebed.engine.model import RepositoryID
+from lakebed.engine.retention.rules import BranchRule, RetentionRules
+from lakebed.formats.gc_files import GCRunID
 from lakebed.ids import UniqueID
 from lakebed.server.api.pages import first_page
 from lakebed.server.api.request import ApiRequest, as_key, as_text

@@ -3,9 +3,10 @@
 import json
 from typing import Final, Literal
 
-from lakebed.catalog.nouns import PurgeQuery, RepositoryID
 from lakebed.catalog.purge.repositories import LeftNamespace
+from lakebed.catalog.purge.search import PurgeQuery
 from lakebed.catalog.tasks import TaskID, Tell
+from lakebed.engine.model import RepositoryID
 from lakebed.server.api.request import ApiRequest
 from lakebed.server.api.routes import Need, Routes
 from lakebed.server.http.errors import BadRequest

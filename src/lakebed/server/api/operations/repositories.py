@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from lakebed.catalog import nouns
-from lakebed.catalog.nouns import RepositoryID
 from lakebed.catalog.places import parse_namespace, spelling_of
+from lakebed.engine import model
+from lakebed.engine.model import RepositoryID
 from lakebed.server.api.pages import first_page
 from lakebed.server.api.request import ApiRequest, seconds
 from lakebed.server.api.routes import Need, Reply, Routes, fs
@@ -28,7 +28,7 @@ routes = Routes()
 _ARN: Final = "repository/{repository}"
 
 
-def wire(repository: nouns.Repository) -> Repository:
+def wire(repository: model.Repository) -> Repository:
     """Return a repository in the words of the API."""
     return Repository(
         id=repository.id,
