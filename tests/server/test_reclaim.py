@@ -14,6 +14,7 @@ from lakebed.block.drivers.local.store import LocalBlockStore
 from lakebed.catalog.commits import HeadChanges
 from lakebed.catalog.gc.clocks import Clocks
 from lakebed.catalog.keys import GC
+from lakebed.catalog.places import parse_namespace
 from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.keys import GRAVELER, REPOSITORIES
@@ -96,7 +97,9 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     services = open_services(settings)
     compare_no_clocks(services.catalog)
     for name in (LAKE, OTHER):
-        services.catalog.repositories.create(name, f"local://{name}", committer="ann")
+        services.catalog.repositories.create(
+            name, parse_namespace(f"local://{name}"), committer="ann"
+        )
     yield Server(services, clock)
     services.close()
 

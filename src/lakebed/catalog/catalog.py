@@ -36,7 +36,6 @@ from lakebed.catalog.purge.marks import PurgeMarks
 from lakebed.catalog.purge.purges import Purges
 from lakebed.catalog.purge.repositories import RepositoryPurges
 from lakebed.catalog.refs import Refs
-from lakebed.catalog.repositories import Repositories
 from lakebed.catalog.search import Search
 from lakebed.catalog.settings import CatalogSettings, LinkSettings
 from lakebed.catalog.stager import Stager
@@ -87,7 +86,7 @@ class Catalog:
         purge_marks = PurgeMarks(store)
         self.storage_scheme = block.scheme
         """What the URLs of storage namespaces begin with."""
-        self.repositories = Repositories(engine)
+        self.repositories = engine.repositories
         self.refs = Refs(engine, store, block, runtime, purge_marks)
         self.commits = HeadChanges(engine)
         self.diff = Differences(engine)

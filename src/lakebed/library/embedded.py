@@ -15,6 +15,7 @@ from lakebed.catalog.diff import Difference
 from lakebed.catalog.errors import MergeConflict as EngineConflict
 from lakebed.catalog.expiry import clean_expired
 from lakebed.catalog.imports.imports import ImportID
+from lakebed.catalog.places import parse_namespace
 from lakebed.catalog.tasks import run_inline
 from lakebed.engine.acting import acting_as
 from lakebed.engine.cleaner.cleaner import Cleaner
@@ -143,7 +144,7 @@ class EmbeddedBackend:
         with self._work():
             self._catalog.repositories.create(
                 name,
-                storage_namespace or NAMESPACE_PREFIX + name,
+                parse_namespace(storage_namespace or NAMESPACE_PREFIX + name),
                 committer=self._committer,
                 default_branch=default_branch,
             )
