@@ -32,6 +32,7 @@ from benchmarks.http_load import requests_per_second
 from benchmarks.report import Row, report
 from benchmarks.scratch import scratch_folder
 from lakebed.block import LocalSettings, Namespace, open_block
+from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID
 from lakebed.kv import open_store
@@ -85,7 +86,7 @@ def fill(server: LakebedServer, sizes: Sizes) -> None:
         engine.refs.create_branch(LAKE, STAGED, MAIN)
         lake.stage(tables(sizes.staged), STAGED)
         lake.stage(tables(sizes.objects))
-        engine.commit(LAKE, MAIN, REQUEST)
+        HeadChanges(engine).commit(LAKE, MAIN, REQUEST)
         for number in range(sizes.branches):
             engine.refs.create_branch(LAKE, BranchID(f"b{number:05}"), MAIN)
 

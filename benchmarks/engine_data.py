@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from benchmarks.committed_data import numbered_entries
 from lakebed.block import LocalSettings, Namespace, open_block
 from lakebed.builders import Builders
+from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.engine import Engine
 from lakebed.engine.keys import STAGED_PREFIX
@@ -71,7 +72,7 @@ class BenchLake:
         branch = BranchID("elsewhere")
         self.engine.refs.create_branch(LAKE, branch, MAIN)
         self.stage(tables(EngineSettings().large_commit_keys), branch)
-        self.engine.commit(LAKE, branch, REQUEST)
+        HeadChanges(self.engine).commit(LAKE, branch, REQUEST)
 
     def bare(self) -> closing[sqlite3.Connection]:
         """Open the file without Lakebed."""

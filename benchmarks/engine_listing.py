@@ -9,6 +9,7 @@ from benchmarks.engine_commit import SCAN, bare_values
 from benchmarks.engine_data import LAKE, MAIN, REQUEST, BenchLake, open_lake, tables, tombstones
 from benchmarks.report import Row
 from lakebed.block import LocalSettings, open_block
+from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.committed import CommonPrefix, Query
 from lakebed.engine.engine import Engine
 from lakebed.testing.faults import FaultyStore, StoreCall
@@ -58,12 +59,12 @@ def measure_directories(folder: Path, objects: int) -> list[Row]:
     with open_lake(folder / "directories") as lake:
         lake.stage(tables(objects))
         rows = [_directories(folder, lake, "staged")]
-        lake.engine.commit(LAKE, MAIN, REQUEST)
+        HeadChanges(lake.engine).commit(LAKE, MAIN, REQUEST)
         rows.append(_directories(folder, lake, "committed"))
         lake.stage(tables(objects), values=tombstones)
         rows += _emptied_twice(lake, f"list a directory under {objects:,} tombstones")
         last = max(table.column("key")[-1].as_py() for table in tables(objects))
-        lake.engine.reset_key(LAKE, MAIN, last)
+        HeadChanges(lake.engine).reset_object(LAKE, MAIN, last)
         rows.append(_emptied(lake, 1, "same, with one object left at the end"))
     return rows
 

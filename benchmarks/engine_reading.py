@@ -9,6 +9,7 @@ import pyarrow as pa
 from benchmarks.engine_data import LAKE, MAIN, REQUEST, BenchLake, open_lake, tables
 from benchmarks.engine_writers import THREADS, in_threads
 from benchmarks.report import Row
+from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.commits.requests import MergeRequest
 from lakebed.engine.model import BranchID
 
@@ -23,7 +24,7 @@ def measure(folder: Path, objects: int, *, changes: int, reads: int) -> list[Row
         keys = pa.concat_tables(staged).column("key").to_pylist()
         rows = [_reads(lake, keys, reads, "staged")]
         lake.stage(tables(objects))
-        lake.engine.commit(LAKE, MAIN, REQUEST)
+        HeadChanges(lake.engine).commit(LAKE, MAIN, REQUEST)
         rows.append(_reads(lake, keys, reads, "committed"))
         return [*rows, _merge(lake, objects, objects // changes)]
 
@@ -44,10 +45,10 @@ def _merge(lake: BenchLake, objects: int, step: int) -> Row:
     lake.engine.refs.create_branch(LAKE, DEV, "main")
     for branch, version in ((MAIN, 1), (DEV, 2)):
         lake.stage(tables(objects, version=version, step=step, first=version), branch)
-        lake.engine.commit(LAKE, branch, REQUEST)
+        HeadChanges(lake.engine).commit(LAKE, branch, REQUEST)
     request = MergeRequest(committer="benchmark", message="both")
     begun = perf_counter()
-    lake.engine.merge(LAKE, MAIN, DEV, request)
+    HeadChanges(lake.engine).merge(LAKE, MAIN, DEV, request)
     seconds = perf_counter() - begun
     changes = objects // step
     operation = f"merge of {changes:,} and {changes:,} changes over {objects:,} ({seconds:.1f} s)"

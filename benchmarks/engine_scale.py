@@ -9,6 +9,7 @@ from time import perf_counter
 
 from benchmarks.engine_data import LAKE, MAIN, REQUEST, BenchLake, open_lake, tables
 from benchmarks.report import Row
+from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.committed import CommonPrefix, Query
 from lakebed.engine.model import BranchID
 
@@ -43,7 +44,7 @@ def measure_prefix(folder: Path, few: int, many: int) -> list[Row]:
         large.stage(tables(many, directories=1))
         rows = [_directory(small, large, f"directory of {many:,} staged, to of {few:,}")]
         for lake in (small, large):
-            lake.engine.commit(LAKE, MAIN, REQUEST)
+            HeadChanges(lake.engine).commit(LAKE, MAIN, REQUEST)
         return [*rows, _directory(small, large, f"directory of {many:,} committed, to of {few:,}")]
 
 
@@ -59,7 +60,7 @@ def _directory(small: BenchLake, large: BenchLake, operation: str) -> Row:
 def measure_tokens(folder: Path, few: int, many: int) -> Row:
     """List a page of what lies in some sealed tokens, and in many: each costs no more."""
     with open_lake(folder / "tokens") as lake:
-        publisher = lake.engine._parts.publisher  # noqa: SLF001 - only commits seal
+        publisher = lake.engine.publisher
 
         def seal(count: int, first: int) -> None:
             for number in range(first, first + count):

@@ -13,6 +13,7 @@ from prometheus_client import REGISTRY
 
 from benchmarks.engine_data import LAKE, MAIN, REQUEST, BenchLake, open_lake, some_entry, tables
 from benchmarks.report import Row
+from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.errors import NoChanges
 
 THREADS = 16
@@ -38,7 +39,7 @@ def measure_long_commit(folder: Path, objects: int, *, alone_seconds: float) -> 
             time.sleep(alone_seconds)
             commit_begun = perf_counter()
             try:
-                lake.engine.commit(LAKE, MAIN, REQUEST)
+                HeadChanges(lake.engine).commit(LAKE, MAIN, REQUEST)
             finally:
                 commit_ended = perf_counter()
                 stop.set()
@@ -98,7 +99,7 @@ def measure_racing(folder: Path, commits: int) -> Row:
                 key = b"committer-%d/%d" % (thread, number)
                 lake.engine.put(LAKE, MAIN, some_entry(key))
                 try:
-                    lake.engine.commit(LAKE, MAIN, REQUEST)
+                    HeadChanges(lake.engine).commit(LAKE, MAIN, REQUEST)
                 except NoChanges:
                     trims += 1
             return trims

@@ -12,6 +12,7 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from lakebed.auth import KeyPair
 from lakebed.block import Namespace
+from lakebed.catalog.places import parse_namespace
 from lakebed.server.app import build, open_services
 from lakebed.server.config_files import load
 from lakebed.server.http.bodies import Body
@@ -57,7 +58,7 @@ def main(file: str) -> None:
     services = open_services(settings)
     services.auth.setup("admin", ADMIN)
     services.catalog.repositories.create(
-        REPOSITORY, f"local://lakes/{REPOSITORY}", committer="admin"
+        REPOSITORY, parse_namespace(f"local://lakes/{REPOSITORY}"), committer="admin"
     )
     services.close()
     serve(settings, factory="benchmarks.s3_app:create", on_ready=_say_ready)

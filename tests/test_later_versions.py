@@ -14,6 +14,7 @@ from lakebed.auth import records_pb2 as auth_pb
 from lakebed.auth.entities import keys as auth_keys
 from lakebed.block import MemorySettings, Namespace, open_block
 from lakebed.catalog import keys as catalog_keys
+from lakebed.catalog.commits import HeadChanges
 from lakebed.catalog.imports.imports import Imports
 from lakebed.catalog.imports.sources import ImportSource
 from lakebed.catalog.multipart.records import MultipartID, NamedPart, Target
@@ -34,6 +35,7 @@ from lakebed.leases import Lease
 from lakebed.reclaim.retention_rules import BranchRule, RetentionRules
 from lakebed.runtime import ThreadRuntime
 from tests.auth.kit import KEYS, Clockwork, allow
+from tests.kit import engines
 from tests.kit.growth import SleeplessClock
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, TurnableClock, make_lake
 
@@ -108,11 +110,11 @@ def kind_of(key: bytes) -> str:
 
 def change_branch(lake: Lake) -> None:
     lake.upload(b"branch", "text")
-    lake.engine.commit(REPOSITORY, MAIN, COMMIT)
+    HeadChanges(lake.engine).commit(REPOSITORY, MAIN, COMMIT)
 
 
 def merge(lake: Lake) -> None:
-    lake.engine.merge(REPOSITORY, MAIN, DEV, MERGE)
+    HeadChanges(lake.engine).merge(REPOSITORY, MAIN, DEV, MERGE)
 
 
 def change_settings(lake: Lake) -> None:
@@ -150,7 +152,7 @@ def complete_multipart(lake: Lake) -> None:
 def ask_for_import(lake: Lake) -> None:
     folder = Namespace.parse(f"{lake.block.scheme}://data/outside")
     lake.block.put(folder.address("object"), [b"text"])
-    lake.engine.commit(REPOSITORY, MAIN, COMMIT)
+    HeadChanges(lake.engine).commit(REPOSITORY, MAIN, COMMIT)
     source = ImportSource.of_prefix(folder, b"imported/")
     parts = lake.engine, lake.store, lake.block, lake.clock, lake.settings
     imports = Imports(*parts, on_start=lambda: None)
@@ -225,13 +227,13 @@ STEPS: list[Callable[[Lake], None]] = [
 
 def restore(lake: Lake) -> None:
     """Restore refs into the namespace of a deleted repository, and delete the new one."""
-    place, dump = lake.repository.namespace, lake.engine.dump_refs(REPOSITORY)
+    place, dumped = lake.repository.namespace, engines.dump(lake.engine, REPOSITORY)
     lake.engine.repositories.delete(REPOSITORY)
     bare = lake.engine.repositories.create_bare(REPOSITORY, place)
     notes = Records(lake.store, engine_keys.RESTORED, bare.partition)
-    notes.set(engine_keys.RESTORED_NAME, pb.RestoredRefs(dump_id=dump.dump_id))
+    notes.set(engine_keys.RESTORED_NAME, pb.RestoredRefs(dump_id=dumped.dump_id))
     write_later_fields(lake)
-    lake.engine.restore_refs(REPOSITORY, dump.dump_id)
+    engines.restore(lake.engine, REPOSITORY, dumped.dump_id)
     write_later_fields(lake)
     lake.engine.repositories.delete(REPOSITORY)
 

@@ -16,6 +16,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from lakebed.catalog.commits import HeadChanges
 from lakebed.catalog.model import ObjectStats
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.committed import CommonPrefix, Query
@@ -121,14 +122,14 @@ class CatalogMachine(RuleBasedStateMachine):
         request = CommitRequest(committer="ann", message="m")
         if self.shown[branch] == self.committed[branch]:
             with pytest.raises(NoChanges):
-                self.lake.engine.commit(REPOSITORY, branch, request)
+                HeadChanges(self.lake.engine).commit(REPOSITORY, branch, request)
         else:
-            self.lake.engine.commit(REPOSITORY, branch, request)
+            HeadChanges(self.lake.engine).commit(REPOSITORY, branch, request)
             self.committed[branch] = dict(self.shown[branch])
 
     @rule(branch=branches)
     def reset(self, branch: BranchID) -> None:
-        self.lake.engine.reset(REPOSITORY, branch)
+        HeadChanges(self.lake.engine).reset(REPOSITORY, branch)
         self.shown[branch] = dict(self.committed[branch])
 
     @rule(seconds=st.sampled_from([1800, 7200, 100_000]))

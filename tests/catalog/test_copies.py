@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from lakebed.block import Address, Namespace
+from lakebed.catalog.commits import HeadChanges
 from lakebed.catalog.errors import MissingBytes
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.errors import EntryNotFound, PreconditionFailed, RepositoryNotFound
@@ -71,7 +72,7 @@ def test_what_a_commit_names_is_shared_however_old_it_is(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, ref: str
 ) -> None:
     lake.upload(b"a", "x")
-    commit = lake.engine.commit(REPOSITORY, MAIN, REQUEST).commit
+    commit = HeadChanges(lake.engine).commit(REPOSITORY, MAIN, REQUEST).commit
     lake.catalog.refs.create_tag(REPOSITORY, TagID("v1"), commit.id)
     lake.clock.ahead_seconds += 10 * lake.settings.min_age_seconds
     made = copies_of(lake, monkeypatch)
@@ -96,7 +97,7 @@ def test_what_a_url_may_still_replace_is_copied(
     given = lake.catalog.links.get_physical_address(REPOSITORY, MAIN, b"a")
     lake.block.put(given.address, [b"x"])
     lake.catalog.links.link(REPOSITORY, MAIN, b"a", given.address, checksum="c")
-    lake.engine.commit(REPOSITORY, MAIN, REQUEST)
+    HeadChanges(lake.engine).commit(REPOSITORY, MAIN, REQUEST)
     copy(lake, "main", DEV)
     assert address(lake, "dev", b"b") != given.address
     lake.clock.ahead_seconds += lake.settings.presign_life_seconds + lake.settings.skew_seconds
@@ -108,7 +109,7 @@ def test_what_is_staged_is_copied_though_a_commit_has_the_same_path(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake.upload(b"a", "x")
-    lake.engine.commit(REPOSITORY, MAIN, REQUEST)
+    HeadChanges(lake.engine).commit(REPOSITORY, MAIN, REQUEST)
     lake.upload(b"a", "y")
     made = copies_of(lake, monkeypatch)
     copy(lake, "main$", DEV)
@@ -237,9 +238,9 @@ def test_a_move_that_meets_a_commit_leaves_no_staged_entry_that_can_drag_the_com
     """A commit between copy and delete; then a reset. No object is deleted by any of it."""
     lake.upload(b"a", "x")
     copy(lake, "main", MAIN)
-    commit = lake.engine.commit(REPOSITORY, MAIN, REQUEST).commit.id
+    commit = HeadChanges(lake.engine).commit(REPOSITORY, MAIN, REQUEST).commit.id
     lake.catalog.objects.delete(REPOSITORY, MAIN, b"a")
-    lake.engine.reset(REPOSITORY, MAIN)
+    HeadChanges(lake.engine).reset(REPOSITORY, MAIN)
     assert lake.text(commit, b"a") == lake.text(commit, b"b") == "x"
 
 
@@ -257,7 +258,7 @@ def test_a_move_that_died_half_way_blocks_nothing(lake: Lake) -> None:
     lake.upload(b"a", "y")
     copy(lake, "main", MAIN, to=b"c")
     lake.catalog.objects.delete(REPOSITORY, MAIN, b"a")
-    commit = lake.engine.commit(REPOSITORY, MAIN, REQUEST).commit.id
+    commit = HeadChanges(lake.engine).commit(REPOSITORY, MAIN, REQUEST).commit.id
     assert (lake.text(commit, b"b"), lake.text(commit, b"c")) == ("x", "y")
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from lakebed.catalog.commits import HeadChanges
 from lakebed.catalog.keys import (
     IMPORTS,
     LINKS,
@@ -158,7 +159,7 @@ def test_nothing_expires_while_it_is_not_known_what_keeps_commits(
     lake.reclaim.retention.set_rules(REPOSITORY, RetentionRules(1))
     for number in range(4):
         lake.upload(b"a", str(number))
-        lake.engine.commit(REPOSITORY, MAIN, REQUEST)
+        HeadChanges(lake.engine).commit(REPOSITORY, MAIN, REQUEST)
     key = damage(lake, kind, b"main", value)
     for _ in range(3):
         lake.clock.ahead_seconds += 10 * DAY
@@ -175,7 +176,7 @@ def test_a_damaged_mark_keeps_its_commit_and_others_expire(
     commits = []
     for number in range(4):
         lake.upload(b"a", str(number))
-        commits.append(lake.engine.commit(REPOSITORY, MAIN, REQUEST).commit.id)
+        commits.append(HeadChanges(lake.engine).commit(REPOSITORY, MAIN, REQUEST).commit.id)
     key = damage(lake, EXPIRY, commits[0].encode(), value)
     for _ in range(3):
         lake.clock.ahead_seconds += 10 * DAY

@@ -4,6 +4,7 @@ import pytest
 
 from lakebed.block import Between, FromOffset, NotSupported, RangeNotSatisfiable, Suffix
 from lakebed.catalog.checksums import Checksum
+from lakebed.catalog.commits import HeadChanges
 from lakebed.catalog.entry_metadata import for_checksum
 from lakebed.catalog.errors import ChangedBytes, InvalidPath, MissingBytes, UnreadableAddress
 from lakebed.catalog.model import ObjectStats, identity_of, new_entry
@@ -98,7 +99,7 @@ def test_what_is_not_there(lake: Lake) -> None:
 def test_listing_what_is_staged_and_committed(lake: Lake) -> None:
     for path in (b"a", b"a/b", b"a/c", b"d/e", b"f"):
         lake.upload(path, "x")
-    lake.engine.commit(REPOSITORY, MAIN, REQUEST)
+    HeadChanges(lake.engine).commit(REPOSITORY, MAIN, REQUEST)
     lake.catalog.objects.delete(REPOSITORY, MAIN, b"f")
     lake.upload(b"g", "x")
     assert names(lake, Query()) == [b"a", b"a/b", b"a/c", b"d/e", b"g"]
@@ -173,7 +174,7 @@ def test_an_identity_covers_all_but_where_and_when() -> None:
 
 def test_the_same_bytes_again_change_nothing(lake: Lake) -> None:
     lake.upload(b"a", "x")
-    lake.engine.commit(REPOSITORY, MAIN, REQUEST)
+    HeadChanges(lake.engine).commit(REPOSITORY, MAIN, REQUEST)
     lake.upload(b"a", "x")
     page = lake.engine.list_changes(REPOSITORY, MAIN, Query())
     assert page.items == []
@@ -181,7 +182,7 @@ def test_the_same_bytes_again_change_nothing(lake: Lake) -> None:
 
 def test_bytes_that_were_changed_are_brought_back_as_the_error_says(lake: Lake) -> None:
     lake.upload(b"a", "stored")
-    first = lake.engine.commit(REPOSITORY, MAIN, REQUEST).commit
+    first = HeadChanges(lake.engine).commit(REPOSITORY, MAIN, REQUEST).commit
     stats = lake.catalog.objects.stat(REPOSITORY, "main", b"a")
     lake.block.put(stats.address, [b"changed"])
     advice = "Upload the data again; if it was committed, first delete it and commit that"
@@ -189,9 +190,9 @@ def test_bytes_that_were_changed_are_brought_back_as_the_error_says(lake: Lake) 
         lake.text("main", b"a")
     # To upload it and no more would not help: a commit takes it for what is there.
     lake.catalog.objects.delete(REPOSITORY, MAIN, b"a")
-    lake.engine.commit(REPOSITORY, MAIN, REQUEST)
+    HeadChanges(lake.engine).commit(REPOSITORY, MAIN, REQUEST)
     lake.upload(b"a", "stored")
-    lake.engine.commit(REPOSITORY, MAIN, REQUEST)
+    HeadChanges(lake.engine).commit(REPOSITORY, MAIN, REQUEST)
     assert lake.text("main", b"a") == "stored"
     with pytest.raises(ChangedBytes):
         lake.text(first.id, b"a")

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from lakebed.catalog.commits import HeadChanges
 from lakebed.catalog.errors import ImportOver, InvalidImport
 from lakebed.catalog.imports.imports import CANCELED, ImportID, ImportStatus
 from lakebed.catalog.imports.outside import JobReport
@@ -288,5 +289,5 @@ def test_a_commit_of_the_repository_is_no_import(waiting: Lake) -> None:
     """Else whoever may import could bring back what they may not read."""
     waiting.upload(b"lake/secret", "secret", DEV)
     request = CommitRequest(committer="ann", message="m")
-    made = waiting.engine.commit(REPOSITORY, DEV, request).commit.metarange_id
+    made = HeadChanges(waiting.engine).commit(REPOSITORY, DEV, request).commit.metarange_id
     assert "relative to the repository" in refusal(waiting, made)

@@ -7,6 +7,7 @@ import pytest
 
 from lakebed.block import Address, Namespace, ObjectInfo, StorageUnavailable
 from lakebed.catalog import records_pb2 as pb
+from lakebed.catalog.commits import HeadChanges
 from lakebed.catalog.entry_metadata import for_unverified
 from lakebed.catalog.errors import ChangedBytes, InvalidLink, MissingBytes
 from lakebed.catalog.keys import PINS
@@ -90,7 +91,7 @@ def test_by_default_an_object_must_be_there(lake: Lake) -> None:
 
 def test_what_was_read_first_is_held_to_on_every_ref(trusting: Lake) -> None:
     stats = link(trusting)
-    commit = trusting.engine.commit(REPOSITORY, MAIN, REQUEST).commit
+    commit = HeadChanges(trusting.engine).commit(REPOSITORY, MAIN, REQUEST).commit
     write(trusting, stats.address, "first")
     assert trusting.text(commit.id, b"a") == "first"
     (pin,) = pins(trusting)

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from pyarrow import feather
 
 from lakebed.catalog.errors import NotComparable, PreviewTooLarge
-from lakebed.catalog.nouns import BranchID
 from lakebed.catalog.preview import previews, tables, texts
 from lakebed.catalog.preview.columns import Histogram, describe
 from lakebed.catalog.preview.decoders import Decoders
 from lakebed.catalog.preview.decoding import Decode, Preview, decode_here
 from lakebed.catalog.preview.previews import Previews
 from lakebed.catalog.preview.row_diff import Side, diff_rows
+from lakebed.engine.model import BranchID
 from tests.kit.lake import Lake, open_lake
 
 

@@ -89,9 +89,9 @@ def test_protection_rules_are_replaced_by_version(lake: Lake) -> None:
 def test_a_dump_is_restored_into_a_bare_repository(lake: Lake) -> None:
     head = commit(lake, b"a")
     dump_id = lake.catalog.refs.dump(REPOSITORY)
-    namespace = str(lake.repository.namespace)
+    namespace = lake.repository.namespace
     lake.catalog.repositories.delete(REPOSITORY)
-    lake.catalog.repositories.create(REPOSITORY, namespace, committer="ann", bare=True)
+    lake.catalog.repositories.create_bare(REPOSITORY, namespace)
     assert list(lake.catalog.refs.list_branches(REPOSITORY)) == []
     lake.catalog.refs.restore(REPOSITORY, dump_id)
     assert lake.catalog.refs.get_branch(REPOSITORY, MAIN).commit_id == head

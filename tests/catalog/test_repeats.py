@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from lakebed.catalog.commits import HeadChanges
 from lakebed.catalog.entry_metadata import REQUESTS, requests_of
 from lakebed.catalog.model import ObjectStats
 from lakebed.catalog.multipart.records import NamedPart, Target
@@ -45,7 +46,9 @@ def test_a_repeat_is_answered_as_the_first_attempt_and_writes_nothing(
 ) -> None:
     first = upload(lake)
     if committed:
-        lake.engine.commit(REPOSITORY, MAIN, CommitRequest(committer="ann", message="m"))
+        HeadChanges(lake.engine).commit(
+            REPOSITORY, MAIN, CommitRequest(committer="ann", message="m")
+        )
     assert upload(lake) == first
     assert lake.stored() == [str(first.address)], "the bytes of the repeat are gone"
     assert lake.catalog.objects.stat(REPOSITORY, "main", b"log/7") == first
@@ -205,7 +208,7 @@ def test_an_entry_goes_to_other_places_without_its_request(lake: Lake) -> None:
 
 def test_the_request_is_no_part_of_what_the_object_is(lake: Lake) -> None:
     upload(lake)
-    lake.engine.commit(REPOSITORY, MAIN, CommitRequest(committer="ann", message="m"))
+    HeadChanges(lake.engine).commit(REPOSITORY, MAIN, CommitRequest(committer="ann", message="m"))
     before = lake.engine.get_entry(lake.repository, "main", b"log/7")
     lake.upload(b"log/7", BODY.decode())
     after = lake.engine.get_entry(lake.repository, "main", b"log/7")
@@ -286,7 +289,9 @@ def test_a_link_and_a_completed_upload_need_no_id(
     act = begin(lake)
     unacknowledged(lake, monkeypatch, act)
     if committed:
-        lake.engine.commit(REPOSITORY, MAIN, CommitRequest(committer="ann", message="m"))
+        HeadChanges(lake.engine).commit(
+            REPOSITORY, MAIN, CommitRequest(committer="ann", message="m")
+        )
     first = lake.catalog.objects.stat(REPOSITORY, "main", b"a")
     assert act() == act() == first
     with pytest.raises(PreconditionFailed):

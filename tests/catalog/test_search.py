@@ -3,6 +3,7 @@
 import pytest
 
 from lakebed.catalog import search
+from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.committed import Query
 from lakebed.engine.errors import RefNotFound
@@ -27,7 +28,7 @@ def find(lake: Lake, text: str, query: Query | None = None, ref: str = "main") -
 def filled(lake: Lake) -> Lake:
     for path in ("a/Lakes.csv", "a/b/lakes.parquet", "a/rivers.csv", "lakes/x", "z/ÉTANG.txt"):
         lake.upload(path.encode(), "1")
-    lake.engine.commit(REPOSITORY, MAIN, CommitRequest(committer="ann", message="m"))
+    HeadChanges(lake.engine).commit(REPOSITORY, MAIN, CommitRequest(committer="ann", message="m"))
     lake.upload(b"z/new lakes", "1")
     return lake
 

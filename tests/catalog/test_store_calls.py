@@ -12,6 +12,7 @@ import pytest
 from lakebed.block import Address, Namespace
 from lakebed.block.drivers.memory import MemoryBlockStore
 from lakebed.catalog.catalog import Catalog
+from lakebed.catalog.commits import HeadChanges
 from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.engine import Engine
@@ -38,7 +39,7 @@ class CountedLake:
         namespace = Namespace.parse("mem://lakes/lake")
         self.engine.repositories.create(REPOSITORY, namespace, committer="ann")
         self.upload(b"committed")
-        self.commit_id = self.engine.commit(REPOSITORY, MAIN, REQUEST).commit.id
+        self.commit_id = HeadChanges(self.engine).commit(REPOSITORY, MAIN, REQUEST).commit.id
         self.upload(b"staged")
         self.catalog.objects.stat(REPOSITORY, MAIN, b"committed")
         self.catalog.objects.stat(REPOSITORY, self.commit_id, b"committed")
@@ -100,7 +101,7 @@ def test_the_first_upload_of_a_process_takes_five(lake: CountedLake) -> None:
 
 def test_the_first_upload_after_a_commit_goes_to_the_new_token_at_once(lake: CountedLake) -> None:
     lake.upload(b"to be committed")
-    lake.engine.commit(REPOSITORY, MAIN, REQUEST)
+    HeadChanges(lake.engine).commit(REPOSITORY, MAIN, REQUEST)
     made = lake.counted(lambda: lake.upload(b"after it"))
     assert made == ["get_many", "set_if", "get_many"]
 
@@ -128,7 +129,7 @@ def test_a_stat_takes_one(lake: CountedLake, path: bytes) -> None:
 
 def test_the_first_stat_after_a_commit_takes_one(lake: CountedLake) -> None:
     """Whoever commits knows the branch as it is then."""
-    lake.engine.commit(REPOSITORY, MAIN, REQUEST)
+    HeadChanges(lake.engine).commit(REPOSITORY, MAIN, REQUEST)
     made = lake.counted(lambda: lake.catalog.objects.stat(REPOSITORY, MAIN, b"staged"))
     assert made == ["get_many"]
 

@@ -1,6 +1,7 @@
 """Tasks: what becomes of them is told, also when their process dies."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -12,8 +13,9 @@ from lakebed.catalog.settings import CatalogSettings
 from lakebed.catalog.tasks import DUMP_REFS, RESTORE_REFS, TaskID, Tell
 from lakebed.engine.errors import Invalid, RepositoryNotFound
 from lakebed.engine.model import RepositoryID
+from lakebed.engine.refs.dump import dump_refs
 from lakebed.errors import LakebedError
-from lakebed.formats import DumpID
+from lakebed.formats import DumpID, DumpManifest
 from lakebed.kv import OutcomeUnknown, Version
 from lakebed.kv.records import Records
 from lakebed.reclaim.expired_records import clean_expired
@@ -72,10 +74,10 @@ def test_what_nobody_expected_is_noted_and_raised(
     waiting: list[Work] = []
     tasks = catalog(lake, waiting).tasks
 
-    def break_down(_repository: RepositoryID) -> None:
+    def break_down(*_arguments: object) -> None:
         raise ZeroDivisionError("by 10.0.0.7")
 
-    monkeypatch.setattr(lake.engine, "dump_refs", break_down)
+    monkeypatch.setattr("lakebed.catalog.refs.dump_refs", break_down)
     task_id = tasks.start_dump(REPOSITORY)
     with pytest.raises(ZeroDivisionError):
         waiting[0]()
@@ -95,10 +97,10 @@ def test_what_is_not_for_strangers_is_in_the_log_only(
         kind = "hidden"
         public_message = "the database does not answer"
 
-    def break_down(_repository: RepositoryID) -> None:
+    def break_down(*_arguments: object) -> None:
         raise HiddenError("no answer from 10.0.0.7")
 
-    monkeypatch.setattr(lake.engine, "dump_refs", break_down)
+    monkeypatch.setattr("lakebed.catalog.refs.dump_refs", break_down)
     waiting: list[Work] = []
     tasks = catalog(lake, waiting).tasks
     task_id = tasks.start_dump(REPOSITORY)
@@ -151,7 +153,6 @@ def test_a_long_task_gives_signs_of_life(lake: Lake, monkeypatch: pytest.MonkeyP
     tasks = catalog(lake, waiting, CatalogSettings(task_heartbeat_seconds=0.4)).tasks
     task_id = tasks.start_dump(REPOSITORY)
     begun = lake.catalog.tasks.status(REPOSITORY, task_id, DUMP_REFS).updated
-    dump = lake.engine.dump_refs
     beaten = lake.clock.event()
     set_value = lake.store.set
 
@@ -161,16 +162,16 @@ def test_a_long_task_gives_signs_of_life(lake: Lake, monkeypatch: pytest.MonkeyP
             beaten.set()
         return result
 
-    def dump_when_beaten(repository: RepositoryID) -> object:
+    def dump_when_beaten(*arguments: Any) -> DumpManifest:
         assert beaten.wait(30)
         # By the settings of this one, no pause on a busy machine is long enough to be a death.
         status = lake.catalog.tasks.status(REPOSITORY, task_id, DUMP_REFS)
         assert not status.done
         assert status.updated > begun
-        return dump(repository)
+        return dump_refs(*arguments)
 
     monkeypatch.setattr(lake.store, "set", note)
-    monkeypatch.setattr(lake.engine, "dump_refs", dump_when_beaten)
+    monkeypatch.setattr("lakebed.catalog.refs.dump_refs", dump_when_beaten)
     waiting[0]()
     assert tasks.status(REPOSITORY, task_id, DUMP_REFS).result is not None
 

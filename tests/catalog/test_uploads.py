@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from lakebed.block import Address, PutResult, StorageUnavailable
+from lakebed.catalog.commits import HeadChanges
 from lakebed.catalog.errors import InvalidPath
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.errors import (
@@ -165,7 +166,7 @@ def test_a_conditional_write_that_is_refused_is_in_no_commit_and_leaves_no_objec
         if not commits:
             commits.append("")
             assert not lake.exists(b"a")
-            commits[0] = lake.engine.commit(REPOSITORY, MAIN, REQUEST).commit.id
+            commits[0] = HeadChanges(lake.engine).commit(REPOSITORY, MAIN, REQUEST).commit.id
             lake.upload(b"a", "faster")
         return lake.store.get_many(reads)
 
@@ -204,12 +205,12 @@ def test_a_write_that_ends_after_a_commit_does_not_change_the_commit(lake: Lake)
     commits: list[str] = []
 
     def commit() -> None:
-        commits.append(lake.engine.commit(REPOSITORY, MAIN, REQUEST).commit.id)
+        commits.append(HeadChanges(lake.engine).commit(REPOSITORY, MAIN, REQUEST).commit.id)
 
     lake.catalog.uploads.upload(REPOSITORY, MAIN, b"a", during(commit))
     assert lake.text(commits[0], b"a") == "committed"
     assert lake.text("main", b"a") == "firstlast"
-    lake.engine.reset(REPOSITORY, MAIN)
+    HeadChanges(lake.engine).reset(REPOSITORY, MAIN)
     assert lake.text("main", b"a") == "committed"
 
 
@@ -218,7 +219,7 @@ def test_deleting_and_resetting_touch_no_object(lake: Lake) -> None:
     lake.upload(b"a", "one")
     lake.upload(b"a", "two")
     lake.catalog.objects.delete(REPOSITORY, MAIN, b"a")
-    lake.engine.reset(REPOSITORY, MAIN)
+    HeadChanges(lake.engine).reset(REPOSITORY, MAIN)
     assert len(lake.stored()) == 2
 
 
@@ -247,7 +248,7 @@ def test_an_upload_that_is_held_up_while_staging_is_taken_back(
     if before is not None:
         lake.upload(b"a", "before")
     if before == "committed":
-        lake.engine.commit(REPOSITORY, MAIN, REQUEST)
+        HeadChanges(lake.engine).commit(REPOSITORY, MAIN, REQUEST)
         lake.text("main", b"a")  # or the upload would begin with a branch record from a cache
     if before == "deleted":
         lake.catalog.objects.delete(REPOSITORY, MAIN, b"a")

@@ -16,6 +16,7 @@ from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 
 from lakebed.block import S3Settings
+from lakebed.catalog.places import parse_namespace
 from lakebed.server.app import open_services
 from lakebed.server.config_files import load
 from tests.compat.s3_tools import PART_BYTES, AwsCli, Rclone
@@ -206,7 +207,7 @@ def on_s3(seaweedfs_settings: S3Settings) -> Iterator[Door]:
     try:
         services.auth.setup("admin", ADMIN)
         services.catalog.repositories.create(
-            REPOSITORY, f"s3://{BUCKET}/redirected", committer="admin"
+            REPOSITORY, parse_namespace(f"s3://{BUCKET}/redirected"), committer="admin"
         )
         yield Door(services)
     finally:

@@ -14,6 +14,7 @@ from lakebed import cli
 from lakebed.auth import records_pb2 as auth_pb
 from lakebed.auth.entities import keys as auth_keys
 from lakebed.catalog import records_pb2 as catalog_pb
+from lakebed.catalog.commits import HeadChanges
 from lakebed.catalog.keys import TASKS
 from lakebed.cli import running
 from lakebed.engine import records_pb2 as pb
@@ -68,7 +69,9 @@ def installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installatio
     made.save()
     with open_lake("disk", tmp_path) as lake:
         lake.upload(b"committed", PLANTED["object"])
-        lake.engine.commit(REPOSITORY, MAIN, CommitRequest(committer="ann", message="one"))
+        HeadChanges(lake.engine).commit(
+            REPOSITORY, MAIN, CommitRequest(committer="ann", message="one")
+        )
         lake.upload(b"staged", PLANTED["object"])
         Records(lake.store, auth_keys.CREDENTIALS, auth_keys.AUTH).set(
             b"AKIA1", auth_pb.Credential(user="ada", secret=PLANTED["credential"].encode())

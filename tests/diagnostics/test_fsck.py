@@ -8,6 +8,7 @@ import pytest
 
 from lakebed import cli
 from lakebed.block import Address, BlockStore, StorageUnavailable
+from lakebed.catalog.commits import HeadChanges
 from lakebed.catalog.model import new_entry
 from lakebed.cli import running
 from lakebed.diagnostics.fsck import Damage, Report, RepositoryCheck
@@ -38,7 +39,7 @@ def commits(lake: Lake) -> list[str]:
     for number in range(2):
         lake.upload(b"object-%d" % number, f"text {number}")
         request = CommitRequest(committer="ann", message=f"number {number}")
-        made.append(str(lake.engine.commit(REPOSITORY, MAIN, request).commit.id))
+        made.append(str(HeadChanges(lake.engine).commit(REPOSITORY, MAIN, request).commit.id))
     lake.engine.refs.create_tag(REPOSITORY, "v1", made[0])
     return made
 
@@ -200,7 +201,7 @@ def test_addresses_that_the_storage_cannot_read_are_found(lake: Lake) -> None:
     ]
     assert checked(lake).damages[0].name == f"{token} key/bad"
     request = CommitRequest(committer="ann", message="bad")
-    commit = lake.engine.commit(REPOSITORY, MAIN, request).commit
+    commit = HeadChanges(lake.engine).commit(REPOSITORY, MAIN, request).commit
     (damage,) = checked(lake).damages
     assert (damage.what, damage.commits) == ("range", [commit.id])
     assert "entry 'bad' has the address 'local:///var/lakefs/x': " in damage.problem

@@ -9,6 +9,7 @@ import pytest
 
 from lakebed.block import Namespace
 from lakebed.block.drivers.memory import MemoryBlockStore
+from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.committed import Query
 from lakebed.engine.engine import Engine
@@ -67,7 +68,7 @@ class Lake:
         self.engine.repositories.create(LAKE, Namespace.parse("mem://lake/x"), committer="")
         for key in COMMITTED:
             self.engine.put(LAKE, MAIN, entry(key, "committed"))
-        self.engine.commit(LAKE, MAIN, REQUEST)
+        HeadChanges(self.engine).commit(LAKE, MAIN, REQUEST)
         self.engine.refs.create_branch(LAKE, DEV, MAIN)
         self._seal = tokens > 1
         for number in range(rows):
@@ -87,7 +88,7 @@ class Lake:
     def _next(self) -> None:
         if self._seal:
             repository = self.engine.repositories.get(LAKE)
-            self.engine._parts.publisher.seal(repository, self.branch)
+            self.engine.publisher.seal(repository, self.branch)
 
     def propose(self, *, current: bool) -> None:
         """Make proposals, in each token for each key, for puts and removals by turns."""
@@ -160,18 +161,18 @@ def list_changes(lake: Lake) -> Shown:
 
 
 def commit(lake: Lake) -> Shown:
-    made = lake.engine.commit(LAKE, MAIN, REQUEST).commit
+    made = HeadChanges(lake.engine).commit(LAKE, MAIN, REQUEST).commit
     return listed(lake, Query(), made.id), listed(lake, Query())
 
 
 def reset_each(lake: Lake) -> Shown:
     for key in KEYS:
-        lake.engine.reset_key(LAKE, MAIN, key)
+        HeadChanges(lake.engine).reset_object(LAKE, MAIN, key)
     return listed(lake, Query(prefix=b"dir/"))
 
 
 def reset_below(lake: Lake) -> Shown:
-    lake.engine.reset_prefix(LAKE, MAIN, b"dir/")
+    HeadChanges(lake.engine).reset_prefix(LAKE, MAIN, b"dir/")
     return listed(lake, Query())
 
 
@@ -179,8 +180,8 @@ def merge_beside_what_is_staged(lake: Lake) -> Shown:
     """Keys that are proposed are not in the way."""
     for key in (b"dir/nothing", b"keep", b"z"):
         lake.engine.put(LAKE, DEV, entry(key, "merged"))
-    lake.engine.commit(LAKE, DEV, REQUEST)
-    lake.engine.merge(LAKE, DEV, MAIN, replace(MERGE, keep_staged=True))
+    HeadChanges(lake.engine).commit(LAKE, DEV, REQUEST)
+    HeadChanges(lake.engine).merge(LAKE, DEV, MAIN, replace(MERGE, keep_staged=True))
     return listed(lake, Query())
 
 
@@ -236,18 +237,18 @@ def test_a_proposal_shows_nowhere_among_many_rows(
 @pytest.mark.parametrize("kind", ["merge", "commit"])
 def test_a_branch_with_proposals_alone_is_clean(kind: str) -> None:
     lake = Lake(tokens=1, rows=0)
-    lake.engine.commit(LAKE, MAIN, REQUEST)
+    HeadChanges(lake.engine).commit(LAKE, MAIN, REQUEST)
     lake.propose(current=True)
     before = list_all(lake)
     if kind == "merge":
         lake.engine.put(LAKE, DEV, entry(b"a", "merged"))
-        lake.engine.commit(LAKE, DEV, REQUEST)
-        lake.engine.merge(LAKE, DEV, MAIN, MERGE)
+        HeadChanges(lake.engine).commit(LAKE, DEV, REQUEST)
+        HeadChanges(lake.engine).merge(LAKE, DEV, MAIN, MERGE)
         assert isinstance(before, list)
         assert list_all(lake) == [(b"a", "merged"), *before]
     else:
         with pytest.raises(NoChanges):
-            lake.engine.commit(LAKE, MAIN, REQUEST)
+            HeadChanges(lake.engine).commit(LAKE, MAIN, REQUEST)
         assert list_all(lake) == before
 
 

@@ -314,14 +314,18 @@ def publish_another_record(monkeypatch: pytest.MonkeyPatch) -> None:
         proposal = propose(self, proposals, branch, tokens, *content, **options)
         if proposal is None or not was_proposed:
             return proposal
+        made, repository = proposal.commit, proposals.repository
         another = self._commits.add(
-            REPOSITORY,
-            committer=proposal.commit.committer,
-            message=proposal.commit.message,
-            metarange_id=proposal.commit.metarange_id,
-            parents=self._commits.get_all(REPOSITORY, proposal.commit.parents),
-            metadata={},
+            repository,
+            committer=made.committer,
+            message=made.message,
+            metarange_id=made.metarange_id,
+            parents=self._commits.get_all(repository, made.parents),
+            metadata=made.metadata,
+            created_us=proposals.request.created_us,
             consumed_tokens=tokens,
+            branch=made.branch,
+            sources=made.sources,
         )
         return replace(proposal, commit=another)
 

@@ -7,6 +7,7 @@ import pytest
 
 from lakebed.block import Namespace
 from lakebed.block.drivers.memory import MemoryBlockStore
+from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.engine import Engine
 from lakebed.engine.keys import (
     BRANCHES,
@@ -74,7 +75,7 @@ def test_a_damaged_record_does_not_stop_the_rest(
     # It comes before all others of its kind.
     store.set(partition, kind.prefix + name, value)
     engine.put(LAKE, MAIN, entry(b"a", "a"))
-    engine.reset(LAKE, MAIN)
+    HeadChanges(engine).reset(LAKE, MAIN)
     engine.repositories.delete(RepositoryID("other"))
     cleaner = new_cleaner(store)
     counts = [cleaner.run_once() for _ in range(4)]
@@ -123,7 +124,7 @@ def test_the_tokens_of_a_branch_that_cannot_be_read_are_kept(
 ) -> None:
     """Nobody knows whether it names them."""
     engine.put(LAKE, MAIN, entry(b"kept", "k"))
-    engine.reset(LAKE, MAIN)
+    HeadChanges(engine).reset(LAKE, MAIN)
     repository = engine.repositories.get(LAKE)
     store.set(repository.partition, BRANCHES.prefix + b"main", value)
     (dropped,) = [item.key for item in store.scan(DROPPED_PARTITION, DROPPED.prefix)]

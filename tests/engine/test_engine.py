@@ -3,12 +3,15 @@
 import pytest
 
 from lakebed.block import MemorySettings, Namespace, open_block
+from lakebed.catalog.commits import HeadChanges
+from lakebed.catalog.diff import Difference, Differences
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
-from lakebed.engine.committed import ChangeType, CommonPrefix, DiffEntry, Query
+from lakebed.engine.committed import ChangeType, CommonPrefix, Query
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import Invalid, NoChanges, ParentNumberMissing
 from lakebed.engine.model import BranchID, CommitID, RepositoryID
 from lakebed.kv import open_store
+from tests.kit.engines import cherry_pick
 from tests.simulation.world import entry
 
 LAKE = RepositoryID("lake")
@@ -29,15 +32,15 @@ def engine() -> Engine:
 def commit(engine: Engine, branch: BranchID, **contents: str) -> CommitID:
     for key, name in contents.items():
         engine.put(LAKE, branch, entry(key.encode(), name))
-    return engine.commit(LAKE, branch, REQUEST).commit.id
+    return HeadChanges(engine).commit(LAKE, branch, REQUEST).commit.id
 
 
 def differences(engine: Engine, *, since_parting: bool) -> list[tuple[bytes, ChangeType, bool]]:
-    page = engine.diff(LAKE, MAIN, DEV, Query(), since_parting=since_parting)
+    page = Differences(engine).list_between(LAKE, MAIN, DEV, Query(), since_parting=since_parting)
     return [
-        (item.entry.key, item.change, item.conflict)
+        (item.path, item.change, item.conflict)
         for item in page.items
-        if isinstance(item, DiffEntry)
+        if isinstance(item, Difference)
     ]
 
 
@@ -58,48 +61,50 @@ def test_what_both_sides_changed_differently_is_a_conflict(engine: Engine) -> No
 def test_what_both_sides_changed_alike_is_no_change_since_they_parted(engine: Engine) -> None:
     commit(engine, MAIN, **{"a/same": "s", "b/same": "s", "gone": "g"})
     for branch in (MAIN, DEV):
-        engine.hard_reset(LAKE, branch, MAIN)
+        HeadChanges(engine).hard_reset(LAKE, branch, MAIN)
     for branch in (MAIN, DEV):
         engine.delete(LAKE, branch, b"gone")
         commit(engine, branch, **{"a/same": "t", "c/same": "s"})
     assert differences(engine, since_parting=True) == []
     commit(engine, DEV, **{"c/other": "o"})
-    folded = engine.diff(LAKE, MAIN, DEV, Query(delimiter=b"/"), since_parting=True)
+    folded = Differences(engine).list_between(
+        LAKE, MAIN, DEV, Query(delimiter=b"/"), since_parting=True
+    )
     assert [item.key for item in folded.items if isinstance(item, CommonPrefix)] == [b"c/"]
-    page = engine.diff(LAKE, MAIN, DEV, Query(amount=1), since_parting=True)
+    page = Differences(engine).list_between(LAKE, MAIN, DEV, Query(amount=1), since_parting=True)
     assert (len(page.items), page.has_more) == (1, False)
 
 
 def test_a_revert_of_a_merge_needs_one_of_its_parents(engine: Engine) -> None:
     commit(engine, MAIN, a="a")
     commit(engine, DEV, b="b")
-    merged = engine.merge(LAKE, DEV, MAIN, MergeRequest(committer="", message=""))
+    merged = HeadChanges(engine).merge(LAKE, DEV, MAIN, MergeRequest(committer="", message=""))
     with pytest.raises(ParentNumberMissing, match="has 2 parents: give the number of one"):
-        engine.revert(LAKE, MAIN, merged.id, REQUEST)
+        HeadChanges(engine).revert(LAKE, MAIN, merged.id, REQUEST)
     with pytest.raises(Invalid, match="has no parent number 3: it has 2"):
-        engine.revert(LAKE, MAIN, merged.id, REQUEST, parent_number=3)
-    engine.revert(LAKE, MAIN, merged.id, REQUEST, parent_number=1)
+        HeadChanges(engine).revert(LAKE, MAIN, merged.id, REQUEST, parent_number=3)
+    HeadChanges(engine).revert(LAKE, MAIN, merged.id, REQUEST, parent_number=1)
     with pytest.raises(KeyError, match="there is no entry 'b'"):
         engine.get(LAKE, MAIN, b"b")
 
 
 def test_a_cherry_pick_of_what_is_there_already_is_refused(engine: Engine) -> None:
     picked = commit(engine, DEV, a="a")
-    engine.cherry_pick(LAKE, MAIN, picked, REQUEST)
+    cherry_pick(engine, LAKE, MAIN, picked, REQUEST)
     assert engine.get(LAKE, MAIN, b"a").address == "a"
     with pytest.raises(NoChanges, match="has all of these changes already"):
-        engine.cherry_pick(LAKE, MAIN, picked, REQUEST)
+        cherry_pick(engine, LAKE, MAIN, picked, REQUEST)
 
 
 def test_a_branch_whose_tree_was_emptied_is_merged_into_a_fresh_one(engine: Engine) -> None:
     """The first commit has no tree at all, which is not the same as an empty one."""
     request = MergeRequest(committer="", message="")
     with pytest.raises(NoChanges):
-        engine.merge(LAKE, DEV, MAIN, request)
+        HeadChanges(engine).merge(LAKE, DEV, MAIN, request)
     commit(engine, DEV, a="a")
     engine.delete(LAKE, DEV, b"a")
     emptied = commit(engine, DEV)
-    merged = engine.merge(LAKE, DEV, MAIN, request)
+    merged = HeadChanges(engine).merge(LAKE, DEV, MAIN, request)
     assert merged.parents[1] == emptied
     with pytest.raises(NoChanges):
-        engine.merge(LAKE, DEV, MAIN, request)
+        HeadChanges(engine).merge(LAKE, DEV, MAIN, request)

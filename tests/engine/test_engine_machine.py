@@ -1,6 +1,8 @@
 """The whole engine, one operation after another, against plain dicts."""
 
+from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from uuid import uuid4
@@ -21,6 +23,8 @@ from hypothesis.stateful import (
 )
 
 from lakebed.block import MemorySettings, Namespace, open_block
+from lakebed.catalog.commits import HeadChanges
+from lakebed.catalog.diff import Difference, Differences
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.committed import CommonPrefix, DiffEntry, Query
 from lakebed.engine.engine import Engine
@@ -41,6 +45,7 @@ from lakebed.formats import Entry
 from lakebed.kv import open_store
 from lakebed.reclaim.cleaner import Cleaner
 from lakebed.runtime import ThreadRuntime
+from tests.kit.engines import cherry_pick, dump, restore
 from tests.simulation.world import entry
 
 REPOSITORY = RepositoryID("lake")
@@ -152,14 +157,14 @@ class EngineMachine(RuleBasedStateMachine):
     def reset(self, branch: BranchID) -> None:
         """Discard everything staged."""
         branch = self.there(branch)
-        self.lake.reset(REPOSITORY, branch)
+        HeadChanges(self.lake).reset(REPOSITORY, branch)
         self.shown[branch] = dict(self.held[self.heads[branch]])
 
     @rule(branch=branches, prefix=st.sampled_from([b"d/", b"", b"a", b"q"]))
     def reset_prefix(self, branch: BranchID, prefix: bytes) -> None:
         """Discard what is staged below a prefix."""
         branch = self.there(branch)
-        self.lake.reset_prefix(REPOSITORY, branch, prefix)
+        HeadChanges(self.lake).reset_prefix(REPOSITORY, branch, prefix)
         for key in KEYS:
             if key.startswith(prefix):
                 self.restore(branch, key)
@@ -168,7 +173,7 @@ class EngineMachine(RuleBasedStateMachine):
     def reset_key(self, branch: BranchID, key: bytes) -> None:
         """Discard what is staged for one key."""
         branch = self.there(branch)
-        self.lake.reset_key(REPOSITORY, branch, key)
+        HeadChanges(self.lake).reset_object(REPOSITORY, branch, key)
         self.restore(branch, key)
 
     def restore(self, branch: BranchID, key: bytes) -> None:
@@ -185,9 +190,9 @@ class EngineMachine(RuleBasedStateMachine):
         branch = self.there(branch)
         if self.is_clean(branch):
             with pytest.raises(NoChanges):
-                self.lake.commit(REPOSITORY, branch, REQUEST)
+                HeadChanges(self.lake).commit(REPOSITORY, branch, REQUEST)
             return multiple()
-        result = self.lake.commit(REPOSITORY, branch, REQUEST)
+        result = HeadChanges(self.lake).commit(REPOSITORY, branch, REQUEST)
         assert not result.taken_along
         assert result.commit.parents == (self.heads[branch],)
         return self.note_commit(branch, result.commit.id, dict(self.shown[branch]))
@@ -217,7 +222,7 @@ class EngineMachine(RuleBasedStateMachine):
         request = MergeRequest(committer="ann", message="m")
 
         def act() -> CommitID:
-            return self.lake.merge(REPOSITORY, source, branch, request).id
+            return HeadChanges(self.lake).merge(REPOSITORY, source, branch, request).id
 
         if not self.is_clean(branch):
             with pytest.raises(DirtyBranch):
@@ -246,7 +251,7 @@ class EngineMachine(RuleBasedStateMachine):
         before, after = (commit, parent) if undo else (parent, commit)
         now = self.held[self.heads[branch]]
         wanted = three_way(self.held[before], self.held[after], now)
-        operation = self.lake.revert if undo else self.lake.cherry_pick
+        operation = HeadChanges(self.lake).revert if undo else partial(cherry_pick, self.lake)
 
         def act() -> CommitID:
             return operation(REPOSITORY, branch, commit, REQUEST, parent_number=1).id
@@ -270,11 +275,11 @@ class EngineMachine(RuleBasedStateMachine):
         branch = self.there(branch)
         commit = self.known(commit)
         if self.is_clean(branch):
-            self.lake.hard_reset(REPOSITORY, branch, commit)
+            HeadChanges(self.lake).hard_reset(REPOSITORY, branch, commit)
             self.note_branch(branch, commit)
         else:
             with pytest.raises(DirtyBranch):
-                self.lake.hard_reset(REPOSITORY, branch, commit)
+                HeadChanges(self.lake).hard_reset(REPOSITORY, branch, commit)
 
     # Branches, repositories, dumps, the Cleaner
 
@@ -303,10 +308,10 @@ class EngineMachine(RuleBasedStateMachine):
     @rule()
     def restore_from_a_dump(self) -> None:
         """Lose the repository, and bring it back from a dump: but for what is staged."""
-        dump_id = self.lake.dump_refs(REPOSITORY).dump_id
+        dump_id = dump(self.lake, REPOSITORY).dump_id
         self.lake.repositories.delete(REPOSITORY)
         self.lake.repositories.create_bare(REPOSITORY, NAMESPACE)
-        self.lake.restore_refs(REPOSITORY, dump_id)
+        restore(self.lake, REPOSITORY, dump_id)
         self.shown = {branch: dict(self.held[head]) for branch, head in self.heads.items()}
 
     @rule()
@@ -353,13 +358,15 @@ class EngineMachine(RuleBasedStateMachine):
         left = self.there(left)
         right = self.there(right)
         before, after = self.held[self.heads[left]], self.held[self.heads[right]]
-        page = self.lake.diff(REPOSITORY, left, right, Query())
+        page = Differences(self.lake).list_between(REPOSITORY, left, right, Query())
         assert changed(page.items) == differing(before, after)
         base = self.held[self.merge_base(self.heads[left], self.heads[right])]
-        page = self.lake.diff(REPOSITORY, left, right, Query(), since_parting=True)
+        page = Differences(self.lake).list_between(
+            REPOSITORY, left, right, Query(), since_parting=True
+        )
         assert changed(page.items) == differing(base, after) & differing(before, after)
         marked = {
-            item.entry.key for item in page.items if isinstance(item, DiffEntry) and item.conflict
+            item.path for item in page.items if isinstance(item, Difference) and item.conflict
         }
         merged = three_way(base, after, before)
         assert marked == (set(merged) if isinstance(merged, list) else set())
@@ -378,7 +385,7 @@ class EngineMachine(RuleBasedStateMachine):
     def merge_base(self, left: CommitID, right: CommitID) -> CommitID:
         common = self.ancestors(left) & self.ancestors(right)
         repository = self.lake.repositories.get(REPOSITORY)
-        found = self.lake.merge_base(repository, left, right).id
+        found = self.lake.merge_bases.get(repository, left, right).id
         # The engine's choice among several is its own; it must be a best one.
         assert found in common
         assert not any(found in self.ancestors(other) - {other} for other in common)
@@ -415,8 +422,12 @@ def contents(items: list[Entry | CommonPrefix]) -> Contents:
     return {item.key: item.identity for item in items if isinstance(item, Entry)}
 
 
-def changed(items: list[DiffEntry | CommonPrefix]) -> set[bytes]:
-    return {item.entry.key for item in items if isinstance(item, DiffEntry)}
+def changed(items: Sequence[DiffEntry | Difference | CommonPrefix]) -> set[bytes]:
+    return {
+        item.entry.key if isinstance(item, DiffEntry) else item.path
+        for item in items
+        if not isinstance(item, CommonPrefix)
+    }
 
 
 @pytest.mark.parametrize(("url", "share"), [("memory://", 2), ("sqlite:///{folder}/lake.db", 10)])
@@ -435,9 +446,9 @@ def test_a_refused_operation_leaves_everything_as_it_was(tmp_path: Path) -> None
         lake.repositories.create(REPOSITORY, NAMESPACE, committer="")
         lake.put(REPOSITORY, MAIN, entry(b"a", "w1"))
         with pytest.raises(DirtyBranch, match="commit or reset them first"):
-            lake.hard_reset(REPOSITORY, MAIN, "main")
+            HeadChanges(lake).hard_reset(REPOSITORY, MAIN, "main")
         assert lake.get(REPOSITORY, MAIN, b"a").address == "w1"
-        lake.commit(REPOSITORY, MAIN, REQUEST)
+        HeadChanges(lake).commit(REPOSITORY, MAIN, REQUEST)
         assert lake.get(REPOSITORY, "main~0", b"a").address == "w1"
         with pytest.raises(EntryNotFound):
             lake.get(REPOSITORY, "main~1", b"a")

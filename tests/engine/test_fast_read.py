@@ -7,6 +7,7 @@ import pytest
 
 from lakebed.block import Namespace
 from lakebed.block.drivers.memory import MemoryBlockStore
+from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.committed import Query
 from lakebed.engine.engine import Engine
@@ -50,7 +51,7 @@ class ReaderAndWriter:
         self.writer.put(NAME, MAIN, entry(b"key", name))
 
     def commit(self) -> None:
-        self.writer.commit(NAME, MAIN, COMMIT)
+        HeadChanges(self.writer).commit(NAME, MAIN, COMMIT)
 
     def shown(self, ref: str = MAIN) -> str:
         return self.reader.get(NAME, ref, b"key").address
@@ -100,7 +101,7 @@ def test_a_read_sees_what_others_have_done_since(lake: ReaderAndWriter) -> None:
     assert lake.shown() == "2"
     lake.put("3")
     assert lake.shown() == "3"
-    lake.writer.reset(NAME, MAIN)
+    HeadChanges(lake.writer).reset(NAME, MAIN)
     assert lake.shown() == "2"
 
 
@@ -224,7 +225,7 @@ def test_a_page_sees_what_others_have_done_since(lake: ReaderAndWriter) -> None:
     lake.commit()
     lake.put("3")
     assert lake.listed() == ["3"]
-    lake.writer.reset(NAME, MAIN)
+    HeadChanges(lake.writer).reset(NAME, MAIN)
     assert lake.listed() == ["2"]
     lake.writer.refs.create_branch(NAME, DEV, MAIN)
     assert lake.listed(DEV) == ["2"]

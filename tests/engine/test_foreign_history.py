@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from lakebed.block import LocalSettings, Namespace, open_block
+from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.committed import Query
 from lakebed.engine.engine import Engine
@@ -44,7 +45,7 @@ class TwoRepositories:
 
     def commit(self, engine: Engine, name: RepositoryID, key: str = "key") -> Commit:
         engine.put(name, MAIN, entry(key.encode(), "object"))
-        return engine.commit(name, MAIN, REQUEST).commit
+        return HeadChanges(engine).commit(name, MAIN, REQUEST).commit
 
 
 @pytest.fixture
@@ -54,7 +55,9 @@ def lake(tmp_path: Path) -> Iterator[TwoRepositories]:
 
 
 def commit_metarange(lake: TwoRepositories, metarange_id: MetaRangeID) -> Commit:
-    return lake.engine.commit(MINE, MAIN, REQUEST, source_metarange=metarange_id).commit
+    return (
+        HeadChanges(lake.engine).commit(MINE, MAIN, REQUEST, source_metarange=metarange_id).commit
+    )
 
 
 # Committing a metarange

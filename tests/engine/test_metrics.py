@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from lakebed.block import LocalSettings, Namespace, open_block
+from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.commits.build import Builds
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.committed import Cache, committed_for
@@ -69,7 +70,7 @@ def test_commits_by_outcome_and_size(lake: MeasuredLake) -> None:
     lake.put(b"a", b"b")
 
     def commit() -> None:
-        lake.engine.commit(LAKE, MAIN, REQUEST)
+        HeadChanges(lake.engine).commit(LAKE, MAIN, REQUEST)
 
     def commit_nothing() -> None:
         with pytest.raises(NoChanges):
@@ -84,7 +85,7 @@ def test_commits_by_outcome_and_size(lake: MeasuredLake) -> None:
 
 def test_builds_by_where_they_are_made(lake: MeasuredLake) -> None:
     lake.put(b"a", b"b")
-    commit = lambda: lake.engine.commit(LAKE, MAIN, REQUEST)  # noqa: E731
+    commit = lambda: HeadChanges(lake.engine).commit(LAKE, MAIN, REQUEST)  # noqa: E731
     assert moved(commit, "build_seconds_count", where="here") == 1
     lake.put(b"c", b"d", b"e")
     assert moved(commit, "build_seconds_count", where="process") == 1
@@ -93,18 +94,18 @@ def test_builds_by_where_they_are_made(lake: MeasuredLake) -> None:
 def test_merges_by_operation_and_outcome(lake: MeasuredLake) -> None:
     lake.engine.refs.create_branch(LAKE, DEV, MAIN)
     lake.put(b"a", branch=DEV)
-    theirs = lake.engine.commit(LAKE, DEV, REQUEST).commit
+    theirs = HeadChanges(lake.engine).commit(LAKE, DEV, REQUEST).commit
 
     def merge() -> None:
-        lake.engine.merge(LAKE, DEV, MAIN, MERGE)
+        HeadChanges(lake.engine).merge(LAKE, DEV, MAIN, MERGE)
 
     def revert() -> None:
-        lake.engine.revert(LAKE, MAIN, theirs.id, REQUEST)
+        HeadChanges(lake.engine).revert(LAKE, MAIN, theirs.id, REQUEST)
 
     def merge_with_conflict() -> None:
         for branch in (MAIN, DEV):
             lake.put(b"a", branch=branch, name=f"of {branch}")
-            lake.engine.commit(LAKE, branch, REQUEST)
+            HeadChanges(lake.engine).commit(LAKE, branch, REQUEST)
         with pytest.raises(MergeConflict):
             merge()
 
@@ -116,7 +117,7 @@ def test_merges_by_operation_and_outcome(lake: MeasuredLake) -> None:
 
 def test_what_the_cleaner_removes(lake: MeasuredLake) -> None:
     lake.put(b"a", b"b")
-    lake.engine.reset(LAKE, MAIN)
+    HeadChanges(lake.engine).reset(LAKE, MAIN)
     cleaner = Cleaner(lake.store, RUNTIME, grace_seconds=0)
     assert moved(cleaner.run_once, "cleaned_total", what="keys") == 2
     cleaner.run_once()
@@ -125,7 +126,7 @@ def test_what_the_cleaner_removes(lake: MeasuredLake) -> None:
 
 def test_hits_and_misses_of_the_caches(lake: MeasuredLake) -> None:
     lake.put(b"a")
-    lake.engine.commit(LAKE, MAIN, REQUEST)
+    HeadChanges(lake.engine).commit(LAKE, MAIN, REQUEST)
 
     def read(engine: Engine) -> Callable[[], object]:
         return lambda: engine.get(LAKE, "main@", b"a")

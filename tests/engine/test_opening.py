@@ -7,6 +7,7 @@ import pytest
 
 from lakebed.block import Namespace
 from lakebed.block.drivers.memory import MemoryBlockStore
+from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import (
@@ -152,10 +153,10 @@ def test_a_repository_made_again_meanwhile_gets_the_write_or_none(
 
 @pytest.mark.parametrize("call", range(6))
 def test_a_commit_meanwhile_loses_no_write(lake: TwoProcesses, call: int) -> None:
-    lake.before_call(call, lambda: lake.other.commit(NAME, MAIN, COMMIT))
+    lake.before_call(call, lambda: HeadChanges(lake.other).commit(NAME, MAIN, COMMIT))
     lake.put("second")
     assert lake.shown() == "second"
-    lake.other.commit(NAME, MAIN, COMMIT)
+    HeadChanges(lake.other).commit(NAME, MAIN, COMMIT)
     assert lake.other.get(NAME, f"{MAIN}@", b"key").address == "second"
 
 
@@ -167,7 +168,7 @@ def test_a_condition_is_judged_by_what_others_wrote_meanwhile(
 
     def write_and_commit() -> None:
         lake.other.put(NAME, MAIN, entry(b"new key", "theirs"))
-        lake.other.commit(NAME, MAIN, COMMIT)
+        HeadChanges(lake.other).commit(NAME, MAIN, COMMIT)
 
     lake.before_call(call, write_and_commit)
     with pytest.raises(PreconditionFailed):

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from lakebed.block import BlockStore, MemorySettings, Namespace, open_block
+from lakebed.catalog.commits import HeadChanges
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.engine import Engine
@@ -20,6 +21,7 @@ from lakebed.kv import Store, open_store
 from lakebed.kv.records import Records
 from lakebed.runtime import ResultT
 from lakebed.testing.faults import FaultyStore, StoreCall
+from tests.kit.engines import dump, restore
 
 LAKE = RepositoryID("lake")
 MAIN = BranchID("main")
@@ -131,7 +133,7 @@ def test_what_is_only_being_created_is_not_found(engine: Engine, store: Store) -
         engine.refs.delete_branch(LAKE, BranchID("half"))
     with pytest.raises(KeyError, match="tag not found: done"):
         engine.refs.delete_tag(LAKE, TagID("done"))
-    assert [file.rows for file in engine.dump_refs(LAKE).files] == [1, 1]  # main and its commit
+    assert [file.rows for file in dump(engine, LAKE).files] == [1, 1]  # main and its commit
     engine.refs.create_tag(LAKE, "half", MAIN)
     engine.refs.create_branch(LAKE, "done", MAIN)
 
@@ -142,10 +144,10 @@ def test_an_older_version_left_a_branch_and_a_tag_of_one_name(engine: Engine, st
     head = engine.branches.get(repository, MAIN).commit_id
     engine.refs.create_branch(LAKE, "both", MAIN)
     Records(store, TAGS, repository.partition).set(b"both", pb.Tag(commit_id=head))
-    dump = engine.dump_refs(LAKE).dump_id
+    dump_id = dump(engine, LAKE).dump_id
     engine.repositories.delete(LAKE)
     engine.repositories.create_bare(LAKE, Namespace.parse("mem://lake/x"))
-    engine.restore_refs(LAKE, dump)
+    restore(engine, LAKE, dump_id)
     repository = engine.repositories.get(LAKE)
     assert engine.tags.get(repository, TagID("both")).commit_id == head
     assert engine.resolver.resolve(repository, "both").view is View.COMBINED
@@ -181,7 +183,9 @@ def test_a_branch_that_is_made_at_once_goes_by_nothing_that_has_changed(what: st
     repository = engine.repositories.get(LAKE)
     old = engine.branches.get(repository, MAIN).commit_id
     if what == "source":
-        other.commit(LAKE, MAIN, CommitRequest(committer="", message="", allow_empty=True))
+        HeadChanges(other).commit(
+            LAKE, MAIN, CommitRequest(committer="", message="", allow_empty=True)
+        )
         new = other.branches.get(repository, MAIN).commit_id
         assert engine.refs.create_branch(LAKE, DEV, MAIN).commit_id == new != old
     elif what == "repository":

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from lakebed.block import Namespace
+from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.commits.build import BuildRequest, Built
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.engine import Engine
@@ -44,7 +45,7 @@ class Lake:
         engine = self.process()
         engine.repositories.create(LAKE, Namespace.parse("mem://lake/x"), committer="")
         engine.put(LAKE, MAIN, entry(b"old", "1"))
-        engine.commit(LAKE, MAIN, REQUEST)
+        HeadChanges(engine).commit(LAKE, MAIN, REQUEST)
 
     def process(self) -> Engine:
         """Return the engine of a process that has read nothing yet."""
@@ -68,7 +69,7 @@ def test_a_commit(lake: Lake, objects: int) -> None:
     engine = lake.process()
     for number in range(objects):
         engine.put(LAKE, MAIN, entry(b"%d" % number, "1"))
-    steps = lake.count(lambda: engine.commit(LAKE, MAIN, REQUEST))
+    steps = lake.count(lambda: HeadChanges(engine).commit(LAKE, MAIN, REQUEST))
     assert steps.store <= 7, steps.calls
     # The seal; range and metarange; the commit's record; the branch.
     assert steps.durable == 4, steps.calls
@@ -105,7 +106,7 @@ def test_a_commit_leaves_its_record_and_the_intent_to_drop(lake: Lake) -> None:
     engine = lake.process()
     engine.put(LAKE, MAIN, entry(b"new", "1"))
     repository = engine.repositories.get(LAKE)
-    made = engine.commit(LAKE, MAIN, REQUEST).commit
+    made = HeadChanges(engine).commit(LAKE, MAIN, REQUEST).commit
     assert engine.commits.is_known(repository, made.id)
     assert lake.process().commits.get(repository, made.id) == made
     announced = {item.key for item in lake.store.scan(DROPPED_PARTITION)}
@@ -139,9 +140,9 @@ def test_a_merge_of_what_only_the_source_changed(lake: Lake, is_warm: bool) -> N
     writer = lake.process()
     writer.refs.create_branch(LAKE, DEV, MAIN)
     writer.put(LAKE, DEV, entry(b"new", "1"))
-    head = writer.commit(LAKE, DEV, REQUEST).commit
+    head = HeadChanges(writer).commit(LAKE, DEV, REQUEST).commit
     engine = writer if is_warm else lake.process()
-    steps = lake.count(lambda: engine.merge(LAKE, DEV, MAIN, MERGE))
+    steps = lake.count(lambda: HeadChanges(engine).merge(LAKE, DEV, MAIN, MERGE))
     bulk_reads = [] if is_warm else ["get_many"]
     # The repository; both ends; their commits; the clean check; the record; marks; the branch.
     calls = ["get", "get_many", *bulk_reads, "scan_page", "set", "get_many", "set_if"]
@@ -156,8 +157,8 @@ def test_a_merge_of_what_the_destination_has_already(lake: Lake) -> None:
     engine.refs.create_branch(LAKE, DEV, MAIN)
     for branch in (DEV, MAIN):
         engine.put(LAKE, branch, entry(b"same", "1"))
-        engine.commit(LAKE, branch, REQUEST)
-    steps = lake.count(lambda: engine.merge(LAKE, DEV, MAIN, MERGE))
+        HeadChanges(engine).commit(LAKE, branch, REQUEST)
+    steps = lake.count(lambda: HeadChanges(engine).merge(LAKE, DEV, MAIN, MERGE))
     assert "create" not in steps.calls
     assert "read" not in steps.calls
 
@@ -167,7 +168,9 @@ def test_a_log(lake: Lake) -> None:
 
     def log() -> LogPage:
         repository, head = engine.find_commit(LAKE, MAIN)
-        return engine.log(repository, head, LogQuery(), amount=10)
+        return engine.history.page(
+            repository, engine.committed(repository), head, LogQuery(), amount=10
+        )
 
     first = log()
     assert len(first.commits) == 2
@@ -175,7 +178,7 @@ def test_a_log(lake: Lake) -> None:
     assert steps.calls == ["get_many"]  # where the branch is; what led there does not change
     assert log() is first
     engine.put(LAKE, MAIN, entry(b"new", "1"))
-    made = engine.commit(LAKE, MAIN, REQUEST).commit
+    made = HeadChanges(engine).commit(LAKE, MAIN, REQUEST).commit
     assert log().commits == (made, *first.commits)
 
 
@@ -187,4 +190,11 @@ def test_a_log_does_not_show_a_repository_that_was_deleted(lake: Lake) -> None:
         engine.find_commit(LAKE, MAIN)
     other.repositories.create(LAKE, Namespace.parse("mem://lake/y"), committer="")
     repository, head = engine.find_commit(LAKE, MAIN)
-    assert len(engine.log(repository, head, LogQuery(), amount=10).commits) == 1
+    assert (
+        len(
+            engine.history.page(
+                repository, engine.committed(repository), head, LogQuery(), amount=10
+            ).commits
+        )
+        == 1
+    )

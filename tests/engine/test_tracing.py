@@ -5,6 +5,7 @@ import pytest
 
 from lakebed import tracing
 from lakebed.block import MemorySettings, Namespace, open_block
+from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, RepositoryID
@@ -32,16 +33,16 @@ def spans() -> Iterator[list[str]]:
         tracing.turn_off()
 
 
-def test_what_callers_ask_the_engine_for_is_a_span(spans: list[str]) -> None:
+def test_what_callers_ask_for_is_a_span(spans: list[str]) -> None:
     engine = Engine(open_store("memory://"), open_block(MemorySettings()))
     engine.repositories.create(LAKE, Namespace.parse("mem://lake/x"), committer="")
     spans.clear()
     engine.put(LAKE, MAIN, entry(b"a", "a"))
-    engine.commit(LAKE, MAIN, CommitRequest(committer="", message=""))
+    HeadChanges(engine).commit(LAKE, MAIN, CommitRequest(committer="", message=""))
     engine.get(LAKE, "main@", b"a")
-    assert [name for name in spans if name.startswith("engine.")] == [
+    assert [name for name in spans if name.startswith(("engine.", "catalog."))] == [
         "engine.put",
-        "engine.commit",
+        "catalog.commit",
         "engine.find",
         "engine.get_entry",
     ]

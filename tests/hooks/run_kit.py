@@ -8,7 +8,7 @@ from typing import Any
 from lakebed.block import BlockStore, Namespace
 from lakebed.block.drivers.memory import MemoryBlockStore
 from lakebed.catalog.catalog import Catalog
-from lakebed.catalog.nouns import CommitRequest, MergeRequest
+from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, Commit, Repository, RepositoryID
 from lakebed.hooks.actions import Actions

@@ -6,9 +6,10 @@ from functools import partial
 import pytest
 
 from lakebed.block import Namespace
+from lakebed.catalog.commits import HeadChanges
 from lakebed.catalog.imports.sources import ImportSource
-from lakebed.catalog.nouns import CommitRequest, MergeRequest
 from lakebed.engine.acting import acting_as
+from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import Refused
 from lakebed.engine.model import BranchID, RepositoryID, TagID
@@ -317,7 +318,7 @@ def test_a_slow_hook_stops_nobody_else(lake: HookLake) -> None:
     def look(event: Event, _output: Output) -> None:
         if len(lake.heard(EventType.PRE_COMMIT)) == 1:
             lake.put(b"meanwhile")
-            other.commit(LAKE, MAIN, REQUEST)
+            HeadChanges(other).commit(LAKE, MAIN, REQUEST)
             lake.put(b"staged", "after")
 
     lake.answers.deeds["check"] = look
@@ -334,7 +335,7 @@ def test_a_branch_that_never_rests_is_given_up(lake: HookLake) -> None:
     def move(_event: Event, _output: Output) -> None:
         request = CommitRequest(committer="", message=str(next(numbers)), allow_empty=True)
         head = other.resolver.commit(lake.repository, "main")
-        other.commit(LAKE, MAIN, request, source_metarange=head.metarange_id)
+        HeadChanges(other).commit(LAKE, MAIN, request, source_metarange=head.metarange_id)
 
     lake.put(
         b"_lakefs_actions/gate.yaml",
@@ -359,7 +360,7 @@ def test_runs_are_listed_newest_first_and_by_branch_and_commit(lake: HookLake) -
         lake.put(b"data", str(number))
         lake.clock.ahead_seconds += 1
         made.append(lake.commit().id)
-    lake.engine.hard_reset(LAKE, DEV, "main")
+    HeadChanges(lake.engine).hard_reset(LAKE, DEV, "main")
     lake.put(b"data", "dev", DEV)
     lake.clock.ahead_seconds += 1
     made.append(lake.commit(DEV).id)
@@ -504,7 +505,7 @@ def test_without_action_files_hooks_cost_no_call(operation: str) -> None:
             lake.put(b"A%d" % number)
             lake.put(b"z%d" % number)
         lake.commit()
-        lake.engine.hard_reset(LAKE, DEV, "main")
+        HeadChanges(lake.engine).hard_reset(LAKE, DEV, "main")
         engine = (
             lake.process(runtime).engine
             if has_hooks
@@ -512,15 +513,15 @@ def test_without_action_files_hooks_cost_no_call(operation: str) -> None:
         )
         # A process that has made one commit before: it knows what it wrote.
         lake.put(b"z0", "changed", DEV)
-        engine.commit(LAKE, DEV, REQUEST)
+        HeadChanges(engine).commit(LAKE, DEV, REQUEST)
         lake.put(b"z1", "changed")
         steps.clear()
         if operation == "commit":
-            engine.commit(LAKE, MAIN, REQUEST)
+            HeadChanges(engine).commit(LAKE, MAIN, REQUEST)
         elif operation == "merge":
-            engine.reset(LAKE, MAIN)
+            HeadChanges(engine).reset(LAKE, MAIN)
             steps.clear()
-            engine.merge(LAKE, "dev", MAIN, MergeRequest(committer="", message=""))
+            HeadChanges(engine).merge(LAKE, "dev", MAIN, MergeRequest(committer="", message=""))
         else:
             engine.refs.create_branch(LAKE, "new", MAIN)
         counted[has_hooks] = sorted(steps.calls)

@@ -4,6 +4,7 @@ from itertools import combinations
 
 import pytest
 
+from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.committed import Query
 from tests.hooks.run_kit import FOLDER, LAKE, MAIN, HookLake
@@ -19,8 +20,8 @@ def test_a_look_into_one_range_says_what_a_listing_says(count: int) -> None:
         for key in keys:
             lake.put(key, branch=branch.id)
         # Without hooks: these files are no action files.
-        sealed = lake.engine._parts.publisher.seal(lake.repository, branch)
-        built = lake.engine._parts.committer._build(lake.repository, sealed, sealed.sealed_tokens)
+        sealed = lake.engine.publisher.seal(lake.repository, branch)
+        built = lake.engine.committer._build(lake.repository, sealed, sealed.sealed_tokens)
         metarange_id = built.made.metarange_id
         found = lake.engine.committed(lake.repository).has_below(metarange_id, FOLDER)
         listed = lake.engine.committed(lake.repository).list(metarange_id, Query(prefix=FOLDER))
@@ -32,4 +33,4 @@ def test_an_empty_content_has_none() -> None:
     head = lake.engine.resolver.commit(lake.repository, MAIN)
     assert not lake.engine.committed(lake.repository).has_below(head.metarange_id, FOLDER)
     request = CommitRequest(committer="", message="", allow_empty=True)
-    assert lake.engine.commit(LAKE, MAIN, request).commit.parents == (head.id,)
+    assert HeadChanges(lake.engine).commit(LAKE, MAIN, request).commit.parents == (head.id,)

@@ -6,10 +6,11 @@ from collections.abc import Callable
 import pytest
 
 from lakebed.block import Namespace
+from lakebed.catalog.commits import HeadChanges
 from lakebed.catalog.errors import InvalidMetadata
 from lakebed.catalog.imports.sources import ImportSource
-from lakebed.catalog.nouns import CommitRequest, MergeRequest
 from lakebed.engine.acting import acting_as, skipping_hooks
+from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import CommitRefused, Refused
 from lakebed.engine.model import BranchID, Commit
@@ -223,9 +224,9 @@ def test_the_gates_that_judged_are_those_of_the_head_that_is_replaced(
     def move(_event: Event, _output: Output) -> None:
         if not moved:
             lake.put_action("new", "pre-commit", "pre-merge", branch=FEATURE, hooks=["new"])
-            moved.append(other.commit(LAKE, FEATURE, REQUEST).commit)
+            moved.append(HeadChanges(other).commit(LAKE, FEATURE, REQUEST).commit)
             merge = MergeRequest(committer="ann", message="m", keep_staged=True)
-            other.merge(LAKE, "feature", MAIN, merge)
+            HeadChanges(other).merge(LAKE, "feature", MAIN, merge)
 
     lake.engine.refs.create_branch(LAKE, "feature", "main")
     lake.answers.heard.clear()
@@ -274,7 +275,7 @@ def test_a_file_that_cannot_be_used_is_repaired_without_being_read(lake: HookLak
     with skipping_hooks(), pytest.raises(Refused, match=r"action file _lakefs_actions/gate\.yaml"):
         lake.commit()  # what comes after is asked of the new commit
     broken = Engine(lake.store, lake.block, runtime=lake.clock)
-    broken.commit(LAKE, MAIN, REQUEST)
+    HeadChanges(broken).commit(LAKE, MAIN, REQUEST)
     lake.set_strict(strict=True)
     lake.catalog.objects.delete(LAKE, MAIN, GATE)
     with pytest.raises(Refused, match="an administrator can repair them"):
@@ -315,7 +316,7 @@ def test_hooks_of_refs_are_skipped_and_that_is_written_down(lake: HookLake, what
 def test_a_ref_at_a_file_that_cannot_be_used_is_not_stuck(lake: HookLake, what: str) -> None:
     plain = Engine(lake.store, lake.block, runtime=lake.clock)  # without hooks
     lake.put(GATE, "name: [")
-    plain.commit(LAKE, MAIN, REQUEST)
+    HeadChanges(plain).commit(LAKE, MAIN, REQUEST)
     branch = plain.refs.create_branch(LAKE, "there", "main").id
     tag = plain.refs.create_tag(LAKE, "tagged", "main").id
     refs = lake.catalog.refs

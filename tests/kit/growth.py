@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from lakebed.block import MemorySettings, open_block
+from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.kv import Store
 from lakebed.kv.wrappers.fenced import Cell, Cells, FencedStore
@@ -134,7 +135,7 @@ def upload_and_commit(lake: Lake, name: str, uploads: int) -> None:
     lake.clock.map_parallel(lambda path: lake.upload(path, "text"), paths, limit=4)
     for path in paths[::10]:
         lake.catalog.objects.delete(REPOSITORY, MAIN, path)
-    lake.engine.commit(REPOSITORY, MAIN, _COMMIT)
+    HeadChanges(lake.engine).commit(REPOSITORY, MAIN, _COMMIT)
 
 
 def counting(store: Store) -> Callable[[], int]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from lakebed.catalog.commits import HeadChanges
 from lakebed.catalog.errors import ClocksDiffer
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.formats.layout import gc_check_path
@@ -33,7 +34,7 @@ def test_nothing_expires_by_a_wrong_clock(lake: Lake, ahead_seconds: float, how:
     lake.reclaim.retention.set_rules(REPOSITORY, RetentionRules(1))
     for number in range(3):
         lake.upload(b"a", str(number))
-        lake.engine.commit(REPOSITORY, MAIN, REQUEST)
+        HeadChanges(lake.engine).commit(REPOSITORY, MAIN, REQUEST)
     lake.clock.ahead_seconds = ahead_seconds
     for dry_run in (True, False):
         with pytest.raises(ClocksDiffer, match=f"{how} that of the storage.*skew_seconds is 300"):

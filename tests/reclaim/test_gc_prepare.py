@@ -14,6 +14,7 @@ from prometheus_client import REGISTRY
 
 from lakebed.block import Address, Namespace
 from lakebed.catalog import records_pb2 as pb
+from lakebed.catalog.commits import HeadChanges
 from lakebed.catalog.errors import InvalidRun
 from lakebed.catalog.keys import MULTIPARTS
 from lakebed.engine import records_pb2 as engine_pb
@@ -38,6 +39,7 @@ from lakebed.reclaim.prepare import Prepared
 from lakebed.reclaim.run_files import RunFiles
 from lakebed.reclaim.staged_walk import PageLimits, Position, StagedWalk
 from lakebed.times import now_us
+from tests.kit.engines import dump, restore
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, open_lake
 
 REQUEST = CommitRequest(committer="ann", message="m")
@@ -93,7 +95,7 @@ def address(lake: Lake, ref: str, path: bytes) -> str:
 def seal(lake: Lake, branch: BranchID) -> None:
     """Seal the staging token of a branch, as a commit that dies then would."""
     current = lake.engine.branches.get(lake.repository, branch)
-    lake.engine._parts.committer._publisher.seal(lake.repository, current)
+    lake.engine.publisher.seal(lake.repository, current)
     # Or the next writer would begin with the old token, from a cache, and write there too.
     lake.engine.branches.get(lake.repository, branch)
 
@@ -234,10 +236,10 @@ def test_uploads_are_read_before_what_is_staged(
 
 def test_all_commit_records_are_written_down(lake: Lake) -> None:
     lake.upload(b"a", "one")
-    first = lake.engine.commit(REPOSITORY, MAIN, REQUEST).commit
+    first = HeadChanges(lake.engine).commit(REPOSITORY, MAIN, REQUEST).commit
     lake.upload(b"a", "two")
-    dropped = lake.engine.commit(REPOSITORY, MAIN, REQUEST).commit
-    lake.engine.hard_reset(REPOSITORY, MAIN, first.id)
+    dropped = HeadChanges(lake.engine).commit(REPOSITORY, MAIN, REQUEST).commit
+    HeadChanges(lake.engine).hard_reset(REPOSITORY, MAIN, first.id)
     prepared, _ = prepare_pages(lake)
     commits = table(lake, end(lake, prepared), GCFileKind.COMMITS).to_pylist()
     found = {row["id"]: row["metarange_id"] for row in commits}
@@ -251,7 +253,7 @@ def test_an_entry_that_is_committed_while_pages_are_written_is_found(lake: Lake)
     lake.upload(b"b", "two", DEV)
     staged_later = address(lake, "main", b"a")
     prepared = lake.reclaim.preparation.prepare_uncommitted(REPOSITORY, limits=SMALL)
-    commit = lake.engine.commit(REPOSITORY, MAIN, REQUEST).commit
+    commit = HeadChanges(lake.engine).commit(REPOSITORY, MAIN, REQUEST).commit
     while prepared.continuation_token:
         prepared = lake.reclaim.preparation.prepare_uncommitted(
             REPOSITORY, token=prepared.continuation_token, limits=SMALL
@@ -271,7 +273,7 @@ def test_pages_remember_the_tokens_of_a_branch(lake: Lake, monkeypatch: pytest.M
         REPOSITORY, limits=PageLimits(objects=1)
     )
     # The branch moves on; what it had then is still read to its end.
-    lake.engine.reset(REPOSITORY, MAIN)
+    HeadChanges(lake.engine).reset(REPOSITORY, MAIN)
     while prepared.continuation_token:
         prepared = lake.reclaim.preparation.prepare_uncommitted(
             REPOSITORY, token=prepared.continuation_token, limits=PageLimits(objects=1)
@@ -366,7 +368,7 @@ def test_the_manifest_is_written_once(lake: Lake) -> None:
     prepared, _ = prepare_pages(lake)
     manifest = end(lake, prepared)
     lake.upload(b"a", "x")
-    lake.engine.commit(REPOSITORY, MAIN, REQUEST)
+    HeadChanges(lake.engine).commit(REPOSITORY, MAIN, REQUEST)
     assert end(lake, prepared) == manifest
 
 
@@ -423,11 +425,11 @@ def test_another_repository_under_the_name(lake: Lake) -> None:
 
 
 def test_adopted_ids_are_told(lake: Lake) -> None:
-    dumped = lake.engine.dump_refs(REPOSITORY)
+    dumped = dump(lake.engine, REPOSITORY)
     old, namespace = lake.repository.unique_id, lake.repository.namespace
     lake.engine.repositories.delete(REPOSITORY)
     lake.engine.repositories.create_bare(REPOSITORY, namespace)
-    lake.engine.restore_refs(REPOSITORY, dumped.dump_id)
+    restore(lake.engine, REPOSITORY, dumped.dump_id)
     prepared, _ = prepare_pages(lake)
     assert end(lake, prepared).run.adopted_unique_ids == (old,)
 
@@ -468,7 +470,7 @@ def test_a_page_goes_on_with_the_very_next_key(
     """Whatever a page ended with, also if the keys that follow begin with it."""
     monkeypatch.setattr("lakebed.reclaim.staged_walk._RECORDS", records)
     base = entry_of(lake)
-    lake.engine.reset(REPOSITORY, MAIN)
+    HeadChanges(lake.engine).reset(REPOSITORY, MAIN)
     tails = [
         b"",
         b"\x00",

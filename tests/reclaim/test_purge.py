@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from lakebed.block import Address, DeleteResult, Forbidden
+from lakebed.catalog.commits import HeadChanges
 from lakebed.catalog.errors import InvalidPurge, MissingBytes, Purged
 from lakebed.catalog.multipart.records import NamedPart, Target
 from lakebed.catalog.purge_marks import CopyWatch, PurgeMarks
@@ -34,7 +35,7 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lake]:
 
 
 def commit(lake: Lake) -> CommitID:
-    return lake.engine.commit(REPOSITORY, MAIN, REQUEST).commit.id
+    return HeadChanges(lake.engine).commit(REPOSITORY, MAIN, REQUEST).commit.id
 
 
 def by_path(path: str) -> PurgeQuery:

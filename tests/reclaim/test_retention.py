@@ -381,7 +381,7 @@ def test_history_goes_on_working(lake: Lake) -> None:
     old = expired_commit(lake)
     log = lake.catalog.refs.log(REPOSITORY, "main", amount=10).commits
     assert old in [commit.id for commit in log]
-    changed = lake.engine.diff(REPOSITORY, old, "main", Query())
+    changed = lake.catalog.diff.list_between(REPOSITORY, old, "main", Query())
     assert changed.rows["key"].to_pylist() == [b"a", b"c", b"d"]
     listed = lake.engine.list_entries(REPOSITORY, old, Query())
     assert listed.rows["key"].to_pylist() == [b"a", b"b"]

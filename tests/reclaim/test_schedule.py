@@ -11,7 +11,9 @@ from prometheus_client import REGISTRY
 
 from lakebed.block import Address, LocalSettings, StorageUnavailable
 from lakebed.block.drivers.local.store import LocalBlockStore
+from lakebed.catalog.commits import HeadChanges
 from lakebed.catalog.keys import GC
+from lakebed.catalog.places import parse_namespace
 from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.keys import GRAVELER, REPOSITORIES
@@ -58,7 +60,7 @@ class Server:
 
     def commit(self) -> None:
         request = CommitRequest(committer="ann", message="m")
-        self.services.foundation.engine.commit(LAKE, MAIN, request)
+        HeadChanges(self.services.foundation.engine).commit(LAKE, MAIN, request)
 
     def later(self, hours: float) -> int:
         """Let time pass, and look; return how many runs were made."""
@@ -95,7 +97,9 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     services = open_services(settings)
     compare_no_clocks(services.reclaim)
     for name in (LAKE, OTHER):
-        services.catalog.repositories.create(name, f"local://{name}", committer="ann")
+        services.catalog.repositories.create(
+            name, parse_namespace(f"local://{name}"), committer="ann"
+        )
     yield Server(services, clock)
     services.close()
 

@@ -9,6 +9,7 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 from falcon.testing import Result, TestClient
 
 from lakebed.auth import KeyPair
+from lakebed.catalog.places import parse_namespace
 from lakebed.catalog.tasks import run_inline
 from lakebed.server.app import build, open_services
 from lakebed.server.config_files import load
@@ -79,7 +80,9 @@ def server(**flags: object) -> Iterator[Server]:
         services = found.services
         services.auth.setup("admin", ADMIN)
         namespace = f"{services.catalog.storage_scheme}://lakes/{REPOSITORY}"
-        services.catalog.repositories.create(REPOSITORY, namespace, committer="admin")
+        services.catalog.repositories.create(
+            REPOSITORY, parse_namespace(namespace), committer="admin"
+        )
         yield found
 
 

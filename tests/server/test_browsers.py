@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from prometheus_client import REGISTRY
 
 from lakebed.auth import KeyPair
+from lakebed.catalog.places import parse_namespace
 from lakebed.catalog.tasks import run_inline
 from lakebed.server.app import open_services
 from lakebed.server.config_files import load
@@ -292,7 +293,9 @@ def opened(pair: KeyPair | None, **flags: object) -> Iterator[Server]:
     services = open_services(settings, run_in_background=run_inline)
     if pair is not None:
         services.auth.setup("admin", pair)
-        services.catalog.repositories.create(REPOSITORY, "mem://lakes/lake", committer="admin")
+        services.catalog.repositories.create(
+            REPOSITORY, parse_namespace("mem://lakes/lake"), committer="admin"
+        )
     yield Server(services)
     services.close()
 

@@ -14,7 +14,8 @@ from lakebed.auth import Context, Effect, KeyPair, Policy, PolicyID, Statement, 
 from lakebed.auth.policy.rules import Rules
 from lakebed.auth.throttle import KEY_FAILURES, KEY_SECONDS
 from lakebed.catalog.model import METADATA_NAMES_MAX
-from lakebed.catalog.nouns import BranchID, RepositoryID
+from lakebed.catalog.places import parse_namespace
+from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.reclaim.cleaner import Cleaner
 from lakebed.server.api.dispatch import permissions
 from lakebed.server.api.operations import ROUTES
@@ -227,7 +228,7 @@ def test_only_admins_and_super_users_may_import_at_first(world: Server) -> None:
 
 def test_what_a_deleted_repository_left_stays_closed(world: Server) -> None:
     repositories = world.services.catalog.repositories
-    gone = repositories.create("gone", "mem://lakes/gone", committer="admin")
+    gone = repositories.create("gone", parse_namespace("mem://lakes/gone"), committer="admin")
     assert stage(world, "mem://lakes/gone/data/x").json["kind"] == "address_taken"
     repositories.delete(gone.id)
     Cleaner(world.services.foundation.store, world.services.runtime, grace_seconds=0).run_once()
@@ -240,7 +241,7 @@ def test_what_a_deleted_repository_left_stays_closed(world: Server) -> None:
     assert world.call("POST", "/repositories", json=body).status_code == 400
     assert stage(world, "mem://lakes/gone-2/x").status_code == 201
     # The place itself can be used again.
-    repositories.create("again", "mem://lakes/gone", committer="admin")
+    repositories.create("again", parse_namespace("mem://lakes/gone"), committer="admin")
 
 
 # Protected branches

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lakebed.catalog.nouns import RepositoryID
+from lakebed.catalog.places import parse_namespace
+from lakebed.engine.model import RepositoryID
 from lakebed.server.processes.preflight import CannotStart
 from tests.server.kit import Server, opened
 
@@ -25,7 +26,7 @@ def test_an_empty_storage_beside_a_database_with_repositories_is_refused(tmp_pat
     """Else all reads would be 410, and what is written is missing in the right storage."""
     with started(tmp_path, "right") as server:
         server.services.catalog.repositories.create(
-            RepositoryID("lake"), "local://lakes/lake", committer="ann"
+            RepositoryID("lake"), parse_namespace("local://lakes/lake"), committer="ann"
         )
     with (
         pytest.raises(CannotStart, match=r"has no folder of any repository .* such as lake at"),

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from lakebed.block import Namespace
+from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import Deleting, EntryNotFound, NoChanges, NotFound
 from lakebed.engine.keys import (
@@ -79,7 +80,7 @@ def check_committed(world: World) -> None:
     for name, branch in branches(world):
         shown = read_all(lake, name, branch)
         with suppress(NoChanges):
-            lake.commit(name, branch, COMMIT)
+            HeadChanges(lake).commit(name, branch, COMMIT)
         repository = lake.repositories.get(name)
         head = lake.branches.get(repository, branch).commit_id
         contents = dict(world.held(repository.partition, head))

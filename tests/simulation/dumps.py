@@ -10,6 +10,7 @@ from lakebed.formats import DumpID
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.records import Records
 from lakebed.kv.schema import METADATA_PARTITION
+from tests.kit.engines import restore
 from tests.simulation.monitor import Span
 from tests.simulation.truth import Version
 from tests.simulation.world import Dump, OnlookerRuntime, World, addresses
@@ -50,7 +51,7 @@ def _restore(world: World, store: MemoryStore, span: Span, dump_id: DumpID) -> E
     store.set(METADATA_PARTITION, INSTALLATION_KEY, installation.value)
     lake = world.parts.build("restorer", runtime, store, block).lake
     lake.repositories.create_bare(RESTORED, span.namespace)
-    lake.restore_refs(RESTORED, dump_id)
+    restore(lake, RESTORED, dump_id)
     return lake
 
 

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from lakebed.catalog.catalog import Catalog
+from lakebed.catalog.commits import HeadChanges
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.engine import Engine
@@ -168,7 +169,7 @@ def begin(world: CatalogWorld) -> Hooking:
     """Both branches have the action file."""
     world.catalog.uploads.upload(REPOSITORY, MAIN, FILE, [ACTION])
     world.catalog.commits.commit(REPOSITORY, MAIN, REQUEST)
-    world.onlooker.hard_reset(REPOSITORY, DEV, MAIN)
+    HeadChanges(world.onlooker).hard_reset(REPOSITORY, DEV, MAIN)
     return Hooking(world)
 
 

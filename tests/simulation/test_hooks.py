@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lakebed.engine.engine import Engine
+from lakebed.engine.commits.publish import Publisher
 from lakebed.engine.hooks import Proposal
 from lakebed.engine.model import Branch, Commit, CommitID, Repository
 from lakebed.engine.refs import branches, tags
@@ -155,12 +155,11 @@ def look_without_touching(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever finds a prepared run looks for its commit, and leaves the branch as it is."""
 
     def find_published(
-        engine: Engine, repository: Repository, branch: Branch, commit_ids: list[CommitID]
+        publisher: Publisher, repository: Repository, branch: Branch, commit_ids: list[CommitID]
     ) -> CommitID | None:
-        publisher = engine._parts.publisher
         return publisher.find_leading(repository, branch.commit_id, commit_ids)
 
-    monkeypatch.setattr(Engine, "find_published", find_published)
+    monkeypatch.setattr(Publisher, "find_published", find_published)
     monkeypatch.setattr(PostRunner, "_is_left", lambda _self, _record: True)
 
 

@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 
+from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.staging.codec import encode
 from lakebed.testing.simulation.explore import first_failure
 from lakebed.testing.simulation.simulator import Simulation
@@ -89,7 +90,7 @@ def write_late(passes: int, world: World, process: Process) -> None:
     """Stage something under a token that was dropped a while ago."""
     repository = process.lake.repositories.get(world.names[0])
     token = process.lake.branches.get(repository, MAIN).staging_token
-    process.lake.reset(world.names[0], MAIN)
+    HeadChanges(process.lake).reset(world.names[0], MAIN)
     for _ in range(passes):
         process.cleaner.run_once()
         process.runtime.sleep(SURELY_PAST_GRACE_SECONDS)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.committed import Page, Query, Strategy
 from lakebed.engine.errors import EntryNotFound, NoChanges, NotFound, PreconditionFailed, Stale
@@ -20,6 +21,7 @@ from lakebed.errors import LakebedError
 from lakebed.formats import Entry
 from lakebed.kv import CorruptRecord, OutcomeUnknown, StoreUnavailable
 from lakebed.testing.simulation.history import ABSENT, WILD, Operation
+from tests.kit.engines import cherry_pick, dump
 from tests.simulation.truth import PLAIN_COMMIT
 from tests.simulation.world import DEV, KEYS, MAIN, Dump, Process, Read, World, addresses, entry
 
@@ -240,7 +242,7 @@ class Worker:
         begun = self.step
         try:
             request = replace(COMMIT, committer=self.world.new_name())
-            result = self.lake.commit(self.name, self.branch, request)
+            result = HeadChanges(self.lake).commit(self.name, self.branch, request)
         except NoChanges:
             self.world.told["no changes"] += 1
             self.check_head(begun)
@@ -285,34 +287,38 @@ class Worker:
         source = DEV if self.branch == MAIN else MAIN
         strategy = self.random.choice([None, Strategy.SOURCE_WINS, Strategy.DEST_WINS])
         request = MergeRequest(committer="", message="", strategy=strategy)
-        self.move("merge", partial(self.lake.merge, self.name, source, self.branch, request))
+        self.move(
+            "merge", partial(HeadChanges(self.lake).merge, self.name, source, self.branch, request)
+        )
 
     def revert(self) -> None:
-        revert = partial(self.lake.revert, self.name, self.branch, self.branch, OTHER)
+        revert = partial(HeadChanges(self.lake).revert, self.name, self.branch, self.branch, OTHER)
         self.move("revert", partial(revert, parent_number=1))
 
     def cherry_pick(self) -> None:
         source = DEV if self.branch == MAIN else MAIN
-        pick = partial(self.lake.cherry_pick, self.name, self.branch, source, OTHER)
+        pick = partial(cherry_pick, self.lake, self.name, self.branch, source, OTHER)
         self.move("cherry-pick", partial(pick, parent_number=1))
 
     def hard_reset(self) -> None:
         target = f"{self.branch}~1"
-        act = partial(self.lake.hard_reset, self.name, self.branch, target)
+        act = partial(HeadChanges(self.lake).hard_reset, self.name, self.branch, target)
         self.attempt("hard reset", None, WILD, act)
 
     # Resets
 
     def reset(self) -> None:
-        self.attempt("reset", None, WILD, partial(self.lake.reset, self.name, self.branch))
+        self.attempt(
+            "reset", None, WILD, partial(HeadChanges(self.lake).reset, self.name, self.branch)
+        )
 
     def reset_key(self) -> None:
         key = self.random.choice(KEYS)
-        act = partial(self.lake.reset_key, self.name, self.branch, key)
+        act = partial(HeadChanges(self.lake).reset_object, self.name, self.branch, key)
         self.reset_some("reset of a key", key, act)
 
     def reset_prefix(self) -> None:
-        act = partial(self.lake.reset_prefix, self.name, self.branch, b"dir/")
+        act = partial(HeadChanges(self.lake).reset_prefix, self.name, self.branch, b"dir/")
         self.reset_some("reset of a prefix", b"dir/c", act)
 
     def reset_some(self, name: str, key: bytes, act: Callable[[], None]) -> None:
@@ -358,7 +364,7 @@ class Worker:
     def dump(self) -> None:
         begun = self.step
         try:
-            manifest = self.lake.dump_refs(self.name)
+            manifest = dump(self.lake, self.name)
         except LakebedError as error:
             self.world.told[f"no dump: {type(error).__name__}"] += 1
             return

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakebed.block import BlockSettings, BlockStore, LocalSettings, open_block
+from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.model import BranchID
 from lakebed.formats.gc_files import GCFile, GCMark, GCRunID
@@ -135,7 +136,7 @@ class GCLake:
 
     def commit(self, branch: BranchID = MAIN) -> str:
         request = CommitRequest(committer="ann", message="m")
-        return self.lake.engine.commit(REPOSITORY, branch, request).commit.id
+        return HeadChanges(self.lake.engine).commit(REPOSITORY, branch, request).commit.id
 
     def stored(self) -> set[str]:
         """The addresses of all objects below ``repos/``."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from lakebed.block import Address, DeleteResult, Forbidden
+from lakebed.catalog.commits import HeadChanges
 from lakebed.client.errors import Refused
 from lakebed.engine.commits.requests import MergeRequest
 from lakebed.engine.model import BranchID
@@ -32,6 +33,7 @@ from lakebed.reclaim.collector.report import run_ids
 from lakebed.reclaim.collector.state import SavedState
 from lakebed.reclaim.collector.storage import Storage, open_storage
 from lakebed.reclaim.staged_walk import PageLimits
+from tests.kit.engines import dump, restore
 from tests.spark.lakes import DEV, HOUR, MAIN, REPOSITORY, GCLake, LocalServer, local_lake
 
 pytestmark = pytest.mark.timeout(600)
@@ -84,10 +86,10 @@ def test_what_goes_and_what_stays(lake: GCLake) -> None:
     lake.delete("a")
     stays.add(lake.upload("c", "3"))
     lake.commit()
-    engine.hard_reset(REPOSITORY, MAIN, first)
+    HeadChanges(engine).hard_reset(REPOSITORY, MAIN, first)
     stays.add(lake.upload("merged", "4", WORK))
     lake.commit(WORK)
-    engine.merge(REPOSITORY, WORK, MAIN, MergeRequest(committer="ann", message="m"))
+    HeadChanges(engine).merge(REPOSITORY, WORK, MAIN, MergeRequest(committer="ann", message="m"))
     goes.add(lake.upload("never committed", "5", WORK))
     engine.refs.delete_branch(REPOSITORY, WORK)
     # Overwritten before it was committed; staged, and what that replaced, for its writer may put it
@@ -220,13 +222,13 @@ def test_refs_restored_into_a_new_repository(lake: GCLake) -> None:
     kept = {lake.upload("a", "1"), lake.upload("b", "2")}
     lake.commit()
     never_committed = lake.upload("c", "3")
-    dump = engine.dump_refs(REPOSITORY)
+    dumped = dump(engine, REPOSITORY)
     former = lake.lake.repository.unique_id
     engine.repositories.delete(REPOSITORY)
     engine.repositories.create_bare(REPOSITORY, namespace)
     lake.later(24 * 9)
     assert lake.run().looked_at == 0  # a repository with nothing in it
-    engine.restore_refs(REPOSITORY, dump.dump_id)
+    restore(engine, REPOSITORY, dumped.dump_id)
     assert lake.lake.repository.unique_id != former
     lake.later()
     look = lake.run()

@@ -16,6 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakebed.block import Address
+from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.commits.requests import MergeRequest
 from lakebed.engine.errors import EngineError
 from lakebed.engine.model import BranchID, TagID
@@ -68,10 +69,10 @@ class History:
                 ),
             ),
             (6, lambda: self.commits.append(lake.commit(branch))),
-            (2, lambda: engine.merge(REPOSITORY, other, branch, MERGE)),
-            (1, lambda: engine.hard_reset(REPOSITORY, branch, draw(refs))),
-            (1, lambda: engine.reset(REPOSITORY, branch)),
-            (1, lambda: engine.reset_key(REPOSITORY, branch, key.encode())),
+            (2, lambda: HeadChanges(engine).merge(REPOSITORY, other, branch, MERGE)),
+            (1, lambda: HeadChanges(engine).hard_reset(REPOSITORY, branch, draw(refs))),
+            (1, lambda: HeadChanges(engine).reset(REPOSITORY, branch)),
+            (1, lambda: HeadChanges(engine).reset_object(REPOSITORY, branch, key.encode())),
             (1, lambda: engine.refs.delete_branch(REPOSITORY, draw(BRANCHES[1:]))),
             (2, lambda: engine.refs.create_branch(REPOSITORY, draw(BRANCHES[1:]), draw(refs))),
             (1, lambda: engine.refs.create_tag(REPOSITORY, TagID(f"tag-{text}"), draw(refs))),

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 from lakebed.auth import KeyPair
+from lakebed.catalog.places import parse_namespace
 from lakebed.server.config_files import load
 from lakebed.server.processes.supervisor import serve
 from lakebed.without_pandas import do_without_pandas
@@ -21,7 +22,7 @@ def main(file: str) -> None:
     if not services.auth.is_set_up():
         services.auth.setup("admin", ADMIN)
         services.catalog.repositories.create(
-            REPOSITORY, f"local://lakes/{REPOSITORY}", committer="admin"
+            REPOSITORY, parse_namespace(f"local://lakes/{REPOSITORY}"), committer="admin"
         )
     services.close()
     serve(settings, on_ready=_say_ready)

@@ -16,6 +16,7 @@ import pytest
 
 from lakebed.block import LocalSettings, Namespace, open_block
 from lakebed.builders import BuilderDied, BuilderHung, Builders, BuildersBusy, _Builder
+from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.commits.build import BuildRequest
 from lakebed.engine.commits.requests import CommitRequest, CommitResult, MergeRequest
 from lakebed.engine.engine import Engine
@@ -92,7 +93,7 @@ class BuildLake:
         self.engine.put(LAKE, MAIN, entry(key, text or key.decode()))
 
     def commit(self) -> CommitResult:
-        return self.engine.commit(LAKE, MAIN, REQUEST)
+        return HeadChanges(self.engine).commit(LAKE, MAIN, REQUEST)
 
     def nothing(self) -> BuildRequest:
         """Ask for a build of no changes."""
@@ -103,14 +104,14 @@ class BuildLake:
     def part(self, count: int, *, same: int = 0) -> None:
         """Let two branches change so many entries each, of which some are the same."""
         self.stage(2 * count)
-        self.alone.commit(LAKE, MAIN, REQUEST)
+        HeadChanges(self.alone).commit(LAKE, MAIN, REQUEST)
         for branch, first in (("ours", 0), ("theirs", count - same), ("again", count - same)):
             made = self.alone.refs.create_branch(LAKE, branch, "main").id
             self.stage(count, made, first=first, text=branch.replace("again", "theirs"))
-            self.alone.commit(LAKE, made, REQUEST)
+            HeadChanges(self.alone).commit(LAKE, made, REQUEST)
 
     def merge(self) -> Commit:
-        return self.engine.merge(LAKE, "ours", BranchID("theirs"), MERGE)
+        return HeadChanges(self.engine).merge(LAKE, "ours", BranchID("theirs"), MERGE)
 
 
 @pytest.fixture
@@ -131,7 +132,7 @@ def test_a_worker_builds_what_this_process_would(lake: BuildLake) -> None:
     lake.stage(2 * LARGE, dev)
     theirs = lake.commit().commit
     assert len(multiprocessing.active_children()) == 1
-    ours = lake.alone.commit(LAKE, dev, REQUEST).commit
+    ours = HeadChanges(lake.alone).commit(LAKE, dev, REQUEST).commit
     assert theirs.metarange_id == ours.metarange_id
     with pytest.raises(NoChanges):
         lake.commit()
@@ -197,7 +198,7 @@ def test_a_writer_does_not_fail_where_no_process_can_be_started(
 def test_small_tokens_together_are_a_large_commit(lake: BuildLake) -> None:
     lake.stage(LARGE // 2)
     branch = lake.engine.branches.get(lake.repository, MAIN)
-    lake.engine._parts.committer._publisher.seal(lake.repository, branch)
+    lake.engine.publisher.seal(lake.repository, branch)
     lake.stage(LARGE // 2, first=LARGE // 2)
     lake.commit()
     assert len(multiprocessing.active_children()) == 1
@@ -258,7 +259,7 @@ def test_a_worker_merges_what_this_process_would(lake: BuildLake) -> None:
     lake.part(LARGE_MERGE)
     theirs = lake.merge()
     assert len(multiprocessing.active_children()) == 1
-    ours = lake.alone.merge(LAKE, "ours", BranchID("again"), MERGE)
+    ours = HeadChanges(lake.alone).merge(LAKE, "ours", BranchID("again"), MERGE)
     assert theirs.metarange_id == ours.metarange_id
     assert lake.alone.get(LAKE, "theirs", b"%06d" % 0) == lake.alone.get(LAKE, "ours", b"%06d" % 0)
 

@@ -22,9 +22,9 @@ knows it: what the catalog keeps in an entry's metadata for itself is left out.
 | `tasks`                           | what takes longer than a client waits                       |
 | `usage`                           | counts requests                                             |
 
-Places in the storage that clients name are read by `lakebed.catalog.places`, in one spelling. The
-nouns of the layers below that a door needs (`BranchID`, `Commit`, `Query`...) are in
-`lakebed.catalog.nouns`, the errors that it raises or catches in `lakebed.catalog.errors`. They are
-not in this file because the process that supervises the server reads the catalog's settings, and
-must not import the engine for that.
+Places in the storage that clients name are read by `lakebed.catalog.places`, in one spelling.
+Callers import values of the layers below (`BranchID`, `Commit`, `Query`...) from their own modules,
+and the errors that they raise or catch from `lakebed.catalog.errors`. This file imports nothing:
+the process that supervises the server reads the catalog's settings, and must not import the engine
+for that.
 """

@@ -6,7 +6,7 @@ The rules that keep objects and garbage collection out of each other's way are i
 
 from lakebed.block import BlockStore
 from lakebed.catalog.addresses import Addresses
-from lakebed.catalog.commits import Commits
+from lakebed.catalog.commits import HeadChanges
 from lakebed.catalog.copies import Copies
 from lakebed.catalog.diff import Differences
 from lakebed.catalog.external import ExternalObjects
@@ -26,7 +26,6 @@ from lakebed.catalog.preview.previews import Previews
 from lakebed.catalog.pulls.pulls import Pulls
 from lakebed.catalog.purge_marks import PurgeMarks
 from lakebed.catalog.refs import Refs
-from lakebed.catalog.repositories import Repositories
 from lakebed.catalog.search import Search
 from lakebed.catalog.settings import CatalogSettings, LinkSettings
 from lakebed.catalog.stager import Stager
@@ -76,9 +75,9 @@ class Catalog:
         purge_marks = PurgeMarks(store)
         self.storage_scheme = block.scheme
         """What the URLs of storage namespaces begin with."""
-        self.repositories = Repositories(engine)
-        self.refs = Refs(engine, block, purge_marks)
-        self.commits = Commits(engine)
+        self.repositories = engine.repositories
+        self.refs = Refs(engine, store, block, runtime, purge_marks)
+        self.commits = HeadChanges(engine)
         self.diff = Differences(engine)
         self.presigning = Presigning(
             block, runtime, life_seconds=settings.presign_life_seconds, signer=signer

@@ -1,13 +1,23 @@
 """Changing the heads of branches: commit, merge, revert, cherry-pick, reset."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 from lakebed.catalog.errors import InvalidMetadata
 from lakebed.engine.commits.requests import CommitRequest, CommitResult, MergeRequest
 from lakebed.engine.committed import Strategy
 from lakebed.engine.engine import Engine
-from lakebed.engine.model import WORDS_BYTES_MAX, BranchID, Commit, RepositoryID, size_of
+from lakebed.engine.errors import BranchNotFound
+from lakebed.engine.model import (
+    WORDS_BYTES_MAX,
+    Branch,
+    BranchID,
+    Commit,
+    Repository,
+    RepositoryID,
+    size_of,
+)
 from lakebed.formats import MetaRangeID
 from lakebed.tracing import traced
 
@@ -84,10 +94,24 @@ def check_commit_words(message: str, metadata: Mapping[str, str]) -> None:
             )
 
 
-class Commits:
-    """Makes commits in all repositories; its methods raise as those of `Engine` do.
+def find_source(engine: Engine, repository: Repository, ref: str) -> Commit:
+    """Return the commit of a ref that a branch is about to lead to.
 
-    Beside that, they raise `InvalidMetadata` for a message or metadata that clients cannot give.
+    Raises:
+        CommitRefused: A hook refused it.
+        RefNotFound, InvalidRef: There is none.
+    """
+    commit = engine.resolver.commit(repository, ref)
+    engine.refusals.check(repository, ref, commit.id)
+    return commit
+
+
+class HeadChanges:
+    """Gives branches of all repositories new heads, and discards what is staged on them.
+
+    All methods raise `RepositoryNotFound`, `BranchNotFound`, `ReadOnly` or `Protected` if the
+    branch cannot be changed, and `InvalidMetadata` for a message or metadata that clients cannot
+    give to a commit. For the rest see `Committer`, `Merger` and `Resetter`.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -104,8 +128,15 @@ class Commits:
     ) -> CommitResult:
         """Commit what is staged on a branch, or else a metarange that is there already."""
         check_commit_words(request.message, request.metadata)
-        source = None if source_metarange is None else MetaRangeID(source_metarange)
-        return self._engine.commit(repository_id, branch, request, source_metarange=source)
+        engine = self._engine
+        opened = engine.opener.open(repository_id, branch)
+        repository = opened.repository
+        if source_metarange is None:
+            engine.forecast.count_commit()
+            known = opened.target.branch
+            return engine.committer.commit(repository, branch, request, known=known)
+        source = MetaRangeID(source_metarange)
+        return CommitResult(engine.merger.commit_metarange(repository, branch, source, request))
 
     @traced("catalog.merge")
     def merge(
@@ -113,7 +144,36 @@ class Commits:
     ) -> Commit:
         """Merge a ref, as it is now, into a branch."""
         check_commit_words(request.message, request.metadata)
-        return self._engine.merge(repository_id, source, branch, request)
+        repository = self._engine.repositories.get_writable(repository_id)
+        ends = self._read_ends(repository, source, branch)
+        if ends is None:
+            ends = find_source(self._engine, repository, source), None
+        commit, known = ends
+        return self._engine.merger.merge(
+            repository, branch, commit, request, source_ref=source, known=known
+        )
+
+    def _read_ends(
+        self, repository: Repository, source: str, branch: BranchID
+    ) -> tuple[Commit, Branch | None] | None:
+        """Return the commit of a ref, and a branch: in one call, and one for their commits.
+
+        Returns:
+            None if one of them does not exist, or it takes more calls to find the commit.
+        """
+        engine = self._engine
+        places = engine.resolver.places(repository, source)
+        if places is None:
+            return None
+        try:
+            destination, named = engine.branches.get_with(repository, branch, places)
+        except BranchNotFound:
+            return None
+        source_id = engine.resolver.commit_in(named)
+        if source_id is None:
+            return None
+        commits = engine.commits.get_all(repository, [source_id, destination.commit_id])
+        return commits[0], destination
 
     @traced("catalog.revert")
     def revert(
@@ -127,7 +187,12 @@ class Commits:
     ) -> Commit:
         """Undo on a branch what a commit changed, compared with one of its parents."""
         check_commit_words(request.message, request.metadata)
-        return self._engine.revert(repository_id, branch, ref, request, parent_number=parent_number)
+        repository = self._engine.repositories.get_writable(repository_id)
+        self._engine.protection.check_strict(repository, branch)
+        commit = self._engine.resolver.commit(repository, ref)
+        return self._engine.merger.revert(
+            repository, branch, commit, request, parent_number=parent_number
+        )
 
     @traced("catalog.cherry_pick")
     def cherry_pick(
@@ -149,7 +214,8 @@ class Commits:
         reply, is not stopped by those that are there.
         """
         check_commit_words(message or "", metadata or {})
-        repository = self._engine.repositories.get(repository_id)
+        repository = self._engine.repositories.get_writable(repository_id)
+        self._engine.protection.check_strict(repository, branch)
         origin = self._engine.resolver.commit(repository, ref)
         request = CommitRequest(
             committer=committer,
@@ -166,8 +232,8 @@ class Commits:
             },
             allow_empty=True,
         )
-        return self._engine.cherry_pick(
-            repository_id, branch, origin.id, request, parent_number=parent_number
+        return self._engine.merger.cherry_pick(
+            repository, branch, origin, request, parent_number=parent_number
         )
 
     # Resets
@@ -175,19 +241,25 @@ class Commits:
     @traced("catalog.reset")
     def reset(self, repository_id: RepositoryID, branch: BranchID) -> None:
         """Discard all that is staged on a branch."""
-        self._engine.reset(repository_id, branch)
+        repository = self._engine.opener.open(repository_id, branch).repository
+        self._engine.resetter.reset(repository, branch)
 
     @traced("catalog.reset_object")
     def reset_object(self, repository_id: RepositoryID, branch: BranchID, path: bytes) -> None:
         """Discard what is staged for one path."""
-        self._engine.reset_key(repository_id, branch, path)
+        repository = self._engine.opener.open(repository_id, branch).repository
+        self._engine.resetter.reset_key(repository, branch, path)
 
     @traced("catalog.reset_prefix")
     def reset_prefix(self, repository_id: RepositoryID, branch: BranchID, prefix: bytes) -> None:
         """Discard what is staged for the paths that begin with a prefix."""
-        self._engine.reset_prefix(repository_id, branch, prefix)
+        repository = self._engine.opener.open(repository_id, branch).repository
+        self._engine.resetter.reset_prefix(repository, branch, prefix)
 
     @traced("catalog.hard_reset")
     def hard_reset(self, repository_id: RepositoryID, branch: BranchID, ref: str) -> None:
         """Make a branch without uncommitted changes point to the commit of a ref."""
-        self._engine.hard_reset(repository_id, branch, ref)
+        repository = self._engine.opener.open(repository_id, branch).repository
+        target = find_source(self._engine, repository, ref)
+        before_try = partial(self._engine.hooks.before_leaving, repository)
+        self._engine.resetter.hard_reset(repository, branch, target, before_try)

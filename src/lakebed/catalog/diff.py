@@ -106,6 +106,16 @@ class Differences:
 
         Raises:
             RepositoryNotFound, RefNotFound, InvalidRef: There is nothing to compare.
+            Invalid: They have no ancestor in common.
         """
-        found = self._engine.diff(repository_id, left, right, query, since_parting=since_parting)
-        return DifferencePage(found)
+        engine = self._engine
+        repository = engine.repositories.get(repository_id)
+        before = engine.resolver.commit(repository, left)
+        after = engine.resolver.commit(repository, right)
+        committed = engine.committed(repository)
+        if not since_parting:
+            found = committed.list_diff(before.metarange_id, after.metarange_id, query)
+            return DifferencePage(found)
+        base = engine.merge_bases.get(repository, after.id, before.id)
+        three = base.metarange_id, before.metarange_id, after.metarange_id
+        return DifferencePage(committed.list_changes(*three, query))

@@ -12,11 +12,14 @@ from lakebed.catalog.purge_marks import PurgeMarks
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import PreconditionFailed, TooManyTries
 from lakebed.engine.model import Branch, BranchID, Commit, CommitID, RepositoryID, Tag, TagID
+from lakebed.engine.refs.dump import dump_refs
 from lakebed.engine.refs.log import LogPage, LogQuery
 from lakebed.engine.refs.protection import Protection
 from lakebed.engine.refs.resolve import may_name_commit
+from lakebed.engine.refs.restore import restore_refs
 from lakebed.formats import DumpID
-from lakebed.kv import ABSENT, Predicate, Version
+from lakebed.kv import ABSENT, Predicate, Store, Version
+from lakebed.runtime import Runtime
 from lakebed.times import from_datetime
 from lakebed.tracing import traced
 
@@ -57,8 +60,17 @@ class MergeBase:
 class Refs:
     """The refs of all repositories."""
 
-    def __init__(self, engine: Engine, block: BlockStore, purge_marks: PurgeMarks) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        store: Store,
+        block: BlockStore,
+        runtime: Runtime,
+        purge_marks: PurgeMarks,
+    ) -> None:
         self._engine = engine
+        self._store = store
+        self._runtime = runtime
         self._block = block
         self._purge_marks = purge_marks
 
@@ -214,7 +226,10 @@ class Refs:
             keys=tuple(paths),
             prefixes=tuple(prefixes),
         )
-        return self._engine.log(repository, head, query, amount=amount, look_ahead=look_ahead)
+        committed = self._engine.committed(repository)
+        return self._engine.history.page(
+            repository, committed, head, query, amount=amount, look_ahead=look_ahead
+        )
 
     @traced("catalog.find_merge_base")
     def find_merge_base(
@@ -229,7 +244,7 @@ class Refs:
         repository = self._engine.repositories.get(repository_id)
         left = self._engine.resolver.commit(repository, source)
         right = self._engine.resolver.commit(repository, destination)
-        return MergeBase(left, right, self._engine.merge_base(repository, left.id, right.id))
+        return MergeBase(left, right, self._engine.merge_bases.get(repository, left.id, right.id))
 
     # Protection rules
 
@@ -318,17 +333,18 @@ class Refs:
             RepositoryNotFound: There is no such repository.
             BlockError: The storage refused or failed.
         """
-        return self._engine.dump_refs(repository_id).dump_id
+        repository = self._engine.repositories.get(repository_id)
+        return dump_refs(self._store, self._block, self._runtime, repository).dump_id
 
     @traced("catalog.restore_refs")
     def restore(self, repository_id: RepositoryID, dump_id: DumpID) -> None:
-        """Bring a dump back into a bare repository; raises as `Engine.restore_refs` does.
+        """Bring a dump back into a bare repository; raises as `restore_refs` does.
 
         What was purged is marked first, so that those who read it are told why it is not there.
         """
-        repository = self._engine.repositories.get(repository_id)
+        repository = self._engine.repositories.get_writable(repository_id)
         self._purge_marks.restore(repository, self._block)
-        self._engine.restore_refs(repository_id, dump_id)
+        restore_refs(self._store, self._block, self._runtime, repository, dump_id)
 
 
 def _in_utc(moment: datetime) -> datetime:

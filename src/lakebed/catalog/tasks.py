@@ -20,6 +20,7 @@ from lakebed.catalog.refs import Refs
 from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import Repository, RepositoryID
+from lakebed.engine.refs.restore import is_restored
 from lakebed.errors import LakebedError
 from lakebed.formats import DumpID
 from lakebed.kv import ABSENT, OutcomeUnknown, Store
@@ -98,9 +99,7 @@ class Tasks:
             RepositoryNotFound: There is none.
         """
         repository = self._engine.repositories.get(repository_id)
-        return self.start(
-            repository, DUMP_REFS, lambda: self._engine.dump_refs(repository_id).dump_id
-        )
+        return self.start(repository, DUMP_REFS, lambda: self._refs.dump(repository_id))
 
     @traced("catalog.start_restore")
     def start_restore(self, repository_id: RepositoryID, dump_id: DumpID) -> TaskID:
@@ -111,7 +110,7 @@ class Tasks:
             Invalid: It is not bare.
         """
         repository = self._engine.repositories.get(repository_id)
-        self._engine.check_restorable(repository, dump_id)
+        is_restored(self._store, repository, dump_id)  # refuses one that has refs of its own
 
         def restore() -> str:
             self._refs.restore(repository_id, dump_id)

@@ -5,13 +5,11 @@ and gives the unique id that names its partition. To list repositories, branches
 commits, callers use the parts themselves (`Engine.branches` and so on).
 """
 
-from collections.abc import Callable, Collection, Sequence
-from functools import partial
+from collections.abc import Callable
 from typing import Final
 
 from lakebed.block import BlockStore
 from lakebed.engine.commits.build import Build, Forecast, MergeBuild
-from lakebed.engine.commits.requests import CommitRequest, CommitResult, MergeRequest, Replacement
 from lakebed.engine.committed import (
     Cache,
     Committed,
@@ -21,7 +19,6 @@ from lakebed.engine.committed import (
     committed_for,
 )
 from lakebed.engine.errors import (
-    BranchNotFound,
     EntryNotFound,
     Invalid,
     RepositoryNotFound,
@@ -31,7 +28,6 @@ from lakebed.engine.keys import GRAVELER, REPOSITORIES
 from lakebed.engine.model import (
     Branch,
     BranchID,
-    Commit,
     CommitID,
     Repository,
     RepositoryID,
@@ -40,18 +36,16 @@ from lakebed.engine.opening import Opened, Opener
 from lakebed.engine.parts import assemble
 from lakebed.engine.ref_changes import RefChanges
 from lakebed.engine.references import References
-from lakebed.engine.refs.dump import dump_refs
-from lakebed.engine.refs.log import History, LogPage, LogQuery
+from lakebed.engine.refs.log import History
 from lakebed.engine.refs.protection import BranchProtection
 from lakebed.engine.refs.resolve import Resolver, View
-from lakebed.engine.refs.restore import is_restored, restore_refs
 from lakebed.engine.repositories.repositories import Repositories
 from lakebed.engine.settings import CacheSettings, EngineSettings
 from lakebed.engine.staging.cells import newest
 from lakebed.engine.staging.codec import decode
 from lakebed.engine.staging.fast_read import FastReader, Found
 from lakebed.engine.staging.writer import Condition, IsFresh, check_condition
-from lakebed.formats import DumpID, DumpManifest, Entry, MetaRangeID
+from lakebed.formats import Entry
 from lakebed.ids import UniqueID
 from lakebed.kv import Store
 from lakebed.runtime import Runtime, ThreadRuntime
@@ -95,18 +89,18 @@ class Engine:
         self._store = store
         self._block = block
         self._runtime = runtime or ThreadRuntime()
-        self._hooks = hooks or Hooks()
+        self.hooks = hooks or Hooks()
         self._committed_in = committed_for(block, self._runtime, Cache(self._runtime, cache))
         self._parts = assemble(
             store,
             self._runtime,
             self._committed_in,
-            hooks=self._hooks,
+            hooks=self.hooks,
             settings=settings,
             build_large=build_large,
             merge_large=merge_large,
         )
-        self._forecast = Forecast(
+        self.forecast = Forecast(
             foresee_large, large_keys=(settings or EngineSettings()).large_commit_keys
         )
         self.scan_limit_seconds: Final = (settings or EngineSettings()).scan_limit_seconds
@@ -116,8 +110,14 @@ class Engine:
         self.branches = self._parts.branches
         self.tags = self._parts.tags
         self.commits = self._parts.commits
-        self._history = History(self.commits, self._runtime)
+        self.history = History(self.commits, self._runtime)
         self.protection = BranchProtection(store, self._runtime)
+        self.merge_bases = self._parts.merge_bases
+        self.publisher = self._parts.publisher
+        self.dirty = self._parts.dirty
+        self.committer = self._parts.committer
+        self.merger = self._parts.merger
+        self.resetter = self._parts.resetter
         self.marks = self._parts.marks
         self.refusals = self._parts.refusals
         self.resolver = Resolver(self.branches, self.tags, self.commits)
@@ -137,7 +137,7 @@ class Engine:
             tags=self.tags,
             protection=self.protection,
             refusals=self.refusals,
-            hooks=self._hooks,
+            hooks=self.hooks,
         )
         self.references = References(
             store, self.branches, self.commits, self.marks, self._committed_in
@@ -145,7 +145,7 @@ class Engine:
         self._fast_reader = FastReader(
             store, self.branches, self.commits, self._parts.reader, self._runtime
         )
-        self._opener = Opener(
+        self.opener = Opener(
             store,
             self._runtime,
             repositories=self.repositories,
@@ -269,11 +269,11 @@ class Engine:
                 the same goes for `Stale`.
             OutcomeUnknown: The entry may be visible.
         """
-        if opened is None or not self._opener.is_recent(opened):
+        if opened is None or not self.opener.is_recent(opened):
             if condition is None and is_fresh is None:
-                opened = self._opener.open(repository_id, branch)
+                opened = self.opener.open(repository_id, branch)
             else:
-                opened = self._opener.open_at(repository_id, branch, entry.key)
+                opened = self.opener.open_at(repository_id, branch, entry.key)
         repository, target, writer = opened.repository, opened.target, self._parts.writer
         if unique_id not in {None, repository.unique_id}:
             raise RepositoryNotFound(repository_id)
@@ -283,7 +283,7 @@ class Engine:
             writer.put_fresh(repository, branch, entry, is_fresh, known=target)
         else:
             writer.put(repository, branch, entry, known=target)
-        self._forecast.count_write()
+        self.forecast.count_write()
         return repository
 
     @traced("engine.check_writable")
@@ -295,7 +295,7 @@ class Engine:
         Raises:
             RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
         """
-        return self._opener.open(repository_id, branch).repository
+        return self.opener.open(repository_id, branch).repository
 
     @traced("engine.open_for_put")
     def open_for_put(
@@ -311,7 +311,7 @@ class Engine:
             RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
             PreconditionFailed: The condition does not hold.
         """
-        opened = self._opener.open_at(repository_id, branch, key)
+        opened = self.opener.open_at(repository_id, branch, key)
         if condition is not None:
             found = self._parts.writer.find(opened.repository, opened.target, key)
             check_condition(condition, key, found)
@@ -329,12 +329,12 @@ class Engine:
         """Stage the removal of a key, always or on a condition; raises as `put` does."""
         writer = self._parts.writer
         if condition is None:
-            opened = self._opener.open(repository_id, branch)
+            opened = self.opener.open(repository_id, branch)
             writer.delete(opened.repository, branch, key, known=opened.target)
         else:
-            opened = self._opener.open_at(repository_id, branch, key)
+            opened = self.opener.open_at(repository_id, branch, key)
             writer.delete_if(opened.repository, branch, key, condition, known=opened.target)
-        self._forecast.count_write()
+        self.forecast.count_write()
 
     # What differs
 
@@ -348,48 +348,6 @@ class Engine:
         if seen is not None:
             return reader.list_changes(seen[0], branch, query, known=seen[1])
         return reader.list_changes(self.repositories.get(repository_id), branch, query)
-
-    @traced("engine.diff")
-    def diff(
-        self,
-        repository_id: RepositoryID,
-        left: str,
-        right: str,
-        query: Query,
-        *,
-        since_parting: bool = False,
-    ) -> Page[DiffEntry]:
-        """Return a page of what is different on the right.
-
-        With `since_parting` ("three dots"): what the right changed since their last common commit,
-        and whether the left changed it too, to something else. Otherwise ("two dots"): all that
-        differs between the two.
-
-        Raises:
-            RepositoryNotFound, RefNotFound, InvalidRef: There is nothing to compare.
-        """
-        repository = self.repositories.get(repository_id)
-        before = self.resolver.commit(repository, left)
-        after = self.resolver.commit(repository, right)
-        committed = self.committed(repository)
-        right_id = after.metarange_id
-        if not since_parting:
-            return committed.list_diff(before.metarange_id, right_id, query)
-        base = self.merge_base(repository, after.id, before.id)
-        base_id = base.metarange_id
-        return committed.list_changes(base_id, before.metarange_id, right_id, query)
-
-    @traced("engine.merge_base")
-    def merge_base(self, repository: Repository, source: CommitID, head: CommitID) -> Commit:
-        """Return the best common ancestor of two commits (`MergeBases.find`).
-
-        Raises:
-            Invalid: They have none.
-        """
-        base = self._parts.merge_bases.find(repository, source, head)
-        if base is None:
-            raise Invalid(f"commits {source} and {head} have no ancestor in common")
-        return base
 
     @traced("engine.find_commit")
     def find_commit(self, repository_id: RepositoryID, ref: str) -> tuple[Repository, CommitID]:
@@ -414,247 +372,6 @@ class Engine:
         repository = self.repositories.get(repository_id)
         return repository, self.resolver.commit(repository, ref).id
 
-    @traced("engine.log")
-    def log(
-        self,
-        repository: Repository,
-        head: CommitID,
-        query: LogQuery,
-        *,
-        amount: int,
-        look_ahead: bool = True,
-    ) -> LogPage:
-        """Return a page of the commits that led to one; see `History.page`."""
-        committed = self.committed(repository)
-        return self._history.page(
-            repository, committed, head, query, amount=amount, look_ahead=look_ahead
-        )
-
-    # Commits
-
-    @traced("engine.commit")
-    def commit(
-        self,
-        repository_id: RepositoryID,
-        branch: BranchID,
-        request: CommitRequest,
-        *,
-        source_metarange: MetaRangeID | None = None,
-    ) -> CommitResult:
-        """Commit what is staged, or a metarange that is stored already; see `Committer`."""
-        if source_metarange is None:
-            self._forecast.count_commit()
-            opened = self._opener.open(repository_id, branch)
-            repository, current = opened.repository, opened.target.branch
-            return self._parts.committer.commit(repository, branch, request, known=current)
-        repository = self._open_for_writing(repository_id, branch)
-        merger = self._parts.merger
-        return CommitResult(merger.commit_metarange(repository, branch, source_metarange, request))
-
-    @traced("engine.merge")
-    def merge(
-        self, repository_id: RepositoryID, source: str, branch: BranchID, request: MergeRequest
-    ) -> Commit:
-        """Merge a ref, as it is now, into a branch; see `Merger.merge`."""
-        repository = self.repositories.get_writable(repository_id)
-        ends = self._read_ends(repository, source, branch)
-        if ends is not None:
-            commit, known = ends
-        else:
-            commit, known = self._source(repository, source), None
-        return self._parts.merger.merge(
-            repository, branch, commit, request, source_ref=source, known=known
-        )
-
-    @traced("engine.merge_noted")
-    def merge_noted(
-        self,
-        repository_id: RepositoryID,
-        source: str,
-        destination: Branch,
-        request: MergeRequest,
-        *,
-        note: Callable[[Commit], None],
-    ) -> Commit:
-        """Merge a ref, as it is now, into a branch that was just read; see `Merger.merge`."""
-        repository = self.repositories.get_writable(repository_id)
-        commit = self._source(repository, source)
-        return self._parts.merger.merge(
-            repository,
-            destination.id,
-            commit,
-            request,
-            source_ref=source,
-            known=destination,
-            note=note,
-        )
-
-    def _source(self, repository: Repository, ref: str) -> Commit:
-        """Return the commit of a ref that a branch is about to lead to.
-
-        Raises:
-            CommitRefused: A hook refused it.
-            RefNotFound, InvalidRef: There is none.
-        """
-        commit = self.resolver.commit(repository, ref)
-        self.refusals.check(repository, ref, commit.id)
-        return commit
-
-    def count_conflicts(self, repository: Repository, base: Commit, ends: Sequence[Commit]) -> int:
-        """Return how many keys two commits changed differently since a third one."""
-        ids = [commit.metarange_id for commit in (base, *ends)]
-        return self.committed(repository).count_conflicts(*ids)
-
-    def _read_ends(
-        self, repository: Repository, source: str, branch: BranchID
-    ) -> tuple[Commit, Branch] | None:
-        """Return the commit of a ref, and a branch: in one call, and one for their commits.
-
-        None: one of them is not there, or it takes more than that to find the commit.
-        """
-        places = self.resolver.places(repository, source)
-        if places is None:
-            return None
-        try:
-            destination, named = self.branches.get_with(repository, branch, places)
-        except BranchNotFound:
-            return None
-        source_id = self.resolver.commit_in(named)
-        if source_id is None:
-            return None
-        commits = self.commits.get_all(repository, [source_id, destination.commit_id])
-        return commits[0], destination
-
-    def check_replaceable(self, repository_id: RepositoryID, branch: BranchID) -> Repository:
-        """Return the repository if `replace` on the branch, begun now, would not be refused.
-
-        Raises:
-            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
-            DirtyBranch: Something is staged on it.
-        """
-        repository = self._open_for_writing(repository_id, branch)
-        self._parts.dirty.require_clean(repository, self.branches.get(repository, branch))
-        return repository
-
-    @traced("engine.replace")
-    def replace(
-        self,
-        repository: Repository,
-        branch: BranchID,
-        replacement: Replacement,
-        request: CommitRequest,
-        *,
-        branch_unique_id: UniqueID,
-        note: Callable[[Commit], None],
-    ) -> Commit:
-        """Replace intervals of keys of a branch; see `Merger.replace`."""
-        current = self._open_for_writing(repository.id, branch)
-        if current.unique_id != repository.unique_id:
-            raise RepositoryNotFound(repository.id)
-        return self._parts.merger.replace(
-            current, branch, replacement, request, branch_unique_id=branch_unique_id, note=note
-        )
-
-    def find_published(
-        self, repository: Repository, branch: Branch, commit_ids: Collection[CommitID]
-    ) -> CommitID | None:
-        """Return which of some commits led to a branch; see `Publisher.find_published`."""
-        return self._parts.publisher.find_published(repository, branch, commit_ids)
-
-    def leads_to(self, repository: Repository, branch: Branch, commit_id: CommitID) -> bool:
-        """Whether a commit is in the history of a branch as it was read, by first parents."""
-        publisher = self._parts.publisher
-        return publisher.find_leading(repository, branch.commit_id, [commit_id]) is not None
-
     def committed(self, repository: Repository) -> Committed:
         """Return the committed entries of a repository."""
         return self._committed_in(repository.home)
-
-    @traced("engine.revert")
-    def revert(
-        self,
-        repository_id: RepositoryID,
-        branch: BranchID,
-        ref: str,
-        request: CommitRequest,
-        *,
-        parent_number: int | None = None,
-    ) -> Commit:
-        """Undo what a commit changed, on a branch; see `Merger.revert`."""
-        repository = self.repositories.get_writable(repository_id)
-        self.protection.check_strict(repository, branch)
-        commit = self.resolver.commit(repository, ref)
-        return self._parts.merger.revert(
-            repository, branch, commit, request, parent_number=parent_number
-        )
-
-    @traced("engine.cherry_pick")
-    def cherry_pick(
-        self,
-        repository_id: RepositoryID,
-        branch: BranchID,
-        ref: str,
-        request: CommitRequest,
-        *,
-        parent_number: int | None = None,
-    ) -> Commit:
-        """Repeat what a commit changed, on a branch; see `Merger.cherry_pick`."""
-        repository = self.repositories.get_writable(repository_id)
-        self.protection.check_strict(repository, branch)
-        commit = self.resolver.commit(repository, ref)
-        return self._parts.merger.cherry_pick(
-            repository, branch, commit, request, parent_number=parent_number
-        )
-
-    # Resets
-
-    @traced("engine.reset")
-    def reset(self, repository_id: RepositoryID, branch: BranchID) -> None:
-        """Discard everything that is staged on a branch; see `Resetter`."""
-        repository = self._open_for_writing(repository_id, branch)
-        self._parts.resetter.reset(repository, branch)
-
-    @traced("engine.reset_key")
-    def reset_key(self, repository_id: RepositoryID, branch: BranchID, key: bytes) -> None:
-        """Discard what is staged for one key; see `Resetter`."""
-        repository = self._open_for_writing(repository_id, branch)
-        self._parts.resetter.reset_key(repository, branch, key)
-
-    @traced("engine.reset_prefix")
-    def reset_prefix(self, repository_id: RepositoryID, branch: BranchID, prefix: bytes) -> None:
-        """Discard what is staged for the keys with a prefix; see `Resetter`."""
-        repository = self._open_for_writing(repository_id, branch)
-        self._parts.resetter.reset_prefix(repository, branch, prefix)
-
-    @traced("engine.hard_reset")
-    def hard_reset(self, repository_id: RepositoryID, branch: BranchID, ref: str) -> None:
-        """Make a clean branch point to another commit; see `Resetter.hard_reset`."""
-        repository = self._open_for_writing(repository_id, branch)
-        target = self._source(repository, ref)
-        before_try = partial(self._hooks.before_leaving, repository)
-        self._parts.resetter.hard_reset(repository, branch, target, before_try)
-
-    # Dumps
-
-    @traced("engine.dump_refs")
-    def dump_refs(self, repository_id: RepositoryID) -> DumpManifest:
-        """Write all branches, tags and commits into the repository's namespace; see `dump_refs`."""
-        repository = self.repositories.get(repository_id)
-        return dump_refs(self._store, self._block, self._runtime, repository)
-
-    def check_restorable(self, repository: Repository, dump_id: DumpID) -> None:
-        """Refuse at once what `restore_refs` would refuse: a repository that is not bare.
-
-        Raises:
-            Invalid: It has refs of its own, or of another dump.
-        """
-        is_restored(self._store, repository, dump_id)
-
-    @traced("engine.restore_refs")
-    def restore_refs(self, repository_id: RepositoryID, dump_id: DumpID) -> DumpManifest:
-        """Restore a dump into a bare repository; see `restore_refs`."""
-        repository = self.repositories.get_writable(repository_id)
-        return restore_refs(self._store, self._block, self._runtime, repository, dump_id)
-
-    def _open_for_writing(self, repository_id: RepositoryID, branch: BranchID) -> Repository:
-        return self._opener.open(repository_id, branch).repository

@@ -274,7 +274,8 @@ class Guard(Hooks):
             return True
         if event_type.is_deletion or isinstance(ref, Tag):
             return False
-        return self._with.engine.leads_to(repository, ref, CommitID(run.commit_id))
+        publisher, ids = self._with.engine.publisher, [CommitID(run.commit_id)]
+        return publisher.find_leading(repository, ref.commit_id, ids) is not None
 
     def _note(self, repository: Repository, key: str, under_way: _UnderWay) -> None:
         self._under_way.put((repository.unique_id, key), under_way)

@@ -174,7 +174,8 @@ class PostRunner:
             branch = self._engine.branches.get(repository, BranchID(run.branch))
             if branch.unique_id != run.ref_unique_id:
                 return False  # another one of that name
-            found = self._engine.find_published(repository, branch, [CommitID(run.commit_id)])
+            commit_ids = [CommitID(run.commit_id)]
+            found = self._engine.publisher.find_published(repository, branch, commit_ids)
         except BranchNotFound:
             return False
         return found is not None

@@ -14,18 +14,14 @@ from lakebed.catalog.commits import STRATEGIES, STRATEGY_KEY, merge_request
 from lakebed.catalog.diff import Difference
 from lakebed.catalog.errors import MergeConflict as EngineConflict
 from lakebed.catalog.imports.imports import ImportID
-from lakebed.catalog.nouns import (
-    BranchID,
-    CommitRequest,
-    Entry,
-    Page,
-    Query,
-    RepositoryID,
-    TagID,
-    acting_as,
-)
+from lakebed.catalog.places import parse_namespace
 from lakebed.catalog.tasks import run_inline
+from lakebed.engine.acting import acting_as
+from lakebed.engine.commits.requests import CommitRequest
+from lakebed.engine.committed import Page, Query
+from lakebed.engine.model import BranchID, RepositoryID, TagID
 from lakebed.errors import LakebedError
+from lakebed.formats import Entry
 from lakebed.hooks.settings import HooksSettings
 from lakebed.installation.folder import (
     NAMESPACE_PREFIX,
@@ -149,7 +145,7 @@ class EmbeddedBackend:
         with self._work():
             self._catalog.repositories.create(
                 name,
-                storage_namespace or NAMESPACE_PREFIX + name,
+                parse_namespace(storage_namespace or NAMESPACE_PREFIX + name),
                 committer=self._committer,
                 default_branch=default_branch,
             )

@@ -6,10 +6,10 @@ from typing import Final
 from lakebed.catalog import model
 from lakebed.catalog.diff import Difference
 from lakebed.catalog.imports.sources import ImportSource
-from lakebed.catalog.nouns import Commit as EngineCommit
-from lakebed.catalog.nouns import CommonPrefix as Folded
-from lakebed.catalog.nouns import Repository
 from lakebed.catalog.places import parse_address, parse_namespace
+from lakebed.engine.committed import CommonPrefix as Folded
+from lakebed.engine.model import Commit as EngineCommit
+from lakebed.engine.model import Repository
 from lakebed.library.values import (
     Change,
     ChangeKind,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lakebed.catalog.catalog import Catalog
-from lakebed.catalog.nouns import RepositoryID
+from lakebed.engine.model import RepositoryID
 from lakebed.errors import LakebedError
 from lakebed.hooks.events import Event
 from lakebed.hooks.kinds import OBJECT_BYTES_MAX, Caller

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from lakebed.block import InvalidAddress, Namespace
+from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import CommitNotFound, Invalid, RepositoryNotFound
 from lakebed.engine.model import (
@@ -226,7 +227,7 @@ def _stage(engine: Engine, repository: Repository, source: Source, report: Round
         if name not in there:
             continue
         with read_only_lifted():
-            engine.reset(repository.id, name)
+            HeadChanges(engine).reset(repository.id, name)
             for change in source.refs.changes(branch):
                 if change.entry is None:
                     engine.delete(repository.id, name, change.key)

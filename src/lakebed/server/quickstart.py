@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from lakebed.auth import AuthNotFound, KeyPair, NewCredential
+from lakebed.catalog.places import parse_namespace
 from lakebed.installation.folder import (
     NAMESPACE_PREFIX,
     SHORT_TIMES,
@@ -162,5 +163,7 @@ def _pair(made: NewCredential) -> KeyPair:
 
 def _make_sample(services: Services) -> None:
     prefix = services.settings.blockstore.default_namespace_prefix or ""
-    made = services.catalog.repositories.create(SAMPLE, prefix + SAMPLE, committer=ADMIN)
+    made = services.catalog.repositories.create(
+        SAMPLE, parse_namespace(prefix + SAMPLE), committer=ADMIN
+    )
     add_sample(services.catalog, made, committer=ADMIN)

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakebed.catalog.catalog import Catalog
-from lakebed.catalog.nouns import BranchID, CommitRequest, Repository
+from lakebed.engine.commits.requests import CommitRequest
+from lakebed.engine.model import BranchID, Repository
 
 BRANCH: Final = "add-depths"
 TAG: Final = "v1"

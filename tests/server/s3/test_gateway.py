@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import lakebed
 from lakebed.auth import KeyPair
-from lakebed.catalog.nouns import BranchID, RepositoryID
+from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.errors import LakebedError
 from lakebed.server.http import refusals
 from lakebed.server.http.admission import Admission, Overloaded

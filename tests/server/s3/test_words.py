@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from lakebed.catalog.nouns import RepositoryID
+from lakebed.engine.model import RepositoryID
 from lakebed.server.s3.errors import ErrorCode, S3Error, error_body
 from tests.server.kit import REPOSITORY
 from tests.server.s3.door import Answer, Door, door

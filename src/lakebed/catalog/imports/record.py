@@ -3,7 +3,7 @@
 - *Canceling* makes the next change of the process that runs it fail.
 - *Publishing.* The id of each commit is noted before the branch is swapped to it. Once one is
   noted, the import cannot be canceled any more, and whoever takes it up looks for that commit
-  first (`Engine.find_published`), so that it is never published twice.
+  first (`Publisher.find_published`), so that it is never published twice.
 """
 
 from collections.abc import Callable

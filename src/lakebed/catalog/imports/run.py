@@ -29,7 +29,7 @@ from lakebed.catalog.imports.sources import ImportSource, source_of
 from lakebed.engine.commits.requests import CommitRequest, Replacement
 from lakebed.engine.committed import Ingest
 from lakebed.engine.engine import Engine
-from lakebed.engine.errors import BranchNotFound
+from lakebed.engine.errors import BranchNotFound, RepositoryNotFound
 from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository
 from lakebed.errors import LakebedError
 from lakebed.formats import MetaRangeID
@@ -112,7 +112,8 @@ class ImportRun:
     def _find_published(self, branch: Branch) -> CommitID | None:
         """Return the commit that a process before this one published, if it did."""
         offered = [CommitID(each) for each in self._held.message.offered_commit_ids]
-        return self._engine.find_published(self._repository, branch, offered) if offered else None
+        publisher = self._engine.publisher
+        return publisher.find_published(self._repository, branch, offered) if offered else None
 
     def _make_metarange(self) -> MetaRangeID:
         """Return the metarange of all that is imported, once it is noted."""
@@ -269,8 +270,11 @@ class ImportRun:
             self._held.change(offer)
 
         branch = BranchID(record.branch)
-        commit = self._engine.replace(
-            self._repository,
+        repository = self._engine.opener.open(self._repository.id, branch).repository
+        if repository.unique_id != self._repository.unique_id:
+            raise RepositoryNotFound(repository.id)
+        commit = self._engine.merger.replace(
+            repository,
             branch,
             replacement,
             request,

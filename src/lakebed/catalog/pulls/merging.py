@@ -20,6 +20,7 @@ from contextlib import suppress
 from typing import Final
 
 from lakebed.catalog import records_pb2 as pb
+from lakebed.catalog.commits import find_source
 from lakebed.catalog.errors import PullBusy
 from lakebed.catalog.keys import PULLS, PULLS_MERGING
 from lakebed.catalog.pulls.model import UNDER_WAY
@@ -114,7 +115,7 @@ class PullMerger:
         Raises:
             NotBegun: It was changed since.
             PullBusy: Somebody else took this merge over.
-            LakebedError: As `Engine.merge` raises; it was not merged, and is open again.
+            LakebedError: As `Merger.merge` raises; it was not merged, and is open again.
             OutcomeUnknown: The store does not answer. Perhaps it is merged; the Cleaner finds out.
         """
         pull_id = record.name.decode()
@@ -152,8 +153,15 @@ class PullMerger:
         self, repository: Repository, held: LeasedPull, destination: Branch, request: MergeRequest
     ) -> CommitID:
         source = held.message.source_branch
-        merged = self._engine.merge_noted(
-            repository.id, source, destination, request, note=held.note
+        repository = self._engine.repositories.get_writable(repository.id)
+        merged = self._engine.merger.merge(
+            repository,
+            destination.id,
+            find_source(self._engine, repository, source),
+            request,
+            source_ref=source,
+            known=destination,
+            note=held.note,
         )
         return merged.id
 
@@ -252,7 +260,7 @@ class PullMerger:
         with suppress(BranchNotFound):
             branch = self._engine.branches.get(repository, BranchID(message.destination_branch))
             if branch.unique_id == message.destination_unique_id:
-                return self._engine.find_published(repository, branch, offered)
+                return self._engine.publisher.find_published(repository, branch, offered)
         return None
 
     def _is_silent(self, repository: Repository, record: Record[pb.PullRequest]) -> bool:

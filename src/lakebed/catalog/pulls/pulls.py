@@ -24,7 +24,7 @@ from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.commits.requests import MergeRequest
 from lakebed.engine.committed import Query
 from lakebed.engine.engine import Engine
-from lakebed.engine.errors import BranchNotFound, Invalid
+from lakebed.engine.errors import BranchNotFound
 from lakebed.engine.model import BranchID, Commit, CommitID, Repository, RepositoryID
 from lakebed.errors import LakebedError
 from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable
@@ -210,7 +210,7 @@ class Pulls:
             RepositoryNotFound, PullNotFound, BranchNotFound: There is nothing to merge.
             PullStatusRefused: It is not open.
             PullBusy: Somebody else merges it just now.
-            LakebedError: As `Engine.merge` raises; it was not merged, and is open.
+            LakebedError: As `Merger.merge` raises; it was not merged, and is open.
             OutcomeUnknown: Perhaps it is merged, or will be shown so after a while.
         """
         repository = self._engine.repositories.get(repository_id)
@@ -305,9 +305,8 @@ class Pulls:
     def _compare(
         self, repository: Repository, heads: Outlook, source: Commit, destination: Commit
     ) -> Outlook:
-        try:
-            base = self._engine.merge_base(repository, source.id, destination.id)
-        except Invalid:
+        base = self._engine.merge_bases.find(repository, source.id, destination.id)
+        if base is None:
             return _hindered(heads, "the two branches have no commit in common")
         if base.id == source.id or (base.metarange_id == source.metarange_id and not base.is_first):
             return _hindered(heads, "the source has no changes that the destination has not")
@@ -323,7 +322,7 @@ class Pulls:
         key = (repository.unique_id, *ids)
         known = self._conflicts.get(key)
         if known is None:
-            known = self._engine.count_conflicts(repository, base, [source, destination])
+            known = self._engine.committed(repository).count_conflicts(*ids)
             self._conflicts.put(key, known)
         return known
 

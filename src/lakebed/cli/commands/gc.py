@@ -65,7 +65,7 @@ def run(
 
     lakebed gc run lakefs://my-repo
     """
-    from lakebed import gc  # noqa: PLC0415 - slow to load, and for this command only
+    from lakebed.reclaim import collector  # noqa: PLC0415 - slow to load, for this command only
     from lakebed.reclaim.collector.job import Options  # noqa: PLC0415 - likewise
 
     settings = session.settings
@@ -77,7 +77,7 @@ def run(
         max_share=max_share,
     )
     with _watched(session) as say:
-        summary = gc.run(
+        summary = collector.run(
             repository.repository,
             endpoint=settings.endpoint,
             access_key_id=settings.access_key_id,

@@ -3,6 +3,7 @@
 import heapq
 from typing import Final
 
+from lakebed.engine.errors import Invalid
 from lakebed.engine.model import Commit, CommitID, Repository
 from lakebed.engine.refs.commits import Commits
 from lakebed.lru import LRU
@@ -120,6 +121,17 @@ class MergeBases:
         self._remembered: LRU[tuple[bytes, CommitID], _Ancestors] = LRU(
             runtime, cost_max=REMEMBERED_COMMITS
         )
+
+    def get(self, repository: Repository, source_id: CommitID, head_id: CommitID) -> Commit:
+        """Return the best common ancestor of two commits; see `find`.
+
+        Raises:
+            Invalid: They have none.
+        """
+        base = self.find(repository, source_id, head_id)
+        if base is None:
+            raise Invalid(f"commits {source_id} and {head_id} have no ancestor in common")
+        return base
 
     def find(self, repository: Repository, source_id: CommitID, head_id: CommitID) -> Commit | None:
         """Return the best common ancestor of two commits, or None if their histories are unrelated.

@@ -18,7 +18,8 @@ from falcon import code_to_http_status
 from falcon.routing import CompiledRouter
 
 from lakebed.auth import Context, Permission
-from lakebed.catalog.nouns import acting_as, read_only_lifted, skipping_hooks
+from lakebed.engine.acting import acting_as, skipping_hooks
+from lakebed.engine.read_only import read_only_lifted
 from lakebed.server.api.request import ApiRequest
 from lakebed.server.api.routes import Access, Reply, Route
 from lakebed.server.http.admission import Admission

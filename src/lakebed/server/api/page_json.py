@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.catalog.diff import DifferencePage
-from lakebed.catalog.nouns import ChangeType
-from lakebed.catalog.nouns import Page as Found
 from lakebed.catalog.object_pages import ObjectPage
+from lakebed.engine.committed.columns import ChangeType
+from lakebed.engine.committed.listing import Page as Found
 from lakebed.lru import LRU
 from lakebed.runtime import ThreadRuntime
 from lakebed.server.api.pages import pagination_of

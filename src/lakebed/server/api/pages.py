@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import TypeVar
 
-from lakebed.catalog.nouns import Query
+from lakebed.engine.committed.listing import Query
 from lakebed.wire.base import KeysQuery, Page, PageQuery, Pagination
 
 ItemT = TypeVar("ItemT")

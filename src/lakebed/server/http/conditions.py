@@ -7,17 +7,12 @@ from functools import lru_cache
 from http import HTTPStatus
 from typing import Final, NamedTuple
 
+from lakebed.block.ranges import Between, ByteRange, FromOffset, Suffix
+from lakebed.block.ranges import resolve as resolve_range
 from lakebed.catalog.model import etag_of
-from lakebed.catalog.nouns import (
-    Between,
-    ByteRange,
-    Condition,
-    Entry,
-    FromOffset,
-    Invocation,
-    Suffix,
-    resolve_range,
-)
+from lakebed.catalog.repeats import Invocation
+from lakebed.engine.staging.writer import Condition
+from lakebed.formats import Entry
 
 _RANGE: Final = re.compile(r"bytes=([0-9]{0,19})-([0-9]{0,19})")
 INVOCATION_HEADER: Final = "amz-sdk-invocation-id"

@@ -18,7 +18,7 @@ from operator import itemgetter
 from typing import Any, Final
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-from lakebed.catalog.nouns import ByteStream
+from lakebed.block.store import ByteStream
 from lakebed.server.http import metrics
 from lakebed.server.http.browsers import SAFE_HEADERS
 from lakebed.server.http.client_address import TrustedProxies

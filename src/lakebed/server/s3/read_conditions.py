@@ -6,7 +6,7 @@ from email.utils import parsedate_to_datetime
 from enum import Enum, auto
 
 from lakebed.catalog.model import ObjectStats
-from lakebed.catalog.nouns import Entry
+from lakebed.formats import Entry
 from lakebed.server.http.conditions import etag, matches
 
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from lakebed.catalog.nouns import RepositoryID
+from lakebed.engine.model import RepositoryID
 from lakebed.hooks.events import EventType
 from lakebed.hooks.runs import HookRunInfo, RunInfo
 from lakebed.server.api.pages import first_page

@@ -4,10 +4,11 @@ from typing import Final
 
 from msgspec import UNSET
 
-from lakebed.catalog import nouns
 from lakebed.catalog.commits import STRATEGIES, merge_request
 from lakebed.catalog.errors import MergeConflict, ParentNumberMissing
-from lakebed.catalog.nouns import BranchID, CommitRequest, RepositoryID
+from lakebed.engine import model
+from lakebed.engine.commits.requests import CommitRequest
+from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.server.api.request import ApiRequest, as_key, as_text, one_of, seconds
 from lakebed.server.api.routes import Need, Reply, Routes, fs
 from lakebed.server.http.errors import body_of
@@ -41,7 +42,7 @@ _NO_OVERRIDES: Final = CommitOverrides()
 _CONFLICTS_SHOWN: Final = 100
 
 
-def wire_commit(commit: nouns.Commit, *, refused: str | None = None) -> Commit:
+def wire_commit(commit: model.Commit, *, refused: str | None = None) -> Commit:
     """Return a commit in the words of the API.
 
     There, the commit that a repository is created with is nobody's, and has no metarange. `refused`

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from lakebed.catalog.nouns import BranchID, RepositoryID
+from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.server.api.page_json import differences_page
 from lakebed.server.api.pages import listing
 from lakebed.server.api.request import ApiRequest, one_of

@@ -7,8 +7,10 @@ name the repository it means by its `unique_id`: another of the same name is not
 import json
 from typing import Final
 
-from lakebed.catalog.nouns import Address, GCRunID, RepositoryID
+from lakebed.block.address import Address
 from lakebed.catalog.tasks import TaskID
+from lakebed.engine.model import RepositoryID
+from lakebed.formats.gc_files import GCRunID
 from lakebed.ids import UniqueID
 from lakebed.reclaim.prepare import Prepared
 from lakebed.reclaim.retention_rules import BranchRule, RetentionRules

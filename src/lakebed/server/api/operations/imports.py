@@ -7,8 +7,8 @@ from lakebed.catalog.imports import imports
 from lakebed.catalog.imports.imports import ImportID
 from lakebed.catalog.imports.outside import JobReport
 from lakebed.catalog.imports.sources import ImportSource, in_order
-from lakebed.catalog.nouns import BranchID, RepositoryID
 from lakebed.catalog.places import parse_address, parse_namespace
+from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.server.api.operations.commits import wire_commit
 from lakebed.server.api.operations.gc import leave_mark
 from lakebed.server.api.request import ApiRequest

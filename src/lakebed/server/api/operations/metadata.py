@@ -3,7 +3,7 @@
 from typing import Final
 
 from lakebed.catalog.metadata_files import FileKind, MetadataFile
-from lakebed.catalog.nouns import BranchID, RepositoryID
+from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.server.api.request import ApiRequest, one_of
 from lakebed.server.api.routes import Reply, Routes, fs
 from lakebed.server.http.dispositions import ATTACHMENT

@@ -10,8 +10,10 @@ from lakebed.auth.policy.actions import object_arn
 from lakebed.catalog.errors import RangeNotSatisfiable
 from lakebed.catalog.model import DEFAULT_CONTENT_TYPE
 from lakebed.catalog.model import ObjectStats as Found
-from lakebed.catalog.nouns import BranchID, CommonPrefix, Query, RepositoryID, is_commit_id
 from lakebed.catalog.pins import is_compared
+from lakebed.engine.committed.listing import CommonPrefix, Query
+from lakebed.engine.model import BranchID, RepositoryID
+from lakebed.engine.names import is_commit_id
 from lakebed.server.api.page_json import common_prefix, objects_page
 from lakebed.server.api.pages import listing, page_of
 from lakebed.server.api.request import ApiRequest, as_key, as_text

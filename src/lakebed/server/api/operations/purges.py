@@ -3,8 +3,8 @@
 import json
 from typing import Final, Literal
 
-from lakebed.catalog.nouns import RepositoryID
 from lakebed.catalog.tasks import TaskID, Tell
+from lakebed.engine.model import RepositoryID
 from lakebed.reclaim.purge_search import PurgeQuery
 from lakebed.reclaim.repository_purges import LeftNamespace
 from lakebed.server.api.request import ApiRequest

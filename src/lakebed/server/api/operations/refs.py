@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from lakebed.catalog.nouns import Branch, BranchID, RepositoryID, Tag, TagID
+from lakebed.engine.model import Branch, BranchID, RepositoryID, Tag, TagID
 from lakebed.server.api.operations.commits import SKIP_HOOKS, wire_commit
 from lakebed.server.api.pages import first_page, page_of
 from lakebed.server.api.request import ApiRequest, as_key

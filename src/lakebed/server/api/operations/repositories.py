@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from lakebed.catalog import nouns
-from lakebed.catalog.nouns import RepositoryID
 from lakebed.catalog.places import parse_namespace, spelling_of
+from lakebed.engine import model
+from lakebed.engine.model import RepositoryID
 from lakebed.server.api.pages import first_page
 from lakebed.server.api.request import ApiRequest, seconds
 from lakebed.server.api.routes import Need, Reply, Routes, fs
@@ -28,7 +28,7 @@ routes = Routes()
 _ARN: Final = "repository/{repository}"
 
 
-def wire(repository: nouns.Repository) -> Repository:
+def wire(repository: model.Repository) -> Repository:
     """Return a repository in the words of the API."""
     return Repository(
         id=repository.id,
@@ -69,17 +69,18 @@ def create_repository(
             f"storage_id is '{body.storage_id}', and this server has one storage, without an id:"
             " leave it out"
         )
-    repositories = request.catalog.repositories
+    repositories, committer = request.catalog.repositories, request.identity.committer
+    place, branch = parse_namespace(body.storage_namespace), body.default_branch
+    if query.bare:
+        bare = repositories.create_bare(
+            body.name, place, default_branch=branch, read_only=body.read_only
+        )
+        return wire(bare)
     created = repositories.create(
-        body.name,
-        body.storage_namespace,
-        committer=request.identity.committer,
-        default_branch=body.default_branch,
-        read_only=body.read_only,
-        bare=query.bare,
+        body.name, place, committer=committer, default_branch=branch, read_only=body.read_only
     )
-    if body.sample_data and not query.bare:
-        add_sample(request.catalog, created, committer=request.identity.committer)
+    if body.sample_data:
+        add_sample(request.catalog, created, committer=committer)
     return wire(created)
 
 

@@ -3,9 +3,10 @@
 from datetime import UTC, datetime
 from typing import Final
 
+from lakebed.block.address import Address
 from lakebed.catalog.model import DEFAULT_CONTENT_TYPE
-from lakebed.catalog.nouns import Address, BranchID, RepositoryID
 from lakebed.catalog.places import parse_address, spelling_of
+from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.server.api.operations.objects import wire
 from lakebed.server.api.request import ApiRequest, as_key
 from lakebed.server.api.routes import Routes, fs

@@ -3,7 +3,7 @@
 from lakebed.auth import Action
 from lakebed.auth.policy.actions import object_arn
 from lakebed.catalog.entry_metadata import checksum_of
-from lakebed.catalog.nouns import BranchID
+from lakebed.engine.model import BranchID
 from lakebed.server.http.conditions import etag
 from lakebed.server.s3.checksum_fields import object_elements
 from lakebed.server.s3.copy_source import copy_source, source_condition

@@ -19,8 +19,8 @@ def handle(request: S3Request) -> S3Reply:
     if prefix is None:
         raise _no_default_namespace(request)
     namespace = f"{prefix}{'' if prefix.endswith('/') else '/'}{request.repository}"
-    place = spelling_of(parse_namespace(namespace))
-    request.authorize(Action.ATTACH_STORAGE_NAMESPACE, namespace_arn(place))
+    place = parse_namespace(namespace)
+    request.authorize(Action.ATTACH_STORAGE_NAMESPACE, namespace_arn(spelling_of(place)))
     request.services.catalog.repositories.create(
         request.repository, place, committer=request.identity.committer
     )

@@ -3,7 +3,7 @@
 from http import HTTPStatus
 
 from lakebed.auth import Action
-from lakebed.catalog.nouns import BranchID
+from lakebed.engine.model import BranchID
 from lakebed.server.s3.errors import NO_CONDITIONAL_DELETES, ErrorCode, S3Error
 from lakebed.server.s3.request import S3Reply, S3Request
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from lakebed.auth import Action
 from lakebed.catalog.model import DEFAULT_CONTENT_TYPE
-from lakebed.catalog.nouns import BranchID
+from lakebed.engine.model import BranchID
 from lakebed.server.http.conditions import etag
 from lakebed.server.s3.checksum_fields import object_headers
 from lakebed.server.s3.metadata import metadata_of

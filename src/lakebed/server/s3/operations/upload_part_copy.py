@@ -2,7 +2,8 @@
 
 from lakebed.auth import Action
 from lakebed.auth.policy.actions import object_arn
-from lakebed.catalog.nouns import ByteRange, resolve_range
+from lakebed.block.ranges import ByteRange
+from lakebed.block.ranges import resolve as resolve_range
 from lakebed.server.http.conditions import copied_range, etag
 from lakebed.server.s3.checksum_fields import part_elements
 from lakebed.server.s3.copy_source import check_source, copy_source

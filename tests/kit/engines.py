@@ -1,0 +1,44 @@
+"""Engines for tests, and the calls on them that production makes in more than one step."""
+
+from lakebed.block import BlockStore, MemorySettings, open_block
+from lakebed.engine.commits.requests import CommitRequest
+from lakebed.engine.engine import Engine
+from lakebed.engine.model import BranchID, Commit, RepositoryID
+from lakebed.engine.refs.dump import dump_refs
+from lakebed.engine.refs.restore import restore_refs
+from lakebed.formats import DumpID, DumpManifest
+from lakebed.kv import Store, open_store
+
+
+def new_engine(store: Store | None = None, block: BlockStore | None = None) -> Engine:
+    """Return an engine in memory, or on a store and a storage."""
+    return Engine(store or open_store("memory://"), block or open_block(MemorySettings()))
+
+
+def cherry_pick(
+    engine: Engine,
+    repository_id: RepositoryID,
+    branch: BranchID,
+    ref: str,
+    request: CommitRequest,
+    *,
+    parent_number: int | None = None,
+) -> Commit:
+    """Repeat what a commit changed, with the words of the request alone."""
+    repository = engine.repositories.get_writable(repository_id)
+    commit = engine.resolver.commit(repository, ref)
+    return engine.merger.cherry_pick(
+        repository, branch, commit, request, parent_number=parent_number
+    )
+
+
+def dump(engine: Engine, repository_id: RepositoryID) -> DumpManifest:
+    """Dump all refs of a repository."""
+    repository = engine.repositories.get(repository_id)
+    return dump_refs(engine._store, engine._block, engine._runtime, repository)
+
+
+def restore(engine: Engine, repository_id: RepositoryID, dump_id: DumpID) -> DumpManifest:
+    """Restore a dump into a bare repository."""
+    repository = engine.repositories.get_writable(repository_id)
+    return restore_refs(engine._store, engine._block, engine._runtime, repository, dump_id)
