@@ -416,7 +416,7 @@ class Engine:
                 if commit_id and record is not None and record.predicate == version:
                     return repository, commit_id
         repository = self.repositories.get(repository_id)
-        return repository, self.resolver.commit(repository, ref).id
+        return repository, self.resolver.commit_id(repository, ref)
 
     @traced("engine.log")
     def log(
