@@ -21,6 +21,7 @@ def test_the_public_names_of_the_store() -> None:
         "Predicate",
         "PredicateFailed",
         "SchemaTooNew",
+        "SchemaTooOld",
         "Store",
         "StoreClosed",
         "StoreFull",

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import InvalidName, InvalidRef, RefNotFound
-from lakebed.engine.keys import BRANCHES, COMMITS
+from lakebed.engine.keys import BRANCHES, COMMITS, LIVE
 from lakebed.engine.model import BranchID, Commit, CommitID, TagID
 from lakebed.engine.names import check_branch_name, check_tag_name
 from lakebed.engine.refs.resolve import Resolver, View
@@ -104,7 +104,7 @@ def test_a_branch_wins_over_a_tag_and_both_over_the_beginning_of_an_id(refs: Ref
     refs.tags.create(refs.repository, TagID(name), refs.second.id)
     assert refs.commit_id(name) == refs.second.id
     # As a Lakebed that did not know that a name is one kind's may have left it.
-    message = pb.Branch(commit_id=refs.root.id, staging_token="token")
+    message = pb.Branch(commit_id=refs.root.id, staging_token="token", state=LIVE)
     Records(refs.store, BRANCHES, refs.repository.partition).set(name.encode(), message)
     assert refs.commit_id(name) == refs.root.id
     assert refs.commit_id(name + "~0") == refs.root.id

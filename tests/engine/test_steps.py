@@ -4,6 +4,7 @@ On a database in the network each of them costs a round trip, and each write a s
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -14,7 +15,7 @@ from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import PreconditionFailed, RepositoryNotFound
 from lakebed.engine.keys import DROPPED_PARTITION
-from lakebed.engine.model import BranchID, RepositoryID
+from lakebed.engine.model import Branch, BranchID, RepositoryID
 from lakebed.engine.refs.log import LogPage, LogQuery
 from lakebed.engine.staging.writer import if_absent
 from lakebed.kv import Store
@@ -113,26 +114,29 @@ def test_a_commit_leaves_its_record_and_the_intent_to_drop(lake: Lake) -> None:
     assert announced >= {token.encode() for token in made.consumed_tokens} > set()
 
 
-def test_the_creation_of_a_branch_where_writes_are_guarded(lake: Lake) -> None:
-    engine = lake.process()
-    engine.branches.get(engine.repositories.get(LAKE), MAIN)
-    steps = lake.count(lambda: engine.refs.create_branch(LAKE, DEV, MAIN))
-    assert steps.calls == ["set_if"]
-
-
 def test_the_creation_of_a_branch(lake: Lake) -> None:
-    lake.store.guards_writes = False
     engine = lake.process()
     engine.repositories.get(LAKE)
-    # The pending record names the commit. Which one, this process does not know the first time.
+    # The CREATING record has the commit. A process that has not seen the source reads it first.
     steps = lake.count(lambda: engine.refs.create_branch(LAKE, DEV, MAIN))
+    assert steps.calls == ["get", "set_if", "get_many", "set_if"]
+    steps = lake.count(lambda: engine.refs.create_branch(LAKE, "again", DEV))
+    assert steps.calls == ["set_if", "get_many", "set_if"]
+    # So does one that has not seen the repository.
+    steps = lake.count(lambda: lake.process().refs.create_branch(LAKE, "other", MAIN))
+    assert steps.calls == ["get", "get", "set_if", "get_many", "set_if"]
+
+
+def test_the_creation_of_a_branch_whose_source_has_moved(lake: Lake) -> None:
+    engine, other = lake.process(), lake.process()
+    engine.branches.get(engine.repositories.get(LAKE), MAIN)
+    head = HeadChanges(other).commit(LAKE, MAIN, replace(REQUEST, allow_empty=True)).commit.id
+    made: list[Branch] = []
+    steps = lake.count(lambda: made.append(engine.refs.create_branch(LAKE, DEV, MAIN)))
     assert steps.calls == ["set_if", "get_many", "set_if", "get_many", "set_if"]
+    assert made[0].commit_id == head
     steps = lake.count(lambda: engine.refs.create_branch(LAKE, "again", MAIN))
     assert steps.calls == ["set_if", "get_many", "set_if"]
-    assert lake.count(lambda: engine.refs.create_branch(LAKE, "b", "main")).store == 3
-    # A process that has not seen the repository reads its record, and the source, first.
-    steps = lake.count(lambda: lake.process().refs.create_branch(LAKE, "other", MAIN))
-    assert steps.calls == ["get", "get", "get", "set_if", "get_many", "set_if"]
 
 
 @pytest.mark.parametrize("is_warm", [True, False])

@@ -1,14 +1,16 @@
 """Hooks after operations: once for what took effect, never for what did not, whoever else fails."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from lakebed.engine.errors import NotUnique
-from lakebed.engine.model import BranchID
+from lakebed.engine.model import BranchID, CommitID
+from lakebed.engine.refs.creation import Look
 from lakebed.hooks.events import Event, EventType
 from lakebed.hooks.outputs import Output
 from lakebed.hooks.post import AT_ONCE_MAX
+from lakebed.kv import Item
 from tests.hooks.run_kit import HEARTBEAT_SECONDS, LAKE, MAIN, HookLake
 
 
@@ -56,25 +58,20 @@ def test_of_two_who_make_the_same_one_of_them_is_told(
 ) -> None:
     create = creations(lake)[what]
     part = lake.engine.branches if what == "branch" else lake.engine.tags
-    name = "create_from" if what == "branch" else "create"
-    inner = getattr(part, name)
+    inner = part.create
 
-    def faster(*arguments: object, **named: object) -> object:
-        """Somebody else makes it while this one has been prepared already."""
-        monkeypatch.setattr(part, name, inner)
-        if what == "branch":
-            *first, find_commit, guess = arguments
+    def slower(*arguments: object, look: Look, **named: object) -> object:
+        """Another process makes it while this one has been prepared already."""
+        monkeypatch.setattr(part, "create", inner)
 
-            def find_late(found: object) -> object:
-                commit = find_commit(found)  # type: ignore[operator]
-                create()
-                return commit
+        def judge(found: Sequence[Item | None]) -> CommitID:
+            commit_id = look.judge(found)
+            create()
+            return commit_id
 
-            return inner(*first, find_late, guess, **named)
-        create()
-        return inner(*arguments, **named)
+        return inner(*arguments, look=Look(look.keys, judge), **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(part, name, faster)
+    monkeypatch.setattr(part, "create", slower)
     with pytest.raises(NotUnique):
         create()
     run_all(lake)

@@ -1,6 +1,14 @@
 import pytest
 
-from lakebed.kv import ANY, OutcomeUnknown, Predicate, StoreFull, StoreUnavailable, Version
+from lakebed.kv import (
+    ANY,
+    OutcomeUnknown,
+    Predicate,
+    SchemaTooOld,
+    StoreFull,
+    StoreUnavailable,
+    Version,
+)
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.schema import METADATA_PARTITION, SCHEMA_KEY, check_schema
 from lakebed.runtime import ThreadRuntime
@@ -37,4 +45,12 @@ def test_a_store_that_cannot_be_marked_says_why(error: OutcomeUnknown) -> None:
 def test_a_lost_reply_to_the_mark_is_a_mark() -> None:
     store = FailingToMark(OutcomeUnknown("lost"), applied=True)
     check_schema(store)
+    assert store.get(METADATA_PARTITION, SCHEMA_KEY).value == b"2"
+
+
+def test_a_store_of_an_older_version_is_refused_and_left_as_it_is() -> None:
+    store = MemoryStore(ThreadRuntime())
+    store.set(METADATA_PARTITION, SCHEMA_KEY, b"1")
+    with pytest.raises(SchemaTooOld, match=r"has schema version 1, .* refs-dump\), and restore"):
+        check_schema(store)
     assert store.get(METADATA_PARTITION, SCHEMA_KEY).value == b"1"

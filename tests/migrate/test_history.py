@@ -283,6 +283,24 @@ def test_rounds_follow_the_refs_until_the_last() -> None:
         run(target, lake)
 
 
+def test_a_name_of_both_kinds_is_moved_and_may_change_its_kind() -> None:
+    """The source is the truth: a branch and a tag of one name are both there afterwards."""
+    lake, target = FakeLakeFS(), Target()
+    head, other = lake.commit({b"a": 1}), lake.commit({b"a": 2})
+    lake.heads = {"main": head, "both": head, "turns": head}
+    lake.tagged = {"both": other, "turned": other}
+    run(target, lake)
+    assert refs_of(target) == (lake.heads, lake.tagged)
+    repository = target.engine.repositories.get(RepositoryID("moved"))
+    assert target.engine.resolver.commit(repository, "both").id == head
+    lake.heads = {"main": head, "both": head, "turned": head}
+    lake.tagged = {"both": other, "turns": other}
+    report = run(target, lake)
+    assert refs_of(target) == (lake.heads, lake.tagged)
+    assert (report.branches_set, report.branches_deleted) == (1, 1)
+    assert (report.tags_set, report.tags_deleted) == (1, 1)
+
+
 @pytest.mark.parametrize("namespace", ["mem://lake", "mem://lake/moved", "mem://lake/moved/in"])
 def test_a_namespace_near_that_of_lakefs_is_refused(namespace: str) -> None:
     """Its objects could not be adopted later, and the files of both would be mixed."""

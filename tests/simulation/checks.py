@@ -12,6 +12,7 @@ from lakebed.engine.keys import (
     DELETED_PARTITION,
     DROPPED_PARTITION,
     GRAVELER,
+    LIVE,
     TAGS,
 )
 from lakebed.engine.model import BranchID, RepositoryID, TagID
@@ -159,12 +160,14 @@ def check_no_name_is_blocked(world: World) -> None:
     for repository in lake.repositories.list():
         branches = Records(world.monitor.store, BRANCHES, repository.partition).scan()
         tags = Records(world.monitor.store, TAGS, repository.partition).scan()
-        found = [(record.name.decode(), record.message.pending) for record in branches]
-        found += [(record.name.decode(), record.message.pending) for record in tags]
+        found: list[tuple[str, int]] = [
+            (record.name.decode(), record.message.state) for record in branches
+        ]
+        found += [(record.name.decode(), record.message.state) for record in tags]
         heads = [branch.commit_id for branch in lake.branches.list(repository)]
-        taken = {name for name, pending in found if not pending}
+        taken = {name for name, state in found if state == LIVE}
         for name in sorted({name for name, _ in found} - taken) if heads else ():
-            world.told["pending at the end"] += 1
+            world.told["creating at the end"] += 1
             lake.refs.create_tag(repository.id, name, heads[0])
             lake.refs.delete_tag(repository.id, TagID(name))
             lake.refs.create_branch(repository.id, name, heads[0])

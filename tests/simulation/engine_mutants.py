@@ -14,7 +14,7 @@ from lakebed.engine.commits.publish import Publisher, _without
 from lakebed.engine.commits.requests import HELP, CommitProposals, CommitRequest, CommitResult
 from lakebed.engine.commits.reset import Resetter
 from lakebed.engine.errors import NotUnique
-from lakebed.engine.keys import BRANCHES, STAGED_PREFIX, TAGS
+from lakebed.engine.keys import BRANCHES, CREATING, LIVE, STAGED_PREFIX
 from lakebed.engine.model import Branch, BranchID, Commit, Repository, StagingToken, TagID
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.creation import Look, _Creation
@@ -43,7 +43,6 @@ from lakebed.engine.staging.writer import (
 from lakebed.errors import LakebedError
 from lakebed.kv import (
     ABSENT,
-    Guard,
     Item,
     OutcomeUnknown,
     Pair,
@@ -524,28 +523,25 @@ def note_without_seeking(monkeypatch: pytest.MonkeyPatch) -> None:
 # Names
 
 
-def guard_no_tag(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A branch that is made at once does not prove that there is no tag of its name."""
-    apply = FaultyStore.write
-
-    def write(self: FaultyStore, *args: Any, guards: Sequence[Guard] = ()) -> list[Item | None]:
-        kept = [guard for guard in guards if not guard.key.startswith(TAGS.prefix)]
-        return apply(self, *args, guards=kept)
-
-    monkeypatch.setattr(FaultyStore, "write", write)
+def look_at_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A creator does not look whether the other kind has the name."""
+    monkeypatch.setattr(_Creation, "_settle_other", lambda _self, _found: None)
 
 
 def look_before_announcing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A creator looks whether the other kind has the name, and then writes at once."""
+    """A creator looks whether the other kind has the name, and then writes a LIVE record."""
 
-    def run(self: AnyCreation, message: pb.Branch, look: Look | None = None) -> Version:
-        keys = [] if look is None else look.keys
+    def run(
+        self: AnyCreation, message: pb.Branch, look: Look | None, **_options: object
+    ) -> Version:
+        keys = () if look is None else look.keys
         item, *others = self._store.get_many([self._other.place(self._name), *keys])
         if look is not None:
             message.commit_id = look.judge(others)
         found = None if item is None else self._other.decode(item)
-        if found is not None and not found.message.pending:
+        if found is not None and found.message.state == LIVE:
             raise NotUnique(self._id)
+        message.state = LIVE
         try:
             return self._own.set_if(self._name, message, ABSENT)
         except PredicateFailed:
@@ -554,40 +550,54 @@ def look_before_announcing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_Creation, "run", run)
 
 
-def leave_the_other_pending(monkeypatch: pytest.MonkeyPatch) -> None:
+def leave_the_other_creating(monkeypatch: pytest.MonkeyPatch) -> None:
     """A creator takes no notice of one of the other kind that is at work."""
     settle = _Creation._settle_other
 
-    def settle_finished(self: AnyCreation, found: Record[pb.Tag] | None, pending: Version) -> None:
-        if found is not None and not found.message.pending:
-            settle(self, found, pending)
+    def settle_finished(self: AnyCreation, found: Record[pb.Tag]) -> None:
+        if found.message.state == LIVE:
+            settle(self, found)
 
     monkeypatch.setattr(_Creation, "_settle_other", settle_finished)
 
 
 def end_the_other_blindly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A creator deletes the pending record of the other kind, whatever became of it."""
+    """A creator deletes the CREATING record of the other kind, whatever became of it."""
     settle = _Creation._settle_other
 
-    def settle_blindly(self: AnyCreation, found: Record[pb.Tag] | None, pending: Version) -> None:
-        if found is not None and found.message.pending:
+    def settle_blindly(self: AnyCreation, found: Record[pb.Tag]) -> None:
+        if found.message.state == CREATING:
             self._other.delete(self._name)
         else:
-            settle(self, found, pending)
+            settle(self, found)
 
     monkeypatch.setattr(_Creation, "_settle_other", settle_blindly)
 
 
 def finish_blindly(monkeypatch: pytest.MonkeyPatch) -> None:
     """A creator finishes its record though others have ended it."""
+    write = _Creation._write
 
-    def finish(self: AnyCreation, message: pb.Branch, _pending: Version) -> Version:
-        return self._own.set(self._name, message)
+    def write_blindly(self: AnyCreation, message: pb.Branch, predicate: Predicate) -> Version:
+        if message.state == LIVE:
+            return self._own.set(self._name, message)
+        return write(self, message, predicate)
 
-    monkeypatch.setattr(_Creation, "_finish", finish)
+    monkeypatch.setattr(_Creation, "_write", write_blindly)
 
 
-def find_pending_tags(monkeypatch: pytest.MonkeyPatch) -> None:
+def write_live_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record is LIVE before its creator looks; the look takes it back."""
+    write = _Creation._write
+
+    def write_live(self: AnyCreation, message: pb.Branch, predicate: Predicate) -> Version:
+        message.state = LIVE
+        return write(self, message, predicate)
+
+    monkeypatch.setattr(_Creation, "_write", write_live)
+
+
+def find_tags_being_created(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tag is found while it is being created."""
 
     def find(self: Tags, repository: Repository, tag: TagID) -> Record[pb.Tag] | None:

@@ -17,7 +17,7 @@ from lakebed.catalog.commits import HeadChanges
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.engine import Engine
-from lakebed.engine.keys import BRANCHES, TAGS
+from lakebed.engine.keys import BRANCHES, LIVE, TAGS
 from lakebed.engine.model import BranchID, Commit, CommitID, TagID
 from lakebed.errors import LakebedError
 from lakebed.hooks.actions import Actions
@@ -349,7 +349,7 @@ class RefEvents:
 
     def _see(self, key: bytes, after: pb.Branch | pb.Tag | None, kind: str) -> None:
         before = self.refs.pop(key, None)
-        if after is not None and not after.pending:
+        if after is not None and after.state == LIVE:
             self.refs[key] = after
             self.made.add((EventType[f"POST_CREATE_{kind}"], after.unique_id))
             if kind == "BRANCH":

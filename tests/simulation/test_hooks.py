@@ -9,6 +9,7 @@ import pytest
 
 from lakebed.engine.commits.publish import Publisher
 from lakebed.engine.hooks import Proposal
+from lakebed.engine.keys import LIVE
 from lakebed.engine.model import Branch, Commit, CommitID, Repository
 from lakebed.engine.refs import branches, tags
 from lakebed.hooks.events import EventType
@@ -179,19 +180,19 @@ def look_at_refs_without_touching(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def was_deleted(records: Records[Any], name: str, unique_id: UniqueID) -> bool:
         found = records.find(name.encode())
-        return found is None or found.message.pending or found.message.unique_id != unique_id
+        return found is None or found.message.state != LIVE or found.message.unique_id != unique_id
 
     for module in (branches, tags):
         monkeypatch.setattr(module, "was_deleted", was_deleted)
     monkeypatch.setattr(PostRunner, "_is_left", lambda _self, _record: True)
 
 
-def leave_what_is_pending(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever finds a prepared creation looks for the ref, and leaves it pending."""
+def leave_what_is_creating(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever finds a prepared creation looks for the ref, and leaves it so."""
 
     def was_created(records: Records[Any], name: str, unique_id: UniqueID) -> bool:
         found = records.find(name.encode())
-        if found is None or found.message.pending:
+        if found is None or found.message.state != LIVE:
             return False
         return bool(found.message.unique_id == unique_id)
 
@@ -207,7 +208,7 @@ def leave_what_is_pending(monkeypatch: pytest.MonkeyPatch) -> None:
         delete_what_shows_it,
         try_what_was_dropped,
         look_at_refs_without_touching,
-        leave_what_is_pending,
+        leave_what_is_creating,
     ],
 )
 def test_a_broken_rule_of_refs_is_found_out(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from lakebed.catalog.copies import Copies
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.commits.commit import Committer
 from lakebed.engine.expiry_marks import EXPIRED, Marks
-from lakebed.engine.keys import BRANCHES, TAGS
+from lakebed.engine.keys import BRANCHES, LIVE, TAGS
 from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository
 from lakebed.engine.refs import restore
 from lakebed.engine.refs.branches import Branches
@@ -86,27 +86,28 @@ def look_before_naming(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new ref looks at the mark, and is written afterwards."""
     let_name, run = Marks.let_name, _Creation.run
 
-    def run_after_look(self: Any, message: Any, look: Look | None = None) -> Version:
-        if look is not None and message.commit_id:
-            (item,) = self._store.get_many(look.mark_of(message))
-            let_name(look.marks, look.repository, CommitID(message.commit_id), item)
-        return run(self, message, look)
+    def run_after_look(self: Any, message: Any, look: Look | None, **options: Any) -> Version:
+        commit_id = CommitID(message.commit_id)
+        (item,) = self._store.get_many([self._marks.place(self._repository, commit_id)])
+        let_name(self._marks, self._repository, commit_id, item)
+        return run(self, message, look, **options)
 
     monkeypatch.setattr(_Creation, "run", run_after_look)
     monkeypatch.setattr(Marks, "let_name", lambda *_args: None)
 
 
 def write_young_refs_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A ref to a young commit, judged before, is written without a pending record."""
+    """A ref to a young commit, judged before, is written LIVE in one step."""
     run = _Creation.run
 
-    def run_young(self: Any, message: Any, look: Look | None = None) -> Version:
-        if look is not None and message.commit_id and not look.keys:
-            commit = Commits(self._store, self._runtime).get(look.repository, message.commit_id)
-            if commit.stored_us > now_us(self._runtime) - FLOOR_US:
-                look.judge(())
-                return Version(self._own.set_if(self._name, message, ABSENT))
-        return run(self, message, look)
+    def run_young(self: Any, message: Any, look: Look | None, **options: Any) -> Version:
+        items = self._store.get_many([] if look is None else look.keys)
+        message.commit_id = message.commit_id if look is None else look.judge(items)
+        commit = Commits(self._store, self._runtime).get(self._repository, message.commit_id)
+        if commit.stored_us > now_us(self._runtime) - FLOOR_US:
+            message.state = LIVE
+            return Version(self._own.set_if(self._name, message, ABSENT))
+        return run(self, message, look, **options)
 
     monkeypatch.setattr(_Creation, "run", run_young)
 
@@ -191,17 +192,17 @@ def adopt_late(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Expirer, "_plan", plan_late)
 
 
-def ignore_pending_refs(monkeypatch: pytest.MonkeyPatch) -> None:
+def ignore_refs_being_created(monkeypatch: pytest.MonkeyPatch) -> None:
     """A scan takes no notice of refs that are being made, nor of where branches are going."""
 
     def read_refs(self: Expirer, repository: Repository, _began_us: int) -> Any:
         heads, named = [], set()
         for branch in Records(self._store, BRANCHES, repository.partition).scan():
-            if not branch.message.pending:
+            if branch.message.state == LIVE:
                 name = BranchID(branch.name.decode())
                 heads.append((name, CommitID(branch.message.commit_id)))
         for tag in Records(self._store, TAGS, repository.partition).scan():
-            if not tag.message.pending:
+            if tag.message.state == LIVE:
                 named.add(tag.message.commit_id)
         return heads, named
 
@@ -266,8 +267,8 @@ MUTANTS: list[tuple[Plant, Operation, Way]] = [
     (expire_at_once, steps.create_tag, steps.every_step_of_a_pass),
     (scan_before_marking, steps.create_tag, steps.every_step_of_a_pass),
     (adopt_late, steps.create_branch, steps.every_step_of_a_pass),
-    (ignore_pending_refs, steps.create_branch, steps.every_place),
-    (ignore_pending_refs, steps.hard_reset, steps.every_place),
+    (ignore_refs_being_created, steps.create_branch, steps.every_place),
+    (ignore_refs_being_created, steps.hard_reset, steps.every_place),
     (forget_what_is_in_flight, steps.cherry_pick, steps.every_place),
     (read_marks_after_staging, steps.copy, steps.every_step_of_a_look),
     (read_marks_after_commits, steps.cherry_pick, steps.every_step_of_a_look),

@@ -13,7 +13,7 @@ from typing import Final
 
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.commits.requests import HELP
-from lakebed.engine.keys import BRANCHES, COMMITS, STAGED_PREFIX, TAGS
+from lakebed.engine.keys import BRANCHES, COMMITS, LIVE, STAGED_PREFIX, TAGS
 from lakebed.engine.staging.cells import has_proposal, parse_proposed, value_of
 from lakebed.engine.staging.codec import TOMBSTONE, decode
 from lakebed.kv import Item
@@ -116,13 +116,13 @@ class Truth:
             self._follow_staged(partition.decode(), key, item)
         elif key.startswith(BRANCHES.prefix):
             branch = None if value is None else pb.Branch.FromString(value)
-            self._follow_branch(partition, key, None if branch and branch.pending else branch)
+            self._follow_branch(partition, key, branch if branch and branch.state == LIVE else None)
             if item is not None and self.versions[partition, key]:
                 self._by_record[item.predicate] = self.versions[partition, key][-1]
             self._check_one_kind(partition, key.removeprefix(BRANCHES.prefix))
         elif key.startswith(TAGS.prefix):
             tag = None if value is None else pb.Tag.FromString(value)
-            self._follow_tag(partition, key, None if tag and tag.pending else tag)
+            self._follow_tag(partition, key, tag if tag and tag.state == LIVE else None)
             self._check_one_kind(partition, key.removeprefix(TAGS.prefix))
         elif key.startswith(COMMITS.prefix) and value is not None:
             commit_id = key.removeprefix(COMMITS.prefix).decode()

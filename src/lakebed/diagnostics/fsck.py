@@ -21,7 +21,15 @@ from lakebed.engine.committed.cache import Cache
 from lakebed.engine.committed.files import Files
 from lakebed.engine.committed.walk import map_ahead
 from lakebed.engine.errors import RepositoryNotFound
-from lakebed.engine.keys import BRANCHES, COMMITS, GRAVELER, REPOSITORIES, STAGED_PREFIX, TAGS
+from lakebed.engine.keys import (
+    BRANCHES,
+    COMMITS,
+    CREATING,
+    GRAVELER,
+    REPOSITORIES,
+    STAGED_PREFIX,
+    TAGS,
+)
 from lakebed.engine.model import Home, RepositoryID, repository_partition
 from lakebed.engine.refs.commits import TRUSTED_VERSION, compute_id
 from lakebed.errors import quoted
@@ -144,12 +152,12 @@ class RepositoryCheck:
 
     def _check_refs(self) -> None:
         for name, branch in self._readable(self._partition, BRANCHES.prefix, pb.Branch):
-            if not branch.pending:
+            if branch.state != CREATING:
                 self._note_head("branch", name, branch.commit_id)
             for token in (branch.staging_token, *branch.sealed_tokens):
                 self._check_staged(token.encode())
         for name, tag in self._readable(self._partition, TAGS.prefix, pb.Tag):
-            if not tag.pending:
+            if tag.state != CREATING:
                 self._note_head("tag", name, tag.commit_id)
 
     def _note_head(self, what: str, name: str, commit_id: str) -> None:

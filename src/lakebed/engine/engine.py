@@ -370,7 +370,7 @@ class Engine:
                 if commit_id and record is not None and record.predicate == version:
                     return repository, commit_id
         repository = self.repositories.get(repository_id)
-        return repository, self.resolver.commit(repository, ref).id
+        return repository, self.resolver.commit_id(repository, ref)
 
     def committed(self, repository: Repository) -> Committed:
         """Return the committed entries of a repository."""

@@ -79,15 +79,6 @@ class Hooks:
     def after_commit(self, proposal: Proposal) -> None:
         """After it was published."""
 
-    def minds_branch(self, repository: Repository, branch: BranchID, commit_id: CommitID) -> bool:
-        """Whether anything is to run before or after a branch is made from a commit.
-
-        Always the same for one commit. If nothing is, `before_create_branch` and what follows it
-        need not be called: whoever overrides that one overrides this one too.
-        """
-        del repository, branch, commit_id
-        return False
-
     def before_create_branch(
         self,
         repository: Repository,
@@ -104,7 +95,7 @@ class Hooks:
     def before_create_tag(
         self, repository: Repository, tag: TagID, commit_id: CommitID, unique_id: UniqueID
     ) -> None:
-        """Before a tag is made; the unique id is that of the tag."""
+        """Before a tag is made; otherwise as `before_create_branch`."""
 
     def before_delete_branch(
         self, repository: Repository, branch: Branch, operation: UniqueID

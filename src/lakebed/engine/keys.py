@@ -49,13 +49,11 @@ DELETED_PARTITION: Final = b"graveler_deleted"
 DELETED: Final = Kind(b"repo/", pb.DeletedRepository, check=_names_creation)
 
 
-def _names_commit(_name: bytes, message: pb.Branch | pb.Tag) -> None:
-    if not (message.commit_id or message.pending):
-        raise ValueError("its commit_id is empty")
-
-
-BRANCHES: Final = Kind(b"branches/", pb.Branch, ("staging_token",), _names_commit)
-TAGS: Final = Kind(b"tags/", pb.Tag, check=_names_commit)
+BRANCHES: Final = Kind(b"branches/", pb.Branch, ("state", "commit_id", "staging_token"))
+TAGS: Final = Kind(b"tags/", pb.Tag, ("state", "commit_id"))
+CREATING: Final = pb.REF_STATE_CREATING
+LIVE: Final = pb.REF_STATE_LIVE
+"""States of branches and tags (`lakebed.engine.refs.creation`)."""
 COMMITS: Final = Kind(b"commits/", pb.Commit, ("version",))
 
 REFUSALS: Final = Kind(b"refused/", pb.Refusal)

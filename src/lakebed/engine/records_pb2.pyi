@@ -13,6 +13,13 @@ class RepositoryState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     REPOSITORY_STATE_ACTIVE: _ClassVar[RepositoryState]
     REPOSITORY_STATE_DELETING: _ClassVar[RepositoryState]
 
+class RefState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    REF_STATE_UNSPECIFIED: _ClassVar[RefState]
+    REF_STATE_CREATING: _ClassVar[RefState]
+    REF_STATE_LIVE: _ClassVar[RefState]
+    REF_STATE_DELETING: _ClassVar[RefState]
+
 class ExpiryState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     EXPIRY_STATE_UNSPECIFIED: _ClassVar[ExpiryState]
@@ -27,6 +34,10 @@ REPOSITORY_STATE_UNSPECIFIED: RepositoryState
 REPOSITORY_STATE_INITIAL: RepositoryState
 REPOSITORY_STATE_ACTIVE: RepositoryState
 REPOSITORY_STATE_DELETING: RepositoryState
+REF_STATE_UNSPECIFIED: RefState
+REF_STATE_CREATING: RefState
+REF_STATE_LIVE: RefState
+REF_STATE_DELETING: RefState
 EXPIRY_STATE_UNSPECIFIED: ExpiryState
 EXPIRY_STATE_EXPIRING: ExpiryState
 EXPIRY_STATE_EXPIRED: ExpiryState
@@ -93,24 +104,30 @@ class DeletedRepository(_message.Message):
     def __init__(self, storage_namespace: _Optional[str] = ..., deleted_us: _Optional[int] = ...) -> None: ...
 
 class Branch(_message.Message):
-    __slots__ = ("unique_id", "commit_id", "staging_token", "sealed_tokens", "hidden", "created_us", "pending", "next_commit_id")
+    __slots__ = ("unique_id", "commit_id", "staging_token", "sealed_tokens", "hidden", "created_us", "state", "transient")
     UNIQUE_ID_FIELD_NUMBER: _ClassVar[int]
     COMMIT_ID_FIELD_NUMBER: _ClassVar[int]
     STAGING_TOKEN_FIELD_NUMBER: _ClassVar[int]
     SEALED_TOKENS_FIELD_NUMBER: _ClassVar[int]
     HIDDEN_FIELD_NUMBER: _ClassVar[int]
     CREATED_US_FIELD_NUMBER: _ClassVar[int]
-    PENDING_FIELD_NUMBER: _ClassVar[int]
-    NEXT_COMMIT_ID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    TRANSIENT_FIELD_NUMBER: _ClassVar[int]
     unique_id: str
     commit_id: str
     staging_token: str
     sealed_tokens: _containers.RepeatedScalarFieldContainer[str]
     hidden: bool
     created_us: int
-    pending: bool
+    state: RefState
+    transient: BranchTransient
+    def __init__(self, unique_id: _Optional[str] = ..., commit_id: _Optional[str] = ..., staging_token: _Optional[str] = ..., sealed_tokens: _Optional[_Iterable[str]] = ..., hidden: bool = ..., created_us: _Optional[int] = ..., state: _Optional[_Union[RefState, str]] = ..., transient: _Optional[_Union[BranchTransient, _Mapping]] = ...) -> None: ...
+
+class BranchTransient(_message.Message):
+    __slots__ = ("next_commit_id",)
+    NEXT_COMMIT_ID_FIELD_NUMBER: _ClassVar[int]
     next_commit_id: str
-    def __init__(self, unique_id: _Optional[str] = ..., commit_id: _Optional[str] = ..., staging_token: _Optional[str] = ..., sealed_tokens: _Optional[_Iterable[str]] = ..., hidden: bool = ..., created_us: _Optional[int] = ..., pending: bool = ..., next_commit_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, next_commit_id: _Optional[str] = ...) -> None: ...
 
 class Emptied(_message.Message):
     __slots__ = ("sealed_tokens", "metarange_id", "stretches", "sought")
@@ -135,16 +152,16 @@ class Stretch(_message.Message):
     def __init__(self, start: _Optional[bytes] = ..., end: _Optional[bytes] = ..., found_us: _Optional[int] = ...) -> None: ...
 
 class Tag(_message.Message):
-    __slots__ = ("commit_id", "created_us", "pending", "unique_id")
+    __slots__ = ("commit_id", "created_us", "state", "unique_id")
     COMMIT_ID_FIELD_NUMBER: _ClassVar[int]
     CREATED_US_FIELD_NUMBER: _ClassVar[int]
-    PENDING_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
     UNIQUE_ID_FIELD_NUMBER: _ClassVar[int]
     commit_id: str
     created_us: int
-    pending: bool
+    state: RefState
     unique_id: str
-    def __init__(self, commit_id: _Optional[str] = ..., created_us: _Optional[int] = ..., pending: bool = ..., unique_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, commit_id: _Optional[str] = ..., created_us: _Optional[int] = ..., state: _Optional[_Union[RefState, str]] = ..., unique_id: _Optional[str] = ...) -> None: ...
 
 class Commit(_message.Message):
     __slots__ = ("version", "committer", "message", "metarange_id", "created_us", "parents", "metadata", "generation", "consumed_tokens", "nonce", "stored_us", "branch", "sources")

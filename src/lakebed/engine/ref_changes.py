@@ -5,11 +5,19 @@ first (is it there, may it be changed), then rules, and then hooks are asked. Th
 ended, unless that is unknown: then they find out themselves, later (`lakebed.hooks.post`).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from typing import Final, TypeVar
 
-from lakebed.engine.errors import DefaultBranch, NotUnique, RefNotFound
+from lakebed.engine.errors import (
+    DefaultBranch,
+    InvalidRef,
+    NotUnique,
+    ReadOnly,
+    RefNotFound,
+    RepositoryNotFound,
+    TooManyTries,
+)
 from lakebed.engine.hooks import Hooks
 from lakebed.engine.keys import GRAVELER, REPOSITORIES
 from lakebed.engine.model import (
@@ -22,7 +30,9 @@ from lakebed.engine.model import (
     TagID,
 )
 from lakebed.engine.names import check_branch_name, check_tag_name
+from lakebed.engine.read_only import is_read_only_lifted
 from lakebed.engine.refs.branches import Branches
+from lakebed.engine.refs.creation import Look
 from lakebed.engine.refs.protection import BranchProtection
 from lakebed.engine.refs.refusals import Refusals
 from lakebed.engine.refs.resolve import Resolver
@@ -30,9 +40,13 @@ from lakebed.engine.refs.tags import Tags
 from lakebed.engine.repositories.repositories import Repositories
 from lakebed.errors import LakebedError
 from lakebed.ids import UniqueID, new_unique_id
-from lakebed.kv import Guard, Item, OutcomeUnknown
+from lakebed.kv import Item, OutcomeUnknown
 from lakebed.runtime import Runtime
 from lakebed.tracing import traced
+
+CreatedT = TypeVar("CreatedT", Branch, Tag)
+
+_TRIES: Final = 10
 
 
 class RefChanges:
@@ -74,84 +88,18 @@ class RefChanges:
             Refused: A hook refused it.
         """
         branch = check_branch_name(name)
-        created = self._create_as_last_seen(repository_id, branch, source, hidden=hidden)
-        if created is not None:
-            return created
-        repository = self._repositories.get_writable(repository_id)
-        commit = self._resolver.commit(repository, source)
-        self._refusals.check(repository, source, commit.id)
-        with self._change(repository) as unique_id:
-            self._hooks.before_create_branch(repository, branch, commit.id, source, unique_id)
+
+        def ask(repository: Repository, commit_id: CommitID, unique_id: UniqueID) -> None:
+            self._hooks.before_create_branch(repository, branch, commit_id, source, unique_id)
+
+        def create(
+            repository: Repository, commit_id: CommitID, unique_id: UniqueID, look: Look
+        ) -> Branch:
             return self._branches.create(
-                repository,
-                branch,
-                commit.id,
-                hidden=hidden,
-                unique_id=unique_id,
-                before_try=partial(self._hooks.before_try, repository, unique_id),
+                repository, branch, commit_id, hidden=hidden, unique_id=unique_id, look=look
             )
 
-    def _create_as_last_seen(
-        self, repository_id: RepositoryID, branch: BranchID, source: str, *, hidden: bool
-    ) -> Branch | None:
-        """Make a branch in the repository as it was last seen.
-
-        None: nothing was made. It has changed since, the name is taken, or it takes more reads to
-        find the source; then the ordinary way says what is wrong, or succeeds.
-        """
-        seen = self._repositories.seen_lately(repository_id)
-        if seen is None or seen[1].read_only:
-            return None
-        version, repository = seen
-        place = Guard(GRAVELER, REPOSITORIES.prefix + repository_id.encode(), version)
-        known = self._branches.last_seen(repository, BranchID(source))
-        if known is not None and not self._hooks.minds_branch(repository, branch, known.commit_id):
-            made = self._branches.create_at_once(repository, branch, known, place, hidden=hidden)
-            if made is not None:
-                return made
-        return self._create_in_one_look(repository, place, branch, source, known, hidden=hidden)
-
-    def _create_in_one_look(
-        self,
-        repository: Repository,
-        place: Guard,
-        branch: BranchID,
-        source: str,
-        known: Branch | None,
-        *,
-        hidden: bool,
-    ) -> Branch | None:
-        """Make a branch in three calls to the store, which read the source on the way.
-
-        (In five, if the source is not `known`, or not where it was last seen.)
-        """
-        places = self._resolver.places(repository, source)
-        if places is None:
-            return None
-        read_at = self._runtime.monotonic()
-        offered: list[CommitID] = []
-
-        def find_commit(found: Sequence[Item | None]) -> CommitID:
-            record, *named = found
-            commit_id = self._resolver.commit_in(named)
-            if record is None or record.predicate != place.predicate or commit_id is None:
-                raise RefNotFound(source)
-            self._branches.recognise(repository, BranchID(source), named[0], read_at)
-            if offered[-1:] != [commit_id]:
-                self._hooks.before_create_branch(repository, branch, commit_id, source, unique_id)
-                offered.append(commit_id)
-            self._hooks.before_try(repository, unique_id)
-            return commit_id
-
-        keys = [(place.partition, place.key), *places]
-        guess = None if known is None else known.commit_id
-        try:
-            with self._change(repository) as unique_id:
-                return self._branches.create_from(
-                    repository, branch, keys, find_commit, guess, hidden=hidden, unique_id=unique_id
-                )
-        except (RefNotFound, NotUnique):
-            return None
+        return self._create(repository_id, source, ask, create)
 
     @traced("engine.delete_branch")
     def delete_branch(
@@ -191,15 +139,92 @@ class RefChanges:
     def create_tag(self, repository_id: RepositoryID, name: str, ref: str) -> Tag:
         """Make a tag for a ref's commit; raises as `create_branch` does."""
         tag = check_tag_name(name)
-        repository = self._repositories.get_writable(repository_id)
-        commit = self._resolver.commit(repository, ref)
-        self._refusals.check(repository, ref, commit.id)
+
+        def ask(repository: Repository, commit_id: CommitID, unique_id: UniqueID) -> None:
+            self._hooks.before_create_tag(repository, tag, commit_id, unique_id)
+
+        def create(
+            repository: Repository, commit_id: CommitID, unique_id: UniqueID, look: Look
+        ) -> Tag:
+            return self._tags.create(repository, tag, commit_id, unique_id=unique_id, look=look)
+
+        return self._create(repository_id, ref, ask, create)
+
+    def _create(
+        self,
+        repository_id: RepositoryID,
+        source: str,
+        ask: Callable[[Repository, CommitID, UniqueID], None],
+        create: Callable[[Repository, CommitID, UniqueID, Look], CreatedT],
+    ) -> CreatedT:
+        """Create a ref in the repository as it was last seen, which the creation then proves.
+
+        Args:
+            repository_id: In which repository.
+            source: The ref that says at which commit.
+            ask: Asks the hooks for leave.
+            create: Creates the ref, given the commit that `source` probably means.
+        """
+        for _ in range(_TRIES):
+            repository = self._repositories.seen_lately(repository_id)
+            if repository is None or repository.read_only:
+                repository = self._repositories.get_writable(repository_id)
+            try:
+                return self._create_in(repository, source, ask, create)
+            except (RepositoryNotFound, RefNotFound, InvalidRef, NotUnique):
+                # That may be true of a repository of the same name which was deleted since.
+                now = self._repositories.get_writable(repository_id)
+                if now.unique_id == repository.unique_id:
+                    raise
+        raise TooManyTries(f"the creation of a ref in repository {repository_id}", _TRIES)
+
+    def _create_in(
+        self,
+        repository: Repository,
+        source: str,
+        ask: Callable[[Repository, CommitID, UniqueID], None],
+        create: Callable[[Repository, CommitID, UniqueID, Look], CreatedT],
+    ) -> CreatedT:
+        read_at = self._runtime.monotonic()
+        keys = [(GRAVELER, REPOSITORIES.prefix + repository.id.encode())]
+        known = self._branches.last_seen(repository, BranchID(source))
+        places = self._resolver.places(repository, source)
+        if known is not None and places is not None:
+            guess = known.commit_id
+            keys += places
+        else:
+            guess = self._resolver.commit_id(repository, source)
+        asked: list[CommitID] = []
         with self._change(repository) as unique_id:
-            self._hooks.before_create_tag(repository, tag, commit.id, unique_id)
-            before_try = partial(self._hooks.before_try, repository, unique_id)
-            return self._tags.create(
-                repository, tag, commit.id, unique_id=unique_id, before_try=before_try
-            )
+
+            def judge(found: Sequence[Item | None]) -> CommitID:
+                record, *named = found
+                now = self._repositories.recognise(repository.id, record, read_at)
+                if now.unique_id != repository.unique_id:
+                    raise RepositoryNotFound(repository.id)
+                if now.read_only and not is_read_only_lifted():
+                    raise ReadOnly(repository.id)
+                commit_id = self._named(repository, source, named, read_at) if named else guess
+                if commit_id not in asked:
+                    self._refusals.check(repository, source, commit_id)
+                    ask(repository, commit_id, unique_id)
+                    asked[:] = [commit_id]
+                self._hooks.before_try(repository, unique_id)
+                return commit_id
+
+            return create(repository, guess, unique_id, Look(keys, judge))
+
+    def _named(
+        self,
+        repository: Repository,
+        source: str,
+        found: Sequence[Item | None],
+        read_at: float,
+    ) -> CommitID:
+        """Return the commit that a ref means, given the records at its places."""
+        self._branches.recognise(repository, BranchID(source), found[0], read_at)
+        named = self._resolver.commit_in(found)
+        return named or self._resolver.commit_id(repository, source)
 
     @traced("engine.delete_tag")
     def delete_tag(self, repository_id: RepositoryID, tag: TagID) -> None:

@@ -62,7 +62,7 @@ class References:
         return self._find_staged(repository, prefix) or self._find_committed(repository, prefix)
 
     def _find_staged(self, repository: Repository, prefix: str) -> Reference | None:
-        for branch in self._branches.list(repository):
+        for branch in self._branches.list_referencing(repository):
             for token in branch.tokens:
                 cells = self._store.scan(token.encode(), STAGED_PREFIX)
                 while page := list(islice(cells, _RECORDS)):

@@ -175,16 +175,6 @@ class Guard(Hooks):
 
     # Branches and tags
 
-    def minds_branch(self, repository: Repository, branch: BranchID, commit_id: CommitID) -> bool:
-        pair = EventType.PRE_CREATE_BRANCH, EventType.POST_CREATE_BRANCH
-        if are_hooks_skipped():
-            return True  # which is written down
-        try:
-            where = self._where(repository, commit_id, branch)
-            return any(self._actions(where, event_type) for event_type in pair)
-        except LakebedError:
-            return True  # whoever asks for leave is told why
-
     def before_create_branch(
         self,
         repository: Repository,
@@ -196,15 +186,14 @@ class Guard(Hooks):
         run = pb.Run(source_ref=source, commit_id=commit_id, ref_unique_id=unique_id)
         pair = EventType.PRE_CREATE_BRANCH, EventType.POST_CREATE_BRANCH
         where = self._where(repository, commit_id, branch)
-        self._forget(repository, unique_id)  # what was prepared for another commit of the source
-        self._ask_both(where, run, pair, unique_id)
+        self._ask_about_creation(where, run, pair)
 
     def before_create_tag(
         self, repository: Repository, tag: TagID, commit_id: CommitID, unique_id: UniqueID
     ) -> None:
         run = pb.Run(source_ref=commit_id, commit_id=commit_id, tag=tag, ref_unique_id=unique_id)
         pair = EventType.PRE_CREATE_TAG, EventType.POST_CREATE_TAG
-        self._ask_both(self._where(repository, commit_id), run, pair, unique_id)
+        self._ask_about_creation(self._where(repository, commit_id), run, pair)
 
     def before_delete_branch(
         self, repository: Repository, branch: Branch, operation: UniqueID
@@ -248,6 +237,13 @@ class Guard(Hooks):
     def _where(self, repository: Repository, commit_id: CommitID, branch: str = "") -> "_Where":
         commit = self._with.engine.commits.get(repository, commit_id)
         return _Where(repository, commit.metarange_id, branch)
+
+    def _ask_about_creation(
+        self, where: "_Where", run: pb.Run, pair: tuple[EventType, EventType]
+    ) -> None:
+        # Forget the run that was prepared for another commit of the source.
+        self._forget(where.repository, run.ref_unique_id)
+        self._ask_both(where, run, pair, run.ref_unique_id)
 
     def _ask_both(
         self, where: "_Where", run: pb.Run, pair: tuple[EventType, EventType], key: str

@@ -16,6 +16,7 @@
         ├── CorruptRecord       a record is there, but is not what its key says
         └── ForeignStore        what the URL points to is not a Lakebed store
             ├── SchemaTooNew    it was written by a newer Lakebed
+            ├── SchemaTooOld    it was written by an older Lakebed
             └── UnsafeStore     the database would lose or overrule acknowledged writes
 
 A write has three outcomes: it returns, it raises `PredicateFailed`, or it raises
@@ -149,6 +150,12 @@ class SchemaTooNew(ForeignStore):
     """The store was written by a newer version of Lakebed; it was left as it is."""
 
     kind = "schema_too_new"
+
+
+class SchemaTooOld(ForeignStore):
+    """The store was written by an older version of Lakebed; it was left as it is."""
+
+    kind = "schema_too_old"
 
 
 class UnsafeStore(ForeignStore):

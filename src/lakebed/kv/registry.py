@@ -75,8 +75,8 @@ def open_store(url: str, *, runtime: Runtime | None = None, permit: Permit | Non
     Raises:
         InvalidArgument: The URL is not one of these.
         MissingExtraError: The driver needs an extra that is not installed; the message says which.
-        ForeignStore: What is there is not a Lakebed store, or (`SchemaTooNew`) is one of a newer
-            version, or (`UnsafeStore`) would lose writes.
+        ForeignStore: What is there is not a Lakebed store, or (`SchemaTooNew`, `SchemaTooOld`)
+            is one of another version, or (`UnsafeStore`) would lose writes.
         StoreHalted: It is being copied, or was.
         StoreUnavailable: The database cannot be reached.
     """

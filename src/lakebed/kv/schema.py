@@ -10,10 +10,12 @@ from lakebed.kv.errors import (
     OutcomeUnknown,
     PredicateFailed,
     SchemaTooNew,
+    SchemaTooOld,
 )
 from lakebed.kv.store import ABSENT, Store
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
+"""2: branches and tags have a state."""
 METADATA_PARTITION: Final = b"kv_metadata"
 SCHEMA_KEY: Final = b"schema_version"
 
@@ -21,9 +23,10 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 
 def check_schema(store: Store) -> None:
-    """Mark a new store with the version of this Lakebed; refuse a store of a newer one.
+    """Mark a new store with the version of this Lakebed; refuse a store of another one.
 
     Raises:
+        SchemaTooOld: An older Lakebed wrote it.
         SchemaTooNew: A newer Lakebed wrote it.
         ForeignStore: The mark is not a number.
         StoreUnavailable: The store did not answer.
@@ -38,6 +41,13 @@ def check_schema(store: Store) -> None:
         raise SchemaTooNew(
             f"the store has schema version {int(mark)}, and this Lakebed knows versions up to"
             f" {SCHEMA_VERSION}: upgrade Lakebed to open it"
+        )
+    if int(mark) < SCHEMA_VERSION:
+        raise SchemaTooOld(
+            f"the store has schema version {int(mark)}, and this Lakebed reads version"
+            f" {SCHEMA_VERSION} alone: dump the refs of each repository with the Lakebed that wrote"
+            " the store (lakebed refs-dump), and restore them with this one into a new store"
+            " (lakebed refs-restore)"
         )
 
 

@@ -175,7 +175,7 @@ def _set_tags(engine: Engine, repository: Repository, source: Source, report: Ro
         engine.tags.delete(repository, tag)
         report.tags_deleted += tag.id not in wanted
     for name, commit_id in wanted.items():
-        engine.tags.create(repository, name, commit_id)
+        engine.tags.create(repository, name, commit_id, shared=True)
         report.tags_set += 1
 
 
@@ -199,7 +199,8 @@ def _set_branches(
             engine.branches.change(repository, named, commit_id=commit_id)
             report.branches_set += 1
     for name, branch in wanted.items():
-        engine.branches.create(repository, name, CommitID(branch.commit_id), hidden=branch.hidden)
+        commit_id = CommitID(branch.commit_id)
+        engine.branches.create(repository, name, commit_id, hidden=branch.hidden, shared=True)
         report.branches_set += 1
 
 

@@ -41,9 +41,10 @@ from typing import Final
 
 from lakebed.block import Namespace
 from lakebed.engine import records_pb2 as pb
-from lakebed.engine.errors import BranchNotFound, TooManyTries
+from lakebed.engine.errors import TooManyTries
 from lakebed.engine.keys import (
     BRANCHES,
+    CREATING,
     DELETED,
     DELETED_PARTITION,
     DROPPED,
@@ -53,7 +54,13 @@ from lakebed.engine.keys import (
 )
 from lakebed.engine.leases import LeaseLostError, LeaseRecords
 from lakebed.engine.metrics import CLEANED
-from lakebed.engine.model import BranchID, Repository, RepositoryID, repository_partition
+from lakebed.engine.model import (
+    BranchID,
+    Repository,
+    RepositoryID,
+    StagingToken,
+    repository_partition,
+)
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.repositories.claims import Claimant, Claims
 from lakebed.engine.repositories.removal import (
@@ -238,12 +245,15 @@ class Cleaner:
         found = 0
         records = Records(self._store, BRANCHES, repository.partition)
         for record in records.scan_readable(broken.append):
-            if record.message.pending:  # nothing can be staged on it
-                with suppress(PredicateFailed):
-                    records.delete_if(record.name, record.predicate)
-            else:
-                with suppress(BranchNotFound):
-                    self._branches.delete(repository, BranchID(record.name.decode()))
+            message = record.message
+            if message.state != CREATING:  # else nothing can be staged on it
+                tokens = [
+                    StagingToken(each) for each in (message.staging_token, *message.sealed_tokens)
+                ]
+                name = BranchID(record.name.decode())
+                self._branches.announce_drop(repository, name, tokens)
+            with suppress(PredicateFailed):  # it was changed: the next pass sees to it
+                records.delete_if(record.name, record.predicate)
             found += 1
         counts.branches_deleted += found
         counts.unreadable += len(broken)

@@ -30,7 +30,15 @@ from typing import Final
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import TooManyExpire
 from lakebed.engine.expiry_marks import EXPIRED, EXPIRING, Mark, Marks
-from lakebed.engine.keys import BRANCHES, COMMITS, RESTORED, RESTORED_NAME, TAGS
+from lakebed.engine.keys import (
+    BRANCHES,
+    COMMITS,
+    CREATING,
+    LIVE,
+    RESTORED,
+    RESTORED_NAME,
+    TAGS,
+)
 from lakebed.engine.leases import LeaseRecords
 from lakebed.engine.model import BranchID, CommitID, Repository
 from lakebed.kv import ABSENT, PredicateFailed, Store
@@ -238,16 +246,16 @@ class Expirer:
         named: set[str] = set()
         branches = Records(self._store, BRANCHES, repository.partition)
         for branch in branches.scan():
-            named.add(branch.message.next_commit_id)
-            if branch.message.pending:
-                self._end_dead(branches, branch, began_us)
-                named.add(branch.message.commit_id)
+            message = branch.message
+            named.add(message.transient.next_commit_id)
+            if message.state == LIVE:
+                heads.append((BranchID(branch.name.decode()), CommitID(message.commit_id)))
             else:
-                heads.append((BranchID(branch.name.decode()), CommitID(branch.message.commit_id)))
+                self._end_dead(branches, branch, began_us)
+                named.add(message.commit_id)
         tags = Records(self._store, TAGS, repository.partition)
         for tag in tags.scan():
-            if tag.message.pending:
-                self._end_dead(tags, tag, began_us)
+            self._end_dead(tags, tag, began_us)
             named.add(tag.message.commit_id)
         return heads, named
 
@@ -268,7 +276,8 @@ class Expirer:
         began_us: int,
     ) -> None:
         """End a creation that began a day ago: it would keep its commit for ever."""
-        if found.message.created_us < began_us - FLOOR_US:
+        is_old = found.message.created_us < began_us - FLOOR_US
+        if is_old and found.message.state == CREATING:
             with suppress(PredicateFailed):
                 records.delete_if(found.name, found.predicate)
 

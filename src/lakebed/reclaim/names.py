@@ -70,7 +70,7 @@ class Names:
 
     def staged(self) -> Iterator[StagedName]:
         """Iterate over the staged entries that name the object, or may put it back."""
-        for branch in self._engine.branches.list(self._repository):
+        for branch in self._engine.branches.list_referencing(self._repository):
             yield from self._staged_on(branch)
 
     def _staged_on(self, branch: Branch) -> Iterator[StagedName]:

@@ -79,7 +79,7 @@ class Search:
         yield from _pages(_decided(record.message for record in uploads))
 
     def _staged(self) -> Iterator[pa.Table]:
-        for branch in self._engine.branches.list(self._repository):
+        for branch in self._engine.branches.list_referencing(self._repository):
             for token in branch.tokens:
                 # Proposals too: they may become visible.
                 yield from _pages(spelled_out(self._store.scan(token.encode(), STAGED_PREFIX)))

@@ -93,7 +93,7 @@ class StagedWalk:
         left = self._read(position, is_full)
         if left is not None:
             return left
-        branches = self._branches.list(self._repository, after=position.after)
+        branches = self._branches.list_referencing(self._repository, after=position.after)
         while batch := list(islice(branches, min(_BRANCHES, limits.branches))):
             busy = self._runtime.map_parallel(self._is_busy, batch)
             for branch, has_entries in zip(batch, busy, strict=True):

@@ -5,8 +5,7 @@ from typing import Final
 
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import BranchNotFound, PreconditionFailed
-from lakebed.engine.expiry_marks import Marks
-from lakebed.engine.keys import BRANCHES, DROPPED_PARTITION, EMPTIED
+from lakebed.engine.keys import BRANCHES, CREATING, DROPPED_PARTITION, EMPTIED, LIVE
 from lakebed.engine.model import (
     Branch,
     BranchID,
@@ -15,24 +14,10 @@ from lakebed.engine.model import (
     StagingToken,
     new_staging_token,
 )
-from lakebed.engine.refs.creation import (
-    Look,
-    create_branch,
-    create_branch_at_once,
-    was_created,
-    was_deleted,
-)
+from lakebed.engine.refs.creation import Look, create_branch, was_created, was_deleted
 from lakebed.engine.refs.shared_reads import SharedReads
 from lakebed.ids import UniqueID, new_unique_id
-from lakebed.kv import (
-    ABSENT,
-    Guard,
-    Item,
-    OutcomeUnknown,
-    PredicateFailed,
-    Store,
-    StoreUnavailable,
-)
+from lakebed.kv import Item, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable
 from lakebed.kv.records import Record, Records
 from lakebed.kv.store import Put, settling
 from lakebed.lru import LRU
@@ -49,7 +34,6 @@ class Branches:
     def __init__(self, store: Store, runtime: Runtime) -> None:
         self._store = store
         self._runtime = runtime
-        self._marks = Marks(store)
         self._reads: SharedReads[tuple[bytes, BranchID], Branch] = SharedReads(runtime, self._read)
         self._second_reads: SharedReads[
             tuple[bytes, BranchID, StagingToken], tuple[Branch, Item | None]
@@ -142,12 +126,28 @@ class Branches:
         self, repository: Repository, *, prefix: str = "", after: str = ""
     ) -> Iterator[Branch]:
         """Iterate over the branches whose names begin with `prefix`, in order, behind `after`."""
+        for branch, state in self._scan(repository, prefix=prefix, after=after):
+            if state == LIVE:
+                yield branch
+
+    def list_referencing(self, repository: Repository, *, after: str = "") -> Iterator[Branch]:
+        """Iterate over the branches whose tokens count as referenced, in order, behind `after`.
+
+        For what collects data. That is every branch with a record that is not CREATING: one in a
+        state that readers do not find references its tokens, too.
+        """
+        for branch, state in self._scan(repository, after=after):
+            if state != CREATING:
+                yield branch
+
+    def _scan(
+        self, repository: Repository, *, prefix: str = "", after: str = ""
+    ) -> Iterator[tuple[Branch, int]]:
         start = after.encode() + b"\x00" if after else b""
         records = self._records(repository.partition)
         read_at = self._runtime.monotonic()
         for record in records.scan(prefix=prefix.encode(), start=start):
-            if not record.message.pending:
-                yield _branch(record, read_at)
+            yield _branch(record, read_at), record.message.state
 
     def create(
         self,
@@ -157,120 +157,33 @@ class Branches:
         *,
         hidden: bool = False,
         unique_id: UniqueID | None = None,
-        before_try: Callable[[], None] = lambda: None,
+        look: Look | None = None,
+        shared: bool = False,
     ) -> Branch:
-        """Make a branch that points to a commit, with nothing staged.
-
-        `unique_id` is for who has to know it before; it was just drawn. `before_try` is called
-        before each try to finish the branch, after its pending record was written.
-
-        Raises:
-            NotUnique: There is already a branch or a tag of this name.
-            CommitExpired: The data of the commit is not kept any more.
-            TooManyTries: Others always came first.
-            OutcomeUnknown: It may have been made.
-        """
-        unique_id = unique_id or new_unique_id(self._runtime)
-
-        def find_commit(_found: Sequence[Item | None]) -> CommitID:
-            before_try()
-            return commit_id
-
-        return self.create_from(
-            repository, branch, (), find_commit, commit_id, hidden=hidden, unique_id=unique_id
-        )
-
-    def create_from(
-        self,
-        repository: Repository,
-        branch: BranchID,
-        keys: Sequence[tuple[bytes, bytes]],
-        find_commit: Callable[[Sequence[Item | None]], CommitID],
-        guess: CommitID | None,
-        *,
-        hidden: bool,
-        unique_id: UniqueID,
-    ) -> Branch:
-        """Make a branch as `create` does, that points to a commit which is found out on the way.
+        """Create a branch that points to a commit, with nothing staged; raises as `create_branch`.
 
         Args:
             repository: In which repository.
             branch: The name of the new branch.
-            keys: What to read for that, in no call of its own.
-            find_commit: Returns the commit, given what is there; or raises a `LakebedError`, and
-                no branch is made. Called again if others interfere.
-            guess: What the commit probably is; two calls to the store are saved if it is.
+            commit_id: The commit; with a `look`, the one that it will probably return.
             hidden: Whether to leave the branch out of lists.
-            unique_id: See `create`.
+            unique_id: For callers that have to know it before; it was just drawn.
+            look: What else the creation depends on.
+            shared: Whether a tag may have the name too.
         """
-        message = self._new_message(repository, branch, guess or "", unique_id, hidden=hidden)
-        look = Look(repository, self._marks, keys, find_commit)
-        read_at = self._runtime.monotonic()
-        version = create_branch(
-            self._store, self._runtime, repository.partition, branch, message, look
-        )
-        record = Record(branch.encode(), message, version)
-        return self._remember((repository.partition, branch), record, read_at)
-
-    def create_at_once(
-        self,
-        repository: Repository,
-        branch: BranchID,
-        source: Branch,
-        guard: Guard,
-        *,
-        hidden: bool,
-    ) -> Branch | None:
-        """Make a branch as `create` does, in one write, where the store guards its writes.
-
-        Args:
-            repository: In which repository.
-            branch: The name of the new branch.
-            source: Another branch as it was seen; the new one points to its commit.
-            guard: That the repository is as it was seen.
-            hidden: Whether to leave the branch out of lists.
-
-        Returns:
-            None if nothing was made: something has changed since it was seen, for example.
-
-        Raises:
-            OutcomeUnknown: It may have been made.
-        """
-        if not self._store.guards_writes:
-            return None
-        records = self._records(repository.partition)
-        guards = [
-            guard,
-            Guard(*records.place(source.id.encode()), source.version),
-            Guard(*self._marks.place(repository, source.commit_id), ABSENT),
-        ]
-        unique_id = new_unique_id(self._runtime)
-        message = self._new_message(repository, branch, source.commit_id, unique_id, hidden=hidden)
-        read_at = self._runtime.monotonic()
-        made = create_branch_at_once(
-            self._store, self._runtime, repository.partition, branch, message, guards
-        )
-        if made is None:
-            return None
-        record = Record(branch.encode(), message, made)
-        return self._remember((repository.partition, branch), record, read_at)
-
-    def _new_message(
-        self,
-        repository: Repository,
-        branch: BranchID,
-        commit_id: str,
-        unique_id: UniqueID,
-        *,
-        hidden: bool,
-    ) -> pb.Branch:
-        return pb.Branch(
-            unique_id=unique_id,
+        message = pb.Branch(
+            unique_id=unique_id or new_unique_id(self._runtime),
             commit_id=commit_id,
             staging_token=new_staging_token(self._runtime, repository.id, branch),
             hidden=hidden,
             created_us=now_us(self._runtime),
         )
+        read_at = self._runtime.monotonic()
+        version = create_branch(
+            self._store, self._runtime, repository, branch, message, look, shared=shared
+        )
+        record = Record(branch.encode(), message, version)
+        return self._remember((repository.partition, branch), record, read_at)
 
     def change(
         self,
@@ -294,7 +207,9 @@ class Branches:
         """
         message = pb.Branch()
         message.CopyFrom(branch.stored)
-        message.next_commit_id = next_commit_id or ""
+        message.ClearField("transient")
+        if next_commit_id is not None:
+            message.transient.next_commit_id = next_commit_id
         if commit_id is not None:
             message.commit_id = commit_id
         if staging_token is not None:
@@ -401,7 +316,7 @@ class Branches:
     def _remember(
         self, key: tuple[bytes, BranchID], record: Record[pb.Branch] | None, read_at: float
     ) -> Branch:
-        if record is None or record.message.pending:
+        if record is None or record.message.state != LIVE:
             self._cache.pop(key)
             raise BranchNotFound(key[1])
         return self._keep(key, _branch(record, read_at))

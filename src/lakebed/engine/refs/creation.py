@@ -1,49 +1,52 @@
-"""Creating branches and tags, so that a name is a branch's or a tag's and never both's.
+"""Creation of branches and tags: a name is that of a branch or of a tag, never of both.
 
-The two have keys of their own, and the store swaps one key at a time. So a creation has three
-steps, and until the last one readers do not find what is being created:
+Branches and tags have prefixes of their own, so that a list of one kind reads none of the other.
+The store swaps one key at a time, so a creation has three steps. All stores take the same steps:
 
-    1. the own record, *pending*, only if there is none
-    2. a look at the record of the other kind: a finished one has the name, and the own record is
-       taken back; one that is pending is deleted, if it is still the one that was seen
-    3. the own record, finished, only over that of step 1
+    1. write the own record in state CREATING, if the key is absent
+    2. read, in one call: the record of the other kind, the mark of the commit (`expiry_marks`), and
+       all else that the creation depends on (`Look`)
+    3. write the own record in state LIVE, over that of step 1
 
-What else the creation depends on (is the repository there, which commit does the source name) can
-be read in the call that makes the look (`Look`). If it turns out that nothing may be created, the
-own record is taken back.
+If the look says no, the own record is deleted, if it is still that of step 1.
 
-**The commit must not expire meanwhile** (`lakebed.engine.expiry_marks`). A pending record counts as
-a ref to whoever expires commits. So it names its commit, and the commit's mark is read after it is
-written: in the same look. If the commit is not known before the look, the record names what it
-probably is. If that was wrong, the pending record is written once more, and the mark read.
+| state         | readers   | a creator of either kind         | what collects data                |
+|---------------|-----------|----------------------------------|-----------------------------------|
+| CREATING      | not found | waits for a moment, then ends it | its commit is referenced, it has  |
+|               |           |                                  | no tokens; ended after a day      |
+| LIVE          | found     | the name is taken                | commit and tokens are referenced  |
+| any other one | not found | the name is taken                | commit and tokens are referenced  |
 
-**Why only one is finished.** Of a branch and a tag that are both pending, one wrote its step 1
-last. Its step 2 comes after both of these writes, so it finds the other finished, and gives way; or
-pending, and deletes it, so that the other's step 3 fails. A step 3 that fails has changed nothing:
-the creation begins again, and then finds who has the name.
+**Why only one is finished.** Of a branch and a tag that are both in state CREATING, one wrote its
+step 1 last. Its step 2 comes after both of these writes, so it finds the other one LIVE, and gives
+way; or CREATING, and deletes it, so that the other's step 3 fails. A step 3 that fails has changed
+nothing: the creation begins again, and then finds who has the name.
 
-**At once.** A store that guards its writes (`Store.guards_writes`) needs no steps. The finished
-record is written only if there is none, none of the other kind either, and all else that the
-creation depends on is as it was seen before: each of them proved at the moment of the write. Beside
-those who take the steps this is safe: their record, pending or not, is there before that moment,
-and then nothing is written; or it comes after it, and then their look finds the name taken. If
-nothing was written, the creation takes the steps, which say why, or succeed. Hooks that are told
-of each try need the pending record, so where there are any, the creation takes the steps.
+**The commit must not expire meanwhile.** A record in any state references its commit for the
+expirer, which marks first and scans refs afterwards; the creator writes the record first and reads
+the mark afterwards. So one of the two sees the other. This takes two writes on every store: a
+record that is LIVE from the start is found by readers before its creator has read the mark, and
+stays if the creator dies in between.
 
-**Deaths.** A creator that dies before step 3 leaves a pending record, which nobody sees and which
-blocks nobody: the next creator of that kind writes over it, one of the other kind deletes it, and
-the Cleaner removes it with its repository. Nothing can be staged on a branch that nobody finds, so
-it has no staging token to announce. A pending record may also be that of someone who is at work.
-Whoever meets one waits for a moment before ending it, or else those who race for a name could end
-each other's records for ever. This matters for progress alone; the swaps are what is safe.
+**Deaths.** A creator that dies before step 3 leaves a CREATING record, which no reader finds and
+which blocks nobody: the next creator of that kind writes over it, one of the other kind deletes it,
+the expirer does so after a day, and the Cleaner with the repository. Nothing is staged on a branch
+that no reader finds, so it has no staging token to announce. The record may also be that of a
+creator at work. Who meets one waits for a moment before ending it, or else those who race for a
+name could end each other's records for ever. This matters for progress alone; the swaps are what is
+safe.
 
-**Lost replies.** After step 1 or 3, the creator looks whether the record has the version that it
-drew. After step 3, another one may mean that the record was finished and then changed: unknown.
+**Lost replies.** The creator reads the record again. After step 1, it begins again unless it finds
+the version that it drew. After step 3, it begins again if the record of step 1 is still there;
+another record may be its own one that was changed or deleted since: unknown.
 
-**Deletions** need no steps: they free a name by deleting the one record that has it.
+**Deletions** need no steps: they free a name by deleting the one record that has it. A creator that
+met it was refused; one that looks later finds the name free.
 
-Repositories of older versions may have a branch and a tag of one name. Both stay; the branch is
-found first (`resolve`). A dump of such a repository gives back both (`restore`).
+**One name twice.** lakeFS may have a branch and a tag of one name, and so may dumps of versions
+before these steps. A restore and a migration create both (`shared`). The name then means the branch
+in a ref expression; the tag is found, listed and deleted as a tag. Once one of them is deleted, the
+other has the name.
 """
 
 from collections.abc import Callable, Sequence
@@ -54,13 +57,12 @@ from typing import Final, Generic, TypeVar
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import NotUnique, TooManyTries
 from lakebed.engine.expiry_marks import Marks
-from lakebed.engine.keys import BRANCHES, TAGS
+from lakebed.engine.keys import BRANCHES, CREATING, LIVE, TAGS
 from lakebed.engine.model import CommitID, Repository
 from lakebed.errors import LakebedError
 from lakebed.ids import UniqueID
 from lakebed.kv import (
     ABSENT,
-    Guard,
     Item,
     OutcomeUnknown,
     Predicate,
@@ -79,26 +81,18 @@ AnyRefT = TypeVar("AnyRefT", pb.Branch, pb.Tag)
 
 _TRIES: Final = 10
 PATIENCE_SECONDS: Final = 0.05
-"""How long a pending record is left to those who may be at work on it, at least."""
+"""How long a CREATING record is left to a creator that may be at work, at least."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a creation reads beside the record of the other kind, in the same call."""
+    """What a creation reads in step 2 beside the record of the other kind and the mark."""
 
-    repository: Repository
-    marks: Marks
-    """Say whether the commit has expired."""
     keys: Sequence[tuple[bytes, bytes]]
     """Partitions and keys."""
     judge: Callable[[Sequence[Item | None]], CommitID]
-    """Given what is there, returns the commit that is to be named; or raises a `LakebedError`, and
-    nothing is created."""
-
-    def mark_of(self, message: pb.Branch | pb.Tag) -> list[tuple[bytes, bytes]]:
-        """Return where the mark of the commit that a message names would be."""
-        commit_id = CommitID(message.commit_id)
-        return [self.marks.place(self.repository, commit_id)] if commit_id else []
+    """Given what is there, returns the commit that is to be referenced; or raises a `LakebedError`,
+    and nothing is created. Called again if others interfere."""
 
 
 class _Raced(Exception):
@@ -108,14 +102,24 @@ class _Raced(Exception):
 def create_branch(
     store: Store,
     runtime: Runtime,
-    partition: bytes,
+    repository: Repository,
     name: str,
     branch: pb.Branch,
     look: Look | None = None,
+    *,
+    shared: bool = False,
 ) -> Version:
     """Create a branch; return the version of its record.
 
-    Without a `look`, nothing is looked at but the name.
+    Args:
+        store: The store.
+        runtime: Chance, and time.
+        repository: In which repository.
+        name: The name of the branch.
+        branch: Its record. With a `look`, two calls are saved if it has the commit that the look
+            will return.
+        look: What the creation depends on, beside the name and the mark of the commit.
+        shared: Whether a tag may have the name too, because that is so in what is copied.
 
     Raises:
         NotUnique: A branch or a tag has this name.
@@ -123,60 +127,38 @@ def create_branch(
         TooManyTries: Others always came first.
         OutcomeUnknown: It may have been made.
     """
-    branches, tags = Records(store, BRANCHES, partition), Records(store, TAGS, partition)
-    return _Creation(store, runtime, ("branch", branches), ("tag", tags), name).run(branch, look)
-
-
-def create_branch_at_once(
-    store: Store,
-    runtime: Runtime,
-    partition: bytes,
-    name: str,
-    branch: pb.Branch,
-    guards: Sequence[Guard],
-) -> Version | None:
-    """Create a branch in one write that proves some guards; return the version of its record.
-
-    None: nothing was made. A guard does not hold, or the name is taken, or may be.
-
-    Raises:
-        OutcomeUnknown: It may have been made.
-    """
-    branches, tags = Records(store, BRANCHES, partition), Records(store, TAGS, partition)
-    key = name.encode()
-    proved = [Guard(*tags.place(key), ABSENT), *guards]
-    version = new_version(runtime)
-    try:
-        store.write([branches.put(key, branch, ABSENT, version=version)], guards=proved)
-    except PredicateFailed:
-        return None
-    except StoreUnavailable:
-        raise
-    except OutcomeUnknown as unknown:
-        with settling(unknown):
-            found = branches.find(key)
-        if found is None or found.predicate != version:
-            raise
-    return version
+    branches, tags = _records(store, repository)
+    own, other = ("branch", branches), ("tag", tags)
+    creation = _Creation(store, runtime, repository, own, other, name)
+    return creation.run(branch, look, shared=shared)
 
 
 def create_tag(
     store: Store,
     runtime: Runtime,
-    partition: bytes,
+    repository: Repository,
     name: str,
     tag: pb.Tag,
     look: Look | None = None,
+    *,
+    shared: bool = False,
 ) -> Version:
     """Create a tag; otherwise as `create_branch`."""
-    branches, tags = Records(store, BRANCHES, partition), Records(store, TAGS, partition)
-    return _Creation(store, runtime, ("tag", tags), ("branch", branches), name).run(tag, look)
+    branches, tags = _records(store, repository)
+    own, other = ("tag", tags), ("branch", branches)
+    creation = _Creation(store, runtime, repository, own, other, name)
+    return creation.run(tag, look, shared=shared)
+
+
+def _records(store: Store, repository: Repository) -> tuple[Records[pb.Branch], Records[pb.Tag]]:
+    partition = repository.partition
+    return Records(store, BRANCHES, partition), Records(store, TAGS, partition)
 
 
 def was_created(records: Records[AnyRefT], name: str, unique_id: UniqueID) -> bool:
     """Return whether a creation was finished, once it cannot be any more.
 
-    For who finds out what became of a process that was about to finish it: its pending record is
+    For finding out the outcome of a process that was about to finish it: its CREATING record is
     deleted, so that it fails, or begins again with step 1.
 
     Raises:
@@ -186,7 +168,7 @@ def was_created(records: Records[AnyRefT], name: str, unique_id: UniqueID) -> bo
         found = records.find(name.encode())
         if found is None or found.message.unique_id != unique_id:
             return False
-        if not found.message.pending:
+        if found.message.state != CREATING:
             return True
         with suppress(PredicateFailed):
             records.delete_if(name.encode(), found.predicate)
@@ -205,7 +187,7 @@ def was_deleted(records: Records[AnyRefT], name: str, unique_id: UniqueID) -> bo
     """
     for _ in range(_TRIES):
         found = records.find(name.encode())
-        if found is None or found.message.pending or found.message.unique_id != unique_id:
+        if found is None or found.message.state != LIVE or found.message.unique_id != unique_id:
             return True
         with suppress(PredicateFailed):
             records.set_if(name.encode(), found.message, found.predicate)
@@ -220,40 +202,44 @@ class _Creation(Generic[RefT, OtherT]):
         self,
         store: Store,
         runtime: Runtime,
+        repository: Repository,
         own: tuple[str, Records[RefT]],
         other: tuple[str, Records[OtherT]],
         name: str,
     ) -> None:
         self._store = store
         self._runtime = runtime
+        self._repository = repository
+        self._marks = Marks(store)
         self._kind, self._other_kind = own[0], other[0]
         self._own: Records[RefT] = own[1]
         self._other: Records[OtherT] = other[1]
         self._id = name
         self._name = name.encode()
 
-    def run(self, message: RefT, look: Look | None = None) -> Version:
-        """Do all steps, again if others interfere."""
+    def run(self, message: RefT, look: Look | None, *, shared: bool = False) -> Version:
+        """Take all steps, again if others interfere; return the version of the LIVE record."""
         predicate: Predicate = ABSENT
         for _ in range(_TRIES):
             try:
-                pending = self._announce_and_look(message, predicate, look)
-                return self._finish(message, pending)
+                message.state = CREATING
+                created = self._write(message, predicate)
+                created = self._look(message, created, look, shared=shared)
+                message.state = LIVE
+                return self._write(message, created)
             except _Raced:
                 predicate = self._look_again()
         raise TooManyTries(f"the creation of {self._kind} {self._id}", _TRIES)
 
-    def _announce(
-        self, message: RefT, predicate: Predicate, keys: Sequence[tuple[bytes, bytes]]
-    ) -> tuple[Version, list[Item | None]]:
-        """Step 1: return the version of the pending record, and what is at some keys after that."""
-        announced = type(message)()
-        announced.CopyFrom(message)
-        announced.pending = True
+    def _write(self, message: RefT, predicate: Predicate) -> Version:
+        """Steps 1 and 3: return the version of the record.
+
+        Raises:
+            _Raced: Nothing was written that readers find.
+        """
         version = new_version(self._runtime)
         try:
-            put = self._own.put(self._name, announced, predicate, version=version)
-            items = self._store.write([put], keys)
+            return self._own.set_if(self._name, message, predicate, version=version)
         except PredicateFailed:
             raise _Raced from None
         except StoreUnavailable:
@@ -261,45 +247,49 @@ class _Creation(Generic[RefT, OtherT]):
         except OutcomeUnknown as unknown:
             with settling(unknown):
                 found = self._own.find(self._name)
-            if found is None or found.predicate != version:
+            there = None if found is None else found.predicate
+            if there == version:
+                return version
+            if message.state == CREATING or there == predicate:
                 raise _Raced from None
-            items = self._store.get_many(keys)
-        return version, items
-
-    def _announce_and_look(self, message: RefT, predicate: Predicate, look: Look | None) -> Version:
-        """Steps 1 and 2. Whether the name is free comes first: only then is leave asked for.
-
-        Returns the version of the pending record, which now names the right commit.
-        """
-        mark: Sequence[tuple[bytes, bytes]] = () if look is None else look.mark_of(message)
-        keys: Sequence[tuple[bytes, bytes]] = () if look is None else look.keys
-        places = [self._other.place(self._name), *mark, *keys]
-        pending, items = self._announce(message, predicate, places)
-        found = None if items[0] is None else self._other.decode(items[0])
-        self._settle_other(self._let_settle(self._other, found), pending)
-        if look is None:
-            return pending
-        try:
-            commit_id = look.judge(items[1 + len(mark) :])
-            mark_item = items[1]
-            if message.commit_id != commit_id:
-                message.commit_id = commit_id
-                pending, [mark_item] = self._announce(message, pending, look.mark_of(message))
-            look.marks.let_name(look.repository, commit_id, mark_item)
-        except LakebedError:
-            self._take_back(pending)
             raise
-        return pending
 
-    def _settle_other(self, found: Record[OtherT] | None, pending: Version) -> None:
-        """Step 2: return if the other kind does not have the name, nor will get it."""
+    def _look(self, message: RefT, created: Version, look: Look | None, *, shared: bool) -> Version:
+        """Step 2: return the version of the CREATING record, which now has the right commit.
+
+        Whether the name is free comes first: only then is leave asked for.
+        """
+        keys = [
+            self._other.place(self._name),
+            self._marks.place(self._repository, CommitID(message.commit_id)),
+            *(() if look is None else look.keys),
+        ]
+        try:
+            other, mark, *found = self._store.get_many(keys)
+            if other is not None and not shared:
+                self._settle_other(self._other.decode(other))
+            commit_id = CommitID(message.commit_id) if look is None else look.judge(found)
+            if commit_id != message.commit_id:
+                message.commit_id = commit_id
+                created = self._write(message, created)
+                [mark] = self._store.get_many([self._marks.place(self._repository, commit_id)])
+            self._marks.let_name(self._repository, commit_id, mark)
+        except LakebedError:
+            # If this fails, a CREATING record stays, which does no harm.
+            with suppress(LakebedError):
+                self._own.delete_if(self._name, created)
+            raise
+        return created
+
+    def _settle_other(self, record: Record[OtherT]) -> None:
+        """Return if the other kind does not have the name, nor will get it."""
+        found = self._let_settle(self._other, record)
         if found is None:
             return
-        if not found.message.pending:
-            self._take_back(pending)
+        if found.message.state != CREATING:
             raise NotUnique(
-                f"{self._other_kind} {self._id} exists already, and a {self._kind} cannot have the"
-                " same name: use another name"
+                f"{self._other_kind} {self._id} {_taken(found.message)}, and a {self._kind} cannot"
+                " have the same name: use another name"
             )
         try:
             self._other.delete_if(self._name, found.predicate)
@@ -308,47 +298,28 @@ class _Creation(Generic[RefT, OtherT]):
         except (PredicateFailed, OutcomeUnknown):
             raise _Raced from None
 
-    def _take_back(self, pending: Version) -> None:
-        # If this fails, a pending record stays, which does no harm.
-        with suppress(LakebedError):
-            self._own.delete_if(self._name, pending)
-
-    def _finish(self, message: RefT, pending: Version) -> Version:
-        """Step 3: return the version of the finished record."""
-        version = new_version(self._runtime)
-        try:
-            self._own.set_if(self._name, message, pending, version=version)
-        except PredicateFailed:
-            raise _Raced from None
-        except StoreUnavailable:
-            raise
-        except OutcomeUnknown as unknown:
-            with settling(unknown):
-                found = self._own.find(self._name)
-            if found is not None and found.predicate == pending:
-                raise _Raced from None
-            if found is None or found.predicate != version:
-                raise
-        return version
-
     def _look_again(self) -> Predicate:
-        """Return what step 1 may be done over.
+        """Return the predicate for the next step 1.
 
         Raises:
-            NotUnique: Someone else's record is finished.
+            NotUnique: There is a record that is not CREATING.
         """
         found = self._let_settle(self._own, self._own.find(self._name))
         if found is None:
             return ABSENT
-        if not found.message.pending:
-            raise NotUnique(f"{self._kind} {self._id} exists already")
+        if found.message.state != CREATING:
+            raise NotUnique(f"{self._kind} {self._id} {_taken(found.message)}")
         return found.predicate
 
     def _let_settle(
         self, records: Records[AnyRefT], found: Record[AnyRefT] | None
     ) -> Record[AnyRefT] | None:
-        """Return what was found under the name; a pending record has had its time by then."""
-        if found is not None and found.message.pending:
+        """Return the record under the name; one that is CREATING has had its time by then."""
+        if found is not None and found.message.state == CREATING:
             self._runtime.sleep(PATIENCE_SECONDS * (1 + self._runtime.random()))
             return records.find(self._name)
         return found
+
+
+def _taken(message: pb.Branch | pb.Tag) -> str:
+    return "exists already" if message.state == LIVE else "is being deleted"

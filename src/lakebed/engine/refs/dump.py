@@ -20,7 +20,7 @@ import pyarrow as pa
 from lakebed.block import BlockStore
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import CommitNotFound, RepositoryNotFound
-from lakebed.engine.keys import BRANCHES, COMMITS, GRAVELER, REPOSITORIES, TAGS
+from lakebed.engine.keys import BRANCHES, COMMITS, GRAVELER, LIVE, REPOSITORIES, TAGS
 from lakebed.engine.model import Repository
 from lakebed.engine.refs.commits import compute_id
 from lakebed.formats import (
@@ -70,8 +70,8 @@ def dump_refs(
     commits = Records(store, COMMITS, partition)
     branches, tags = Records(store, BRANCHES, partition), Records(store, TAGS, partition)
     files = [
-        *writer.write(RefKind.BRANCHES, map(_branch, _finished(branches))),
-        *writer.write(RefKind.TAGS, map(_tag, _finished(tags))),
+        *writer.write(RefKind.BRANCHES, map(_branch, _live(branches))),
+        *writer.write(RefKind.TAGS, map(_tag, _live(tags))),
     ]
     try:
         files += writer.write(RefKind.COMMITS, map(_commit, _scan_with_parents(commits)))
@@ -143,9 +143,9 @@ def _portions(rows: Iterable[tuple[Row, int]]) -> Iterator[list[Row]]:
         yield portion
 
 
-def _finished(records: Records[RefT]) -> Iterator[Record[RefT]]:
-    """Iterate over the branches or tags that are not only being created."""
-    return (record for record in records.scan() if not record.message.pending)
+def _live(records: Records[RefT]) -> Iterator[Record[RefT]]:
+    """Iterate over the branches or tags that readers find."""
+    return (record for record in records.scan() if record.message.state == LIVE)
 
 
 def _scan_with_parents(records: Records[pb.Commit]) -> Iterator[Record[pb.Commit]]:

@@ -31,7 +31,7 @@ from lakebed.engine.errors import (
     RefNotFound,
     TagNotFound,
 )
-from lakebed.engine.keys import BRANCHES, TAGS
+from lakebed.engine.keys import BRANCHES, LIVE, TAGS
 from lakebed.engine.model import Branch, Commit, CommitID, Repository, Tag, TagID
 from lakebed.engine.names import COMMIT_ID, check_branch_name, check_tag_name
 from lakebed.engine.refs.branches import Branches
@@ -111,12 +111,16 @@ class Resolver:
             InvalidRef: As `resolve`; or it asks for what is staged, which has no commit.
             RefNotFound: As `resolve`.
         """
+        return self._commits.get(repository, self.commit_id(repository, expression))
+
+    def commit_id(self, repository: Repository, expression: str) -> CommitID:
+        """Return the id of the commit that an expression names; raises as `commit`."""
         resolved = self.resolve(repository, expression)
         if resolved.view is View.STAGED:
             raise InvalidRef(
                 f"{expression} means what is staged on a branch: use a branch, a tag or a commit"
             )
-        return self._commits.get(repository, resolved.commit_id)
+        return resolved.commit_id
 
     def places(self, repository: Repository, expression: str) -> list[tuple[bytes, bytes]] | None:
         """Return the records that say which commit a name stands for; None: it takes more.
@@ -143,7 +147,7 @@ class Resolver:
             named.append(pb.Branch.FromString(branch.value))
         if tag is not None:
             named.append(pb.Tag.FromString(tag.value))
-        return next((CommitID(each.commit_id) for each in named if not each.pending), None)
+        return next((CommitID(each.commit_id) for each in named if each.state == LIVE), None)
 
     def _find_branch(self, repository: Repository, name: str) -> Branch | None:
         try:

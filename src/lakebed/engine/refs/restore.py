@@ -39,6 +39,7 @@ from lakebed.engine.keys import (
     COMMITS,
     EXPIRY,
     GRAVELER,
+    LIVE,
     REPOSITORIES,
     RESTORED,
     RESTORED_NAME,
@@ -348,14 +349,17 @@ class _Restorer:
             created_us=row["created"],
             unique_id=new_unique_id(self._runtime),
         )
-        records = Records(self._store, TAGS, partition)
         try:
-            if name in self._shared:
-                records.set_if(name.encode(), message, ABSENT)
-            else:
-                create_tag(self._store, self._runtime, partition, name, message)
-        except (NotUnique, PredicateFailed):
-            return _is_at(records, name, row)
+            create_tag(
+                self._store,
+                self._runtime,
+                self._repository,
+                name,
+                message,
+                shared=name in self._shared,
+            )
+        except NotUnique:
+            return _is_at(Records(self._store, TAGS, partition), name, row)
         return True
 
     def _branch(self, row: Row) -> bool:
@@ -368,14 +372,17 @@ class _Restorer:
             hidden=row["hidden"],
             created_us=row["created"],
         )
-        records = Records(self._store, BRANCHES, partition)
         try:
-            if name in self._shared:
-                records.set_if(name.encode(), message, ABSENT)
-            else:
-                create_branch(self._store, self._runtime, partition, name, message)
-        except (NotUnique, PredicateFailed):
-            return _is_at(records, name, row)
+            create_branch(
+                self._store,
+                self._runtime,
+                self._repository,
+                name,
+                message,
+                shared=name in self._shared,
+            )
+        except NotUnique:
+            return _is_at(Records(self._store, BRANCHES, partition), name, row)
         return True
 
 
@@ -386,7 +393,7 @@ def _names(files: _Files, kind: RefKind) -> set[str]:
 def _is_at(records: Records[RefT], name: str, row: Row) -> bool:
     """Whether a ref is at the commit of the dump: a restore that was interrupted has made it."""
     found = records.find(name.encode())
-    if found is None or found.message.pending:
+    if found is None or found.message.state != LIVE:
         return False
     return bool(found.message.commit_id == row["commit_id"])
 

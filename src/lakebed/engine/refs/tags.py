@@ -1,17 +1,16 @@
 """The records of tags."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Final
 
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import TagNotFound, TooManyTries
-from lakebed.engine.expiry_marks import Marks
-from lakebed.engine.keys import TAGS
+from lakebed.engine.keys import LIVE, TAGS
 from lakebed.engine.model import CommitID, Repository, Tag, TagID
 from lakebed.engine.refs.creation import Look, create_tag, was_created, was_deleted
 from lakebed.ids import UniqueID, new_unique_id
-from lakebed.kv import Item, PredicateFailed, Store
+from lakebed.kv import PredicateFailed, Store
 from lakebed.kv.records import Record, Records
 from lakebed.runtime import Runtime
 from lakebed.times import now_us
@@ -44,27 +43,17 @@ class Tags:
         commit_id: CommitID,
         *,
         unique_id: UniqueID | None = None,
-        before_try: Callable[[], None] = lambda: None,
+        look: Look | None = None,
+        shared: bool = False,
     ) -> Tag:
-        """Make a tag; `unique_id` and `before_try` as for `Branches.create`.
-
-        Raises:
-            NotUnique: There is already a tag or a branch of this name.
-            CommitExpired: The data of the commit is not kept any more.
-            TooManyTries: Others always came first.
-            OutcomeUnknown: It may have been made.
-        """
-        unique_id = unique_id or new_unique_id(self._runtime)
-        created_us = now_us(self._runtime)
-        message = pb.Tag(commit_id=commit_id, created_us=created_us, unique_id=unique_id)
-
-        def judge(_found: Sequence[Item | None]) -> CommitID:
-            before_try()
-            return commit_id
-
-        look = Look(repository, Marks(self._store), (), judge)
-        create_tag(self._store, self._runtime, repository.partition, tag, message, look)
-        return Tag(tag, commit_id, unique_id)
+        """Create a tag; arguments as for `Branches.create`, raises as `create_tag`."""
+        message = pb.Tag(
+            commit_id=commit_id,
+            created_us=now_us(self._runtime),
+            unique_id=unique_id or new_unique_id(self._runtime),
+        )
+        create_tag(self._store, self._runtime, repository, tag, message, look, shared=shared)
+        return Tag(tag, CommitID(message.commit_id), UniqueID(message.unique_id))
 
     def delete(
         self, repository: Repository, tag: Tag, before_try: Callable[[], None] = lambda: None
@@ -97,12 +86,12 @@ class Tags:
         """Iterate over the tags whose names begin with `prefix`, in order, behind `after`."""
         start = after.encode() + b"\x00" if after else b""
         for record in self._records(repository).scan(prefix=prefix.encode(), start=start):
-            if not record.message.pending:
+            if record.message.state == LIVE:
                 yield _tag(record)
 
     def _find(self, repository: Repository, tag: TagID) -> Record[pb.Tag] | None:
         record = self._records(repository).find(tag.encode())
-        return None if record is None or record.message.pending else record
+        return None if record is None or record.message.state != LIVE else record
 
     def _records(self, repository: Repository) -> Records[pb.Tag]:
         return Records(self._store, TAGS, repository.partition)

@@ -186,17 +186,18 @@ class Repositories:
         self._known.put(repository, (record.predicate, found))
         return found
 
-    def seen_lately(self, repository: RepositoryID) -> tuple[Version, Repository] | None:
-        """Return what `last_seen` returns, if that was read within `LATELY_SECONDS`.
+    def seen_lately(self, repository: RepositoryID) -> Repository | None:
+        """Return the repository that `last_seen` returns, if it was read within `LATELY_SECONDS`.
 
         For callers that write something into the repository's partition which nobody sees, before
-        they check the version. If the repository is deleted meanwhile, the Cleaner finds it: it
-        looks again when all requests from before the deletion have ended.
+        they check that it is still there. If it is deleted meanwhile, the Cleaner finds that
+        record: it looks again when all requests from before the deletion have ended.
         """
         read_at = self._read_at.get(repository)
         if read_at is None or self._runtime.monotonic() - read_at > LATELY_SECONDS:
             return None
-        return self._known.get(repository)
+        seen = self._known.get(repository)
+        return None if seen is None else seen[1]
 
     def list(self, *, prefix: str = "", after: str = "") -> Iterator[Repository]:
         """Iterate over the active repositories whose names begin with `prefix`, behind `after`."""
