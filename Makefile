@@ -71,6 +71,13 @@ $(VENV)/.fast: requirements/fast.txt pyproject.toml | $(filter .uv/bin/uv,$(UV))
 	$(UV) pip install --quiet --python .tables/bin/python --no-deps --editable .
 	touch $@
 
+# Other WSGI servers, for the contract that httpd keeps; gunicorn serves Lakebed too.
+.wsgi/.installed: requirements/wsgi.txt pyproject.toml | $(filter .uv/bin/uv,$(UV))
+	$(UV) venv --quiet --allow-existing --no-python-downloads --python $(PYTHON) .wsgi
+	$(UV) pip sync --quiet --compile-bytecode --python .wsgi/bin/python --require-hashes requirements/wsgi.txt
+	$(UV) pip install --quiet --python .wsgi/bin/python --no-deps --editable .
+	touch $@
+
 # The oldest versions of what we need, as somebody's environment may have them.
 .lowest/.installed: requirements/lowest.txt pyproject.toml | $(filter .uv/bin/uv,$(UV))
 	$(UV) venv --quiet --allow-existing --no-python-downloads --python $(PYTHON) .lowest
@@ -154,7 +161,7 @@ test-lowest: .lowest/.installed ## the fast tests, with the oldest versions of t
 	PATH=$(CURDIR)/.lowest/bin:$$PATH LAKEBED_TEST_FAST=1 HYPOTHESIS_PROFILE=fast .lowest/bin/python -m pytest -n 2 \
 		--dist loadgroup --no-loadscope-reorder -q -m "not slow" $(FAST)
 
-test-long: install .airflow/.installed ## the same tests with more seeds and rounds (HYPOTHESIS_PROFILE=deep), and real Airflow
+test-long: install .airflow/.installed .wsgi/.installed ## the same tests with more seeds and rounds (HYPOTHESIS_PROFILE=deep), real Airflow, other WSGI servers
 	LAKEBED_TEST_LONG=1 HYPOTHESIS_PROFILE=deep pytest $(PARALLEL) --timeout 3600
 
 # Begins with the programs that are missing, and fails if there are any. Nothing is skipped.
@@ -295,9 +302,12 @@ lock: | $(filter .uv/bin/uv,$(UV)) ## resolve the lock files again (UPGRADE=1: t
 		--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \
 		--output-file requirements/tables.txt requirements/tables.in pyproject.toml
 	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \
+		--custom-compile-command "make lock" $(if $(UPGRADE),--upgrade) \
+		--constraint requirements/dev.txt --extra server --output-file requirements/wsgi.txt requirements/wsgi.in pyproject.toml
+	$(UV) pip compile --quiet --generate-hashes --no-emit-index-url --python-version 3.11 \
 		--custom-compile-command "make lock" --resolution lowest-direct \
 		--extra azure --extra cosmos --extra dynamodb --extra gcs --extra mysql --extra otel --extra postgres --extra rocksdb --extra s3 \
 		--extra server --extra testing --extra valkey --group fast --output-file requirements/lowest.txt pyproject.toml
 
 clean: ## remove what the targets made
-	rm -rf .bench-* .check.log .databases $(SHOTS) $(VENV) .airflow .docs .site .tables .quickstart .uv node_modules .hypothesis .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .bench-* .check.log .databases $(SHOTS) $(VENV) .airflow .docs .site .tables .wsgi .quickstart .uv node_modules .hypothesis .pytest_cache .mypy_cache .ruff_cache
