@@ -14,7 +14,7 @@ SEEDS ?= 10000
 SECONDS ?= 300
 PARALLEL := -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 # The tests of single packages, and what all drivers must do, in memory.
-FAST := $(addprefix tests/,auth block catalog cli client engine formats gc hooks httpd kv server) \
+FAST := $(addprefix tests/,auth block catalog cli client engine formats hooks httpd kv reclaim server) \
 	$(wildcard tests/test_*.py) $(patsubst %,tests/library/test_%.py,doctests embedded lake loading sharing) \
 	$(patsubst %,tests/conformance/test_%.py,block_memory kv_memory)
 
@@ -170,6 +170,8 @@ lock: | $(filter .uv/bin/uv,$(UV)) ## resolve the lock files again (UPGRADE=1: t
 	$(LOCK) $(NEWEST) --constraint requirements/dev.txt $(CONTAINER) \
 		--output-file requirements/container.txt pyproject.toml
 	$(LOCK) $(NEWEST) --output-file requirements/tables.txt requirements/tables.in pyproject.toml
+	$(LOCK) $(NEWEST) --constraint requirements/dev.txt --extra server \
+		--output-file requirements/wsgi.txt requirements/wsgi.in pyproject.toml
 	$(LOCK) --resolution lowest-direct $(DRIVERS) --group fast \
 		--output-file requirements/lowest.txt pyproject.toml
 
@@ -217,7 +219,7 @@ $(VENV)/.fast: requirements/fast.txt pyproject.toml | $(filter .uv/bin/uv,$(UV))
 # earlier Spark, for which there are plug-ins of Delta Lake and Iceberg; the oldest versions of what we need.
 .envs/%/.installed: requirements/%.txt | $(filter .uv/bin/uv,$(UV))
 	$(call sync,.envs/$*,$*,--compile-bytecode)
-	$(if $(filter tables lowest,$*),$(call install-lakebed,.envs/$*))
+	$(if $(filter tables lowest wsgi,$*),$(call install-lakebed,.envs/$*))
 	touch $@
 
 GO_INSTALL := GOBIN=$(CURDIR)/.envs/deploy/bin PATH=$(CURDIR)/.envs/deploy/bin:$$PATH go install

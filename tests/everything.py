@@ -69,7 +69,7 @@ def _make(*targets: str) -> Sequence[str]:
     return ("make", "--no-print-directory", *targets)
 
 
-NOT_ELSEWHERE: Final = "not fetched and not tables and not airflow and not power"
+NOT_ELSEWHERE: Final = "not fetched and not tables and not airflow and not power and not wsgi"
 LONG: Final = {"LAKEBED_TEST_LONG": "1", "HYPOTHESIS_PROFILE": "deep"}
 FAST: Final = {"LAKEBED_TEST_FAST": "1", "HYPOTHESIS_PROFILE": "fast"}
 
@@ -97,6 +97,12 @@ PARTS: Final = (
         "hooks against Airflow itself",
         ("-m", "airflow"),
         prepare=[_make(".envs/airflow/.installed")],
+    ),
+    Part(
+        "wsgi",
+        "other WSGI servers",
+        ("-m", "wsgi", "tests/httpd", "tests/system/test_gunicorn.py"),
+        prepare=[_make(".envs/wsgi/.installed")],
     ),
     Part(
         "power",

@@ -14,6 +14,7 @@ REASONS: Final = {
     "make",
     "needs a cloud",
     "needs a cluster",
+    "needs gunicorn",
     "needs containers",
     "needs systemd",
 }
