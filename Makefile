@@ -68,7 +68,7 @@ check: lint typecheck typecheck-ui layers ## format, lint rules, types (mypy, ts
 
 test-fast: install-fast ## the tests of all day, without Node, Java and PostgreSQL
 	LAKEBED_TEST_FAST=1 HYPOTHESIS_PROFILE=fast pytest -n 2 --dist loadgroup \
-		--no-loadscope-reorder -q -m "not slow" $(FAST)
+		--no-loadscope-reorder -q -m "not slow and not extended and not wsgi" $(FAST)
 
 tests: install
 	pytest $(PARALLEL) --durations 10

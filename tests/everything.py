@@ -119,7 +119,16 @@ PARTS: Final = (
     Part(
         "lowest",
         "the fast tests, with the oldest libraries",
-        ("-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder", "-q", "-m", "not slow"),
+        (
+            "-n",
+            "2",
+            "--dist",
+            "loadgroup",
+            "--no-loadscope-reorder",
+            "-q",
+            "-m",
+            "not slow and not extended and not wsgi",
+        ),
         prepare=[_make(".envs/lowest/.installed")],
         environment={**FAST, "PATH": f"{ROOT}/.envs/lowest/bin:{os.environ['PATH']}"},
         program=(f"{ROOT}/.envs/lowest/bin/python", "-m", "pytest"),

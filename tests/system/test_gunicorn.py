@@ -1,4 +1,4 @@
-"""The application under gunicorn, from an environment of its own. `make test-all PARTS=wsgi` runs it."""
+"""The application under gunicorn (`make test-all PARTS=wsgi`), as under httpd."""
 
 import hashlib
 import os
