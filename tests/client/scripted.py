@@ -39,6 +39,12 @@ def answer_json(value: Any, status: int = 200, **headers: str) -> Answer:
     return Answer(status, json.dumps(value).encode(), named)
 
 
+def object_stats(path: str, **others: object) -> dict[str, object]:
+    """An object as a server describes it."""
+    facts = {"path_type": "object", "physical_address": f"mem://l/{path}", "checksum": "0-1"}
+    return {"path": path, **facts, "mtime": 0, "size_bytes": 0, **others}
+
+
 Script = Callable[[Request], Answer]
 
 

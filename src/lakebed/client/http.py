@@ -34,7 +34,7 @@ from lakebed.wire.base import Refusal
 
 if TYPE_CHECKING:  # each command needs a few of them
     from lakebed.wire.actions import ActionsAPI
-    from lakebed.wire.auth import AuthAPI
+    from lakebed.wire.auth import AuthAPI, PrincipalsAPI
     from lakebed.wire.config import ConfigAPI, SetupAPI
     from lakebed.wire.garbage import GarbageAPI
     from lakebed.wire.imports import ImportsAPI
@@ -107,6 +107,7 @@ class Client:
     metadata: "_Of[MetadataAPI]" = _Of("metadata")
     objects: "_Of[ObjectsAPI]" = _Of("objects")
     parts: "_Of[PartsAPI]" = _Of("staging")
+    principals: "_Of[PrincipalsAPI]" = _Of("auth")
     pulls: "_Of[PullsAPI]" = _Of("pulls")
     purges: "_Of[PurgesAPI]" = _Of("purges")
     refs: "_Of[RefsAPI]" = _Of("refs")
