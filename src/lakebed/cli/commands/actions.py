@@ -16,7 +16,7 @@ from lakebed.cli.output import CommitId, Whole, printable, stamp
 from lakebed.cli.session import Page, Session, client_command
 from lakebed.cli.uris import RefArgument, RepositoryArgument
 from lakebed.client.errors import Refused
-from lakebed.client.lists import list_items, list_some
+from lakebed.client.paging import list_items, list_some
 from lakebed.hooks.errors import InvalidAction
 from lakebed.hooks.files import FILE_BYTES_MAX, Action, check_names, parse_action
 from lakebed.wire.actions import ActionRun, HookRun, RunsQuery, TrialBegun, TrialCreation

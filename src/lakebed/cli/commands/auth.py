@@ -11,7 +11,7 @@ from lakebed.cli.groups import new_group
 from lakebed.cli.options import YesOption, read_json
 from lakebed.cli.output import Column, Whole, moment
 from lakebed.cli.session import Page, Session, client_command
-from lakebed.client.lists import list_some
+from lakebed.client.paging import list_some
 from lakebed.wire.auth import (
     ACL,
     Group,

@@ -10,7 +10,7 @@ import typer
 from lakebed.cli.groups import new_group
 from lakebed.cli.output import Whole
 from lakebed.cli.session import Page, Session, client_command
-from lakebed.client.lists import list_some
+from lakebed.client.paging import list_some
 from lakebed.wire.auth import PrincipalQuery
 from lakebed.wire.base import PageQuery
 

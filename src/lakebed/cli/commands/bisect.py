@@ -19,7 +19,7 @@ from lakebed.cli.output import moment, printable
 from lakebed.cli.session import Session, client_command
 from lakebed.cli.tables import CommitId, for_scripts
 from lakebed.cli.uris import RefArgument, same_repository
-from lakebed.client.lists import list_items
+from lakebed.client.paging import list_items
 from lakebed.wire.refs import Commit, LogCommitsQuery
 
 app = new_group()

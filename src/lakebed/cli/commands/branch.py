@@ -19,7 +19,7 @@ from lakebed.cli.uris import (
     same_repository,
 )
 from lakebed.client.errors import Refused
-from lakebed.client.lists import list_some
+from lakebed.client.paging import list_some
 from lakebed.wire.base import ForceSkipQuery, KeysQuery, SkipQuery
 from lakebed.wire.refs import BranchCreation, BranchesQuery, ResetCreation, RevertCreation
 from lakebed.wire.repositories import BranchProtectionRule, RepositoriesAPI

@@ -18,7 +18,7 @@ from lakebed.cli.output import Column, Size, Whole, printable, stamp, warn
 from lakebed.cli.session import Session, client_command
 from lakebed.cli.uris import RepositoryArgument, RepositoryUri
 from lakebed.client.errors import Refused
-from lakebed.client.lists import list_items
+from lakebed.client.paging import list_items
 from lakebed.wire.garbage import GarbageCollectionRun, UnfinishedUpload
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from lakebed.cli.errors import Misuse
 from lakebed.cli.output import printable
 from lakebed.cli.session import Session
 from lakebed.cli.uris import is_uri, parse_path
-from lakebed.client.lists import list_items
+from lakebed.client.paging import list_items
 from lakebed.wire.garbage import ExplainQuery
 
 

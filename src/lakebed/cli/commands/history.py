@@ -13,7 +13,7 @@ from lakebed.cli.groups import new_app
 from lakebed.cli.output import Column, CommitId, moment, printable
 from lakebed.cli.session import Session, client_command
 from lakebed.cli.uris import PathArgument, PathUri, RefArgument
-from lakebed.client.lists import list_items, list_some
+from lakebed.client.paging import list_items, list_some
 from lakebed.wire.objects import ListQuery
 from lakebed.wire.refs import Commit, LogCommitsQuery
 

@@ -16,7 +16,7 @@ from lakebed.cli.session import Session, client_command
 from lakebed.cli.uris import BranchArgument, RefArgument, RefUri, parse_ref, same_repository
 from lakebed.client.errors import Refused
 from lakebed.client.http import Client
-from lakebed.client.lists import list_items, list_some
+from lakebed.client.paging import list_items, list_some
 from lakebed.wire.base import KeysQuery, SkipQuery
 from lakebed.wire.refs import Diff, DiffRefsQuery, Merge
 

@@ -9,7 +9,7 @@ from lakebed.cli.output import Whole, printable, warn
 from lakebed.cli.session import Page, Session, client_command
 from lakebed.cli.uris import BranchArgument, RepositoryArgument, same_repository
 from lakebed.client.errors import Refused
-from lakebed.client.lists import list_some
+from lakebed.client.paging import list_some
 from lakebed.wire.pulls import PullMergeQuery, PullRequestBasic, PullRequestCreation, PullsQuery
 
 app = new_group()

@@ -12,7 +12,7 @@ from lakebed.cli.output import CommitId
 from lakebed.cli.session import Page, Session, client_command
 from lakebed.cli.uris import RefArgument, RepositoryArgument, TagArgument, same_repository
 from lakebed.client.errors import Refused
-from lakebed.client.lists import list_some
+from lakebed.client.paging import list_some
 from lakebed.wire.base import ForceSkipQuery, PageQuery, SkipQuery
 from lakebed.wire.refs import TagCreation
 from lakebed.wire.repositories import RefsDump

@@ -11,7 +11,7 @@ from lakebed.cli.output import Whole, moment, stamp, warn
 from lakebed.cli.session import Page, Session, client_command
 from lakebed.cli.uris import RepositoryArgument, RepositoryUri
 from lakebed.client.errors import ClientError
-from lakebed.client.lists import list_some
+from lakebed.client.paging import list_some
 from lakebed.wire.base import ForceQuery
 from lakebed.wire.repositories import (
     CreationQuery,

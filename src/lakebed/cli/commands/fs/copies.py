@@ -16,7 +16,7 @@ from lakebed.cli.options import MetaOption, key_values
 from lakebed.cli.output import size, warn
 from lakebed.cli.session import Session
 from lakebed.cli.uris import ObjectArgument, PathUri, parse_object, parse_path
-from lakebed.client.lists import list_items
+from lakebed.client.paging import list_items
 from lakebed.wire.objects import (
     CopyQuery,
     ForcePathQuery,

@@ -21,7 +21,7 @@ from lakebed.cli.errors import CommandError, Misuse
 from lakebed.cli.output import size
 from lakebed.cli.session import Session
 from lakebed.cli.uris import PathArgument, PathUri
-from lakebed.client.lists import list_items
+from lakebed.client.paging import list_items
 from lakebed.wire.objects import ListQuery, ObjectStats
 
 

@@ -24,7 +24,7 @@ from lakebed.cli.uris import (
 )
 from lakebed.client.errors import Refused
 from lakebed.client.http import CONNECTIONS_MAX
-from lakebed.client.lists import list_items, list_pages, list_some
+from lakebed.client.paging import list_items, list_pages, list_some
 from lakebed.wire.objects import (
     ForcePathQuery,
     ListQuery,

@@ -20,7 +20,7 @@ from lakebed.cli.session import Session
 from lakebed.cli.uris import PathArgument, PathUri
 from lakebed.client.errors import Refused
 from lakebed.client.http import Client
-from lakebed.client.lists import list_some
+from lakebed.client.paging import list_some
 from lakebed.wire.objects import ListQuery, ObjectStats
 
 ContentTypeOption = Annotated[
