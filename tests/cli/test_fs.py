@@ -8,7 +8,7 @@ import pytest
 from lakebed import cli
 from lakebed.cli import running
 from lakebed.cli.commands.fs.progress import Report
-from tests.client.scripted import Answer, Request, answer_json, scripted_server
+from tests.client.scripted import Answer, Request, answer_json, object_stats, scripted_server
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -41,7 +41,7 @@ class Stubborn:
             return answer_json({"errors": errors})
         second = "after=f%2F5" in request.target
         names = range(6, 18) if second else range(6)
-        items = [{"path": f"f/{n}", "path_type": "object"} for n in names]
+        items = [object_stats(f"f/{n}") for n in names]
         pagination = {"has_more": not second, "next_offset": "" if second else "f/5"}
         return answer_json({"results": items, "pagination": pagination})
 
@@ -62,7 +62,7 @@ def test_what_cannot_be_removed_is_listed_and_the_rest_goes(run: Run) -> None:
 
 @pytest.mark.parametrize("address", ["https://bucket.example/a?signed", "http://h/a"])
 def test_an_address_for_anyone_is_printed(run: Run, address: str) -> None:
-    stats = {"path": "a", "physical_address": address, "physical_address_expiry": 60}
+    stats = object_stats("a", physical_address=address, physical_address_expiry=60)
     with scripted_server(lambda _: answer_json(stats)) as endpoint:
         arguments = ("fs", "presign", "lakefs://r/main/a", "--endpoint", endpoint)
         assert run(*arguments) == (0, f"{address}\n", "")
@@ -71,7 +71,7 @@ def test_an_address_for_anyone_is_printed(run: Run, address: str) -> None:
 
 
 def test_a_storage_without_such_addresses_is_said_to_be(run: Run) -> None:
-    stats = {"path": "a", "physical_address": "local://lakes/a"}
+    stats = object_stats("a", physical_address="local://lakes/a")
     with scripted_server(lambda _: answer_json(stats)) as endpoint:
         assert run("fs", "presign", "lakefs://r/main/a", "--endpoint", endpoint) == (
             1,
@@ -105,14 +105,14 @@ class Copying:
             if source == "f/3":
                 return answer_json({"message": "no copy"}, status=410)
             self.copied.append(f"{source} {query}")
-            return answer_json({"path": "x", "size_bytes": 2}, status=201)
+            return answer_json(object_stats("x", size_bytes=2), status=201)
         if path.endswith("/delete"):
             self.removed += json.loads(request.body)["paths"]
             errors = [{"path": "f/1", "status_code": 500, "message": "no removal"}]
             return answer_json({"errors": errors})
         if path.endswith("/branches/main"):
             return answer_json({"id": "main", "commit_id": "c"})
-        items = [{"path": f"f/{n}", "path_type": "object"} for n in range(5)]
+        items = [object_stats(f"f/{n}") for n in range(5)]
         return answer_json({"results": items, "pagination": {"has_more": False, "next_offset": ""}})
 
 

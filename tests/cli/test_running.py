@@ -125,12 +125,17 @@ def test_an_error_is_one_line(
     assert inside(*arguments) == (code, "", f"lakebed: {message}\n")
 
 
-def test_a_bug_is_one_line_too(inside: Inside) -> None:
-    with scripted_server(lambda _: answer_json({"user": 5})) as endpoint:
+def test_a_bug_is_one_line_too(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> str:
+        raise AttributeError("x\ny")
+
+    monkeypatch.setattr("lakebed.cli.output._shown", broken)
+    user = {"user": {"id": "ada", "creation_date": 0}}
+    with scripted_server(lambda _: answer_json(user)) as endpoint:
         code, _, said = inside("identity", "--endpoint", endpoint)
     assert code == 1
     assert said.startswith(
-        "lakebed: a bug in lakebed, please report it: AttributeError at output.py:"
+        "lakebed: a bug in lakebed, please report it: AttributeError at test_running.py:"
     )
     assert said.count("\n") == 1
 
@@ -161,7 +166,14 @@ def test_options_may_stand_before_and_after_the_command(inside: Inside) -> None:
 
 
 def test_to_end_all_uploads_goes_on_behind_one_that_is_over(inside: Inside) -> None:
-    uploads = [{"id": each} for each in ("1", "2", "3")]
+    facts = {
+        "kind": "",
+        "branch": "",
+        "path": "",
+        "physical_address": "",
+        "begun": "2026-01-01T00:00:00Z",
+    }
+    uploads = [{"id": each, **facts} for each in ("1", "2", "3")]
     page = {"results": uploads, "pagination": {"has_more": False, "next_offset": ""}}
 
     def script(request: Request) -> Answer:

@@ -1,12 +1,14 @@
 """Tables on terminals of any width."""
 
+import msgspec
 import pytest
 
 from lakebed.cli.commands.commit_graph import graph_lines
 from lakebed.cli.tables import Column, CommitId, Size, Whole, table_lines
+from lakebed.wire.refs import Commit
 
 COMMIT = "0123456789abcdef" * 4
-COLUMNS: list[Column] = [
+COLUMNS: list[Column[dict[str, str]]] = [
     ("Branch", lambda item: item["id"]),
     ("Commit", lambda item: CommitId(item["commit"])),
     ("Run", lambda item: Whole(item["run"])),
@@ -53,8 +55,12 @@ def test_colours_can_be_switched_off(
 
 def test_a_graph_has_a_lane_for_each_line_of_commits() -> None:
     parents = {"g": "fe", "f": "d", "e": "dc", "d": "b", "c": "a", "b": "a", "a": "", "z": ""}
-    commits = [{"id": name, "parents": list(parents[name])} for name in parents]
-    assert list(graph_lines(commits, lambda commit: commit["id"])) == [
+    nothing = {"committer": "", "message": "", "creation_date": 0, "meta_range_id": ""}
+    commits = [
+        msgspec.convert({"id": name, "parents": list(parents[name]), **nothing}, Commit)
+        for name in parents
+    ]
+    assert list(graph_lines(commits, lambda commit: commit.id)) == [
         "* g",
         "|\\",
         "* | f",

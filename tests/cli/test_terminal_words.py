@@ -12,7 +12,7 @@ from lakebed import cli
 from lakebed.cli import running
 from lakebed.cli.commands.fs.transfer import content_type_of
 from tests.cli.kit import bare_environ
-from tests.client.scripted import Answer, Request, answer_json, scripted_server
+from tests.client.scripted import Answer, Request, answer_json, object_stats, scripted_server
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_a_part_goes_on_where_its_connection_broke(
 
     def script(request: Request) -> Answer:
         if "/stat?" in request.target:
-            return answer_json({"size_bytes": len(content), "checksum": "0-1"})
+            return answer_json(object_stats("a", size_bytes=len(content)))
         asked.append(request.headers["Range"])
         first, last = map(int, request.headers["Range"].removeprefix("bytes=").split("-"))
         cut = 1000 if len(asked) == 1 else None
@@ -138,7 +138,7 @@ def test_a_part_goes_on_where_its_connection_broke(
 def test_parts_of_two_versions_are_not_mixed(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
     def script(request: Request) -> Answer:
         if "/stat?" in request.target:
-            return answer_json({"size_bytes": 5000, "checksum": "old"})
+            return answer_json(object_stats("a", size_bytes=5000, checksum="old"))
         return Answer(206, b"x" * 1000, {"ETag": '"new"'})
 
     with scripted_server(script) as endpoint:

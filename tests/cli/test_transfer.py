@@ -10,7 +10,7 @@ from lakebed.cli.commands.fs.transfer import fetch_file, send_file
 from lakebed.cli.errors import CommandError, Damaged
 from lakebed.cli.uris import PathUri
 from lakebed.client.errors import Refused, Unreachable
-from tests.client.scripted import Answer, Request, answer_json, scripted_client
+from tests.client.scripted import Answer, Request, answer_json, object_stats, scripted_client
 
 URI = PathUri("repo", "main", "a b.csv")
 CONTENT = bytes(range(256)) * 12_000  # three chunks
@@ -73,7 +73,8 @@ def test_the_checksum_of_a_multipart_upload_is_none_of_the_content(tmp_path: Pat
 def accepting(seen: list[Request], checksum: str) -> Any:
     def script(request: Request) -> Answer:
         seen.append(request)
-        return answer_json({"checksum": checksum, "size_bytes": len(request.body)}, 201)
+        stats = object_stats("a", checksum=checksum, size_bytes=len(request.body))
+        return answer_json(stats, 201)
 
     return script
 
@@ -86,7 +87,7 @@ def test_a_file_becomes_an_object(tmp_path: Path, content: bytes) -> None:
     file.write_bytes(content)
     with scripted_client(accepting(seen, md5(content))) as client, file.open("rb") as source:
         stats = send_file(client, URI, source, step=steps.append, content_type="text/csv")
-    assert stats["size_bytes"] == len(content)
+    assert stats.size_bytes == len(content)
     [request] = seen
     assert request.body == content
     assert request.headers["Content-Length"] == str(len(content))

@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 from lakebed.client.http import Client
 from lakebed.client.settings import ClientSettings
 from lakebed.runtime import ThreadRuntime
+from lakebed.wire import calls as wire
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,25 @@ class Answer:
 def answer_json(value: Any, status: int = 200, **headers: str) -> Answer:
     named = {name.replace("_", "-"): text for name, text in headers.items()}
     return Answer(status, json.dumps(value).encode(), named)
+
+
+def object_stats(path: str, **others: object) -> dict[str, object]:
+    """An object as a server describes it."""
+    facts = {"path_type": "object", "physical_address": f"mem://l/{path}", "checksum": "0-1"}
+    return {"path": path, **facts, "mtime": 0, "size_bytes": 0, **others}
+
+
+def asked(
+    method: str, *segments: str, query: dict[str, Any] | None = None, body: Any = None
+) -> wire.Request[Any]:
+    """A request for an operation that no API has; its answer is whatever JSON comes."""
+    return wire.Request(
+        wire.Endpoint(operation="x", tag="", method=method, path="/x", status=200),
+        segments,
+        query or {},
+        None if body is None else json.dumps(body).encode(),
+        Any,
+    )
 
 
 Script = Callable[[Request], Answer]

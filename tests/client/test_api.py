@@ -7,7 +7,7 @@ import pytest
 
 from lakebed.client.errors import InvalidName, Refused, UnexpectedAnswer
 from lakebed.client.http import Client, _Of
-from lakebed.client.lists import list_items, list_pages, list_some
+from lakebed.client.paging import list_items, list_pages, list_some
 from lakebed.wire.calls import Resource
 from lakebed.wire.objects import ForcePathQuery, ObjectsAPI, ReadQuery
 from lakebed.wire.refs import BranchCreation, BranchesQuery, MergeResult, Ref, RefsAPI

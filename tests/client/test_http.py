@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lakebed.client.errors import InvalidName, Refused, UnexpectedAnswer, Unreachable
 from lakebed.client.http import Client, _joined, checks_certificates
 from lakebed.client.settings import ClientSettings
-from tests.client.scripted import Answer, Request, answer_json, scripted_client
+from tests.client.scripted import Answer, Request, answer_json, asked, scripted_client
 
 ODD_PATH = "a b/ä%2F+&=?#//./~\\\n"
 
@@ -26,15 +26,9 @@ def test_a_request_says_who_asks_for_what() -> None:
         return answer_json({"fine": True})
 
     with scripted_client(script) as client:
-        answer = client.call(
-            "POST",
-            "repositories",
-            "repo",
-            "refs",
-            "a/b~1 %",
-            query={"path": ODD_PATH, "no": None, "yes": True, "many": ["x", "y"], "n": 5},
-            body={"name": "ä"},
-        )
+        query = {"path": ODD_PATH, "yes": True, "many": ["x", "y"], "n": 5}
+        path = ("repositories", "repo", "refs", "a/b~1 %")
+        answer = client.send(asked("POST", *path, query=query, body={"name": "ä"}))
     assert answer == {"fine": True}
     [request] = seen
     parts = urlsplit(request.target)
@@ -66,7 +60,7 @@ def test_a_name_never_means_another_place(name: str) -> None:
         scripted_client(lambda _: Answer(500)) as client,
         pytest.raises(InvalidName, match="is not a name"),
     ):
-        client.call("DELETE", "auth", "users", name)
+        client.send(asked("DELETE", "auth", "users", name))
 
 
 def test_the_message_of_the_server_is_the_error() -> None:
@@ -74,7 +68,7 @@ def test_the_message_of_the_server_is_the_error() -> None:
         scripted_client(lambda _: answer_json({"message": "not  found"}, 404)) as client,
         pytest.raises(Refused) as caught,
     ):
-        client.get("x")
+        client.send(asked("GET", "x"))
     assert str(caught.value) == "not found (404)"
     assert caught.value.said.message == "not  found"
 
@@ -85,7 +79,7 @@ def test_what_is_said_in_lines_stays_in_lines() -> None:
         scripted_client(lambda _: answer_json(said, 412)) as client,
         pytest.raises(Refused) as caught,
     ):
-        client.get("x")
+        client.send(asked("GET", "x"))
     assert str(caught.value) == "hook aborted:\n* no tmp files\noutput: x (412)"
 
 
@@ -95,7 +89,7 @@ def test_the_detail_says_more_than_the_message() -> None:
         scripted_client(lambda _: answer_json(said, 404)) as client,
         pytest.raises(Refused) as caught,
     ):
-        client.get("x")
+        client.send(asked("GET", "x"))
     assert str(caught.value) == "branch not found: dev (404)"
 
 
@@ -105,7 +99,7 @@ def test_without_a_message_the_status_speaks(body: bytes) -> None:
         scripted_client(lambda _: Answer(502, body)) as client,
         pytest.raises(Refused, match=r"^bad gateway \(502\)$"),
     ):
-        client.get("x")
+        client.send(asked("GET", "x"))
 
 
 def test_a_redirect_is_no_success() -> None:
@@ -113,7 +107,7 @@ def test_a_redirect_is_no_success() -> None:
         scripted_client(lambda _: Answer(302, b"", {"Location": "/elsewhere"})) as client,
         pytest.raises(Refused, match="302"),
     ):
-        client.get("x")
+        client.send(asked("GET", "x"))
 
 
 def test_something_else_than_json_names_the_endpoint() -> None:
@@ -121,7 +115,7 @@ def test_something_else_than_json_names_the_endpoint() -> None:
         scripted_client(lambda _: Answer(200, b"<html>hello")) as client,
         pytest.raises(UnexpectedAnswer, match=r"api/v1/x is not one of a lakeFS server"),
     ):
-        client.get("x", query={"secret": "hush"})
+        client.send(asked("GET", "x", query={"secret": "hush"}))
 
 
 @pytest.fixture
@@ -135,7 +129,7 @@ def closed_port() -> Iterator[int]:
 def test_a_server_that_is_not_there_is_named(closed_port: int) -> None:
     settings = ClientSettings(f"http://127.0.0.1:{closed_port}", "key", "secret")
     with closing(Client(settings)) as client, pytest.raises(Unreachable) as caught:
-        client.get("x")
+        client.send(asked("GET", "x"))
     message = str(caught.value)
     assert message.startswith(f"cannot reach http://127.0.0.1:{closed_port} (")
     assert "refused" in message
@@ -145,16 +139,16 @@ def test_a_server_that_is_not_there_is_named(closed_port: int) -> None:
 def test_an_answer_that_breaks_off_leaves_doubt_about_a_change() -> None:
     with scripted_client(lambda _: Answer(200, b'{"a": 1}', cut=3)) as client:
         with pytest.raises(Unreachable, match=r"broke .*may or may not have been made"):
-            client.call("POST", "x")
+            client.send(asked("POST", "x"))
         with pytest.raises(Unreachable, match="broke") as caught:
-            client.get("x")
+            client.send(asked("GET", "x"))
         assert "may or may not" not in str(caught.value)
 
 
 def test_requests_are_logged_without_secrets(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "lakebed.client")
     with scripted_client(lambda _: answer_json({})) as client:
-        client.call("POST", "repositories", query={"token": "hush"}, body={"secret": "hush"})
+        client.send(asked("POST", "repositories", query={"token": "hush"}, body={"secret": "hush"}))
     assert caplog.messages == ["POST /api/v1/repositories: 200"]
 
 
@@ -165,9 +159,8 @@ def test_traffic_is_logged_for_who_asks_for_it_and_without_secrets(
     answer = answer_json(presigned, Set_Cookie="hush", Content_Type="application/json")
     caplog.set_level(logging.DEBUG, "lakebed.client.traffic")
     with scripted_client(lambda _: answer) as client:
-        client.call(
-            "POST", "a", query={"token": "hush", "prefix": "p"}, body={"keys": [{"Secret": "hush"}]}
-        )
+        query, body = {"token": "hush", "prefix": "p"}, {"keys": [{"Secret": "hush"}]}
+        client.send(asked("POST", "a", query=query, body=body))
         with client.stream_url("GET", f"{client.endpoint}/o?X-Amz-Signature=hush"):
             pass
     said = "\n".join(caplog.messages)

@@ -16,6 +16,7 @@ from tests.client.scripted import (
     Clock,
     Request,
     answer_json,
+    asked,
     scripted_client,
     scripted_server,
 )
@@ -42,7 +43,7 @@ class Busy:
 def test_a_read_comes_back_when_it_is_told_to(status: int) -> None:
     busy, clock = Busy(3, status=status), Clock()
     with scripted_client(busy, runtime=clock) as client:
-        assert client.get("x") == "done"
+        assert client.send(asked("GET", "x")) == "done"
     assert clock.waited == [2, 2, 2]
 
 
@@ -55,7 +56,7 @@ def test_patience_ends(retry_after: str | None, requests: int) -> None:
         scripted_client(busy, runtime=clock) as client,
         pytest.raises(Refused, match=r"^slow down \(503\)$"),
     ):
-        client.get("x")
+        client.send(asked("GET", "x"))
     assert busy.requests == requests
     assert sum(clock.waited) <= 30
 
@@ -64,21 +65,21 @@ def test_patience_ends(retry_after: str | None, requests: int) -> None:
 def test_a_change_is_asked_for_once(method: str) -> None:
     busy = Busy(1)
     with scripted_client(busy) as client, pytest.raises(Refused):
-        client.call(method, "x")
+        client.send(asked(method, "x"))
     assert busy.requests == 1
 
 
 def test_other_errors_are_not_repeated() -> None:
     busy = Busy(1, status=500)
     with scripted_client(busy) as client, pytest.raises(Refused):
-        client.get("x")
+        client.send(asked("GET", "x"))
     assert busy.requests == 1
 
 
 def test_a_repetition_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     busy, clock = Busy(1), Clock()
     with scripted_client(busy, runtime=clock) as client:
-        client.get("x", query={"token": "hush"})
+        client.send(asked("GET", "x", query={"token": "hush"}))
     (warning,) = [each for each in caplog.records if each.levelno == logging.WARNING]
     assert warning.message == "GET /api/v1/x: status 503; try 2 follows in 2.0 s"
 
@@ -95,14 +96,14 @@ def job_client(endpoint: str, clock: Clock) -> Iterator[Client]:
 def test_a_job_repeats_all_its_requests(method: str, status: int) -> None:
     busy, clock = Busy(5, status=status, retry_after=None), Clock()
     with scripted_server(busy) as endpoint, job_client(endpoint, clock) as client:
-        assert client.call(method, "x") == "done"
+        assert client.send(asked(method, "x")) == "done"
     assert clock.waited == [0.5, 1, 2, 4, 5]
 
 
 def test_a_job_waits_at_least_as_long_as_it_is_told_to() -> None:
     busy, clock = Busy(3, retry_after="3"), Clock()
     with scripted_server(busy) as endpoint, job_client(endpoint, clock) as client:
-        client.get("x")
+        client.send(asked("GET", "x"))
     assert clock.waited == [3, 3, 3]
 
 
@@ -113,7 +114,7 @@ def test_the_patience_of_a_job_ends() -> None:
         job_client(endpoint, clock) as client,
         pytest.raises(Refused, match="slow down"),
     ):
-        client.call("POST", "x")
+        client.send(asked("POST", "x"))
     assert 55 < sum(clock.waited) <= 60
 
 
@@ -125,7 +126,7 @@ def test_a_refusal_ends_a_job_at_once(status: int) -> None:
         job_client(endpoint, Clock()) as client,
         pytest.raises(Refused),
     ):
-        client.get("x")
+        client.send(asked("GET", "x"))
     assert busy.requests == 1
 
 
@@ -137,35 +138,35 @@ def test_a_job_waits_for_a_server_that_was_there() -> None:
             retry_policy=OUTLAST_RESTARTS,
             runtime=clock,
         )
-        assert client.get("x") == "there"
+        assert client.send(asked("GET", "x")) == "there"
     # Now it is away.
     with closing(client), pytest.raises(Unreachable):
-        client.call("POST", "x")
+        client.send(asked("POST", "x"))
     assert 55 < sum(clock.waited) <= 60
     clock.waited.clear()
     with job_client(endpoint, clock) as never_answered, pytest.raises(Unreachable):
-        never_answered.get("x")
+        never_answered.send(asked("GET", "x"))
     assert clock.waited == []
 
 
 def test_a_connection_that_breaks_is_tried_again_by_a_job_only() -> None:
-    asked: list[str] = []
+    methods: list[str] = []
 
     def script(request: Request) -> Answer:
-        asked.append(request.method)
+        methods.append(request.method)
         # The second answer is not HTTP.
-        return Answer(drop=True) if len(asked) == 2 else answer_json(len(asked))
+        return Answer(drop=True) if len(methods) == 2 else answer_json(len(methods))
 
     clock = Clock()
     with scripted_server(script) as endpoint, job_client(endpoint, clock) as client:
-        assert [client.call("POST", "x"), client.call("POST", "x")] == [1, 3]
+        assert [client.send(asked("POST", "x")), client.send(asked("POST", "x"))] == [1, 3]
     assert clock.waited == [0.5]
-    asked.clear()
+    methods.clear()
     with scripted_client(script) as client:
-        client.get("x")
+        client.send(asked("GET", "x"))
         with pytest.raises(Unreachable, match="broke"):
-            client.get("x")
-    assert len(asked) == 2
+            client.send(asked("GET", "x"))
+    assert len(methods) == 2
 
 
 def test_a_policy_bounds_the_time_of_one_request_not_of_all() -> None:
@@ -173,7 +174,7 @@ def test_a_policy_bounds_the_time_of_one_request_not_of_all() -> None:
     with scripted_server(Busy(1, retry_after=None)) as endpoint:
         settings = ClientSettings(endpoint, "key", "secret")
         with closing(Client(settings, retry_policy=policy, runtime=clock)) as client:
-            client.get("x")
+            client.send(asked("GET", "x"))
             clock.seconds += 100
-            busy_again = client.get("x")
+            busy_again = client.send(asked("GET", "x"))
     assert busy_again == "done"

@@ -98,7 +98,7 @@ def served(lake: FakeLakeFS, *, gc_rules: bool = False) -> Iterator[str]:
         "/metadata": {"team": "blue"},
     }
     if gc_rules:
-        settings["/settings/gc_rules"] = {"default_retention_days": 7, "branches": []}
+        settings["/settings/gc_rules"] = {"default_retention_days": 7, "new": 1}
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lakebed.client.http import Client
-from lakebed.client.lists import list_items
+from lakebed.client.paging import list_items
 from lakebed.client.settings import ClientSettings
 from lakebed.migrate.people import move_people
 from lakebed.testing.servers.lakebed import LakebedServer

@@ -414,7 +414,7 @@ def _act_as(run: CommandLine, user: str, repo: str) -> None:
     ("content", "message"),
     [
         ("{", "is not JSON"),
-        pytest.param("[" * 50_000, "is not JSON", id="deep"),
+        pytest.param("[" * 50_000, "is not a policy", id="deep"),
         ("{}", "is not a policy"),
         ('"x"', "is not a policy"),
     ],

@@ -12,7 +12,14 @@ from threading import Event
 import pytest
 
 from tests.cli.kit import bare_environ
-from tests.client.scripted import Answer, Numbers, Request, answer_json, scripted_server
+from tests.client.scripted import (
+    Answer,
+    Numbers,
+    Request,
+    answer_json,
+    object_stats,
+    scripted_server,
+)
 
 COMMAND = [sys.executable, "-c", "import lakebed.cli; lakebed.cli.main()"]
 
@@ -26,8 +33,8 @@ def environ(tmp_path: Path) -> dict[str, str]:
 def test_a_broken_pipe_is_silent(environ: dict[str, str]) -> None:
     def script(request: Request) -> Answer:
         answer = json.loads(Numbers(100_000)(request).body)
-        for item in answer["results"]:
-            item |= {"path_type": "common_prefix", "path": "x" * 100}
+        folder = object_stats("x" * 100, path_type="common_prefix")
+        answer["results"] = [folder] * len(answer["results"])
         return answer_json(answer)
 
     with (
@@ -48,7 +55,9 @@ def test_a_broken_pipe_is_silent(environ: dict[str, str]) -> None:
 
 
 def test_nothing_is_said_when_a_short_answer_has_no_reader(environ: dict[str, str]) -> None:
-    with scripted_server(lambda _: answer_json({"user": {"id": "ada"}})) as endpoint:
+    with scripted_server(
+        lambda _: answer_json({"user": {"id": "ada", "creation_date": 0}})
+    ) as endpoint:
         read, write = os.pipe()
         os.close(read)
         ended = subprocess.run(
@@ -69,8 +78,7 @@ def slow_transfers() -> Iterator[tuple[str, Event]]:
 
     def script(request: Request) -> Answer:
         if "/objects/ls" in request.target:
-            facts = {"path_type": "object", "size_bytes": 1, "checksum": "0-1"}
-            items = [{"path": name, **facts} for name in "ab"]
+            items = [object_stats(name, size_bytes=1) for name in "ab"]
             return answer_json(
                 {"results": items, "pagination": {"has_more": False, "next_offset": ""}}
             )

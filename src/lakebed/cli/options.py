@@ -1,17 +1,18 @@
 """Options that many commands share."""
 
 import inspect
-import json
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import typer
 
 from lakebed.cli.errors import CommandError, Misuse
 from lakebed.cli.uris import set_base_uri
+
+KindT = TypeVar("KindT")
 
 EndpointOption = Annotated[
     str | None,
@@ -133,16 +134,20 @@ def key_values(pairs: Iterable[str] | None) -> dict[str, str]:
     return read
 
 
-def read_json(file: Path, expected: str) -> Any:
+def read_json(file: Path, kind: type[KindT], expected: str) -> KindT:
     """Return the content of a JSON file; `-` is the input.
 
     Raises:
-        CommandError: It is not JSON.
+        CommandError: It is not JSON, or not of this kind.
         OSError: It cannot be read.
     """
+    import msgspec  # noqa: PLC0415 - few commands read a file
+
     text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
     try:
-        return json.loads(text)
+        return msgspec.json.decode(text, type=kind)
+    except msgspec.ValidationError as error:
+        raise CommandError(f"{file} is not {expected}: {error}") from None
     except (ValueError, RecursionError):
         raise CommandError(f"{file} is not JSON, expected {expected}") from None
 
@@ -150,8 +155,3 @@ def read_json(file: Path, expected: str) -> Any:
 def dotted_settings(**flags: object) -> dict[str, object]:
     """Return the flags that were given by the dotted keys of a server's settings."""
     return {key.replace("__", "."): value for key, value in flags.items() if value is not None}
-
-
-def skip_query(*, skip_hooks: bool) -> dict[str, bool]:
-    """Return the query of an operation that hooks judge."""
-    return {"skip_hooks": True} if skip_hooks else {}

@@ -10,14 +10,13 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 import msgspec
 
 from lakebed.cli.tables import (
     Column,
     CommitId,
-    Item,
+    ItemT,
     Size,
     Whole,
     for_scripts,
@@ -29,7 +28,6 @@ from lakebed.cli.tables import (
 __all__ = [
     "Column",
     "CommitId",
-    "Item",
     "Output",
     "Size",
     "Whole",
@@ -37,6 +35,7 @@ __all__ = [
     "moment",
     "printable",
     "size",
+    "stamp",
     "warn",
 ]
 
@@ -47,7 +46,7 @@ class Output:
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
 
-    def table(self, items: Iterable[Item], columns: Sequence[Column]) -> None:
+    def table(self, items: Iterable[ItemT], columns: Sequence[Column[ItemT]]) -> None:
         """Print a list that fits into memory."""
         if self.as_json:
             _print_array(items)
@@ -57,7 +56,10 @@ class Output:
             _print_tabbed(items, columns)
 
     def lines(
-        self, items: Iterable[Item], line: Callable[[Item], str], columns: Sequence[Column]
+        self,
+        items: Iterable[ItemT],
+        line: Callable[[ItemT], str],
+        columns: Sequence[Column[ItemT]],
     ) -> None:
         """Print a list of any length, as it arrives: lines for people, columns for scripts."""
         if self.as_json:
@@ -68,14 +70,15 @@ class Output:
         else:
             _print_tabbed(items, columns)
 
-    def record(self, item: Item) -> None:
+    def record(self, item: msgspec.Struct | Mapping[str, object]) -> None:
         """Print the fields of one thing."""
+        fields: dict[str, object] = msgspec.to_builtins(item)
         if self.as_json:
-            _print_json(item)
+            _print_json(fields)
         elif sys.stdout.isatty():
-            self._aligned({_title(name): _shown(name, value) for name, value in item.items()})
+            self._aligned({_title(name): _shown(name, value) for name, value in fields.items()})
         else:
-            for name, value in item.items():
+            for name, value in fields.items():
                 print(for_scripts([name, _shown(name, value)]))
 
     def pairs(self, pairs: Mapping[str, str]) -> None:
@@ -94,7 +97,9 @@ class Output:
         for title, text in texts.items():
             print(f"{title:<{width}} {text}".rstrip())
 
-    def done(self, sentence: str, item: Item | None = None) -> None:
+    def done(
+        self, sentence: str, item: msgspec.Struct | Mapping[str, object] | None = None
+    ) -> None:
         """Print a sentence about what was done; with `--json`, the item."""
         if self.as_json:
             _print_json(item if item is not None else {})
@@ -123,6 +128,11 @@ def moment(seconds: object) -> Whole:
     return Whole(local.isoformat(" ", "seconds"))
 
 
+def stamp(moment: datetime | None) -> Whole:
+    """A time of the API as the server writes it."""
+    return Whole("" if moment is None else msgspec.to_builtins(moment))
+
+
 def size(count: object) -> str:
     """A number of bytes, rounded for people."""
     return Size(count).rounded if isinstance(count, int) else ""
@@ -142,16 +152,16 @@ def _shown(name: str, value: object) -> str:
     return printable(value)
 
 
-def _print_tabbed(items: Iterable[Item], columns: Sequence[Column]) -> None:
+def _print_tabbed(items: Iterable[ItemT], columns: Sequence[Column[ItemT]]) -> None:
     for item in items:
         print(for_scripts(value(item) for _, value in columns))
 
 
-def _print_json(value: Any) -> None:
+def _print_json(value: object) -> None:
     print(_encoded(value, indent=2))
 
 
-def _print_array(items: Iterable[Item]) -> None:
+def _print_array(items: Iterable[object]) -> None:
     """Write an array item by item, so that its length does not matter."""
     separator = "["
     for item in items:
@@ -160,5 +170,5 @@ def _print_array(items: Iterable[Item]) -> None:
     print("[]" if separator == "[" else "\n]")
 
 
-def _encoded(value: Any, *, indent: int | None = None) -> str:
+def _encoded(value: object, *, indent: int | None = None) -> str:
     return json.dumps(value, ensure_ascii=False, indent=indent, default=msgspec.to_builtins)

@@ -7,11 +7,11 @@ it the options of `CommonOptions`, which may also come before the command's name
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property, wraps
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
@@ -20,9 +20,11 @@ from lakebed.cli.logs import shown_logs
 from lakebed.cli.options import CommonOptions, common_parameters
 from lakebed.cli.output import Output
 from lakebed.cli.tables import switch_off_colours
-from lakebed.client.http import Client, Query
-from lakebed.client.paging import list_items
+from lakebed.client.http import Client
 from lakebed.client.settings import ClientSettings, load_settings
+from lakebed.wire.base import PageQuery
+
+QueryT = TypeVar("QueryT", bound=PageQuery)
 
 
 def confirm(question: str, *, yes: bool) -> None:
@@ -69,18 +71,6 @@ class Session:
         self.__dict__["client"] = Client(ClientSettings(endpoint, "", ""))
         return self.client
 
-    def items(
-        self, page: "Page", *path: str, query: Query | None = None
-    ) -> Iterator[dict[str, Any]]:
-        """Iterate over a part of a list of the server; raises as `list_items`."""
-        return list_items(
-            self.client,
-            *path,
-            query={**(query or {}), "prefix": page.prefix},
-            limit=page.amount,
-            after=page.after,
-        )
-
     def confirm(self, question: str, *, yes: bool) -> None:
         """Ask before something that cannot be undone; a script is not asked.
 
@@ -102,6 +92,11 @@ class Page:
     amount: int | None = None
     after: str = ""
     prefix: str | None = None
+
+    def of(self, query: QueryT) -> QueryT:
+        """Have a query ask for this part; return it."""
+        query.after, query.prefix = self.after, self.prefix or ""
+        return query
 
 
 _PAGE_PARAMETERS: Final = [

@@ -7,11 +7,11 @@ takes in their place.
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, TypeVar
 
-Item = Mapping[str, Any]
-Column = tuple[str, Callable[[Item], object]]
+ItemT = TypeVar("ItemT")
+Column = tuple[str, Callable[[ItemT], object]]
 """A title, and the function from an item to the value below the title."""
 
 _GAP: Final = "  "
@@ -86,7 +86,10 @@ def switch_off_colours() -> None:
 
 
 def table_lines(
-    items: Iterable[Item], columns: Sequence[Column], *, terminal_width: int | None = None
+    items: Iterable[ItemT],
+    columns: Sequence[Column[ItemT]],
+    *,
+    terminal_width: int | None = None,
 ) -> list[str]:
     """Return the lines of a table, with its titles above.
 

@@ -34,7 +34,7 @@ from lakebed.wire.base import Refusal
 
 if TYPE_CHECKING:  # each command needs a few of them
     from lakebed.wire.actions import ActionsAPI
-    from lakebed.wire.auth import AuthAPI
+    from lakebed.wire.auth import AuthAPI, PrincipalsAPI
     from lakebed.wire.config import ConfigAPI, SetupAPI
     from lakebed.wire.garbage import GarbageAPI
     from lakebed.wire.imports import ImportsAPI
@@ -49,8 +49,6 @@ if TYPE_CHECKING:  # each command needs a few of them
 AnswerT = TypeVar("AnswerT")
 
 _JSON: Final = {"Content-Type": "application/json"}
-Query = Mapping[str, str | int | bool | list[str] | None]
-
 _LOGGER: Final = logging.getLogger(__name__)
 
 _CONNECT_SECONDS: Final = 10.0
@@ -107,6 +105,7 @@ class Client:
     metadata: "_Of[MetadataAPI]" = _Of("metadata")
     objects: "_Of[ObjectsAPI]" = _Of("objects")
     parts: "_Of[PartsAPI]" = _Of("staging")
+    principals: "_Of[PrincipalsAPI]" = _Of("auth")
     pulls: "_Of[PullsAPI]" = _Of("pulls")
     purges: "_Of[PurgesAPI]" = _Of("purges")
     refs: "_Of[RefsAPI]" = _Of("refs")
@@ -213,77 +212,6 @@ class Client:
         with self._answered(self._http, sent) as response:
             yield response
 
-    def get(self, *path: str, query: Query | None = None) -> Any:
-        """Return the JSON of the server's answer; raises as `call`."""
-        return self.call("GET", *path, query=query)
-
-    def call(self, method: str, *path: str, query: Query | None = None, body: Any = None) -> Any:
-        """Send a request, perhaps with a JSON body; return the JSON of the answer, or None.
-
-        Raises:
-            Refused: The server answered with an error.
-            Unreachable: It did not answer; a change may or may not have been made.
-            UnexpectedAnswer: The answer is not one of a lakeFS server.
-            InvalidName: A segment of the path is not a name.
-        """
-        return decoded(self.exchange(method, *path, query=query, body=body))
-
-    def exchange(
-        self,
-        method: str,
-        *path: str,
-        query: Query | None = None,
-        body: Any = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> httpx.Response:
-        """Like `call`, for callers that want the headers of the answer too."""
-        with self.stream(method, *path, query=query, json=body, headers=headers) as response:
-            response.read()
-            traffic.show_answer_body(response)
-            return response
-
-    @contextmanager
-    def stream(
-        self,
-        method: str,
-        *path: str,
-        query: Query | None = None,
-        json: Any = None,
-        content: Iterator[bytes] | None = None,
-        headers: Mapping[str, str] | None = None,
-        transfer: bool = False,
-    ) -> Iterator[httpx.Response]:
-        """Send a request and look at its answer before the body is there.
-
-        Args:
-            method: GET, POST and so on.
-            path: The segments of the path; they are encoded here.
-            query: The parameters; those that are None are left out.
-            json: A body to send as JSON.
-            content: A body to send as it is.
-            headers: Further headers.
-            transfer: The bytes of an object are sent or received: that may take long, but must not
-                stand still.
-
-        Raises:
-            Refused: The server answered with an error.
-            Unreachable: It did not answer, or the connection broke.
-            InvalidName: A segment of the path is not a name.
-        """
-        request = self._http.build_request(
-            method,
-            _joined(path),
-            params=_query(query or {}),
-            json=json,
-            content=content,
-            headers=dict(headers or {}),
-            timeout=httpx.Timeout(_TRANSFER_SECONDS, connect=_CONNECT_SECONDS, pool=None)
-            if transfer
-            else httpx.USE_CLIENT_DEFAULT,
-        )
-        with self._answered(self._http, request) as response:
-            yield response
-
     @contextmanager
     def stream_url(
         self,
@@ -293,7 +221,7 @@ class Client:
         content: Iterator[bytes] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Iterator[httpx.Response]:
-        """Send or get bytes at a presigned URL, which needs no credentials; raises as `stream`."""
+        """Send or get bytes at a presigned URL, which needs no credentials; raises as `open`."""
         request = self._storage.build_request(
             method, url, content=content, headers=dict(headers or {})
         )
@@ -393,23 +321,6 @@ def _value(response: httpx.Response, kind: Any) -> Any:
     return None if kind is None else value
 
 
-def decoded(response: httpx.Response) -> Any:
-    """Return the JSON of an answer; None if it is empty.
-
-    Raises:
-        UnexpectedAnswer: It is not JSON.
-    """
-    if not response.content:
-        return None
-    try:
-        return response.json()
-    except ValueError:
-        raise UnexpectedAnswer(
-            f"the answer of {response.url.copy_with(query=None)} is not one of a lakeFS server:"
-            " check the endpoint"
-        ) from None
-
-
 def _joined(path: tuple[str, ...]) -> str:
     """Return the path of a request from its segments.
 
@@ -420,10 +331,6 @@ def _joined(path: tuple[str, ...]) -> str:
         if segment in {"", ".", ".."}:
             raise InvalidName(segment)
     return "/".join(quote(segment, safe="") for segment in path)
-
-
-def _query(query: Query) -> dict[str, str | int | bool | list[str]]:
-    return {name: value for name, value in query.items() if value is not None}
 
 
 def _refusal(response: httpx.Response) -> Refused:

@@ -3,6 +3,9 @@
 from typing import Final
 
 import httpx
+import msgspec
+
+from lakebed.wire.config import SetupState
 
 _SECONDS: Final = 30.0
 
@@ -17,6 +20,6 @@ def waits_for_setup(endpoint: str) -> bool:
             verify=False,  # noqa: S501
             timeout=_SECONDS,
         )
-        return bool(answer.json()["state"] == "not_initialized")
-    except (httpx.HTTPError, ValueError, KeyError, TypeError):
+        return msgspec.json.decode(answer.content, type=SetupState).state == "not_initialized"
+    except (httpx.HTTPError, ValueError):
         return False

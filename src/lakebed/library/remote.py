@@ -12,7 +12,7 @@ import httpx
 
 from lakebed.client.errors import ClientError, Refused, Unreachable
 from lakebed.client.http import Client
-from lakebed.client.lists import list_items
+from lakebed.client.paging import list_items
 from lakebed.client.settings import ClientSettings, load_settings, normal_endpoint
 from lakebed.errors import LakebedError
 from lakebed.library.backend import CommitWords, Reset

@@ -9,13 +9,14 @@ from google.protobuf.message import Message
 from lakebed.catalog.model import new_entry
 from lakebed.client.errors import Refused
 from lakebed.client.http import Client
-from lakebed.client.lists import list_items
+from lakebed.client.paging import list_items
 from lakebed.formats import AddressType, Entry
 from lakebed.migrate import lakefs_pb2 as pb
 from lakebed.migrate.errors import SourceRefused
 from lakebed.migrate.sources import SourceBranch, SourceChange, SourceCommit, SourceTag
 from lakebed.migrate.values import read_messages, read_ranges
 from lakebed.runtime import Runtime
+from lakebed.wire.garbage import GarbageAPI
 from lakebed.wire.metadata import MetadataAPI
 from lakebed.wire.objects import StatQuery
 from lakebed.wire.repositories import RefsDump, Repository, TaskQuery
@@ -70,7 +71,11 @@ class LakeFSServer:
 
     def collects_garbage(self) -> bool:
         """Whether rules are set by which the server deletes objects of old commits."""
-        return self._find(self._client.garbage.rules) is not None
+        return self._find(self._has_rules) is not None
+
+    def _has_rules(self, repository: str) -> bool:
+        with self._client.open(GarbageAPI.rules.request(repository)):
+            return True
 
     def _find(self, ask: Callable[[str], FoundT]) -> FoundT | None:
         try:

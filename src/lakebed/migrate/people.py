@@ -10,7 +10,7 @@ from typing import Final, ParamSpec, TypeVar
 
 from lakebed.client.errors import Refused
 from lakebed.client.http import Client
-from lakebed.client.lists import list_items
+from lakebed.client.paging import list_items
 from lakebed.wire.auth import GroupCreation, Policy, UserCreation
 from lakebed.wire.base import Page
 from lakebed.wire.calls import BoundCall

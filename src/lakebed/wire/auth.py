@@ -165,3 +165,28 @@ class AuthAPI(Resource, tag="auth"):
 
     @call("setGroupACL", "POST", "/auth/groups/{group}/acl", status=201)
     def set_acl(self, group: str, body: ACL) -> None: ...
+
+
+class PrincipalQuery(Wire):
+    principal: str = field(name="principalId")
+
+
+class ExternalPrincipal(Wire):
+    id: str
+    user_id: str
+
+
+class PrincipalsAPI(Resource, tag="not there yet", path="/auth"):
+    """Roles of a cloud that stand for users: lakeFS has them, and a Lakebed server answers 501."""
+
+    @call("createUserExternalPrincipal", "POST", "/users/{user}/external/principals", status=201)
+    def attach(self, user: str, query: PrincipalQuery) -> None: ...
+
+    @call("deleteUserExternalPrincipal", "DELETE", "/users/{user}/external/principals", status=204)
+    def detach(self, user: str, query: PrincipalQuery) -> None: ...
+
+    @call("listUserExternalPrincipals", "GET", "/users/{user}/external/principals/ls")
+    def list(self, user: str, query: PageQuery | None = None) -> Page[ExternalPrincipal]: ...
+
+    @call("getExternalPrincipal", "GET", "/external/principals")
+    def get(self, query: PrincipalQuery) -> ExternalPrincipal: ...

@@ -3,9 +3,9 @@
 # mypy: disable-error-code="empty-body"
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
-from msgspec import Meta
+from msgspec import Meta, Struct, field
 
 from lakebed.wire.base import Error, TaskInfo, Wire
 from lakebed.wire.calls import Resource, call
@@ -19,18 +19,49 @@ class PurgeRequest(Wire):
     confirm: bool = False
 
 
+class PurgedList(Struct, kw_only=True):
+    """A number of paths or addresses, and the first few."""
+
+    count: int = 0
+    first: list[str] = field(default_factory=list)
+
+
+class PurgeOutcome(Struct, kw_only=True):
+    """Result of a purge; of a dry run, what it would do."""
+
+    purge_id: str
+    dry_run: bool
+    objects: int
+    bytes: int
+    paths: PurgedList
+    also_at: PurgedList
+    same_content: PurgedList
+    elsewhere: PurgedList
+    deleted: int = 0
+    versions: int = 0
+    failed: PurgedList = field(default_factory=PurgedList)
+    adoptable: str = ""
+    not_reached: list[str] = field(default_factory=list)
+
+
+class PurgeStep(Struct, kw_only=True):
+    step: str
+    report: PurgeOutcome | None = None
+    searches_again: str = ""
+
+
 class PurgeTaskStatus(Wire):
     id: str
     completed: bool
     update_time: datetime
     progress: Annotated[
-        dict[str, Any] | None,
+        PurgeStep | None,
         Meta(
             description="of a purge that goes on: its step, the report of the first pass, and when"
             " it searches again"
         ),
     ] = None
-    result: dict[str, Any] | None = None
+    result: PurgeOutcome | None = None
     error: Error | None = None
 
 

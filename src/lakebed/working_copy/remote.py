@@ -9,7 +9,7 @@ from typing import BinaryIO, Final
 
 from lakebed.client.errors import Refused
 from lakebed.client.http import Client
-from lakebed.client.lists import list_items
+from lakebed.client.paging import list_items
 from lakebed.wire.objects import (
     ForcePathQuery,
     ListQuery,

@@ -1,21 +1,26 @@
 """`lakebed actions`: files that ask for hooks, and the runs of hooks."""
 
 import time
+from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
+from msgspec import to_builtins
+from msgspec.structs import asdict
 
 from lakebed.cli.errors import CommandError, Incomplete, Misuse
 from lakebed.cli.groups import new_group
-from lakebed.cli.output import CommitId, Whole, printable
+from lakebed.cli.output import CommitId, Whole, printable, stamp
 from lakebed.cli.session import Page, Session, client_command
 from lakebed.cli.uris import RefArgument, RepositoryArgument
 from lakebed.client.errors import Refused
-from lakebed.client.paging import list_items
+from lakebed.client.paging import list_items, list_some
 from lakebed.hooks.errors import InvalidAction
 from lakebed.hooks.files import FILE_BYTES_MAX, Action, check_names, parse_action
+from lakebed.wire.actions import ActionRun, HookRun, RunsQuery, TrialBegun, TrialCreation
+from lakebed.wire.repositories import HooksSettings
 
 app = new_group("Files that ask for hooks, and the runs of hooks.")
 runs_app = new_group("What became of hooks.")
@@ -40,12 +45,12 @@ def validate(
     session.output.table(
         findings,
         [
-            ("File", lambda item: item["file"]),
-            ("", lambda item: "ok" if item["problem"] is None else "WRONG"),
-            ("Found", lambda item: Whole(item["problem"] or item["action"])),
+            ("File", lambda item: item.file),
+            ("", lambda item: "ok" if item.problem is None else "WRONG"),
+            ("Found", lambda item: Whole(item.problem or item.action)),
         ],
     )
-    wrong = sum(finding["problem"] is not None for finding in findings)
+    wrong = sum(finding.problem is not None for finding in findings)
     if wrong:
         raise Incomplete(f"{wrong} of {len(findings)} action files cannot be used, see above")
 
@@ -63,20 +68,27 @@ def _files(path: Path) -> list[Path]:
     return files
 
 
-def _check(files: list[Path]) -> list[dict[str, Any]]:
-    findings: list[dict[str, Any]] = []
+@dataclass(frozen=True, slots=True)
+class _Finding:
+    """What is in an action file: the name of the action, or why it cannot be used."""
+
+    file: str
+    action: str | None = None
+    problem: str | None = None
+
+
+def _check(files: list[Path]) -> list[_Finding]:
+    findings: list[_Finding] = []
     actions: list[Action] = []
     for file in files:
-        finding: dict[str, Any] = {"file": str(file), "action": None, "problem": None}
         try:
             action = parse_action(str(file), _read(file))
             check_names([*actions, action])
         except InvalidAction as error:
-            finding["problem"] = error.reason
+            findings.append(_Finding(str(file), problem=error.reason))
         else:
-            finding["action"] = action.name
+            findings.append(_Finding(str(file), action.name))
             actions.append(action)
-        findings.append(finding)
     return findings
 
 
@@ -103,55 +115,51 @@ def run_actions(
 
     lakebed actions run lakefs://my-repo/main --event pre-commit
     """
-    trial = session.client.call(
-        "POST",
-        *_runs(ref.repository),
-        body={"ref": ref.ref, "event": event},
-    )
-    if not trial["run_id"]:
+    body = TrialCreation(ref=ref.ref, event=event)
+    trial = session.client.actions.try_out(ref.repository, body)
+    if not trial.run_id:
         session.output.done(f"No action file of {ref} asks for hooks of {event}", trial)
         return
     run = _watch(session, ref.repository, trial)
     if session.output.as_json:
-        session.output.record(_described(session, ref.repository, trial["run_id"]))
+        session.output.record(_described(session, ref.repository, trial.run_id))
     else:
-        print(f"run {run['run_id']}: {run['status']}")
-    if run["status"] != "completed":
+        print(f"run {run.run_id}: {run.status}")
+    if run.status != "completed":
         raise CommandError(f"the hooks of {event} failed, see above")
 
 
-def _watch(session: Session, repository: str, trial: dict[str, Any]) -> dict[str, Any]:
+def _watch(session: Session, repository: str, trial: TrialBegun) -> ActionRun:
     """Show what hooks print while they run, until the run has ended; return the run."""
-    shown = {hook["hook_run_id"]: 0 for hook in trial["hooks"]}
+    shown = {hook.hook_run_id: 0 for hook in trial.hooks}
     while True:
-        run = _find_run(session, repository, trial["run_id"])
-        for hook in [] if session.output.as_json else trial["hooks"]:
-            place = hook["hook_run_id"]
-            output = _find_output(session, repository, trial["run_id"], place)
+        run = _find_run(session, repository, trial.run_id)
+        for hook in [] if session.output.as_json else trial.hooks:
+            place = hook.hook_run_id
+            output = _find_output(session, repository, trial.run_id, place)
             # Of a hook that runs, whole lines.
             end = len(output) if run is not None else output.rfind("\n") + 1
             for line in output[shown[place] : end].splitlines():
-                print(printable(f"{hook['action']}/{hook['hook_id']}: {line}"), flush=True)
+                print(printable(f"{hook.action}/{hook.hook_id}: {line}"), flush=True)
             shown[place] = max(end, shown[place])
         if run is not None:
             return run
         time.sleep(_POLL_SECONDS)
 
 
-def _find_run(session: Session, repository: str, run_id: str) -> dict[str, Any] | None:
+def _find_run(session: Session, repository: str, run_id: str) -> ActionRun | None:
     """Return a run; None: it has not ended."""
     try:
-        run: dict[str, Any] = session.client.get(*_runs(repository), run_id)
+        return session.client.actions.run(repository, run_id)
     except Refused as error:
         if error.status != HTTPStatus.NOT_FOUND:
             raise
         return None
-    return run
 
 
 def _find_output(session: Session, repository: str, run_id: str, hook_run_id: str) -> str:
     try:
-        return _output(session, repository, run_id, hook_run_id)
+        return session.client.actions.output(repository, run_id, hook_run_id)
     except Refused as error:
         if error.status != HTTPStatus.NOT_FOUND:
             raise
@@ -175,11 +183,11 @@ def settings(
 
     lakebed actions settings lakefs://my-repo --strict
     """
-    path = ("repositories", repository.repository, "settings", "hooks")
+    repositories = session.client.repositories
     if strict is None:
-        session.output.record(session.client.get(*path))
+        session.output.record(repositories.hooks_settings(repository.repository))
         return
-    session.client.call("PUT", *path, body={"strict": strict})
+    repositories.set_hooks_settings(repository.repository, HooksSettings(strict=strict))
     state = "on" if strict else "off"
     session.output.done(f"Strict hooks of {repository} are {state}", {"strict": strict})
 
@@ -200,16 +208,16 @@ def list_runs(
     """List the runs of hooks that have ended, newest first."""
     if branch and commit:
         raise Misuse("--branch and --commit cannot be combined")
-    query = {"branch": branch, "commit": commit}
+    query = page.of(RunsQuery(branch=branch or "", commit=commit or ""))
     session.output.table(
-        session.items(page, *_runs(repository.repository), query=query),
+        list_some(page.amount, session.client.actions.runs, repository.repository, query),
         [
-            ("Run", lambda item: Whole(item["run_id"])),
-            ("Event", lambda item: item["event_type"]),
-            ("Branch", lambda item: item["branch"]),
-            ("Began", lambda item: Whole(item["start_time"])),
-            ("Status", lambda item: "skipped" if item.get("skipped_by") else item["status"]),
-            ("Commit", lambda item: CommitId(item["commit_id"])),
+            ("Run", lambda item: Whole(item.run_id)),
+            ("Event", lambda item: item.event_type),
+            ("Branch", lambda item: item.branch),
+            ("Began", lambda item: stamp(item.start_time)),
+            ("Status", lambda item: "skipped" if item.skipped_by else item.status),
+            ("Commit", lambda item: CommitId(item.commit_id)),
         ],
     )
 
@@ -227,31 +235,35 @@ def describe_run(
         _show(session, repository.repository, run_id)
 
 
-def _runs(repository: str) -> tuple[str, ...]:
-    return "repositories", repository, "actions", "runs"
+class _ShownHook(HookRun, kw_only=True):
+    """A hook of a run, and what it printed."""
+
+    output: str
 
 
-def _described(session: Session, repository: str, run_id: str) -> dict[str, Any]:
-    run: dict[str, Any] = session.client.get(*_runs(repository), run_id)
+class _ShownRun(ActionRun, kw_only=True):
+    """A run, and its hooks."""
+
+    hooks: list[_ShownHook]
+
+
+def _described(session: Session, repository: str, run_id: str) -> _ShownRun:
+    actions = session.client.actions
+    run = actions.run(repository, run_id)
     hooks = [
-        {**hook, "output": _output(session, repository, run_id, hook["hook_run_id"])}
-        for hook in list_items(session.client, *_runs(repository), run_id, "hooks")
+        _ShownHook(**asdict(hook), output=actions.output(repository, run_id, hook.hook_run_id))
+        for hook in list_items(actions.hooks, repository, run_id)
     ]
-    return {**run, "hooks": hooks}
+    return _ShownRun(**asdict(run), hooks=hooks)
 
 
 def _show(session: Session, repository: str, run_id: str) -> None:
     run = _described(session, repository, run_id)
-    hooks = run.pop("hooks")
-    session.output.record(run)
-    for hook in hooks:
-        state = "skipped" if hook.get("skipped") else hook["status"]
-        print(printable(f"\n{hook['action']}/{hook['hook_id']}: {state}".lstrip()))
-        for line in hook["output"].splitlines():
+    fields: dict[str, object] = to_builtins(run)
+    del fields["hooks"]
+    session.output.record(fields)
+    for hook in run.hooks:
+        state = "skipped" if hook.skipped else hook.status
+        print(printable(f"\n{hook.action}/{hook.hook_id}: {state}".lstrip()))
+        for line in hook.output.splitlines():
             print("    " + printable(line))
-
-
-def _output(session: Session, repository: str, run_id: str, hook_run_id: str) -> str:
-    path = (*_runs(repository), run_id, "hooks", hook_run_id, "output")
-    with session.client.stream("GET", *path) as answer:
-        return answer.read().decode(errors="replace")

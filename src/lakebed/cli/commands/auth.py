@@ -1,17 +1,28 @@
 """`lakebed auth`: users, groups, policies and access keys."""
 
-import json
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal, cast
 
 import typer
+from msgspec import Struct
 
 from lakebed.cli.commands import auth_aws_iam
-from lakebed.cli.errors import CommandError
 from lakebed.cli.groups import new_group
-from lakebed.cli.options import YesOption
+from lakebed.cli.options import YesOption, read_json
 from lakebed.cli.output import Column, Whole, moment
 from lakebed.cli.session import Page, Session, client_command
+from lakebed.client.paging import list_some
+from lakebed.wire.auth import (
+    ACL,
+    Group,
+    GroupCreation,
+    Policy,
+    Statement,
+    User,
+    UserCreation,
+    UserPoliciesQuery,
+)
+from lakebed.wire.base import PageQuery
 
 users = new_group("Manage users.")
 users_credentials = new_group("Manage the access keys of a user.")
@@ -46,9 +57,9 @@ OwnerOption = Annotated[
     str | None, typer.Option("--id", metavar="USER", help="The user's name.  [default: you]")
 ]
 
-_COLUMNS: Final[list[Column]] = [
-    ("Name", lambda item: item["id"]),
-    ("Created", lambda item: moment(item.get("creation_date"))),
+_COLUMNS: Final[list[Column[User | Group | Policy]]] = [
+    ("Name", lambda item: item.id),
+    ("Created", lambda item: moment(item.creation_date)),
 ]
 
 
@@ -58,7 +69,9 @@ _COLUMNS: Final[list[Column]] = [
 @client_command(users, "list")
 def list_users(session: Session, *, page: Page) -> None:
     """List the users."""
-    session.output.table(session.items(page, "auth", "users"), _COLUMNS)
+    session.output.table(
+        list_some(page.amount, session.client.auth.list_users, page.of(PageQuery())), _COLUMNS
+    )
 
 
 @client_command(users, "create")
@@ -67,7 +80,7 @@ def create_user(session: Session, *, user: UserOption) -> None:
 
     lakebed auth users create --id ada
     """
-    made = session.client.call("POST", "auth", "users", body={"id": user})
+    made = session.client.auth.create_user(UserCreation(id=user))
     session.output.done(f"Created the user {user}", made)
 
 
@@ -75,7 +88,7 @@ def create_user(session: Session, *, user: UserOption) -> None:
 def delete_user(session: Session, *, user: UserOption, yes: YesOption = False) -> None:
     """Delete a user, with all access keys."""
     session.confirm(f"Delete the user {user}?", yes=yes)
-    session.client.call("DELETE", "auth", "users", user)
+    session.client.auth.delete_user(user)
     session.output.done(f"Deleted the user {user}")
 
 
@@ -83,10 +96,15 @@ def delete_user(session: Session, *, user: UserOption, yes: YesOption = False) -
 def list_credentials(session: Session, *, user: OwnerOption = None, page: Page) -> None:
     """List the access keys of a user; their secrets are shown only once, when they are made."""
     session.output.table(
-        session.items(page, "auth", "users", _or_me(session, user), "credentials"),
+        list_some(
+            page.amount,
+            session.client.auth.list_credentials,
+            _or_me(session, user),
+            page.of(PageQuery()),
+        ),
         [
-            ("Access key id", lambda item: Whole(item["access_key_id"])),
-            ("Created", lambda item: moment(item["creation_date"])),
+            ("Access key id", lambda item: Whole(item.access_key_id)),
+            ("Created", lambda item: moment(item.creation_date)),
         ],
     )
 
@@ -94,9 +112,7 @@ def list_credentials(session: Session, *, user: OwnerOption = None, page: Page) 
 @client_command(users_credentials, "create")
 def create_credentials(session: Session, *, user: OwnerOption = None) -> None:
     """Make an access key for a user. Its secret is shown now and never again."""
-    session.output.record(
-        session.client.call("POST", "auth", "users", _or_me(session, user), "credentials")
-    )
+    session.output.record(session.client.auth.create_credentials(_or_me(session, user)))
 
 
 @client_command(users_credentials, "delete")
@@ -109,20 +125,21 @@ def delete_credentials(
 ) -> None:
     """Delete an access key of a user."""
     session.confirm(f"Delete the access key {access_key_id}?", yes=yes)
-    session.client.call(
-        "DELETE", "auth", "users", _or_me(session, user), "credentials", access_key_id
-    )
+    session.client.auth.delete_credentials(_or_me(session, user), access_key_id)
     session.output.done(f"Deleted the access key {access_key_id}")
 
 
 def _or_me(session: Session, user: str | None) -> str:
-    return user if user is not None else str(session.client.get("user")["user"]["id"])
+    return user if user is not None else session.client.auth.current_user().user.id
 
 
 @client_command(users_groups, "list")
 def list_groups_of_user(session: Session, *, user: UserOption, page: Page) -> None:
     """List the groups that a user is in."""
-    session.output.table(session.items(page, "auth", "users", user, "groups"), _COLUMNS)
+    session.output.table(
+        list_some(page.amount, session.client.auth.list_user_groups, user, page.of(PageQuery())),
+        _COLUMNS,
+    )
 
 
 @client_command(users_policies, "list")
@@ -136,9 +153,9 @@ def list_policies_of_user(
     page: Page,
 ) -> None:
     """List the policies of a user."""
-    query = {"effective": effective or None}
+    query = page.of(UserPoliciesQuery(effective=effective))
     session.output.table(
-        session.items(page, "auth", "users", user, "policies", query=query), _COLUMNS
+        list_some(page.amount, session.client.auth.list_user_policies, user, query), _COLUMNS
     )
 
 
@@ -148,14 +165,14 @@ def attach_to_user(session: Session, *, user: UserOption, policy: PolicyOption) 
 
     lakebed auth users policies attach --id ada --policy FSReadAll
     """
-    session.client.call("PUT", "auth", "users", user, "policies", policy)
+    session.client.auth.attach_to_user(user, policy)
     session.output.done(f"Attached {policy} to the user {user}")
 
 
 @client_command(users_policies, "detach")
 def detach_from_user(session: Session, *, user: UserOption, policy: PolicyOption) -> None:
     """Take a policy away from a user."""
-    session.client.call("DELETE", "auth", "users", user, "policies", policy)
+    session.client.auth.detach_from_user(user, policy)
     session.output.done(f"Detached {policy} from the user {user}")
 
 
@@ -165,7 +182,9 @@ def detach_from_user(session: Session, *, user: UserOption, policy: PolicyOption
 @client_command(groups, "list")
 def list_groups(session: Session, *, page: Page) -> None:
     """List the groups."""
-    session.output.table(session.items(page, "auth", "groups"), _COLUMNS)
+    session.output.table(
+        list_some(page.amount, session.client.auth.list_groups, page.of(PageQuery())), _COLUMNS
+    )
 
 
 @client_command(groups, "create")
@@ -179,8 +198,7 @@ def create_group(
 
     lakebed auth groups create --id analysts
     """
-    body = {"id": group} if description is None else {"id": group, "description": description}
-    made = session.client.call("POST", "auth", "groups", body=body)
+    made = session.client.auth.create_group(GroupCreation(id=group, description=description))
     session.output.done(f"Created the group {group}", made)
 
 
@@ -188,14 +206,17 @@ def create_group(
 def delete_group(session: Session, *, group: GroupOption, yes: YesOption = False) -> None:
     """Delete a group; its members stay."""
     session.confirm(f"Delete the group {group}?", yes=yes)
-    session.client.call("DELETE", "auth", "groups", group)
+    session.client.auth.delete_group(group)
     session.output.done(f"Deleted the group {group}")
 
 
 @client_command(groups_members, "list")
 def list_members(session: Session, *, group: GroupOption, page: Page) -> None:
     """List the members of a group."""
-    session.output.table(session.items(page, "auth", "groups", group, "members"), _COLUMNS)
+    session.output.table(
+        list_some(page.amount, session.client.auth.list_members, group, page.of(PageQuery())),
+        _COLUMNS,
+    )
 
 
 @client_command(groups_members, "add")
@@ -204,41 +225,46 @@ def add_member(session: Session, *, group: GroupOption, user: MemberOption) -> N
 
     lakebed auth groups members add --id analysts --user ada
     """
-    session.client.call("PUT", "auth", "groups", group, "members", user)
+    session.client.auth.add_member(group, user)
     session.output.done(f"Added {user} to the group {group}")
 
 
 @client_command(groups_members, "remove")
 def remove_member(session: Session, *, group: GroupOption, user: MemberOption) -> None:
     """Take a user out of a group."""
-    session.client.call("DELETE", "auth", "groups", group, "members", user)
+    session.client.auth.remove_member(group, user)
     session.output.done(f"Removed {user} from the group {group}")
 
 
 @client_command(groups_policies, "list")
 def list_policies_of_group(session: Session, *, group: GroupOption, page: Page) -> None:
     """List the policies of a group."""
-    session.output.table(session.items(page, "auth", "groups", group, "policies"), _COLUMNS)
+    session.output.table(
+        list_some(
+            page.amount, session.client.auth.list_group_policies, group, page.of(PageQuery())
+        ),
+        _COLUMNS,
+    )
 
 
 @client_command(groups_policies, "attach")
 def attach_to_group(session: Session, *, group: GroupOption, policy: PolicyOption) -> None:
     """Give a group a policy."""
-    session.client.call("PUT", "auth", "groups", group, "policies", policy)
+    session.client.auth.attach_to_group(group, policy)
     session.output.done(f"Attached {policy} to the group {group}")
 
 
 @client_command(groups_policies, "detach")
 def detach_from_group(session: Session, *, group: GroupOption, policy: PolicyOption) -> None:
     """Take a policy away from a group."""
-    session.client.call("DELETE", "auth", "groups", group, "policies", policy)
+    session.client.auth.detach_from_group(group, policy)
     session.output.done(f"Detached {policy} from the group {group}")
 
 
 @client_command(groups_acl, "get")
 def get_acl(session: Session, *, group: GroupOption) -> None:
     """Show the word that stands for the policies of a group."""
-    session.output.record(session.client.get("auth", "groups", group, "acl"))
+    session.output.record(session.client.auth.get_acl(group))
 
 
 @client_command(groups_acl, "set")
@@ -254,7 +280,7 @@ def set_acl(
 
     lakebed auth groups acl set --id analysts --permission Read
     """
-    session.client.call("POST", "auth", "groups", group, "acl", body={"permission": permission})
+    session.client.auth.set_acl(group, ACL(permission=permission))
     session.output.done(f"The group {group} may {permission}")
 
 
@@ -264,22 +290,24 @@ def set_acl(
 @client_command(policies, "list")
 def list_policies(session: Session, *, page: Page) -> None:
     """List the policies."""
-    session.output.table(session.items(page, "auth", "policies"), _COLUMNS)
+    session.output.table(
+        list_some(page.amount, session.client.auth.list_policies, page.of(PageQuery())), _COLUMNS
+    )
 
 
 @client_command(policies, "show")
 def show_policy(session: Session, *, policy: PolicyIdOption) -> None:
     """Show what a policy allows and denies."""
-    found = session.client.get("auth", "policies", policy)
+    found = session.client.auth.get_policy(policy)
     if session.output.as_json:
         session.output.record(found)
         return
     session.output.table(
-        found["statement"],
+        found.statement,
         [
-            ("Effect", lambda item: item["effect"]),
-            ("Action", lambda item: " ".join(item["action"])),
-            ("Resource", lambda item: item["resource"]),
+            ("Effect", lambda item: item.effect),
+            ("Action", lambda item: " ".join(item.action)),
+            ("Resource", lambda item: item.resource),
         ],
     )
 
@@ -300,33 +328,33 @@ def create_policy(
 
     The file holds {"statement": [{"effect": "allow", "action": ["fs:Read*"], "resource": "*"}]}.
     """
-    body = {"id": policy, "statement": _read_statements(document)}
-    made = session.client.call("POST", "auth", "policies", body=body)
+    body = Policy(id=policy, statement=_read_statements(document))
+    made = session.client.auth.create_policy(body)
     session.output.done(f"Created the policy {policy}", made)
 
 
-def _read_statements(document: Path) -> list[Any]:
+class _Document(Struct):
+    """A policy, of which only the statements count."""
+
+    statement: list[Statement]
+
+
+def _read_statements(document: Path) -> list[Statement]:
     """Return the statements of a document: a list of them, or a policy that holds one.
 
     Raises:
         CommandError: The document is not a policy.
         OSError: It cannot be read.
     """
-    try:
-        content = json.loads(document.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError):
-        raise CommandError(f"{document} is not JSON") from None
-    statements = content.get("statement") if isinstance(content, dict) else content
-    if not isinstance(statements, list):
-        raise CommandError(
-            f'{document} is not a policy, expected {{"statement": [...]}} or a list of statements'
-        )
-    return statements
+    expected = 'a policy, {"statement": [...]} or a list of statements'
+    kind = cast("type[list[Statement] | _Document]", list[Statement] | _Document)
+    found = read_json(document, kind, expected)
+    return found if isinstance(found, list) else found.statement
 
 
 @client_command(policies, "delete")
 def delete_policy(session: Session, *, policy: PolicyIdOption, yes: YesOption = False) -> None:
     """Delete a policy, and detach it from all users and groups."""
     session.confirm(f"Delete the policy {policy}?", yes=yes)
-    session.client.call("DELETE", "auth", "policies", policy)
+    session.client.auth.delete_policy(policy)
     session.output.done(f"Deleted the policy {policy}")

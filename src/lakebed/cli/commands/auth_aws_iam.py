@@ -10,6 +10,9 @@ import typer
 from lakebed.cli.groups import new_group
 from lakebed.cli.output import Whole
 from lakebed.cli.session import Page, Session, client_command
+from lakebed.client.paging import list_some
+from lakebed.wire.auth import PrincipalQuery
+from lakebed.wire.base import PageQuery
 
 app = new_group("Manage the roles of AWS that stand for a user.")
 
@@ -22,14 +25,14 @@ PrincipalOption = Annotated[
 @client_command(app, "attach")
 def attach(session: Session, *, user: UserOption, principal: PrincipalOption) -> None:
     """Let a role stand for a user."""
-    session.client.call("POST", *_of(user), query={"principalId": principal})
+    session.client.principals.attach(user, PrincipalQuery(principal=principal))
     session.output.done(f"Attached {principal} to the user {user}")
 
 
 @client_command(app, "detach")
 def detach(session: Session, *, user: UserOption, principal: PrincipalOption) -> None:
     """Take a role away from a user."""
-    session.client.call("DELETE", *_of(user), query={"principalId": principal})
+    session.client.principals.detach(user, PrincipalQuery(principal=principal))
     session.output.done(f"Detached {principal} from the user {user}")
 
 
@@ -37,18 +40,12 @@ def detach(session: Session, *, user: UserOption, principal: PrincipalOption) ->
 def list_principals(session: Session, *, user: UserOption, page: Page) -> None:
     """List the roles that stand for a user."""
     session.output.table(
-        session.items(page, *_of(user), "ls"),
-        [("Principal", lambda item: Whole(item["id"])), ("User", lambda item: item["user_id"])],
+        list_some(page.amount, session.client.principals.list, user, page.of(PageQuery())),
+        [("Principal", lambda item: Whole(item.id)), ("User", lambda item: item.user_id)],
     )
 
 
 @client_command(app, "lookup")
 def lookup(session: Session, *, principal: PrincipalOption) -> None:
     """Show the user that a role stands for."""
-    session.output.record(
-        session.client.get("auth", "external", "principals", query={"principalId": principal})
-    )
-
-
-def _of(user: str) -> tuple[str, ...]:
-    return "auth", "users", user, "external", "principals"
+    session.output.record(session.client.principals.get(PrincipalQuery(principal=principal)))

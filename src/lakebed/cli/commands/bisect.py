@@ -4,12 +4,12 @@ What is left is kept in a file in the home folder, so that each step is a comman
 first parents are followed: there, all commits before the one that broke it are good.
 """
 
-import json
 import os
 import subprocess
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
+import msgspec
 import typer
 
 from lakebed.cli.commands.history import commit_text
@@ -20,10 +20,20 @@ from lakebed.cli.session import Session, client_command
 from lakebed.cli.tables import CommitId, for_scripts
 from lakebed.cli.uris import RefArgument, same_repository
 from lakebed.client.paging import list_items
+from lakebed.wire.refs import Commit, LogCommitsQuery
 
 app = new_group()
 
 _FILE: Final = ".lakebed.bisect.json"
+
+
+class _Search(msgspec.Struct, kw_only=True):
+    """What is left of a search: the newest commit first."""
+
+    repository: str
+    commits: list[Commit]
+
+
 _CANNOT_RUN: Final = frozenset({126, 127})
 """What shells answer if a program is not there, or is none."""
 
@@ -35,13 +45,12 @@ def start(session: Session, bad: RefArgument, good: RefArgument) -> None:
     lakebed bisect start lakefs://my-repo/main lakefs://my-repo/v1
     """
     repository = same_repository(bad, good)
-    good_id = session.client.get("repositories", repository, "commits", good.ref)["id"]
-    listing = ("repositories", repository, "refs", bad.ref, "commits")
-    query = {"first_parent": True, "stop_at": good_id}
-    commits = list(list_items(session.client, *listing, query=query))
-    if len(commits) < 2 or commits[-1]["id"] != good_id:  # noqa: PLR2004 (the good one and a bad)
+    good_id = session.client.commits.get(repository, good.ref).id
+    query = LogCommitsQuery(first_parent=True, stop_at=good_id)
+    commits = list(list_items(session.client.refs.log, repository, bad.ref, query))
+    if len(commits) < 2 or commits[-1].id != good_id:  # noqa: PLR2004 (the good one and a bad)
         raise CommandError(f"{good} is not an older commit of {bad}, by first parents")
-    state = {"repository": repository, "commits": commits[:-1]}
+    state = _Search(repository=repository, commits=commits[:-1])
     _save(state)
     _say(state)
 
@@ -65,7 +74,7 @@ def run(*, command: Annotated[list[str], typer.Argument(metavar="COMMAND...")]) 
     lakebed bisect run ./check.sh
     """
     state = _load()
-    while len(state["commits"]) > 1:
+    while len(state.commits) > 1:
         commit = _current(state)
         is_good = _runs_well(command, commit)
         typer.echo(f"{'good' if is_good else 'bad'}: {_line(commit)}")
@@ -76,12 +85,12 @@ def run(*, command: Annotated[list[str], typer.Argument(metavar="COMMAND...")]) 
 @app.command()
 def view() -> None:
     """Show the commits that are left."""
-    for commit in _load()["commits"]:
+    for commit in _load().commits:
         if os.isatty(1):
             typer.echo(commit_text(commit))
         else:
-            when = moment(commit["creation_date"])
-            typer.echo(for_scripts([commit["id"], when, commit["committer"], commit["message"]]))
+            when = moment(commit.creation_date)
+            typer.echo(for_scripts([commit.id, when, commit.committer, commit.message]))
 
 
 @app.command()
@@ -102,63 +111,62 @@ def _file() -> Path:
     return Path.home() / _FILE
 
 
-def _load() -> dict[str, Any]:
+def _load() -> _Search:
     try:
-        state: dict[str, Any] = json.loads(_file().read_text(encoding="utf-8"))
+        return msgspec.json.decode(_file().read_bytes(), type=_Search)
     except FileNotFoundError:
         raise CommandError("there is no search: begin with `lakebed bisect start`") from None
     except ValueError:
         raise CommandError(f"{_file()} is damaged: remove it, and begin again") from None
-    return state
 
 
-def _save(state: dict[str, Any]) -> None:
+def _save(state: _Search) -> None:
     draft = _file().with_suffix(f".{os.getpid()}")
-    draft.write_text(json.dumps(state), encoding="utf-8")
+    draft.write_bytes(msgspec.json.encode(state))
     draft.replace(_file())
 
 
-def _current(state: dict[str, Any]) -> dict[str, Any]:
-    commits = state["commits"]
-    current: dict[str, Any] = commits[len(commits) // 2]
-    return current
+def _current(state: _Search) -> Commit:
+    return state.commits[len(state.commits) // 2]
 
 
-def _halve(state: dict[str, Any], *, is_good: bool) -> dict[str, Any]:
+def _halve(state: _Search, *, is_good: bool) -> _Search:
     """Note what the commit in question is; return what is left: the newest first."""
-    commits = state["commits"]
+    commits = state.commits
     half = len(commits) // 2
     if half:
-        state = {**state, "commits": commits[:half] if is_good else commits[half:]}
+        state = _Search(
+            repository=state.repository, commits=commits[:half] if is_good else commits[half:]
+        )
         _save(state)
     return state
 
 
-def _say(state: dict[str, Any]) -> None:
-    commits = state["commits"]
+def _say(state: _Search) -> None:
+    commits = state.commits
     if len(commits) == 1:
-        typer.echo(f"The first bad commit is lakefs://{state['repository']}/{_line(commits[0])}")
+        typer.echo(f"The first bad commit is lakefs://{state.repository}/{_line(commits[0])}")
         return
     typer.echo(f"{len(commits)} commits are left, about {len(commits).bit_length() - 1} steps")
-    typer.echo(f"Look at lakefs://{state['repository']}/{_line(_current(state))}")
+    typer.echo(f"Look at lakefs://{state.repository}/{_line(_current(state))}")
 
 
-def _line(commit: dict[str, Any]) -> str:
-    message = commit["message"].partition("\n")[0]
-    return printable(f"{CommitId(commit['id']).short} {message}".rstrip())
+def _line(commit: Commit) -> str:
+    message = commit.message.partition("\n")[0]
+    return printable(f"{CommitId(commit.id).short} {message}".rstrip())
 
 
-def _runs_well(command: list[str], commit: dict[str, Any]) -> bool:
+def _runs_well(command: list[str], commit: Commit) -> bool:
     """Run a program on a commit; return whether it says that the commit is good.
 
     Raises:
         CommandError: It cannot be run, which says nothing about the commit.
     """
     facts = {
-        "BISECT_ID": commit["id"],
-        "BISECT_MESSAGE": commit["message"],
-        "BISECT_COMMITTER": commit["committer"],
-        "BISECT_METARANGE_ID": commit["meta_range_id"],
+        "BISECT_ID": commit.id,
+        "BISECT_MESSAGE": commit.message,
+        "BISECT_COMMITTER": commit.committer,
+        "BISECT_METARANGE_ID": commit.meta_range_id,
     }
     words = [command[0]]
     for word in command[1:]:

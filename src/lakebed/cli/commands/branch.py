@@ -1,13 +1,13 @@
 """`lakebed branch` and `lakebed branch-protect`: branches, and the rules that protect them."""
 
 from collections.abc import Callable, Collection
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
 from lakebed.cli.errors import CommandError, Misuse
 from lakebed.cli.groups import new_group
-from lakebed.cli.options import SkipHooksOption, YesOption, skip_query
+from lakebed.cli.options import SkipHooksOption, YesOption
 from lakebed.cli.output import CommitId
 from lakebed.cli.session import Page, Session, client_command
 from lakebed.cli.uris import (
@@ -19,8 +19,10 @@ from lakebed.cli.uris import (
     same_repository,
 )
 from lakebed.client.errors import Refused
-from lakebed.client.http import decoded
-from lakebed.client.paging import list_items
+from lakebed.client.paging import list_some
+from lakebed.wire.base import ForceSkipQuery, KeysQuery, SkipQuery
+from lakebed.wire.refs import BranchCreation, BranchesQuery, ResetCreation, RevertCreation
+from lakebed.wire.repositories import BranchProtectionRule, RepositoriesAPI
 
 app = new_group()
 protect_app = new_group()
@@ -50,15 +52,12 @@ def create(
     """
     repository = same_repository(branch, source)
     # The answer is the bare id of a commit, not JSON.
-    answer = session.client.exchange(
-        "POST",
-        "repositories",
+    answer = session.client.branches.create(
         repository,
-        "branches",
-        body={"name": branch.ref, "source": source.ref},
-        query=skip_query(skip_hooks=skip_hooks),
+        BranchCreation(name=branch.ref, source=source.ref),
+        SkipQuery(skip_hooks=skip_hooks),
     )
-    commit_id = answer.text.strip().strip('"')
+    commit_id = answer.strip().strip('"')
     session.output.done(
         f"Created {branch} at {commit_id}", {"id": branch.ref, "commit_id": commit_id}
     )
@@ -73,17 +72,20 @@ def list_branches(session: Session, repository: RepositoryArgument, *, page: Pag
 def show_branches(session: Session, repository: RepositoryUri, page: Page) -> None:
     """Print the branches of a repository."""
     session.output.table(
-        session.items(page, "repositories", repository.repository, "branches"),
-        [("Branch", lambda item: item["id"]), ("Commit", lambda item: CommitId(item["commit_id"]))],
+        list_some(
+            page.amount,
+            session.client.branches.list,
+            repository.repository,
+            page.of(BranchesQuery()),
+        ),
+        [("Branch", lambda item: item.id), ("Commit", lambda item: CommitId(item.commit_id))],
     )
 
 
 @client_command(app, "show")
 def show(session: Session, branch: BranchArgument) -> None:
     """Show the commit that a branch points to."""
-    session.output.record(
-        session.client.get("repositories", branch.repository, "branches", branch.ref)
-    )
+    session.output.record(session.client.branches.get(branch.repository, branch.ref))
 
 
 @client_command(app, "reset")
@@ -100,20 +102,20 @@ def reset(
     """Throw away the uncommitted changes of a branch."""
     if prefix is not None and object_path is not None:
         raise Misuse("--prefix and --object exclude each other")
-    changes = ("repositories", branch.repository, "branches", branch.ref)
     if object_path is not None:
-        what, body = f"of {object_path}", {"type": "object", "path": object_path}
+        what, body = f"of {object_path}", ResetCreation(type="object", path=object_path)
     elif prefix is not None:
-        what, body = f"below {prefix}", {"type": "common_prefix", "path": prefix}
+        what, body = f"below {prefix}", ResetCreation(type="common_prefix", path=prefix)
     else:
-        what, body = "of all objects", {"type": "reset"}
-    wanted = object_path if prefix is None else prefix
-    [*first] = list_items(session.client, *changes, "diff", query={"prefix": wanted}, limit=1)
+        what, body = "of all objects", ResetCreation(type="reset")
+    at = (branch.repository, branch.ref)
+    query = KeysQuery(prefix=body.path or "")
+    [*first] = list_some(1, session.client.branches.diff, *at, query)
     # The path itself comes before all that begin with it.
-    if not first or object_path not in (None, first[0]["path"]):
+    if not first or object_path not in (None, first[0].path):
         raise CommandError(f"there are no uncommitted changes {what} on {branch}")
     session.confirm(f"Throw away the uncommitted changes {what} on {branch}?", yes=yes)
-    session.client.call("PUT", *changes, body=body)
+    session.client.branches.reset(*at, body)
     session.output.done(f"Reset the uncommitted changes {what} on {branch}")
 
 
@@ -143,8 +145,8 @@ def revert(
     session.confirm(f"Revert {', '.join(names)} on {branch}?", yes=yes)
     made = []
     for name in names:
-        body = {"ref": name, "parent_number": parent or 0, "allow_empty": allow_empty}
-        query = skip_query(skip_hooks=skip_hooks)
+        body = RevertCreation(ref=name, parent_number=parent or 0, allow_empty=allow_empty)
+        query = SkipQuery(skip_hooks=skip_hooks)
         made.append(_revert(session, branch, body, query))
         if not session.output.as_json:
             session.output.done(f"Reverted {name} on {branch}: {made[-1]}")
@@ -152,23 +154,23 @@ def revert(
         session.output.done("", {"reverted": names, "commits": made})
 
 
-def _revert(session: Session, branch: RefUri, body: dict[str, Any], query: dict[str, bool]) -> str:
+def _revert(session: Session, branch: RefUri, body: RevertCreation, query: SkipQuery) -> str:
     """Revert a commit; return the id of the branch's new head.
 
     Raises:
         CommandError: It is a merge, and no parent was chosen.
     """
-    at = ("repositories", branch.repository, "branches", branch.ref)
+    at = (branch.repository, branch.ref)
     try:
-        session.client.call("POST", *at, "revert", body=body, query=query)
+        session.client.branches.revert(*at, body, query)
     except Refused as error:
         if error.said.kind == "parent_number_missing":
             raise CommandError(
-                f"{body['ref']} is a merge: pass -m 1 to go back to its first parent, or the"
+                f"{body.ref} is a merge: pass -m 1 to go back to its first parent, or the"
                 " number of another one"
             ) from None
         raise
-    return str(session.client.get(*at)["commit_id"])
+    return session.client.branches.get(*at).commit_id
 
 
 def _name_in(branch: RefUri, ref: str) -> str:
@@ -190,14 +192,8 @@ def delete(
 ) -> None:
     """Delete a branch, with its uncommitted changes."""
     session.confirm(f"Delete {branch} with its uncommitted changes?", yes=yes)
-    session.client.call(
-        "DELETE",
-        "repositories",
-        branch.repository,
-        "branches",
-        branch.ref,
-        query=skip_query(skip_hooks=skip_hooks),
-    )
+    query = ForceSkipQuery(skip_hooks=skip_hooks)
+    session.client.branches.delete(branch.repository, branch.ref, query)
     session.output.done(f"Deleted {branch}")
 
 
@@ -208,8 +204,8 @@ def list_rules(session: Session, repository: RepositoryArgument) -> None:
     session.output.table(
         rules,
         [
-            ("Pattern", lambda item: item["pattern"]),
-            ("Only merges", lambda item: "yes" if item.get("strict") else ""),
+            ("Pattern", lambda item: item.pattern),
+            ("Only merges", lambda item: "yes" if item.strict else ""),
         ],
     )
 
@@ -246,9 +242,9 @@ def unprotect(session: Session, repository: RepositoryArgument, pattern: Pattern
 
 def _read_rules(
     session: Session, repository: RepositoryUri
-) -> tuple[list[dict[str, Any]], str | None]:
-    answer = session.client.exchange("GET", *_rules_path(repository))
-    return decoded(answer) or [], answer.headers.get("ETag")
+) -> tuple[list[BranchProtectionRule], str | None]:
+    answer = session.client.ask(RepositoriesAPI.protection.request(repository.repository))
+    return answer.value, answer.headers.get("ETag")
 
 
 def _change_rules(
@@ -261,25 +257,18 @@ def _change_rules(
     """Replace the rules by changed ones, over those that were read and no others."""
     for tries_left in reversed(range(_TRIES_MAX)):
         rules, etag = _read_rules(session, repository)
-        patterns = list(dict.fromkeys(change([rule["pattern"] for rule in rules])))
+        patterns = list(dict.fromkeys(change([rule.pattern for rule in rules])))
+        # A rule that does not say whether it is strict stays as it is.
+        body = [
+            BranchProtectionRule(pattern=pattern, strict=True if pattern in strict else None)
+            for pattern in patterns
+        ]
+        request = RepositoriesAPI.set_protection.request(repository.repository, body)
         try:
-            session.client.exchange(
-                "PUT",
-                *_rules_path(repository),
-                # A rule that does not say whether it is strict stays as it is.
-                body=[
-                    {"pattern": pattern} | ({"strict": True} if pattern in strict else {})
-                    for pattern in patterns
-                ],
-                headers={"If-Match": etag} if etag else {},
-            )
+            session.client.ask(request, headers={"If-Match": etag} if etag else {})
         except Refused as error:
             if error.status != _CHANGED_MEANWHILE or not tries_left:
                 raise
         else:
             return {"patterns": patterns}
     raise AssertionError("the last try returns or raises")
-
-
-def _rules_path(repository: RepositoryUri) -> tuple[str, ...]:
-    return "repositories", repository.repository, "settings", "branch_protection"

@@ -2,19 +2,20 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
-from lakebed.cli.output import CommitId, Item, printable
+from lakebed.cli.output import CommitId, printable
+from lakebed.wire.refs import Commit
 
 
-def dot_lines(commits: Iterable[Item]) -> Iterator[str]:
+def dot_lines(commits: Iterable[Commit]) -> Iterator[str]:
     """A graph in the language of Graphviz, an arrow from each commit to its parents."""
     yield "digraph commits {"
     yield "  node [shape=box]"
     for commit in commits:
-        message = commit["message"].partition("\n")[0]
-        label = f"{CommitId(commit['id']).short}\\n{_quoted(message)}"
-        yield f'  "{_quoted(commit["id"])}" [label="{label}"]'
-        for parent in commit["parents"]:
-            yield f'  "{_quoted(commit["id"])}" -> "{_quoted(parent)}"'
+        message = commit.message.partition("\n")[0]
+        label = f"{CommitId(commit.id).short}\\n{_quoted(message)}"
+        yield f'  "{_quoted(commit.id)}" [label="{label}"]'
+        for parent in commit.parents:
+            yield f'  "{_quoted(commit.id)}" -> "{_quoted(parent)}"'
     yield "}"
 
 
@@ -22,27 +23,27 @@ def _quoted(text: str) -> str:
     return printable(text).replace("\\", "\\\\").replace('"', '\\"')
 
 
-def graph_lines(commits: Iterable[Item], text: Callable[[Item], str]) -> Iterator[str]:
+def graph_lines(commits: Iterable[Commit], text: Callable[[Commit], str]) -> Iterator[str]:
     """A line for each commit behind a drawing of the lines that lead to it.
 
     Each lane holds the id of the commit that it leads to.
     """
     lanes: list[str] = []
     for commit in commits:
-        if commit["id"] not in lanes:
-            lanes.append(commit["id"])
-        lane = lanes.index(commit["id"])
-        while commit["id"] in lanes[lane + 1 :]:
-            other = lanes.index(commit["id"], lane + 1)
+        if commit.id not in lanes:
+            lanes.append(commit.id)
+        lane = lanes.index(commit.id)
+        while commit.id in lanes[lane + 1 :]:
+            other = lanes.index(commit.id, lane + 1)
             yield _joining(len(lanes), lane, other)
             del lanes[other]
         marks = ("*" if each == lane else "|" for each in range(len(lanes)))
         yield f"{' '.join(marks)} {text(commit)}"
-        first, *others = commit["parents"] or [None]
+        first, *others = commit.parents or [""]
         for parent in reversed(others):
             yield _parting(len(lanes), lane)
             lanes.insert(lane + 1, parent)
-        if first is not None:
+        if first:
             lanes[lane] = first
             continue
         if lane + 1 < len(lanes):

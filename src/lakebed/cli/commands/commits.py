@@ -1,17 +1,25 @@
 """`lakebed commit`, `show` and `cherry-pick`: commits."""
 
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from lakebed.cli.commands.history import commit_text
 from lakebed.cli.errors import CommandError, Misuse
 from lakebed.cli.groups import new_app, new_group
-from lakebed.cli.options import MetaOption, SkipHooksOption, key_values, skip_query
+from lakebed.cli.options import MetaOption, SkipHooksOption, key_values
 from lakebed.cli.session import Session, client_command
 from lakebed.cli.uris import BranchArgument, RefArgument, RefUri, same_repository
 from lakebed.client.http import Client
+from lakebed.wire.base import SkipQuery
+from lakebed.wire.refs import (
+    CherryPickCreation,
+    Commit,
+    CommitCreation,
+    CommitQuery,
+    LogCommitsQuery,
+)
 
 commit_app = new_app()
 show_app = new_group()
@@ -39,18 +47,10 @@ def commit(
     """
     if not message.strip() and not allow_empty_message:
         raise Misuse("the message is empty: say what was done, or give --allow-empty-message")
-    body = {"message": message, "metadata": key_values(meta), "allow_empty": allow_empty}
-    made = session.client.call(
-        "POST",
-        "repositories",
-        branch.repository,
-        "branches",
-        branch.ref,
-        "commits",
-        body=body,
-        query=skip_query(skip_hooks=skip_hooks),
-    )
-    session.output.done(f"Committed {made['id']} to {branch}", made)
+    body = CommitCreation(message=message, metadata=key_values(meta), allow_empty=allow_empty)
+    query = CommitQuery(skip_hooks=skip_hooks)
+    made = session.client.commits.create(branch.repository, branch.ref, body, query)
+    session.output.done(f"Committed {made.id} to {branch}", made)
 
 
 @client_command(show_app, "commit")
@@ -85,37 +85,20 @@ def cherry_pick(
     lakebed cherry-pick lakefs://my-repo/dev lakefs://my-repo/main
     """
     repository = same_repository(commit, branch)
-    body: dict[str, str | int] = {"ref": commit.ref}
-    if parent is not None:
-        body["parent_number"] = parent
-    made = session.client.call(
-        "POST",
-        "repositories",
-        repository,
-        "branches",
-        branch.ref,
-        "cherry-pick",
-        body=body,
-        query=skip_query(skip_hooks=skip_hooks),
-    )
-    session.output.done(f"Committed {made['id']} to {branch}", made)
+    body = CherryPickCreation(ref=commit.ref, parent_number=parent)
+    query = SkipQuery(skip_hooks=skip_hooks)
+    made = session.client.branches.cherry_pick(repository, branch.ref, body, query)
+    session.output.done(f"Committed {made.id} to {branch}", made)
 
 
-def _commit_at(client: Client, uri: RefUri) -> dict[str, Any]:
+def _commit_at(client: Client, uri: RefUri) -> Commit:
     """Return the commit at a ref.
 
     Raises:
         CommandError: There is none, as on a branch of a bare repository.
     """
-    page = client.get(
-        "repositories",
-        uri.repository,
-        "refs",
-        uri.ref,
-        "commits",
-        query={"amount": 1, "limit": True},
-    )
-    if not page["results"]:
+    query = LogCommitsQuery(amount=1, limit_only=True)
+    page = client.refs.log(uri.repository, uri.ref, query)
+    if not page.results:
         raise CommandError(f"there is no commit at {uri}")
-    commit: dict[str, Any] = page["results"][0]
-    return commit
+    return page.results[0]

@@ -4,7 +4,7 @@ Each check of the doctor needs those before it; the first that fails is the last
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Final
@@ -15,6 +15,7 @@ from lakebed.cli.groups import new_app, new_group
 from lakebed.cli.output import Whole
 from lakebed.cli.session import Session, client_command
 from lakebed.client.errors import ClientError, Refused
+from lakebed.wire.config import ConfigAPI
 
 identity_app = new_app()
 usage_app = new_group()
@@ -39,21 +40,21 @@ class Finding:
 @client_command(identity_app, "identity")
 def identity(session: Session) -> None:
     """Show who you are to the server."""
-    session.output.record(session.client.get("user")["user"])
+    session.output.record(session.client.auth.current_user().user)
 
 
 @client_command(usage_app, "summary")
 def usage_summary(session: Session) -> None:
     """Show how many requests the server has answered, month by month."""
-    report = session.client.get("usage-report", "summary")
+    report = session.client.config.usage()
     if session.output.as_json:
         session.output.record(report)
         return
     session.output.table(
-        report["reports"],
+        report.reports,
         [
-            ("Month", lambda item: f"{item['year']}-{item['month']:02}"),
-            ("Requests", lambda item: item["count"]),
+            ("Month", lambda item: f"{item.year}-{item.month:02}"),
+            ("Requests", lambda item: item.count),
         ],
     )
 
@@ -63,12 +64,12 @@ def doctor(session: Session) -> None:
     """Check settings, server, credentials, versions and clocks, and say what to do."""
     findings = list(_examined(session))
     session.output.table(
-        [asdict(finding) for finding in findings],
+        findings,
         [
-            ("Check", lambda item: item["check"]),
-            ("", lambda item: "ok" if item["ok"] else "FAILED"),
-            ("Found", lambda item: Whole(item["found"])),
-            ("What to do", lambda item: Whole(item["advice"])),
+            ("Check", lambda item: item.check),
+            ("", lambda item: "ok" if item.ok else "FAILED"),
+            ("Found", lambda item: Whole(item.found)),
+            ("What to do", lambda item: Whole(item.advice)),
         ],
     )
     if not all(finding.ok for finding in findings):
@@ -93,7 +94,7 @@ def _settings(session: Session) -> Finding:
 
 def _server(session: Session) -> Finding:
     try:
-        session.client.exchange("GET", "healthcheck")
+        session.client.config.health()
     except ClientError as error:
         return Finding(
             "server",
@@ -106,7 +107,7 @@ def _server(session: Session) -> Finding:
 
 def _credentials(session: Session) -> Finding:
     try:
-        user = session.client.get("user")["user"]["id"]
+        user = session.client.auth.current_user().user.id
     except Refused as error:
         advice = (
             "correct LAKEBED_ACCESS_KEY_ID and LAKEBED_SECRET_ACCESS_KEY, or make a new access key"
@@ -114,11 +115,11 @@ def _credentials(session: Session) -> Finding:
             else "look into the log of the server"
         )
         return Finding("credentials", ok=False, found=str(error), advice=advice)
-    except (ClientError, KeyError, TypeError) as error:
+    except ClientError as error:
         return Finding(
             "credentials",
             ok=False,
-            found=str(error) or "no user in the answer",
+            found=str(error),
             advice="check that the endpoint is a lakeFS server",
         )
     return Finding("credentials", ok=True, found=f"you are {user}")
@@ -126,15 +127,15 @@ def _credentials(session: Session) -> Finding:
 
 def _versions(session: Session) -> Finding:
     try:
-        config = session.client.get("config")
+        config = session.client.config.get()
     except ClientError as error:
         return Finding("versions", ok=False, found=str(error), advice="look into the server's log")
-    server = ((config or {}).get("version_config") or {}).get("version") or "unknown"
+    server = config.version_config.version or "unknown"
     return Finding("versions", ok=True, found=f"client {__version__}, server {server}")
 
 
 def _clock(session: Session, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Finding:
-    date = session.client.exchange("GET", "healthcheck").headers.get("Date", "")
+    date = session.client.ask(ConfigAPI.health.request()).headers.get("Date", "")
     try:
         skew = (now() - parsedate_to_datetime(date)).total_seconds()
     except ValueError:

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import asdict
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
@@ -15,11 +14,12 @@ from lakebed.cli.commands import gc_explain, gc_rules
 from lakebed.cli.errors import Incomplete, Misuse
 from lakebed.cli.groups import new_group
 from lakebed.cli.options import LocalRootOption, YesOption
-from lakebed.cli.output import Column, Size, Whole, printable, warn
+from lakebed.cli.output import Column, Size, Whole, printable, stamp, warn
 from lakebed.cli.session import Session, client_command
 from lakebed.cli.uris import RepositoryArgument, RepositoryUri
 from lakebed.client.errors import Refused
 from lakebed.client.paging import list_items
+from lakebed.wire.garbage import GarbageCollectionRun, UnfinishedUpload
 
 if TYPE_CHECKING:
     from lakebed.block import BlockSettings
@@ -137,11 +137,11 @@ def check(
     with _opened(session, repository.repository, local_root) as (server, storage):
         findings = list(examine(server, storage, ThreadRuntime()))
     session.output.table(
-        [asdict(finding) for finding in findings],
+        findings,
         [
-            ("Check", lambda item: item["check"]),
-            ("", lambda item: "ok" if item["ok"] else "FAILED"),
-            ("Found", lambda item: Whole(item["found"])),
+            ("Check", lambda item: item.check),
+            ("", lambda item: "ok" if item.ok else "FAILED"),
+            ("Found", lambda item: Whole(item.found)),
         ],
     )
     if not all(finding.ok for finding in findings):
@@ -152,21 +152,21 @@ def check(
 def runs(session: Session, repository: RepositoryArgument) -> None:
     """List the runs of a repository, the oldest first; it takes a permission to read only."""
 
-    def figure(name: str) -> Callable[[Mapping[str, Any]], Any]:
-        return lambda run: (run.get("summary") or {}).get(name, "")
+    def figure(name: str) -> Callable[[GarbageCollectionRun], Any]:
+        return lambda run: (run.summary or {}).get(name, "")
 
     session.output.table(
-        list_items(session.client, "repositories", repository.repository, "gc", "runs"),
+        list_items(session.client.garbage.runs, repository.repository),
         [
-            ("Run", lambda run: Whole(run["run_id"])),
-            ("Began", lambda run: run["began"]),
-            ("State", lambda run: run["state"] + (", dry" if figure("dry_run")(run) else "")),
+            ("Run", lambda run: Whole(run.run_id)),
+            ("Began", lambda run: stamp(run.began)),
+            ("State", lambda run: run.state + (", dry" if figure("dry_run")(run) else "")),
             ("Mode", figure("mode")),
             ("Waiting", figure("waiting")),
             ("Deleted", figure("deleted")),
-            ("Bytes", lambda run: Size((run.get("summary") or {}).get("deleted_bytes") or 0)),
+            ("Bytes", lambda run: Size(figure("deleted_bytes")(run) or 0)),
             ("Failed", figure("failed")),
-            ("Why", lambda run: Whole(run.get("message", ""))),
+            ("Why", lambda run: Whole(run.message)),
         ],
     )
 
@@ -209,11 +209,11 @@ def uploads(session: Session, repository: RepositoryArgument) -> None:
     session.output.table(
         _unfinished(session, repository),
         [
-            ("Upload", lambda item: Whole(item["id"])),
-            ("Kind", lambda item: item["kind"]),
-            ("Branch", lambda item: item["branch"]),
-            ("Path", lambda item: item["path"]),
-            ("Begun", lambda item: item["begun"]),
+            ("Upload", lambda item: Whole(item.id)),
+            ("Kind", lambda item: item.kind),
+            ("Branch", lambda item: item.branch),
+            ("Path", lambda item: item.path),
+            ("Begun", lambda item: stamp(item.begun)),
         ],
     )
 
@@ -238,7 +238,7 @@ def end_uploads(
     """
     if everything == bool(ids):
         raise Misuse("name the uploads to end, or pass --all")
-    chosen = ids or [item["id"] for item in _unfinished(session, repository)]
+    chosen = ids or [item.id for item in _unfinished(session, repository)]
     session.confirm(f"End {len(chosen)} unfinished upload(s) of {repository}?", yes=yes)
     ended = [each for each in chosen if _end(session, repository, each, may_be_over=everything)]
     session.output.done(
@@ -249,7 +249,7 @@ def end_uploads(
 def _end(session: Session, repository: RepositoryUri, upload_id: str, *, may_be_over: bool) -> bool:
     """End an upload; return False if it is over already and `may_be_over`."""
     try:
-        session.client.call("DELETE", *_uploads(repository), upload_id)
+        session.client.garbage.end_unfinished(repository.repository, upload_id)
     except Refused as error:
         if not (may_be_over and error.status == HTTPStatus.NOT_FOUND):
             raise
@@ -257,12 +257,8 @@ def _end(session: Session, repository: RepositoryUri, upload_id: str, *, may_be_
     return True
 
 
-def _unfinished(session: Session, repository: RepositoryUri) -> Iterator[dict[str, Any]]:
-    return list_items(session.client, *_uploads(repository))
-
-
-def _uploads(repository: RepositoryUri) -> tuple[str, ...]:
-    return "repositories", repository.repository, "gc", "uploads"
+def _unfinished(session: Session, repository: RepositoryUri) -> Iterator[UnfinishedUpload]:
+    return list_items(session.client.garbage.unfinished, repository.repository)
 
 
 def _block_settings(local_root: Path | None) -> "BlockSettings | None":
@@ -301,7 +297,7 @@ def _shown(summary: dict[str, Any]) -> dict[str, Any]:
     return shown | ({"commits": _of_commits(commits)} if commits else {})
 
 
-_BRANCH_COLUMNS: Final[list[Column]] = [
+_BRANCH_COLUMNS: Final[list[Column[dict[str, Any]]]] = [
     ("Branch", lambda item: item["branch"]),
     ("Expired commits", lambda item: item["expired"]),
     ("Marked commits", lambda item: item["marked"]),

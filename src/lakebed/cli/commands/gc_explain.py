@@ -1,6 +1,6 @@
 """`lakebed gc explain`: why an object or a commit is kept, or went."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -9,6 +9,7 @@ from lakebed.cli.output import printable
 from lakebed.cli.session import Session
 from lakebed.cli.uris import is_uri, parse_path
 from lakebed.client.paging import list_items
+from lakebed.wire.garbage import ExplainQuery
 
 
 def explain(
@@ -27,24 +28,24 @@ def explain(
     """
     if is_uri(what):
         uri = parse_path(what)
-        repository, query = uri.repository, {"ref": uri.ref, "path": uri.path}
+        repository, query = uri.repository, ExplainQuery(ref=uri.ref, path=uri.path)
     else:
-        repository, query = _whose(session, what), {"address": what}
-    found: Any = session.client.get("repositories", repository, "gc", "explain", query=query)
+        repository, query = _whose(session, what), ExplainQuery(address=what)
+    found = session.client.garbage.explain(repository, query)
     if session.output.as_json:
         session.output.record(found)
         return
     words = {"kept": "is kept", "going": "is not kept", "gone": "is gone"}
-    session.output.done(f"{found['subject']} {words[found['verdict']]}.")
-    for reason in found["reasons"]:
+    session.output.done(f"{found.subject} {words[found.verdict]}.")
+    for reason in found.reasons:
         print(f"- {printable(reason)}")
 
 
 def _whose(session: Session, address: str) -> str:
     """Return the repository in whose storage namespace an address lies."""
-    for repository in list_items(session.client, "repositories"):
-        if address.startswith(f"{repository['storage_namespace'].rstrip('/')}/"):
-            return str(repository["id"])
+    for repository in list_items(session.client.repositories.list):
+        if address.startswith(f"{repository.storage_namespace.rstrip('/')}/"):
+            return repository.id
     raise Misuse(
         f"{address!r} is neither the URI of an object or commit, such as lakefs://my-repo/main/a,"
         " nor an address in the storage namespace of a repository that you may see"

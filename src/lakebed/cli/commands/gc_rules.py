@@ -1,7 +1,7 @@
 """`lakebed gc rules`: for how long the data of old commits is kept."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -10,6 +10,7 @@ from lakebed.cli.groups import new_group
 from lakebed.cli.options import YesOption, read_json
 from lakebed.cli.session import Session, client_command
 from lakebed.cli.uris import RepositoryArgument, RepositoryUri
+from lakebed.wire.garbage import GarbageCollectionRule, GarbageCollectionRules
 
 app = new_group("For how long the data of old commits is kept.")
 
@@ -17,16 +18,18 @@ app = new_group("For how long the data of old commits is kept.")
 @client_command(app, "get")
 def get_rules(session: Session, repository: RepositoryArgument) -> None:
     """Show the rules of a repository."""
-    rules: Any = session.client.get(*_path(repository))
+    rules = session.client.garbage.rules(repository.repository)
     if session.output.as_json:
         session.output.record(rules)
         return
-    others = {"branch_id": "(all others)", "retention_days": rules["default_retention_days"]}
+    others = GarbageCollectionRule(
+        branch_id="(all others)", retention_days=rules.default_retention_days
+    )
     session.output.table(
-        [*rules["branches"], others],
+        [*(rules.branches or ()), others],
         [
-            ("Branch", lambda item: item["branch_id"]),
-            ("Days", lambda item: item["retention_days"]),
+            ("Branch", lambda item: item.branch_id),
+            ("Days", lambda item: item.retention_days),
         ],
     )
 
@@ -47,17 +50,16 @@ def set_rules(
 
     lakebed gc rules set lakefs://my-repo --days 30 --branch main=90 --branch 'exp-*=7'
     """
-    rules = {
-        "default_retention_days": days,
-        "branches": [_branch_rule(text) for text in branch or ()],
-    }
+    rules = GarbageCollectionRules(
+        default_retention_days=days, branches=[_branch_rule(text) for text in branch or ()]
+    )
     _replace(session, repository, rules, yes=yes)
 
 
 @client_command(app, "delete")
 def delete_rules(session: Session, repository: RepositoryArgument) -> None:
     """Remove the rules: all commits are kept from now on, but for those that have expired."""
-    session.client.call("DELETE", *_path(repository))
+    session.client.garbage.delete_rules(repository.repository)
     session.output.done(f"Deleted the rules of {repository}")
 
 
@@ -96,24 +98,23 @@ def set_config(
     The file holds {"default_retention_days": 30, "branches": [{"branch_id": "main",
     "retention_days": 90}]}.
     """
-    _replace(session, repository, read_json(file, "what `gc get-config -p` prints"), yes=yes)
+    rules = read_json(file, GarbageCollectionRules, "what `gc get-config -p` prints")
+    _replace(session, repository, rules, yes=yes)
 
 
-def _replace(session: Session, repository: RepositoryUri, rules: Any, *, yes: bool) -> None:
+def _replace(
+    session: Session, repository: RepositoryUri, rules: GarbageCollectionRules, *, yes: bool
+) -> None:
     session.confirm(
         f"Data of {repository} that only older commits have will be deleted. Set the rules?",
         yes=yes,
     )
-    session.client.call("PUT", *_path(repository), body=rules)
+    session.client.garbage.set_rules(repository.repository, rules)
     session.output.done(f"Set the rules of {repository}", rules)
 
 
-def _branch_rule(text: str) -> dict[str, Any]:
+def _branch_rule(text: str) -> GarbageCollectionRule:
     pattern, _, days = text.rpartition("=")
     if not pattern or not days.isdecimal():
         raise Misuse(f"'{text}' is not a rule: write a pattern and days, such as main=90")
-    return {"branch_id": pattern, "retention_days": int(days)}
-
-
-def _path(repository: RepositoryUri) -> tuple[str, ...]:
-    return "repositories", repository.repository, "settings", "gc_rules"
+    return GarbageCollectionRule(branch_id=pattern, retention_days=int(days))

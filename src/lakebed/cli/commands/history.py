@@ -1,27 +1,30 @@
 """`lakebed log` and `annotate`: what happened, commit by commit or object by object."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
 from lakebed.cli.commands.commit_graph import dot_lines, graph_lines
 from lakebed.cli.errors import Misuse
 from lakebed.cli.groups import new_app
-from lakebed.cli.output import Column, CommitId, Item, moment, printable
+from lakebed.cli.output import Column, CommitId, moment, printable
 from lakebed.cli.session import Session, client_command
 from lakebed.cli.uris import PathArgument, PathUri, RefArgument
-from lakebed.client.paging import list_items
+from lakebed.client.paging import list_items, list_some
+from lakebed.wire.objects import ListQuery
+from lakebed.wire.refs import Commit, LogCommitsQuery
 
 log_app = new_app()
 annotate_app = new_app()
 
-_COLUMNS: Final[list[Column]] = [
-    ("Commit", lambda commit: CommitId(commit["id"])),
-    ("Date", lambda commit: moment(commit["creation_date"])),
-    ("Committer", lambda commit: commit["committer"]),
-    ("Message", lambda commit: commit["message"]),
+_COLUMNS: Final[list[Column[Commit]]] = [
+    ("Commit", lambda commit: CommitId(commit.id)),
+    ("Date", lambda commit: moment(commit.creation_date)),
+    ("Committer", lambda commit: commit.committer),
+    ("Message", lambda commit: commit.message),
 ]
 
 
@@ -68,24 +71,17 @@ def log(
     if limit and amount is None:
         raise Misuse("--limit needs --amount")
     first_time = _parse_time(since)
-    commits: Iterable[dict[str, Any]] = list_items(
-        session.client,
-        "repositories",
-        ref.repository,
-        "refs",
-        ref.ref,
-        "commits",
-        query={
-            "since": first_time,
-            "first_parent": first_parent or None,
-            "objects": objects or None,
-            "prefixes": prefixes or None,
-            "stop_at": stop_at,
-            "limit": limit or None,
-        },
-        limit=None if no_merges else amount,
+    query = LogCommitsQuery(
         after=after,
+        since=first_time,
+        first_parent=first_parent,
+        objects=objects or [],
+        prefixes=prefixes or [],
+        stop_at=stop_at or "",
+        limit_only=limit,
     )
+    at_most = None if no_merges else amount
+    commits = list_some(at_most, session.client.refs.log, ref.repository, ref.ref, query)
     if no_merges:
         commits = _without_merges(commits, amount)
     if session.output.as_json or not (graph or dot):
@@ -96,19 +92,17 @@ def log(
         print(line)
 
 
-def _without_merges(
-    commits: Iterable[dict[str, Any]], amount: int | None
-) -> Iterator[dict[str, Any]]:
+def _without_merges(commits: Iterable[Commit], amount: int | None) -> Iterator[Commit]:
     for commit in commits:
-        if len(commit["parents"]) > 1:
+        if len(commit.parents) > 1:
             continue
         yield commit
         if amount is not None and (amount := amount - 1) == 0:
             return
 
 
-def _parse_time(text: str | None) -> str | None:
-    """Return a time as the API wants it; without a zone it is local time.
+def _parse_time(text: str | None) -> datetime | None:
+    """Return a time with its zone; without one it is local time.
 
     Raises:
         Misuse: It is not a time.
@@ -116,7 +110,7 @@ def _parse_time(text: str | None) -> str | None:
     if text is None:
         return None
     try:
-        return datetime.fromisoformat(text).astimezone().isoformat()
+        return datetime.fromisoformat(text).astimezone()
     except (ValueError, OverflowError):
         raise Misuse(f"{text!r} is not a time, expected for example 2026-01-31T12:00:00Z") from None
 
@@ -125,23 +119,23 @@ def _first_line(message: str) -> str:
     return printable(message.partition("\n")[0])
 
 
-def _one_line(commit: Item) -> str:
-    return f"{printable(CommitId(commit['id']).short)} {_first_line(commit['message'])}".rstrip()
+def _one_line(commit: Commit) -> str:
+    return f"{printable(CommitId(commit.id).short)} {_first_line(commit.message)}".rstrip()
 
 
-def commit_text(commit: Item) -> str:
+def commit_text(commit: Commit) -> str:
     """A commit as a few lines, with an empty one at the end."""
     lines = [
-        f"ID:        {printable(commit['id'])}",
-        f"Author:    {printable(commit['committer'])}",
-        f"Date:      {moment(commit['creation_date'])}",
+        f"ID:        {printable(commit.id)}",
+        f"Author:    {printable(commit.committer)}",
+        f"Date:      {moment(commit.creation_date)}",
     ]
-    if "refused" in commit:
-        lines.append(f"Refused:   by {printable(commit['refused'])}; it is on no branch")
-    if len(commit["parents"]) > 1:
-        lines.append(f"Merge:     {' '.join(printable(parent) for parent in commit['parents'])}")
-    lines += ["", *(f"    {printable(line)}" for line in commit["message"].splitlines())]
-    metadata = commit.get("metadata") or {}
+    if commit.refused:
+        lines.append(f"Refused:   by {printable(commit.refused)}; it is on no branch")
+    if len(commit.parents) > 1:
+        lines.append(f"Merge:     {' '.join(printable(parent) for parent in commit.parents)}")
+    lines += ["", *(f"    {printable(line)}" for line in commit.message.splitlines())]
+    metadata = commit.metadata
     lines += [f"        {printable(name)} = {printable(metadata[name])}" for name in metadata]
     return "\n".join([*lines, ""])
 
@@ -165,25 +159,33 @@ def annotate(
     session.output.table(
         _annotated(session, path, recursive=recursive, first_parent=first_parent),
         [
-            ("Path", lambda item: item["path"]),
+            ("Path", lambda item: item.path),
             *((title, _of_commit(value)) for title, value in _COLUMNS[:-1]),
-            ("Message", _of_commit(lambda commit: _first_line(commit["message"]))),
+            ("Message", _of_commit(lambda commit: _first_line(commit.message))),
         ],
     )
 
 
-def _of_commit(value: Any) -> Any:
+@dataclass(frozen=True, slots=True)
+class _Annotated:
+    """An object or a folder, and the last commit that changed it, if that is committed."""
+
+    path: str
+    commit: Commit | None
+
+
+def _of_commit(value: Callable[[Commit], object]) -> Callable[[_Annotated], object]:
     """What is below a title; nothing where the change is not committed."""
-    return lambda item: value(item["commit"]) if item["commit"] else ""
+    return lambda item: value(item.commit) if item.commit else ""
 
 
 def _annotated(
     session: Session, path: PathUri, *, recursive: bool, first_parent: bool
-) -> Iterator[dict[str, Any]]:
-    at_ref = ("repositories", path.repository, "refs", path.ref)
-    listing = {"prefix": path.path or None, "delimiter": None if recursive else "/"}
-    for item in list_items(session.client, *at_ref, "objects", "ls", query=listing):
-        which = "objects" if item["path_type"] == "object" else "prefixes"
-        query = {which: [item["path"]], "first_parent": first_parent or None, "limit": True}
-        [*found] = list_items(session.client, *at_ref, "commits", query=query, limit=1)
-        yield {"path": item["path"], "commit": found[0] if found else None}
+) -> Iterator[_Annotated]:
+    client, at_ref = session.client, (path.repository, path.ref)
+    listing = ListQuery(prefix=path.path, delimiter="" if recursive else "/")
+    for item in list_items(client.objects.list, *at_ref, listing):
+        query = LogCommitsQuery(first_parent=first_parent, limit_only=True)
+        (query.objects if item.path_type == "object" else query.prefixes).append(item.path)
+        [*found] = list_some(1, client.refs.log, *at_ref, query)
+        yield _Annotated(item.path, found[0] if found else None)

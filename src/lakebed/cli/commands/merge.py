@@ -2,20 +2,23 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 import typer
 
 from lakebed.cli.errors import CommandError, Misuse
 from lakebed.cli.groups import new_app
-from lakebed.cli.options import MetaOption, SkipHooksOption, key_values, skip_query
-from lakebed.cli.output import Column, Item, Size, coloured, printable, warn
+from lakebed.cli.options import MetaOption, SkipHooksOption, key_values
+from lakebed.cli.output import Column, Size, coloured, printable, warn
 from lakebed.cli.session import Session, client_command
 from lakebed.cli.uris import BranchArgument, RefArgument, RefUri, parse_ref, same_repository
 from lakebed.client.errors import Refused
 from lakebed.client.http import Client
-from lakebed.client.paging import list_items
+from lakebed.client.paging import list_items, list_some
+from lakebed.wire.base import KeysQuery, SkipQuery
+from lakebed.wire.refs import Diff, DiffRefsQuery, Merge
 
 diff_app = new_app()
 merge_app = new_app()
@@ -24,9 +27,9 @@ merge_base_app = new_app()
 _CONFLICT: Final = 409
 _CONFLICTS_SHOWN_MAX: Final = 1000
 _SIGNS: Final = {"added": "+", "removed": "-", "changed": "~", "conflict": "*"}
-_DIFFERENCE_COLUMNS: Final[list[Column]] = [
-    ("Change", lambda item: item["type"]),
-    ("Path", lambda item: item["path"]),
+_DIFFERENCE_COLUMNS: Final[list[Column[Diff]]] = [
+    ("Change", lambda item: item.type),
+    ("Path", lambda item: item.path),
 ]
 _COLOURS: Final = {"added": "32", "removed": "31", "changed": "33", "conflict": "1;31"}
 
@@ -69,22 +72,27 @@ def diff(
         session.output.lines(found, _difference_line, _DIFFERENCE_COLUMNS)
 
 
-def _show_counts(session: Session, differences: Iterable[Item]) -> None:
+@dataclass(frozen=True, slots=True)
+class _Count:
+    """How many objects were changed in one way, and their size now."""
+
+    type: str
+    objects: int
+    size_bytes: int
+
+
+def _show_counts(session: Session, differences: Iterable[Diff]) -> None:
     """Print a line for each kind of change."""
     objects, sizes = Counter[str](), Counter[str]()
     for item in differences:
-        objects[item["type"]] += 1
-        sizes[item["type"]] += item.get("size_bytes") or 0
+        objects[item.type] += 1
+        sizes[item.type] += item.size_bytes or 0
     session.output.table(
+        [_Count(kind, objects[kind], sizes[kind]) for kind in _SIGNS if objects[kind]],
         [
-            {"type": kind, "objects": objects[kind], "size_bytes": sizes[kind]}
-            for kind in _SIGNS
-            if objects[kind]
-        ],
-        [
-            ("Change", lambda item: item["type"]),
-            ("Objects", lambda item: item["objects"]),
-            ("Size", lambda item: Size(item["size_bytes"])),
+            ("Change", lambda item: item.type),
+            ("Objects", lambda item: item.objects),
+            ("Size", lambda item: Size(item.size_bytes)),
         ],
     )
 
@@ -119,32 +127,23 @@ def merge(
     lakebed merge lakefs://my-repo/dev lakefs://my-repo/main
     """
     repository = same_repository(source, destination)
-    body = {
-        "message": message,
-        "metadata": key_values(meta),
-        "strategy": strategy,
-        "squash_merge": squash,
-        "allow_empty": allow_empty,
-        "force": force,
-    }
+    body = Merge(
+        message=message or "",
+        metadata=key_values(meta),
+        strategy=strategy or "",
+        squash_merge=squash,
+        allow_empty=allow_empty,
+        force=force,
+    )
+    query = SkipQuery(skip_hooks=skip_hooks)
     _mention_uncommitted(session, source)
     try:
-        merged = session.client.call(
-            "POST",
-            "repositories",
-            repository,
-            "refs",
-            source.ref,
-            "merge",
-            destination.ref,
-            body={name: value for name, value in body.items() if value is not None},
-            query=skip_query(skip_hooks=skip_hooks),
-        )
+        merged = session.client.refs.merge(repository, source.ref, destination.ref, query, body)
     except Refused as error:
         if error.status == _CONFLICT:
             _explain_conflict(session, source, destination)
         raise
-    session.output.done(f"Merged {source} into {destination}: {merged['reference']}", merged)
+    session.output.done(f"Merged {source} into {destination}: {merged.reference}", merged)
 
 
 def _mention_uncommitted(session: Session, source: RefUri) -> None:
@@ -164,14 +163,14 @@ def _explain_conflict(session: Session, source: RefUri, destination: RefUri) -> 
         CommandError: There are some.
     """
     changes = _compare(session.client, source.repository, destination.ref, source.ref)
-    conflicts = (change for change in changes if change["type"] == "conflict")
-    found: list[dict[str, Any]] = list(islice(conflicts, _CONFLICTS_SHOWN_MAX))
+    conflicts = (change for change in changes if change.type == "conflict")
+    found = list(islice(conflicts, _CONFLICTS_SHOWN_MAX))
     if not found:
         return
     if session.output.as_json:
-        session.output.record({"conflicts": [change["path"] for change in found]})
+        session.output.record({"conflicts": [change.path for change in found]})
     for change in found:
-        warn(f"conflict: {change['path']}")
+        warn(f"conflict: {change.path}")
     more = " or more" if len(found) == _CONFLICTS_SHOWN_MAX else ""
     raise CommandError(
         f"{source} and {destination} both changed {len(found)}{more} object(s), nothing was"
@@ -192,17 +191,15 @@ def merge_base(
     lakebed merge-base lakefs://my-repo/dev lakefs://my-repo/main
     """
     repository = same_repository(ref, other)
-    session.output.record(
-        session.client.get("repositories", repository, "refs", ref.ref, "merge", other.ref)
-    )
+    session.output.record(session.client.refs.merge_base(repository, ref.ref, other.ref))
 
 
 def _uncommitted(
     client: Client, branch: RefUri, *, prefix: str | None = None, limit: int | None = None
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Diff]:
     """What is changed on a branch since its last commit."""
-    at = ("repositories", branch.repository, "branches", branch.ref)
-    return list_items(client, *at, "diff", query={"prefix": prefix}, limit=limit)
+    query = KeysQuery(prefix=prefix or "")
+    return list_some(limit, client.branches.diff, branch.repository, branch.ref, query)
 
 
 def _compare(
@@ -213,22 +210,14 @@ def _compare(
     *,
     two_way: bool = False,
     prefix: str | None = None,
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Diff]:
     """What merging `right` into `left` would change; two-way, how `right` differs from `left`."""
-    return list_items(
-        client,
-        "repositories",
-        repository,
-        "refs",
-        left,
-        "diff",
-        right,
-        query={"type": "two_dot" if two_way else "three_dot", "prefix": prefix},
-    )
+    query = DiffRefsQuery(type="two_dot" if two_way else "three_dot", prefix=prefix or "")
+    return list_items(client.refs.diff, repository, left, right, query)
 
 
-def _difference_line(item: Item) -> str:
+def _difference_line(item: Diff) -> str:
     """How a difference is shown: a sign, in colour, the kind and the path."""
-    kind = item["type"]
-    text = f"{_SIGNS.get(kind, '?')} {kind:<8}  {printable(item['path'])}"
+    kind = item.type
+    text = f"{_SIGNS.get(kind, '?')} {kind:<8}  {printable(item.path)}"
     return coloured(text, _COLOURS[kind]) if kind in _COLOURS else text

@@ -1,14 +1,16 @@
 """`lakebed pr`: pull requests."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from lakebed.cli.groups import new_group
 from lakebed.cli.output import Whole, printable, warn
 from lakebed.cli.session import Page, Session, client_command
-from lakebed.cli.uris import BranchArgument, RepositoryArgument, RepositoryUri, same_repository
+from lakebed.cli.uris import BranchArgument, RepositoryArgument, same_repository
 from lakebed.client.errors import Refused
+from lakebed.client.paging import list_some
+from lakebed.wire.pulls import PullMergeQuery, PullRequestBasic, PullRequestCreation, PullsQuery
 
 app = new_group()
 
@@ -30,16 +32,14 @@ def create(
 
     lakebed pr create lakefs://my-repo/dev lakefs://my-repo/main --title "New lakes"
     """
-    body = {
-        "title": title,
-        "description": description,
-        "source_branch": source.ref,
-        "destination_branch": destination.ref,
-    }
-    made = session.client.call(
-        "POST", "repositories", same_repository(source, destination), "pulls", body=body
+    body = PullRequestCreation(
+        title=title,
+        description=description,
+        source_branch=source.ref,
+        destination_branch=destination.ref,
     )
-    session.output.done(f"Created pull request {made['id']}", made)
+    made = session.client.pulls.create(same_repository(source, destination), body)
+    session.output.done(f"Created pull request {made.id}", made)
 
 
 @client_command(app, "list")
@@ -54,16 +54,19 @@ def list_pulls(
 ) -> None:
     """List the pull requests of a repository, the newest first."""
     session.output.table(
-        session.items(
-            page, "repositories", repository.repository, "pulls", query={"status": status}
+        list_some(
+            page.amount,
+            session.client.pulls.list,
+            repository.repository,
+            page.of(PullsQuery(status=status)),
         ),
         [
-            ("Id", lambda item: Whole(item["id"])),
-            ("Status", lambda item: item["status"]),
-            ("From", lambda item: item["source_branch"]),
-            ("Into", lambda item: item["destination_branch"]),
-            ("Author", lambda item: item["author"]),
-            ("Title", lambda item: item["title"]),
+            ("Id", lambda item: Whole(item.id)),
+            ("Status", lambda item: item.status),
+            ("From", lambda item: item.source_branch),
+            ("Into", lambda item: item.destination_branch),
+            ("Author", lambda item: item.author),
+            ("Title", lambda item: item.title),
         ],
     )
 
@@ -71,7 +74,7 @@ def list_pulls(
 @client_command(app, "show")
 def show(session: Session, repository: RepositoryArgument, pull_request: IdArgument) -> None:
     """Show a pull request, and whether it can be merged."""
-    session.output.record(session.client.get(*_path(repository, pull_request)))
+    session.output.record(session.client.pulls.get(repository.repository, pull_request))
 
 
 @client_command(app, "merge")
@@ -90,33 +93,26 @@ def merge(
     lakebed pr merge lakefs://my-repo 4pi3sa85p80htbg1mll0 --delete-source
     """
     try:
-        merged: dict[str, Any] = session.client.call(
-            "PUT",
-            *_path(repository, pull_request),
-            "merge",
-            query={"delete_source": "true"} if delete_source else {},
+        merged = session.client.pulls.merge(
+            repository.repository, pull_request, PullMergeQuery(delete_source=delete_source)
         )
     except Refused as error:
         _name_conflicts(error)
         raise
-    if delete_source and not merged["source_deleted"]:
-        warn(f"the source branch was kept: {merged['source_kept_because']}")
-    session.output.done(f"Merged pull request {pull_request}: {merged['reference']}", merged)
+    if delete_source and not merged.source_deleted:
+        warn(f"the source branch was kept: {merged.source_kept_because}")
+    session.output.done(f"Merged pull request {pull_request}: {merged.reference}", merged)
 
 
 @client_command(app, "close")
 def close(session: Session, repository: RepositoryArgument, pull_request: IdArgument) -> None:
     """Close a pull request without merging it."""
-    session.client.call("PATCH", *_path(repository, pull_request), body={"status": "closed"})
+    body = PullRequestBasic(status="closed")
+    session.client.pulls.update(repository.repository, pull_request, body)
     session.output.done(f"Closed pull request {pull_request}")
 
 
 def _name_conflicts(error: Refused) -> None:
     """Name the objects that both sides changed, if that is why a merge was refused."""
-    conflicts = error.said.conflicts
-    for path in conflicts:
+    for path in error.said.conflicts:
         warn(f"conflict: {printable(path)}")
-
-
-def _path(repository: RepositoryUri, pull_request: str) -> tuple[str, ...]:
-    return "repositories", repository.repository, "pulls", pull_request

@@ -1,7 +1,7 @@
 """`lakebed purge`: delete objects from all history."""
 
 import time
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
@@ -10,6 +10,7 @@ from lakebed.cli.groups import new_group
 from lakebed.cli.output import size, warn
 from lakebed.cli.session import Session, client_command
 from lakebed.cli.uris import RepositoryArgument, RepositoryUri
+from lakebed.wire.purges import PurgeOutcome, PurgeRequest, PurgeTaskStatus
 
 app = new_group("Delete objects from all history, for good.")
 
@@ -36,13 +37,12 @@ def purge_object(
 
     lakebed purge object lakefs://my-repo --path people/ada.json --reason "asked for on 2 May"
     """
-    named = {"path": path, "prefix": prefix, "checksum": checksum}
-    if sum(map(bool, named.values())) != 1:
+    if sum(map(bool, (path, prefix, checksum))) != 1:
         raise Misuse("name the objects by one of --path, --prefix and --checksum")
     if confirm and not reason:
         raise Misuse("say with --reason why: whoever reads the objects later is told")
-    body = {**named, "reason": reason, "confirm": confirm}
-    task_id = session.client.call("POST", *_purges(repository), body=body)["id"]
+    body = PurgeRequest(path=path, prefix=prefix, checksum=checksum, reason=reason, confirm=confirm)
+    task_id = session.client.purges.start(repository.repository, body).id
     if confirm and not wait:
         follow = f"lakebed purge status {repository} {task_id}"
         session.output.done(
@@ -75,93 +75,89 @@ def purge_status(
     if wait:
         _show(session, repository, _end_of(session, repository, task_id))
         return
-    status = session.client.get(*_purges(repository), task_id)
-    if status["completed"]:
+    status = session.client.purges.status(repository.repository, task_id)
+    if status.completed:
         _show(session, repository, status)
         return
-    progress = status.get("progress") or {"step": "searching"}
+    progress = status.progress
     if session.output.as_json:
         session.output.record(status)
-    elif report := progress.get("report"):
-        then = progress["searches_again"]
+    elif progress and progress.report:
+        then = progress.searches_again
         session.output.done(
-            f"{_deleted(report)} from all history. "
+            f"{_deleted(progress.report)} from all history. "
             + (f"A second search begins at {then}." if then else "The second search goes on.")
         )
     else:
         session.output.done(f"The first search of {repository} goes on.")
 
 
-def _purges(repository: RepositoryUri) -> tuple[str, ...]:
-    return "repositories", repository.repository, "purges"
-
-
-def _end_of(session: Session, repository: RepositoryUri, task_id: str) -> dict[str, Any]:
+def _end_of(session: Session, repository: RepositoryUri, task_id: str) -> PurgeTaskStatus:
     """Wait for the end of a purge; return its status."""
     told = ""
     while True:
-        status: dict[str, Any] = session.client.get(*_purges(repository), task_id)
-        if status["completed"]:
+        status = session.client.purges.status(repository.repository, task_id)
+        if status.completed:
             return status
-        progress = status.get("progress") or {}
-        if progress.get("step") == "waiting" and progress["step"] != told:
-            then = progress["searches_again"]
-            warn(f"{_deleted(progress['report'])}; the second search begins at {then}.")
-        told = progress.get("step", told)
+        progress = status.progress
+        if progress and progress.report and progress.step == "waiting" and told != "waiting":
+            then = progress.searches_again
+            warn(f"{_deleted(progress.report)}; the second search begins at {then}.")
+        told = progress.step if progress else told
         time.sleep(_POLL_SECONDS)
 
 
-def _show(session: Session, repository: RepositoryUri, status: dict[str, Any]) -> None:
+def _show(session: Session, repository: RepositoryUri, status: PurgeTaskStatus) -> None:
     """Show the report of a purge that has ended."""
-    if status.get("error"):
-        raise CommandError(status["error"]["message"])
-    report: dict[str, Any] = status["result"]
+    if status.error:
+        raise CommandError(status.error.message)
+    report = status.result
+    assert report is not None, "it has completed"
     if session.output.as_json:
         session.output.record(report)
     else:
         _tell(session, repository, report)
-    if report["failed"]["count"]:
+    if report.failed.count:
         raise Incomplete(
-            f"{report['failed']['count']} objects could not be deleted, see above: try again"
+            f"{report.failed.count} objects could not be deleted, see above: try again"
         )
 
 
-def _objects(report: dict[str, Any]) -> str:
-    return f"{report['objects']} objects ({size(report['bytes'])})"
+def _objects(report: PurgeOutcome) -> str:
+    return f"{report.objects} objects ({size(report.bytes)})"
 
 
-def _deleted(report: dict[str, Any]) -> str:
-    return f"{report['deleted']} of {_objects(report)} were deleted"
+def _deleted(report: PurgeOutcome) -> str:
+    return f"{report.deleted} of {_objects(report)} were deleted"
 
 
-def _tell(session: Session, repository: RepositoryUri, report: dict[str, Any]) -> None:
+def _tell(session: Session, repository: RepositoryUri, report: PurgeOutcome) -> None:
     what = _objects(report)
-    if report["dry_run"] and not report["objects"]:
+    if report.dry_run and not report.objects:
         session.output.done(f"No object of {repository} was found, in all its history.")
-    elif report["dry_run"]:
+    elif report.dry_run:
         session.output.done(
             f"{what} of {repository} would be deleted from all history. Nothing was changed: add"
             " --confirm and --reason to do it."
         )
     else:
         session.output.done(
-            f"{report['deleted']} of {what} of {repository} were deleted from all history"
-            f" ({report['versions']} versions). The record is {report['purge_id']}."
+            f"{report.deleted} of {what} of {repository} were deleted from all history"
+            f" ({report.versions} versions). The record is {report.purge_id}."
         )
-    for heading, key in (
-        ("Found at", "paths"),
-        ("These paths share the bytes, and lose them too", "also_at"),
-        ("These paths have the same checksum, and stay (see --checksum)", "same_content"),
-        ("Not in the repository's storage, left alone", "elsewhere"),
-        ("Not deleted", "failed"),
+    for heading, named in (
+        ("Found at", report.paths),
+        ("These paths share the bytes, and lose them too", report.also_at),
+        ("These paths have the same checksum, and stay (see --checksum)", report.same_content),
+        ("Not in the repository's storage, left alone", report.elsewhere),
+        ("Not deleted", report.failed),
     ):
-        named = report[key]
-        if named["count"]:
-            warn(f"{heading} ({named['count']}):")
-            for each in named["first"]:
+        if named.count:
+            warn(f"{heading} ({named.count}):")
+            for each in named.first:
                 warn(f"  {each}")
-    if report.get("adoptable"):
-        warn(f"{report['adoptable']}.")
+    if report.adoptable:
+        warn(f"{report.adoptable}.")
     warn("Not reached:")
-    for each in report["not_reached"]:
+    for each in report.not_reached:
         warn(f"  {each}")

@@ -7,11 +7,15 @@ from typing import Annotated
 import typer
 
 from lakebed.cli.groups import new_app, new_group
-from lakebed.cli.options import SkipHooksOption, YesOption, read_json, skip_query
+from lakebed.cli.options import SkipHooksOption, YesOption, read_json
 from lakebed.cli.output import CommitId
 from lakebed.cli.session import Page, Session, client_command
 from lakebed.cli.uris import RefArgument, RepositoryArgument, TagArgument, same_repository
 from lakebed.client.errors import Refused
+from lakebed.client.paging import list_some
+from lakebed.wire.base import ForceSkipQuery, PageQuery, SkipQuery
+from lakebed.wire.refs import TagCreation
+from lakebed.wire.repositories import RefsDump
 
 tag_app = new_group()
 dump_app = new_app()
@@ -33,34 +37,35 @@ def create_tag(
 
     lakebed tag create lakefs://my-repo/v1 lakefs://my-repo/main
     """
-    tags = ("repositories", same_repository(tag, ref), "tags")
-    body = {"id": tag.ref, "ref": ref.ref}
-    query = skip_query(skip_hooks=skip_hooks)
+    client, repository = session.client, same_repository(tag, ref)
+    body, query = TagCreation(id=tag.ref, ref=ref.ref), SkipQuery(skip_hooks=skip_hooks)
     try:
-        made = session.client.call("POST", *tags, body=body, query=query)
+        made = client.tags.create(repository, body, query)
     except Refused as error:
         if not force or error.status != HTTPStatus.CONFLICT:
             raise
         # Before the tag goes: whether there is a commit for the new one.
-        commit = session.client.get(*tags[:2], "commits", ref.ref)["id"]
-        session.client.call("DELETE", *tags, tag.ref, query=query)
-        made = session.client.call("POST", *tags, body={**body, "ref": commit}, query=query)
-    session.output.done(f"Created {tag} at {made['commit_id']}", made)
+        body.ref = client.commits.get(repository, ref.ref).id
+        client.tags.delete(repository, tag.ref, ForceSkipQuery(skip_hooks=skip_hooks))
+        made = client.tags.create(repository, body, query)
+    session.output.done(f"Created {tag} at {made.commit_id}", made)
 
 
 @client_command(tag_app, "list")
 def list_tags(session: Session, repository: RepositoryArgument, *, page: Page) -> None:
     """List the tags of a repository."""
     session.output.table(
-        session.items(page, "repositories", repository.repository, "tags"),
-        [("Tag", lambda item: item["id"]), ("Commit", lambda item: CommitId(item["commit_id"]))],
+        list_some(
+            page.amount, session.client.tags.list, repository.repository, page.of(PageQuery())
+        ),
+        [("Tag", lambda item: item.id), ("Commit", lambda item: CommitId(item.commit_id))],
     )
 
 
 @client_command(tag_app, "show")
 def show_tag(session: Session, tag: TagArgument) -> None:
     """Show the commit that a tag names."""
-    session.output.record(session.client.get("repositories", tag.repository, "tags", tag.ref))
+    session.output.record(session.client.tags.get(tag.repository, tag.ref))
 
 
 @client_command(tag_app, "delete")
@@ -73,14 +78,8 @@ def delete_tag(
 ) -> None:
     """Delete a tag; its commit stays."""
     session.confirm(f"Delete the tag {tag}?", yes=yes)
-    session.client.call(
-        "DELETE",
-        "repositories",
-        tag.repository,
-        "tags",
-        tag.ref,
-        query=skip_query(skip_hooks=skip_hooks),
-    )
+    query = ForceSkipQuery(skip_hooks=skip_hooks)
+    session.client.tags.delete(tag.repository, tag.ref, query)
     session.output.done(f"Deleted {tag}")
 
 
@@ -91,9 +90,7 @@ def refs_dump(session: Session, repository: RepositoryArgument) -> None:
     lakebed refs-dump lakefs://my-repo > refs.json
     """
     session.output.as_json = True
-    session.output.record(
-        session.client.call("PUT", "repositories", repository.repository, "refs", "dump")
-    )
+    session.output.record(session.client.repositories.dump(repository.repository))
 
 
 @client_command(restore_app, "refs-restore")
@@ -106,12 +103,6 @@ def refs_restore(
     ],
 ) -> None:
     """Restore branches, tags and commits into a bare repository over the same data."""
-    session.client.call(
-        "PUT",
-        "repositories",
-        repository.repository,
-        "refs",
-        "restore",
-        body=read_json(manifest, "what refs-dump prints"),
-    )
+    dump = read_json(manifest, RefsDump, "what refs-dump prints")
+    session.client.repositories.restore(repository.repository, dump)
     session.output.done(f"Restored the refs of {repository}")

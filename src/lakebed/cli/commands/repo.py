@@ -7,10 +7,19 @@ import typer
 from lakebed.cli.errors import CommandError, Incomplete
 from lakebed.cli.groups import new_group
 from lakebed.cli.options import YesOption, key_values
-from lakebed.cli.output import Whole, moment, warn
+from lakebed.cli.output import Whole, moment, stamp, warn
 from lakebed.cli.session import Page, Session, client_command
 from lakebed.cli.uris import RepositoryArgument, RepositoryUri
 from lakebed.client.errors import ClientError
+from lakebed.client.paging import list_some
+from lakebed.wire.base import ForceQuery
+from lakebed.wire.repositories import (
+    CreationQuery,
+    RepositoriesQuery,
+    RepositoryCreation,
+    RepositoryMetadataKeys,
+    RepositoryMetadataSet,
+)
 
 app = new_group()
 metadata = new_group("Notes on a repository.")
@@ -42,17 +51,14 @@ def create(
 
     lakebed repo create lakefs://my-repo local://my-repo
     """
-    _create(
-        session,
-        repository,
-        bare=False,
-        body={
-            "storage_namespace": namespace,
-            "default_branch": default_branch,
-            "sample_data": sample_data,
-            "read_only": read_only,
-        },
+    creation = RepositoryCreation(
+        name=repository.repository,
+        storage_namespace=namespace,
+        default_branch=default_branch,
+        sample_data=sample_data,
+        read_only=read_only,
     )
+    _create(session, repository, creation)
 
 
 @client_command(app, "create-bare")
@@ -65,40 +71,32 @@ def create_bare(
     read_only: ReadOnlyOption = False,
 ) -> None:
     """Create a repository without a branch or a commit, to restore one into."""
-    _create(
-        session,
-        repository,
-        bare=True,
-        body={
-            "storage_namespace": namespace,
-            "default_branch": default_branch,
-            "read_only": read_only,
-        },
+    creation = RepositoryCreation(
+        name=repository.repository,
+        storage_namespace=namespace,
+        default_branch=default_branch,
+        read_only=read_only,
     )
+    _create(session, repository, creation, bare=True)
 
 
 def _create(
-    session: Session, repository: RepositoryUri, *, bare: bool, body: dict[str, object]
+    session: Session, repository: RepositoryUri, body: RepositoryCreation, *, bare: bool = False
 ) -> None:
-    created = session.client.call(
-        "POST",
-        "repositories",
-        query={"bare": bare},
-        body={"name": repository.repository, **body},
-    )
-    session.output.done(f"Created {repository} at {created['storage_namespace']}", created)
+    created = session.client.repositories.create(body, CreationQuery(bare=bare))
+    session.output.done(f"Created {repository} at {created.storage_namespace}", created)
 
 
 @client_command(app, "list")
 def list_repositories(session: Session, *, page: Page) -> None:
     """List the repositories."""
     session.output.table(
-        session.items(page, "repositories"),
+        list_some(page.amount, session.client.repositories.list, page.of(RepositoriesQuery())),
         [
-            ("Repository", lambda item: item["id"]),
-            ("Created", lambda item: moment(item["creation_date"])),
-            ("Default branch", lambda item: item["default_branch"]),
-            ("Storage namespace", lambda item: item["storage_namespace"]),
+            ("Repository", lambda item: item.id),
+            ("Created", lambda item: moment(item.creation_date)),
+            ("Default branch", lambda item: item.default_branch),
+            ("Storage namespace", lambda item: item.storage_namespace),
         ],
     )
 
@@ -117,9 +115,7 @@ def delete(
     """Delete a repository, with its branches, tags and commits; its data stays in the storage."""
     what = "all its branches, commits and data" if purge else "all its branches and commits"
     session.confirm(f"Delete {repository} with {what}?", yes=yes)
-    session.client.call(
-        "DELETE", "repositories", repository.repository, query={"force": force or None}
-    )
+    session.client.repositories.delete(repository.repository, ForceQuery(force=force))
     if not purge:
         session.output.done(f"Deleted {repository}")
         return
@@ -146,7 +142,7 @@ def purge_left(
     if confirm:
         session.output.done(_purge(session, repository))
         return
-    found = session.client.get("deleted-repositories", repository.repository)["results"]
+    found = session.client.purges.left_by_repository(repository.repository).results
     if not found:
         raise CommandError(
             f"no deleted repository {repository.repository} has left anything to be purged"
@@ -154,10 +150,10 @@ def purge_left(
     session.output.table(
         found,
         [
-            ("Namespace", lambda item: item["storage_namespace"]),
-            ("Unique id", lambda item: Whole(item["unique_id"])),
-            ("Requested", lambda item: item.get("requested", "")),
-            ("Not before", lambda item: item["due"]),
+            ("Namespace", lambda item: item.storage_namespace),
+            ("Unique id", lambda item: Whole(item.unique_id)),
+            ("Requested", lambda item: stamp(item.requested)),
+            ("Not before", lambda item: stamp(item.due)),
         ],
     )
     if not session.output.as_json:
@@ -166,10 +162,8 @@ def purge_left(
 
 def _purge(session: Session, repository: RepositoryUri) -> str:
     """Ask for the data of a deleted repository to be deleted; return a sentence about it."""
-    answer = session.client.call("DELETE", "deleted-repositories", repository.repository)
-    places = ", ".join(
-        f"{item['storage_namespace']} after {item['due']}" for item in answer["results"]
-    )
+    found = session.client.purges.purge_repository(repository.repository).results
+    places = ", ".join(f"{item.storage_namespace} after {stamp(item.due)}" for item in found)
     return f"The server deletes its data: {places}. Until then nothing is lost."
 
 
@@ -180,7 +174,7 @@ def get_metadata(session: Session, repository: RepositoryArgument) -> None:
 
 
 def _metadata(session: Session, repository: RepositoryUri) -> dict[str, str]:
-    return session.client.get("repositories", repository.repository, "metadata") or {}
+    return session.client.repositories.metadata(repository.repository)
 
 
 @client_command(metadata, "set")
@@ -194,9 +188,8 @@ def set_metadata(
     lakebed repo metadata set lakefs://my-repo owner=ada
     """
     values = key_values(pairs)
-    session.client.call(
-        "POST", "repositories", repository.repository, "metadata", body={"metadata": values}
-    )
+    body = RepositoryMetadataSet(metadata=values)
+    session.client.repositories.set_metadata(repository.repository, body)
     session.output.done(f"Set {', '.join(values)} of {repository}", values)
 
 
@@ -212,7 +205,6 @@ def delete_metadata(
         raise CommandError(
             f"{repository} has no metadata {', '.join(missing)}: nothing was changed"
         )
-    session.client.call(
-        "DELETE", "repositories", repository.repository, "metadata", body={"keys": names}
-    )
+    body = RepositoryMetadataKeys(keys=names)
+    session.client.repositories.delete_metadata(repository.repository, body)
     session.output.done(f"Deleted {', '.join(names)} of {repository}")

@@ -17,6 +17,7 @@ from lakebed.cli.options import ClientConfigOption, EndpointOption
 from lakebed.cli.session import Session, client_command
 from lakebed.client.errors import Refused
 from lakebed.client.settings import load_endpoint, normal_endpoint, read_file, usual_file
+from lakebed.wire.config import Setup
 
 config_app = new_app("Write down where the server is; check the settings of a server.")
 config_app.info.cls = TyperGroup  # it does something without a command, too
@@ -109,7 +110,7 @@ def setup(
         )
     )
     try:
-        made = client.call("POST", "setup_lakefs", body={"username": user_name})
+        made = client.setup.create(Setup(username=user_name))
     except Refused as error:
         if error.status == _CONFLICT:
             raise CommandError(

@@ -4,7 +4,7 @@ The server copies, and where it can, it copies nothing but the name: see docs/co
 """
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
@@ -17,6 +17,16 @@ from lakebed.cli.output import size, warn
 from lakebed.cli.session import Session
 from lakebed.cli.uris import ObjectArgument, PathUri, parse_object, parse_path
 from lakebed.client.paging import list_items
+from lakebed.wire.objects import (
+    CopyQuery,
+    ForcePathQuery,
+    ListQuery,
+    ObjectCopyCreation,
+    ObjectStats,
+    PathList,
+    PathQuery,
+)
+from lakebed.wire.staging import ObjectStageCreation
 
 _REMOVED_AT_ONCE: Final = 1000
 
@@ -53,7 +63,7 @@ def cp(
         return
     target = _named(source, target)
     stats = _copy(session, source.path, source, target)
-    session.output.done(f"Copied {source} to {target} ({size(stats.get('size_bytes'))})", stats)
+    session.output.done(f"Copied {source} to {target} ({size(stats.size_bytes)})", stats)
 
 
 def mv(
@@ -70,14 +80,15 @@ def mv(
     """
     _check(source, target)
     # Before anything is copied: from a tag or a commit nothing can be removed.
-    session.client.get("repositories", source.repository, "branches", source.ref)
+    session.client.branches.get(source.repository, source.ref)
     if recursive:
         _move_folder(session, source, target, parallelism)
         return
     target = _named(source, target)
     stats = _copy(session, source.path, source, target)
-    session.client.call("DELETE", *_on_branch(source), query={"path": source.path})
-    session.output.done(f"Moved {source} to {target} ({size(stats.get('size_bytes'))})", stats)
+    query = ForcePathQuery(path=source.path)
+    session.client.objects.delete(source.repository, source.ref, query)
+    session.output.done(f"Moved {source} to {target} ({size(stats.size_bytes)})", stats)
 
 
 def stage(
@@ -99,17 +110,16 @@ def stage(
 
     lakebed fs stage lakefs://my-repo/main/a.csv --location s3://b/a.csv --size 9 --checksum 0f
     """
-    body: dict[str, Any] = {
-        "physical_address": location,
-        "size_bytes": size,
-        "checksum": checksum,
-        "metadata": key_values(meta),
-    }
-    if content_type is not None:
-        body["content_type"] = content_type
-    if mtime is not None:
-        body["mtime"] = mtime
-    stats = session.client.call("PUT", *_on_branch(path), query={"path": path.path}, body=body)
+    body = ObjectStageCreation(
+        physical_address=location,
+        size_bytes=size,
+        checksum=checksum,
+        metadata=key_values(meta),
+        content_type=content_type,
+        mtime=mtime,
+    )
+    query = PathQuery(path=path.path)
+    stats = session.client.staging.stage(path.repository, path.ref, query, body)
     session.output.done(f"Staged {location} as {path}", stats)
 
 
@@ -119,9 +129,9 @@ def _move_folder(session: Session, source: PathUri, target: PathUri, parallelism
     copied = _copy_folder(session, source, target, report, parallelism)
     failed = 0
     for paths in _batches(copied):
-        answer = session.client.call("POST", *_on_branch(source), "delete", body={"paths": paths})
-        for error in (answer or {}).get("errors") or []:
-            warn(f"copied, but not removed: {error.get('path')}: {error.get('message')}")
+        delete_many, body = session.client.objects.delete_many, PathList(paths=paths)
+        for error in delete_many(source.repository, source.ref, body).errors:
+            warn(f"copied, but not removed: {error.path}: {error.message}")
             failed += 1
     report.show(session, f"{source} to {target}")
     if failed:
@@ -136,37 +146,31 @@ def _copy_folder(
         target.prefix.startswith(source.prefix)
     ):
         raise Misuse(f"{target} lies in {source}: choose a folder outside of it")
-    at = ("repositories", source.repository, "refs", source.ref, "objects", "ls")
-    items = list_items(session.client, *at, query={"prefix": source.prefix or None})
+    query = ListQuery(prefix=source.prefix)
+    items = list_items(session.client.objects.list, source.repository, source.ref, query)
     copied = []
 
-    def work(item: dict[str, Any]) -> int:
-        path = str(item["path"])
-        key = target.prefix + path.removeprefix(source.prefix)
+    def work(item: ObjectStats) -> int:
+        key = target.prefix + item.path.removeprefix(source.prefix)
         there = PathUri(target.repository, target.ref, key)
-        return int(_copy(session, path, source, there)["size_bytes"])
+        return _copy(session, item.path, source, there).size_bytes or 0
 
     with (
         progress(session, f"Copying {source}", unit="objects") as advance,
         report.told_if_interrupted(),
     ):
         for outcome in Parallel(parallelism).run(items, work):
-            report.add(outcome.job["path"], outcome.result, outcome.error)
+            report.add(outcome.job.path, outcome.result, outcome.error)
             advance(1)
             if outcome.error is None:
-                copied.append(outcome.job["path"])
+                copied.append(outcome.job.path)
     return copied
 
 
-def _copy(session: Session, path: str, source: PathUri, target: PathUri) -> dict[str, Any]:
-    stats: dict[str, Any] = session.client.call(
-        "POST",
-        *_on_branch(target),
-        "copy",
-        query={"dest_path": target.path},
-        body={"src_path": path, "src_ref": source.ref},
-    )
-    return stats
+def _copy(session: Session, path: str, source: PathUri, target: PathUri) -> ObjectStats:
+    query = CopyQuery(dest_path=target.path)
+    body = ObjectCopyCreation(src_path=path, src_ref=source.ref)
+    return session.client.objects.copy(target.repository, target.ref, query, body)
 
 
 def _check(source: PathUri, target: PathUri) -> None:
@@ -201,7 +205,3 @@ def _named(source: PathUri, target: PathUri) -> PathUri:
 def _batches(paths: list[str]) -> Iterator[list[str]]:
     for start in range(0, len(paths), _REMOVED_AT_ONCE):
         yield paths[start : start + _REMOVED_AT_ONCE]
-
-
-def _on_branch(path: PathUri) -> tuple[str, ...]:
-    return "repositories", path.repository, "branches", path.ref, "objects"

@@ -1,7 +1,8 @@
 """`lakebed fs download`."""
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -21,6 +22,7 @@ from lakebed.cli.output import size
 from lakebed.cli.session import Session
 from lakebed.cli.uris import PathArgument, PathUri
 from lakebed.client.paging import list_items
+from lakebed.wire.objects import ListQuery, ObjectStats
 
 
 def download(
@@ -69,13 +71,13 @@ class _Fetcher:
         self._parallelism = parallelism
         self._pre_sign = pre_sign
 
-    def fetch(self, uri: PathUri, file: Path, found: dict[str, Any], step: Step) -> int | None:
+    def fetch(self, uri: PathUri, file: Path, found: ObjectStats, step: Step) -> int | None:
         """Download an object that is not there yet; return its size, None if it is there."""
         if is_there(file, found):
-            step(found["size_bytes"])
+            step(found.size_bytes or 0)
             return None
         client = self.session.client
-        if not self._pre_sign and found["size_bytes"] <= self._part_size:
+        if not self._pre_sign and (found.size_bytes or 0) <= self._part_size:
             return fetch_file(client, uri, file, step=step)
         return fetch_in_parts(
             client,
@@ -94,7 +96,7 @@ def _download_file(fetcher: _Fetcher, source: PathUri, target: Path, bar: Bar) -
     if target.is_dir():
         target = file_for(source.name, prefix="", folder=target)
     found = stat_object(session.client, source)
-    bar.expect([found["size_bytes"]])
+    bar.expect([found.size_bytes or 0])
     target.parent.mkdir(parents=True, exist_ok=True)
     count = fetcher.fetch(source, target, found, bar)
     bar.end_file()
@@ -111,20 +113,22 @@ def _download_folder(
     fetcher: _Fetcher, source: PathUri, target: Path, report: Report, bar: Bar, parallelism: int
 ) -> None:
     parallel, client = Parallel(parallelism), fetcher.session.client
-    listing = ("repositories", source.repository, "refs", source.ref, "objects", "ls")
-    query = {"prefix": source.prefix or None, "user_metadata": False}
+    query = ListQuery(prefix=source.prefix, user_metadata=False)
+
+    def listed() -> Iterator[ObjectStats]:
+        return list_items(client.objects.list, source.repository, source.ref, query)
 
     def step(count: int) -> None:
         parallel.check()
         bar(count)
 
-    def fetch(item: dict[str, Any]) -> int | None:
-        file = file_for(item["path"], prefix=source.prefix, folder=target)
-        make_parent(file, folder=target, key=item["path"])
-        uri = PathUri(source.repository, source.ref, item["path"])
+    def fetch(item: ObjectStats) -> int | None:
+        file = file_for(item.path, prefix=source.prefix, folder=target)
+        make_parent(file, folder=target, key=item.path)
+        uri = PathUri(source.repository, source.ref, item.path)
         return fetcher.fetch(uri, file, item, step)
 
-    bar.expect(item["size_bytes"] for item in list_items(client, *listing, query=query))
-    for outcome in parallel.run(list_items(client, *listing, query=query), fetch):
-        report.add(outcome.job["path"], outcome.result, outcome.error)
+    bar.expect(item.size_bytes or 0 for item in listed())
+    for outcome in parallel.run(listed(), fetch):
+        report.add(outcome.job.path, outcome.result, outcome.error)
         bar.end_file()

@@ -1,7 +1,7 @@
 """`lakebed fs ls`, `cat`, `stat`, `presign`, `rm` and `update-metadata`: objects where they are."""
 
 import sys
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
@@ -9,9 +9,10 @@ from lakebed.cli.commands.branch import show_branches
 from lakebed.cli.commands.fs.parallel import Parallel
 from lakebed.cli.commands.fs.parts import PreSignOption, stat_object
 from lakebed.cli.commands.fs.progress import progress
+from lakebed.cli.commands.fs.transfer import read_request
 from lakebed.cli.errors import CommandError, Incomplete
 from lakebed.cli.options import key_values
-from lakebed.cli.output import Column, Item, Size, moment, printable, size, warn
+from lakebed.cli.output import Column, Size, moment, printable, size, warn
 from lakebed.cli.session import Page, Session
 from lakebed.cli.uris import (
     ObjectArgument,
@@ -23,17 +24,26 @@ from lakebed.cli.uris import (
 )
 from lakebed.client.errors import Refused
 from lakebed.client.http import CONNECTIONS_MAX
-from lakebed.client.paging import list_items, list_pages
+from lakebed.client.paging import list_items, list_pages, list_some
+from lakebed.wire.objects import (
+    ForcePathQuery,
+    ListQuery,
+    ObjectError,
+    ObjectStats,
+    PathList,
+    PathQuery,
+    UpdateObjectUserMetadata,
+)
 
-_COLUMNS: Final[list[Column]] = [
-    ("Written", lambda item: moment(item["mtime"]) if _is_object(item) else "folder"),
-    ("Size", lambda item: Size(item["size_bytes"]) if _is_object(item) else ""),
-    ("Path", lambda item: item["path"]),
+_COLUMNS: Final[list[Column[ObjectStats]]] = [
+    ("Written", lambda item: moment(item.mtime) if _is_object(item) else "folder"),
+    ("Size", lambda item: Size(item.size_bytes or 0) if _is_object(item) else ""),
+    ("Path", lambda item: item.path),
 ]
 
 
-def _is_object(item: Item) -> bool:
-    return bool(item["path_type"] != "common_prefix")
+def _is_object(item: ObjectStats) -> bool:
+    return item.path_type != "common_prefix"
 
 
 def ls(
@@ -51,20 +61,15 @@ def ls(
     if not path.ref:
         show_branches(session, RepositoryUri(path.repository), Page())
         return
-    items = list_items(
-        session.client,
-        *_objects(path),
-        "ls",
-        query={"prefix": path.path or None, "delimiter": None if recursive else "/"},
-    )
+    query = ListQuery(prefix=path.path, delimiter="" if recursive else "/")
+    items = list_items(session.client.objects.list, path.repository, path.ref, query)
     session.output.lines(items, _line, _COLUMNS)
 
 
-def _line(item: Item) -> str:
+def _line(item: ObjectStats) -> str:
     if not _is_object(item):
-        return f"{'folder':<25}  {'':>10}  {printable(item['path'])}"
-    shown = size(item.get("size_bytes"))
-    return f"{moment(item['mtime']):<25}  {shown:>10}  {printable(item['path'])}"
+        return f"{'folder':<25}  {'':>10}  {printable(item.path)}"
+    return f"{moment(item.mtime):<25}  {size(item.size_bytes):>10}  {printable(item.path)}"
 
 
 def cat(session: Session, path: ObjectArgument, *, pre_sign: PreSignOption = False) -> None:
@@ -74,11 +79,9 @@ def cat(session: Session, path: ObjectArgument, *, pre_sign: PreSignOption = Fal
     """
     if pre_sign:
         found = stat_object(session.client, path, presign=True)
-        answer = session.client.stream_url("GET", found["physical_address"])
+        answer = session.client.stream_url("GET", found.physical_address)
     else:
-        answer = session.client.stream(
-            "GET", *_objects(path), query={"path": path.path}, transfer=True
-        )
+        answer = session.client.open(read_request(path))
     with answer as response:
         for chunk in response.iter_bytes():
             sys.stdout.buffer.write(chunk)
@@ -93,8 +96,8 @@ def stat(session: Session, path: ObjectArgument, *, pre_sign: PreSignOption = Fa
 def presign(session: Session, path: ObjectArgument) -> None:
     """Print an address under which anyone can read an object for a while."""
     found = stat_object(session.client, path, presign=True)
-    address = found["physical_address"]
-    session.output.done(address, {"url": address, "expiry": found.get("physical_address_expiry")})
+    address = found.physical_address
+    session.output.done(address, {"url": address, "expiry": found.physical_address_expiry})
 
 
 def update_metadata(
@@ -111,14 +114,8 @@ def update_metadata(
     lakebed fs update-metadata lakefs://my-repo/main/a.csv --metadata owner=ada,team=lakes
     """
     values = key_values(pair for pairs in metadata for pair in pairs.split(","))
-    session.client.call(
-        "PUT",
-        *_branch_objects(path),
-        "stat",
-        "user_metadata",
-        query={"path": path.path},
-        body={"set": values},
-    )
+    query, body = PathQuery(path=path.path), UpdateObjectUserMetadata(set=values)
+    session.client.objects.set_metadata(path.repository, path.ref, query, body)
     session.output.done(f"Set {', '.join(values)} of {path}", values)
 
 
@@ -145,7 +142,8 @@ def rm(
         return
     parse_object(str(path))
     _check_object(session, path)
-    session.client.call("DELETE", *_branch_objects(path), query={"path": path.path})
+    query = ForcePathQuery(path=path.path)
+    session.client.objects.delete(path.repository, path.ref, query)
     session.output.done(f"Removed {path}")
 
 
@@ -157,8 +155,9 @@ def _check_object(session: Session, path: PathUri) -> None:
     """
 
     def first(prefix: str) -> str | None:
-        found = list_items(session.client, *_objects(path), "ls", query={"prefix": prefix}, limit=1)
-        return next((item["path"] for item in found), None)
+        at = (path.repository, path.ref)
+        found = list_some(1, session.client.objects.list, *at, ListQuery(prefix=prefix))
+        return next((item.path for item in found), None)
 
     try:
         # A path comes before all that begin with it.
@@ -173,17 +172,13 @@ def _check_object(session: Session, path: PathUri) -> None:
 
 def _remove_folder(session: Session, folder: PathUri, concurrency: int) -> None:
     """Remove page by page, going on past what cannot be removed."""
-    removed, failed = 0, []
-    pages = list_pages(
-        session.client, *_objects(folder), "ls", query={"prefix": folder.prefix or None}
-    )
+    objects, at = session.client.objects, (folder.repository, folder.ref)
+    removed, failed = 0, list[ObjectError]()
+    pages = list_pages(None, objects.list, *at, ListQuery(prefix=folder.prefix))
 
-    def remove(page: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        paths = [item["path"] for item in page]
-        answer = session.client.call(
-            "POST", *_branch_objects(folder), "delete", body={"paths": paths}
-        )
-        return list((answer or {}).get("errors") or [])
+    def remove(page: list[ObjectStats]) -> list[ObjectError]:
+        paths = PathList(paths=[item.path for item in page])
+        return objects.delete_many(*at, paths).errors
 
     problem = None
     with progress(session, f"Removing {folder}", unit="objects") as advance:
@@ -194,7 +189,7 @@ def _remove_folder(session: Session, folder: PathUri, concurrency: int) -> None:
                     break
                 errors = outcome.result or []
                 for error in errors:
-                    warn(f"not removed: {error.get('path')}: {error.get('message')}")
+                    warn(f"not removed: {error.path}: {error.message}")
                 failed += errors
                 removed += len(outcome.job) - len(errors)
                 advance(len(outcome.job))
@@ -210,11 +205,3 @@ def _remove_folder(session: Session, folder: PathUri, concurrency: int) -> None:
     )
     if failed:
         raise Incomplete(f"{len(failed)} object(s) below {folder} could not be removed")
-
-
-def _branch_objects(path: PathUri) -> tuple[str, ...]:
-    return "repositories", path.repository, "branches", path.ref, "objects"
-
-
-def _objects(path: PathUri) -> tuple[str, ...]:
-    return "repositories", path.repository, "refs", path.ref, "objects"

@@ -13,11 +13,12 @@ from typing import Annotated, Any, Final
 import typer
 
 from lakebed.cli.commands.fs.parallel import Parallel
-from lakebed.cli.commands.fs.transfer import Step, compare, drafted, is_md5
+from lakebed.cli.commands.fs.transfer import Step, compare, drafted, is_md5, read_request
 from lakebed.cli.errors import CommandError
 from lakebed.cli.uris import PathUri
 from lakebed.client.errors import Unreachable
 from lakebed.client.http import Client
+from lakebed.wire.objects import ObjectStats, StatQuery
 
 PART_BYTES: Final = 8 << 20
 _PART_BYTES_MIN: Final = 1 << 10
@@ -35,23 +36,16 @@ PreSignOption = Annotated[
 ]
 
 
-def stat_object(client: Client, uri: PathUri, *, presign: bool = False) -> dict[str, Any]:
+def stat_object(client: Client, uri: PathUri, *, presign: bool = False) -> ObjectStats:
     """Return what the server knows about an object; with `presign`, a URL as its address.
 
     Raises:
         CommandError: The storage has no such URLs.
         ClientError: The server refused, or did not answer.
     """
-    found: dict[str, Any] = client.get(
-        "repositories",
-        uri.repository,
-        "refs",
-        uri.ref,
-        "objects",
-        "stat",
-        query={"path": uri.path, "presign": presign or None},
-    )
-    if presign and not found["physical_address"].startswith(("http://", "https://")):
+    query = StatQuery(path=uri.path, presign=presign)
+    found = client.objects.stat(uri.repository, uri.ref, query)
+    if presign and not found.physical_address.startswith(("http://", "https://")):
         raise CommandError(f"the storage behind {uri} has no addresses of this kind")
     return found
 
@@ -60,7 +54,7 @@ def fetch_in_parts(
     client: Client,
     source: PathUri,
     target: Path,
-    found: dict[str, Any],
+    found: ObjectStats,
     *,
     step: Step,
     part_size: int = PART_BYTES,
@@ -87,12 +81,12 @@ def fetch_in_parts(
         CommandError: The object was replaced meanwhile, or arrived damaged.
         OSError: The file cannot be written.
     """
-    size = int(found["size_bytes"])
+    size = found.size_bytes or 0
     url = None
     if pre_sign:
         found = stat_object(client, source, presign=True)
-        url, size = found["physical_address"], int(found["size_bytes"])
-    part = _Part(client, source, url, found["checksum"], step)
+        url, size = found.physical_address, found.size_bytes or 0
+    part = _Part(client, source, url, found.checksum, step)
     parallel = Parallel(parallelism)
     with drafted(target) as file:
         file.truncate(size)
@@ -101,9 +95,9 @@ def fetch_in_parts(
         for outcome in parallel.run(ends, lambda job: part.fetch(Path(file.name), *job)):
             if outcome.error is not None:
                 raise CommandError(outcome.error)
-        if is_md5(found["checksum"]):
+        if is_md5(found.checksum):
             with Path(file.name).open("rb") as arrived:
-                compare(found["checksum"], hashlib.file_digest(arrived, "md5").hexdigest(), source)
+                compare(found.checksum, hashlib.file_digest(arrived, "md5").hexdigest(), source)
     return size
 
 
@@ -150,14 +144,4 @@ class _Part:
     def _ask(self, headers: dict[str, str]) -> AbstractContextManager[Any]:
         if self._url is not None:
             return self._client.stream_url("GET", self._url, headers=headers)
-        return self._client.stream(
-            "GET",
-            "repositories",
-            self._source.repository,
-            "refs",
-            self._source.ref,
-            "objects",
-            query={"path": self._source.path},
-            headers=headers,
-            transfer=True,
-        )
+        return self._client.open(read_request(self._source), headers=headers)

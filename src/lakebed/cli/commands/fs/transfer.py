@@ -9,11 +9,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedWriter
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 
 from lakebed.cli.errors import CommandError, Damaged
 from lakebed.cli.uris import PathUri
-from lakebed.client.http import Client, decoded
+from lakebed.client.http import Client
+from lakebed.wire.calls import Request
+from lakebed.wire.objects import ForcePathQuery, ObjectsAPI, ObjectStats, PathQuery, ReadQuery
+from lakebed.wire.staging import AddressQuery, StagingMetadata
 
 _CHUNK_BYTES: Final = 1 << 20
 _MD5_DIGITS: Final = 32
@@ -46,7 +49,7 @@ def send_file(
     step: Step,
     content_type: str | None = None,
     pre_sign: bool = False,
-) -> dict[str, Any]:
+) -> ObjectStats:
     """Upload an open file from its current place to its end; with `pre_sign`, to the storage.
 
     Without a content type, it is the one that the object's name suggests.
@@ -76,21 +79,12 @@ def send_file(
     kind = content_type or content_type_of(target.path)
     if pre_sign:
         return _send_to_storage(client, target, chunks(), size, kind)
-    with client.stream(
-        "POST",
-        "repositories",
-        target.repository,
-        "branches",
-        target.ref,
-        "objects",
-        query={"path": target.path},
-        content=chunks(),
-        headers={"Content-Length": str(size), "Content-Type": kind},
-        transfer=True,
-    ) as response:
-        response.read()
-        stats: dict[str, Any] = decoded(response)
-    compare(stats.get("checksum", ""), checksum.hexdigest(), target)
+    query = ForcePathQuery(path=target.path)
+    request = ObjectsAPI.upload.request(target.repository, target.ref, query)
+    headers = {"Content-Length": str(size), "Content-Type": kind}
+    with client.open(request, content=chunks(), headers=headers) as response:
+        stats = client.answer(request, response).value
+    compare(stats.checksum, checksum.hexdigest(), target)
     return stats
 
 
@@ -104,37 +98,28 @@ def content_type_of(name: str) -> str:
 
 def _send_to_storage(
     client: Client, target: PathUri, chunks: Iterator[bytes], size: int, kind: str
-) -> dict[str, Any]:
+) -> ObjectStats:
     """Put bytes where the server says, and name them."""
-    backing = (
-        "repositories", target.repository, "branches", target.ref, "staging", "backing",
-    )  # fmt: skip
-    place = client.get(*backing, query={"path": target.path, "presign": True})
-    if not place.get("presigned_url"):
+    on_branch = (target.repository, target.ref)
+    place = client.staging.address(*on_branch, AddressQuery(path=target.path, presign=True))
+    if not place.presigned_url:
         raise CommandError(f"the storage behind {target} has no addresses of this kind")
     # Azure wants to know what it is; others do not mind.
     headers = {"Content-Length": str(size), "x-ms-blob-type": "BlockBlob"}
-    with client.stream_url(
-        "PUT", place["presigned_url"], content=chunks, headers=headers
-    ) as response:
+    with client.stream_url("PUT", place.presigned_url, content=chunks, headers=headers) as response:
         etag = response.headers.get("ETag", "").strip('"')
-    stats: dict[str, Any] = client.call(
-        "PUT",
-        *backing,
-        query={"path": target.path},
-        body={"staging": place, "checksum": etag, "size_bytes": size, "content_type": kind},
-    )
-    return stats
+    body = StagingMetadata(staging=place, checksum=etag, size_bytes=size, content_type=kind)
+    return client.staging.link(*on_branch, PathQuery(path=target.path), body)
 
 
-def is_there(file: Path, found: dict[str, Any]) -> bool:
+def is_there(file: Path, found: ObjectStats) -> bool:
     """Whether a file holds what an object holds, as far as its checksum can say."""
-    if not (is_md5(found["checksum"]) and file.is_file()):
+    if not (is_md5(found.checksum) and file.is_file()):
         return False
-    if file.stat().st_size != found["size_bytes"]:
+    if file.stat().st_size != found.size_bytes:
         return False
     with file.open("rb") as content:
-        return hashlib.file_digest(content, "md5").hexdigest() == str(found["checksum"])
+        return hashlib.file_digest(content, "md5").hexdigest() == found.checksum
 
 
 def fetch_file(client: Client, source: PathUri, target: Path, *, step: Step) -> int:
@@ -179,20 +164,16 @@ def _remove_drafts() -> None:
         _remove(draft)
 
 
+def read_request(source: PathUri) -> Request[bytes]:
+    """Return the request for the bytes of an object."""
+    return ObjectsAPI.get.request(source.repository, source.ref, ReadQuery(path=source.path))
+
+
 def _fetch(client: Client, source: PathUri, file: BinaryIO, *, step: Step) -> int:
     checksum, size = hashlib.md5(usedforsecurity=False), 0
-    with client.stream(
-        "GET",
-        "repositories",
-        source.repository,
-        "refs",
-        source.ref,
-        "objects",
-        query={"path": source.path},
-        # The file shall hold the object's own bytes.
-        headers={"Accept-Encoding": "identity"},
-        transfer=True,
-    ) as response:
+    # The file shall hold the object's own bytes.
+    headers = {"Accept-Encoding": "identity"}
+    with client.open(read_request(source), headers=headers) as response:
         for chunk in response.iter_raw():
             checksum.update(chunk)
             file.write(chunk)

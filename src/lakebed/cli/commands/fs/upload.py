@@ -5,7 +5,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, BinaryIO
 
 import typer
 
@@ -20,7 +20,8 @@ from lakebed.cli.session import Session
 from lakebed.cli.uris import PathArgument, PathUri
 from lakebed.client.errors import Refused
 from lakebed.client.http import Client
-from lakebed.client.paging import list_items
+from lakebed.client.paging import list_some
+from lakebed.wire.objects import ListQuery, ObjectStats
 
 ContentTypeOption = Annotated[
     str | None, typer.Option(metavar="TYPE", help="For example text/csv.")
@@ -79,7 +80,7 @@ class _Sender:
         """Return the URI of an object in the target, if that is a folder."""
         return PathUri(self.target.repository, self.target.ref, f"{self.target.prefix}{name}")
 
-    def send(self, uri: PathUri, file: BinaryIO, step: Step) -> dict[str, Any]:
+    def send(self, uri: PathUri, file: BinaryIO, step: Step) -> ObjectStats:
         """Upload an open file."""
         return send_file(
             self.session.client,
@@ -111,8 +112,8 @@ def _upload_input(sender: _Sender, bar: Bar) -> None:
     _report_one(sender.session, "the input", sender.target, stats)
 
 
-def _report_one(session: Session, source: str, target: PathUri, stats: dict[str, Any]) -> None:
-    session.output.done(f"Uploaded {source} to {target} ({size(stats.get('size_bytes'))})", stats)
+def _report_one(session: Session, source: str, target: PathUri, stats: ObjectStats) -> None:
+    session.output.done(f"Uploaded {source} to {target} ({size(stats.size_bytes)})", stats)
 
 
 def _upload_folder(
@@ -130,7 +131,7 @@ def _upload_folder(
             step(local.path.stat().st_size)
             return None
         with local.path.open("rb") as file:
-            return int(sender.send(uri, file, step)["size_bytes"])
+            return sender.send(uri, file, step).size_bytes or 0
 
     possible = (local for local in files_below(source) if local.problem is None)
     bar.expect(local.path.stat().st_size for local in possible)
@@ -142,13 +143,9 @@ def _upload_folder(
 def _is_empty(sender: _Sender) -> bool:
     """Whether nothing is in the target yet, so that no file has to be looked for there."""
     target = sender.target
-    listing = ("repositories", target.repository, "refs", target.ref, "objects", "ls")
+    query, objects = ListQuery(prefix=target.prefix), sender.session.client.objects
     try:
-        return not list(
-            list_items(
-                sender.session.client, *listing, query={"prefix": target.prefix or None}, limit=1
-            )
-        )
+        return not list(list_some(1, objects.list, target.repository, target.ref, query))
     except Refused:
         return True  # whoever may write need not be allowed to list
 

@@ -5,20 +5,23 @@ from typing import Final
 from lakebed.server.api.request import ApiRequest
 from lakebed.server.api.routes import Access, Reply, Route
 from lakebed.server.http.errors import NotImplementedHere
-
-_REPOSITORY: Final = "/repositories/{repository}"
-_USER: Final = "/auth/users/{user}"
+from lakebed.wire.auth import PrincipalsAPI
 
 _OPERATIONS: Final = (
-    ("createUserExternalPrincipal", "POST", f"{_USER}/external/principals"),
-    ("deleteUserExternalPrincipal", "DELETE", f"{_USER}/external/principals"),
-    ("listUserExternalPrincipals", "GET", f"{_USER}/external/principals/ls"),
-    ("getExternalPrincipal", "GET", "/auth/external/principals"),
+    *(
+        (each.endpoint.operation, each.endpoint.method, each.endpoint.path)
+        for each in (
+            PrincipalsAPI.attach,
+            PrincipalsAPI.detach,
+            PrincipalsAPI.list,
+            PrincipalsAPI.get,
+        )
+    ),
     ("externalPrincipalLogin", "POST", "/auth/external/principal/login"),
     ("stsLogin", "POST", "/sts/login"),
     ("oauthCallback", "GET", "/oidc/callback"),
     # An id covers more of a commit than this request can say: restoring a dump does it.
-    ("CreateCommitRecord", "POST", f"{_REPOSITORY}/commits"),
+    ("CreateCommitRecord", "POST", "/repositories/{repository}/commits"),
 )
 
 

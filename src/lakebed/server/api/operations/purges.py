@@ -1,7 +1,9 @@
 """Purging objects from all history (a task), and what deleted repositories have left."""
 
 import json
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
+
+import msgspec
 
 from lakebed.catalog.tasks import TaskID, Tell
 from lakebed.engine.model import RepositoryID
@@ -14,10 +16,14 @@ from lakebed.wire.base import Error, TaskInfo
 from lakebed.wire.purges import (
     LeftByRepositories,
     LeftByRepository,
+    PurgeOutcome,
     PurgeRequest,
     PurgesAPI,
+    PurgeStep,
     PurgeTaskStatus,
 )
+
+KindT = TypeVar("KindT")
 
 routes = Routes()
 
@@ -65,10 +71,14 @@ def get_purge_status(request: ApiRequest, repository: RepositoryID, purge: str) 
         id=task.id,
         completed=task.done,
         update_time=task.updated,
-        progress=None if task.progress is None else json.loads(task.progress),
-        result=None if task.result is None else json.loads(task.result),
+        progress=_decoded(task.progress, PurgeStep),
+        result=_decoded(task.result, PurgeOutcome),
         error=error,
     )
+
+
+def _decoded(text: str | None, kind: type[KindT]) -> KindT | None:
+    return None if text is None else msgspec.json.decode(text, type=kind)
 
 
 def _query(body: PurgeRequest) -> PurgeQuery:
