@@ -54,7 +54,7 @@ class ObjectStore:
                     file.flush()
                     if size == int(length or -1):
                         break
-        except (OSError, ValueError) as error:
+        except Exception as error:  # noqa: BLE001 - each server has errors of its own
             draft.replace(self._folder / f"{name}.failed")
             return "400 Bad Request", repr(error).encode()
         is_whole = not length or size == int(length)
