@@ -32,7 +32,7 @@ from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.records import Kind, Records
 from lakebed.kv.store import Put
 from lakebed.leases import Lease
-from lakebed.reclaim.retention_rules import BranchRule, RetentionRules
+from lakebed.reclaim.retention import BranchRule, RetentionRules
 from lakebed.runtime import ThreadRuntime
 from tests.auth.kit import KEYS, Clockwork, allow
 from tests.kit import engines

@@ -32,7 +32,7 @@ from lakebed.formats.gc_files import GCFileKind, GCManifest, decode_gc_table
 from lakebed.kv import CorruptRecord
 from lakebed.kv.records import Kind
 from lakebed.reclaim.expired_records import clean_expired
-from lakebed.reclaim.retention_rules import RetentionRules
+from lakebed.reclaim.retention import RetentionRules
 from lakebed.reclaim.run_files import RunFiles
 from tests.kit.lake import MAIN, REPOSITORY, Lake, open_lake
 

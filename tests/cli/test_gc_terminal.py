@@ -8,7 +8,7 @@ import pytest
 
 from lakebed.cli.commands.gc import _by_branch, _watched
 from lakebed.cli.session import Session
-from lakebed.reclaim.collector.executors.tally import TALLY
+from lakebed.reclaim.collector.executors.read import TALLY
 
 
 def session(*, as_json: bool = False) -> Session:

@@ -42,7 +42,7 @@ from lakebed.formats import (
 from lakebed.kv import CorruptRecord, KVError, Store, open_store
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.records import Records
-from lakebed.reclaim.retention_rules import RuleBook
+from lakebed.reclaim.retention import RuleBook
 from lakebed.testing.faults import FaultyStore, StoreCall, lost
 from lakebed.times import now_us
 from tests.engine.histories import NO_METARANGE, RUNTIME, HistoryKit, Shape, shapes

@@ -28,7 +28,7 @@ from lakebed.migrate.rounds import MOVED_FROM
 from lakebed.reclaim.collector.errors import NotTheOwner
 from lakebed.reclaim.collector.job import Options
 from lakebed.reclaim.purge_search import PurgeQuery
-from lakebed.reclaim.retention_rules import RetentionRules
+from lakebed.reclaim.retention import RetentionRules
 from lakebed.testing.faults import FaultyStore
 from tests.engine.test_dump import FailAt
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, make_lake

@@ -18,7 +18,7 @@ from lakebed.engine.keys import GRAVELER, REPOSITORIES
 from lakebed.engine.model import CommitID
 from lakebed.kv import open_store
 from lakebed.reclaim.purge_search import PurgeQuery
-from lakebed.reclaim.retention_rules import RetentionRules
+from lakebed.reclaim.retention import RetentionRules
 from lakebed.reclaim.service import Reclaim
 from tests.kit.lake import MAIN, REPOSITORY, Lake, open_lake
 

@@ -9,8 +9,8 @@ from lakebed.catalog.commits import HeadChanges
 from lakebed.catalog.errors import ClocksDiffer
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.formats.layout import gc_check_path
-from lakebed.reclaim.clocks import Clocks
-from lakebed.reclaim.retention_rules import RetentionRules
+from lakebed.reclaim.expirer import Clocks
+from lakebed.reclaim.retention import RetentionRules
 from tests.kit.lake import MAIN, REPOSITORY, Lake, open_lake
 from tests.kit.rounds import stores
 

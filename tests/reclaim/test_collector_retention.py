@@ -9,11 +9,11 @@ import pytest
 
 from lakebed.block import Address
 from lakebed.engine.model import TagID
-from lakebed.reclaim.collector.executors.tally import TALLY
+from lakebed.reclaim.collector.executors.read import TALLY
 from lakebed.reclaim.collector.job import Options
 from lakebed.reclaim.collector.report import Summary, counts_by_branch
 from lakebed.reclaim.collector.storage import open_storage
-from lakebed.reclaim.retention_rules import RetentionRules
+from lakebed.reclaim.retention import RetentionRules
 from tests.kit.lake import DEV, MAIN, REPOSITORY
 from tests.spark.lakes import GCLake, LocalServer, local_lake
 

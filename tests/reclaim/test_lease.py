@@ -9,9 +9,8 @@ import pytest
 from lakebed.catalog.settings import CatalogSettings
 from lakebed.formats.gc_files import GCRunID
 from lakebed.reclaim.collector.errors import Busy, Overtaken
-from lakebed.reclaim.collector.job import Options
-from lakebed.reclaim.collector.lease import RunLease
-from lakebed.reclaim.leases import LastRun
+from lakebed.reclaim.collector.job import Options, RunLease
+from lakebed.reclaim.runs import LastRun
 from tests.kit.lake import REPOSITORY, Lake, TurnableClock, open_lake
 from tests.spark.lakes import GCLake, LocalServer, local_lake
 

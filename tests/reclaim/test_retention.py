@@ -22,7 +22,7 @@ from lakebed.kv.records import Records
 from lakebed.reclaim import expirer
 from lakebed.reclaim.expirer import Expirer, Expiry
 from lakebed.reclaim.keep import Scan
-from lakebed.reclaim.retention_rules import BranchRule, RetentionRules
+from lakebed.reclaim.retention import BranchRule, RetentionRules
 from lakebed.reclaim.run_files import RunFiles
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, open_lake
 

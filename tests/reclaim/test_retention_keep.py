@@ -6,9 +6,8 @@ import pytest
 
 from lakebed.engine.errors import Invalid
 from lakebed.engine.model import BranchID, CommitID
-from lakebed.reclaim.fate import fate_of
-from lakebed.reclaim.keep import Scan, StoredCommit, staying
-from lakebed.reclaim.retention_rules import BranchRule, RetentionRules
+from lakebed.reclaim.keep import Scan, StoredCommit, fate_of, staying
+from lakebed.reclaim.retention import BranchRule, RetentionRules
 
 DAY_US = 86_400 * 1_000_000
 NOW_US = 1_000 * DAY_US

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lakebed.reclaim.collector.scattered import BUCKETS, Scattered, buckets_of, lanes_of
+from lakebed.reclaim.collector.columns import BUCKETS, Scattered, buckets_of, lanes_of
 from lakebed.runtime import ThreadRuntime
 from tests.kit.gc_inputs import path_of
 

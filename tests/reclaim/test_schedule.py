@@ -19,13 +19,13 @@ from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.keys import GRAVELER, REPOSITORIES
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.formats.layout import gc_runs_folder
-from lakebed.reclaim.clocks import Clocks
 from lakebed.reclaim.collector.errors import MissingHistory
 from lakebed.reclaim.collector.job import Job, Options
 from lakebed.reclaim.collector.on_arrow import ArrowExecutor
-from lakebed.reclaim.own_server import OwnServer
-from lakebed.reclaim.retention_rules import RetentionRules
+from lakebed.reclaim.expirer import Clocks
+from lakebed.reclaim.retention import RetentionRules
 from lakebed.reclaim.schedule import RunsFailed, measure_age
+from lakebed.reclaim.service import OwnServer
 from lakebed.server import quickstart
 from lakebed.server.app import open_services
 from lakebed.server.config_files import load

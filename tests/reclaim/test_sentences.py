@@ -10,7 +10,7 @@ from lakebed.block import Address, LocalSettings, StorageUnavailable
 from lakebed.block.drivers.local.store import LocalBlockStore
 from lakebed.cli.commands.gc import _shown
 from lakebed.reclaim.collector.errors import NotQuiet
-from lakebed.reclaim.collector.executors.tally import TALLY
+from lakebed.reclaim.collector.executors.read import TALLY
 from lakebed.reclaim.collector.job import Job, Options
 from lakebed.reclaim.collector.on_arrow import ArrowExecutor
 from lakebed.reclaim.collector.report import Summary

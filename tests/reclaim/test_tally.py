@@ -1,4 +1,4 @@
-from lakebed.reclaim.collector.executors.tally import Tally
+from lakebed.reclaim.collector.executors.read import Tally
 
 
 def test_only_what_was_done_since_the_step_began_is_counted() -> None:

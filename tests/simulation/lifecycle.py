@@ -26,13 +26,13 @@ from lakebed.engine.expiry_marks import EXPIRED
 from lakebed.engine.model import CommitID
 from lakebed.errors import LakebedError
 from lakebed.kv import store as kv_store
-from lakebed.reclaim.collector import lease as gc_lease
+from lakebed.reclaim.collector import job as gc_job
 from lakebed.reclaim.collector.job import Job, Options
 from lakebed.reclaim.collector.on_arrow import ArrowExecutor
 from lakebed.reclaim.collector.storage import Storage
-from lakebed.reclaim.own_server import OwnServer
 from lakebed.reclaim.purge_search import PurgeQuery
-from lakebed.reclaim.retention_rules import RetentionRules
+from lakebed.reclaim.retention import RetentionRules
+from lakebed.reclaim.service import OwnServer
 from lakebed.runtime import Runtime
 from tests.simulation import retention
 from tests.simulation.objects import REPOSITORY, OnlookerRuntime
@@ -167,7 +167,7 @@ def simulated() -> Iterator[None]:
         return runtime._simulated.random_bytes(count)
 
     with (
-        patch.object(gc_lease, "heartbeat_thread", no_thread),
+        patch.object(gc_job, "heartbeat_thread", no_thread),
         patch.object(OnlookerRuntime, "random_bytes", random_bytes),
         patch.object(kv_store, "FIRST_PAGE", 2),
     ):

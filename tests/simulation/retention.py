@@ -36,7 +36,7 @@ from lakebed.formats import DumpID, Entry, MetaRangeID
 from lakebed.formats.gc_files import GCFileKind, decode_gc_table
 from lakebed.kv import store as kv_store
 from lakebed.kv.wrappers.retries import RetryingStore
-from lakebed.reclaim.retention_rules import BranchRule, RetentionRules
+from lakebed.reclaim.retention import BranchRule, RetentionRules
 from lakebed.reclaim.run_files import RunFiles
 from lakebed.reclaim.service import Reclaim
 from lakebed.runtime import Runtime

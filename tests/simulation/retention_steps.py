@@ -28,7 +28,7 @@ from lakebed.errors import LakebedError
 from lakebed.formats import Entry, MetaRangeID
 from lakebed.formats.gc_files import GCFileKind, GCManifest, GCRunID, decode_gc_table
 from lakebed.kv.drivers.memory import MemoryStore
-from lakebed.reclaim.retention_rules import RetentionRules
+from lakebed.reclaim.retention import RetentionRules
 from lakebed.reclaim.run_files import RunFiles
 from lakebed.reclaim.service import Reclaim
 from lakebed.testing.faults import FaultyStore, StoreCall

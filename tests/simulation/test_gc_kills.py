@@ -8,7 +8,7 @@ import pytest
 
 from lakebed.engine.model import CommitID, TagID
 from lakebed.reclaim.purge_search import PurgeQuery
-from lakebed.reclaim.retention_rules import RetentionRules
+from lakebed.reclaim.retention import RetentionRules
 from tests.kit.rounds import rounds
 from tests.simulation.kills import KillsAt
 from tests.simulation.objects import MAIN, REPOSITORY, REQUEST, CatalogWorld, Process

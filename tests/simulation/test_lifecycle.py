@@ -14,7 +14,7 @@ from lakebed.reclaim import expirer, keep
 from lakebed.reclaim.collector import columns, job
 from lakebed.reclaim.prepare import GCPreparation
 from lakebed.reclaim.purge_search import Search
-from lakebed.reclaim.retention_rules import RuleBook
+from lakebed.reclaim.retention import RuleBook
 from lakebed.reclaim.staged_walk import StagedWalk
 from lakebed.testing.simulation.explore import first_failure
 from tests.kit.rounds import rounds

@@ -24,7 +24,7 @@ from lakebed.reclaim import expirer, keep
 from lakebed.reclaim.expirer import Expirer
 from lakebed.reclaim.keep import FLOOR_US, Scan
 from lakebed.reclaim.prepare import GCPreparation
-from lakebed.reclaim.retention_rules import RetentionRules
+from lakebed.reclaim.retention import RetentionRules
 from lakebed.reclaim.run_files import RunFiles
 from lakebed.testing.simulation.explore import first_failure
 from lakebed.times import now_us

@@ -30,8 +30,7 @@ from lakebed.reclaim.collector.errors import (
 from lakebed.reclaim.collector.executors import delete
 from lakebed.reclaim.collector.job import Options
 from lakebed.reclaim.collector.report import run_ids
-from lakebed.reclaim.collector.state import SavedState
-from lakebed.reclaim.collector.storage import Storage, open_storage
+from lakebed.reclaim.collector.storage import SavedState, Storage, open_storage
 from lakebed.reclaim.staged_walk import PageLimits
 from tests.kit.engines import dump, restore
 from tests.spark.lakes import DEV, HOUR, MAIN, REPOSITORY, GCLake, LocalServer, local_lake

@@ -26,7 +26,7 @@ from lakebed.formats.layout import gc_run_folder
 from lakebed.reclaim.collector.job import Options
 from lakebed.reclaim.collector.report import Summary
 from lakebed.reclaim.collector.storage import open_storage
-from lakebed.reclaim.retention_rules import RetentionRules
+from lakebed.reclaim.retention import RetentionRules
 from tests.kit.rounds import rounds
 from tests.spark.lakes import DEV, MAIN, REPOSITORY, GCLake, LocalServer, local_lake
 

@@ -56,8 +56,7 @@ from lakebed.reclaim.collector.on_arrow import ArrowExecutor
 from lakebed.reclaim.collector.report import Summary
 from lakebed.reclaim.collector.storage import Storage
 from lakebed.reclaim.expired_records import clean_expired
-from lakebed.reclaim.own_server import OwnServer
-from lakebed.reclaim.service import Reclaim
+from lakebed.reclaim.service import OwnServer, Reclaim
 
 _PAGE: Final = 1000
 _CHUNK_BYTES: Final = 1 << 20

@@ -1,7 +1,7 @@
 """Why an object or a commit is kept, or went: in sentences, for people who ask.
 
 Nothing is decided here. The rules are those of `rules` and of
-`lakebed.reclaim.retention`; this looks at what they go by, for one object or commit.
+`lakebed.reclaim.expirer`; this looks at what they go by, for one object or commit.
 """
 
 from collections.abc import Iterator
@@ -23,10 +23,9 @@ from lakebed.errors import quoted
 from lakebed.formats.object_paths import ObjectPath
 from lakebed.kv import Store
 from lakebed.reclaim.expirer import Expirer
-from lakebed.reclaim.fate import Fate
-from lakebed.reclaim.findings import GCFindings
+from lakebed.reclaim.keep import Fate
 from lakebed.reclaim.names import Names
-from lakebed.reclaim.runs import GCRuns
+from lakebed.reclaim.runs import GCFindings, GCRuns
 from lakebed.runtime import Runtime
 from lakebed.times import now_us, to_datetime, to_us
 from lakebed.tracing import traced

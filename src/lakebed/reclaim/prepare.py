@@ -8,7 +8,7 @@ no writer has to wait.
 
 1. **The run** is written first, with its cutoff: only objects that were written before it can be
    garbage. All other reading comes later, and whatever begins later is younger. The run names the
-   commits that *have expired* (`lakebed.reclaim.retention`), as they were before it: what takes the
+   commits that *have expired* (`lakebed.reclaim.expirer`), as they were before it: what takes the
    content of such a commit, a copy or a new commit, was written while it had not, and is met below.
 2. **Links and multipart uploads**, all records that are there. Of a link that is staged, the entry
    protects the object, and nothing else: staged entries are read later.

@@ -1,87 +1,156 @@
-"""Rules of retention, and passes that expire commits by them."""
+"""The rules of a repository that say for how long the data of its commits is kept."""
 
-import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Final
 
-from lakebed.engine.engine import Engine
-from lakebed.engine.errors import RepositoryNotFound
-from lakebed.engine.model import MOVED_NAMESPACE, RepositoryID
-from lakebed.ids import UniqueID
-from lakebed.reclaim.clocks import Clocks
-from lakebed.reclaim.expirer import Expirer, Expiry
-from lakebed.reclaim.leases import GCLeases
-from lakebed.reclaim.retention_rules import RetentionRules, RuleBook
-from lakebed.tracing import traced
+from lakebed.engine import records_pb2 as pb
+from lakebed.engine.errors import Invalid
+from lakebed.engine.keys import (
+    EXPIRY,
+    RETENTION,
+    RETENTION_NAME,
+    RETENTION_SINCE,
+    RETENTION_SINCE_NAME,
+)
+from lakebed.engine.model import BranchID, Repository
+from lakebed.engine.refs.protection import check_pattern
+from lakebed.kv import ABSENT, PredicateFailed, Store
+from lakebed.kv.records import Record, Records
+from lakebed.runtime import Runtime
+from lakebed.times import now_us
 
-_LOGGER: Final = logging.getLogger(__name__)
+DAYS_MAX: Final = 36_500
+_EXPIRING: Final = pb.EXPIRY_STATE_EXPIRING
 
 
-class Retention:
-    """For how long the data of commits is kept, in all repositories."""
+@dataclass(frozen=True, slots=True)
+class BranchRule:
+    """For how long the history of some branches is kept."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        rules: RuleBook,
-        expirer: Expirer,
-        leases: GCLeases,
-        clocks: Clocks,
-    ) -> None:
-        self._engine = engine
-        self._rules = rules
-        self._expirer = expirer
-        self._leases = leases
-        self._clocks = clocks
+    pattern: str
+    """A name, or a glob pattern as that of a protection rule."""
+    days: int
 
-    def find_rules(self, repository_id: RepositoryID) -> RetentionRules | None:
-        """Return the rules of a repository; None: all commits are kept.
 
-        Raises:
-            RepositoryNotFound: There is no such repository.
+@dataclass(frozen=True, slots=True)
+class RetentionRules:
+    """For how long the history of branches is kept.
+
+    Raises:
+        Invalid: A period is not a number of days from 1 on, or a pattern can match no branch.
+    """
+
+    default_days: int
+    """For branches without a rule, and for commits that no branch leads to."""
+    branches: Sequence[BranchRule] = ()
+
+    def __post_init__(self) -> None:
+        _check_days("the default period", self.default_days)
+        patterns = [rule.pattern for rule in self.branches]
+        for rule in self.branches:
+            check_pattern(rule.pattern)
+            _check_days(f"the period of '{rule.pattern}'", rule.days)
+            if patterns.count(rule.pattern) > 1:
+                raise Invalid(f"there are two rules for '{rule.pattern}': send one")
+
+    def days_of(self, branch: BranchID) -> int:
+        """Return the days of a branch: of its name, else the longest of all patterns that match."""
+        for rule in self.branches:
+            if rule.pattern == branch:
+                return rule.days
+        matching = [rule.days for rule in self.branches if fnmatchcase(branch, rule.pattern)]
+        return max(matching, default=self.default_days)
+
+
+def _check_days(what: str, days: int) -> None:
+    if not 1 <= days <= DAYS_MAX:
+        raise Invalid(f"{what} is {days} days: it must be from 1 to {DAYS_MAX}")
+
+
+class RuleBook:
+    """The rules of all repositories."""
+
+    def __init__(self, store: Store, runtime: Runtime) -> None:
+        self._store = store
+        self._runtime = runtime
+
+    def find(self, repository: Repository) -> RetentionRules | None:
+        """Return the rules of a repository; None: all commits are kept."""
+        record = self._records(repository).find(RETENTION_NAME)
+        if record is None:
+            return None
+        branches = tuple(BranchRule(each.pattern, each.days) for each in record.message.branches)
+        return RetentionRules(record.message.default_days, branches)
+
+    def set(self, repository: Repository, rules: RetentionRules) -> None:
+        """Replace the rules of a repository; see `_begin_again`.
+
+        Marks are taken away before the rules are written, too. If the second time is missing,
+        because the process died or its write has an unknown outcome, a repeat finds equal rules and
+        takes no marks away. A mark that is made in between cannot expire by the rules before: it
+        lasts for a day (`engine.expiring_seconds`).
         """
-        return self._rules.find(self._engine.repositories.get(repository_id))
+        self.counting_since_us(repository)
 
-    @traced("catalog.set_retention")
-    def set_rules(self, repository_id: RepositoryID, rules: RetentionRules) -> None:
-        """Replace the rules of a repository; raises as `find_rules` does."""
-        self._rules.set(self._engine.repositories.get(repository_id), rules)
-        self._leases.expect_garbage(repository_id)
+        def replace(message: pb.Retention) -> None:
+            message.default_days = rules.default_days
+            known = {each.pattern: each.SerializeToString() for each in message.branches}
+            del message.branches[:]
+            for rule in rules.branches:
+                branch = message.branches.add()
+                branch.ParseFromString(known.get(rule.pattern, b""))
+                branch.pattern, branch.days = rule.pattern, rule.days
 
-    @traced("catalog.delete_retention")
-    def delete_rules(self, repository_id: RepositoryID) -> None:
-        """Remove the rules of a repository, if it has any; raises as `find_rules` does."""
-        self._rules.delete(self._engine.repositories.get(repository_id))
+        records = self._records(repository)
+        before = records.find(RETENTION_NAME)
+        wanted = pb.Retention()
+        if before is not None:
+            wanted.CopyFrom(before.message)
+        replace(wanted)
+        if before is None or before.message != wanted:
+            self._begin_again(repository)
+        after = records.change(RETENTION_NAME, replace)
+        if before is None or before.message != after.message:
+            self._begin_again(repository)
 
-    @traced("catalog.expire_commits")
-    def expire(
-        self,
-        repository_id: RepositoryID,
-        *,
-        unique_id: UniqueID | None = None,
-        max_share: float,
-        dry_run: bool = False,
-    ) -> Expiry:
-        """Compare clocks, then make a pass of `lakebed.reclaim.expirer`.
+    def delete(self, repository: Repository) -> None:
+        """Remove the rules of a repository, if it has any: all commits are kept from then on."""
+        self._records(repository).delete(RETENTION_NAME)
+        self._begin_again(repository)
 
-        Every run of garbage collection begins with it, also where no rules are set.
+    def _begin_again(self, repository: Repository) -> None:
+        """Take away the marks of commits that have not expired, before or after rules are written.
 
-        Raises:
-            RepositoryNotFound: There is none, or one with another unique id.
-            ClocksDiffer: This server's clock and that of the storage differ by too much.
-            TooManyExpire: More than this share of the commits would expire; none has.
-            OutcomeUnknown: The store did not answer: ask again.
+        A pass may be about to expire commits by the rules before. It does so by the versions of
+        marks, so it fails. Passes that begin later read these rules.
         """
-        repository = self._engine.repositories.get(repository_id)
-        if unique_id not in {None, repository.unique_id}:
-            raise RepositoryNotFound(repository_id)
-        self._clocks.check(repository)
-        done = self._expirer.run(repository, max_share=max_share, dry_run=dry_run)
-        left_alone = repository.metadata.get(MOVED_NAMESPACE)
-        if (done.expired or done.marked) and left_alone and not repository.adopted:
-            _LOGGER.warning(
-                "commits of repository %s expire, and no object of lakeFS below %s is freed before"
-                " `lakebed migrate adopt` has taken them over", repository_id, left_alone,
-            )  # fmt: skip
-        if done.expired and not dry_run:
-            self._leases.expect_garbage(repository_id)
-        return done
+        marks = Records(self._store, EXPIRY, repository.partition)
+        expiring = [each for each in marks.scan_readable() if each.message.state == _EXPIRING]
+
+        def take_away(mark: Record[pb.Expiry]) -> None:
+            with suppress(PredicateFailed):  # it expired before these rules counted, or is in use
+                marks.delete_if(mark.name, mark.predicate)
+
+        self._runtime.map_parallel(take_away, expiring)
+
+    def counting_since_us(self, repository: Repository) -> int:
+        """Return when commits of older versions, which do not say it, count as stored.
+
+        That is when this was first asked for: noted once, and never changed.
+        """
+        records = Records(self._store, RETENTION_SINCE, repository.partition)
+        found = records.find(RETENTION_SINCE_NAME)
+        if found is not None:
+            return found.message.since_us
+        message = pb.RetentionSince(since_us=now_us(self._runtime))
+        try:
+            records.set_if(RETENTION_SINCE_NAME, message, ABSENT)
+        except PredicateFailed:
+            return records.get(RETENTION_SINCE_NAME).message.since_us
+        return message.since_us
+
+    def _records(self, repository: Repository) -> Records[pb.Retention]:
+        return Records(self._store, RETENTION, repository.partition)

@@ -1,25 +1,134 @@
-"""What became of the runs of garbage collection, for everybody who may see the repository.
+"""The runs of garbage collection of a repository, as the server knows them.
 
-The files of a run tell (see `lakebed.formats.gc_state`): a summary is written at the end of a run,
-a note where it ended early. A run with neither is under way, or has died. Nobody can tell which for
-certain; a run that was overtaken by a later one, or has left nothing for a day, counts as dead.
+`GCLeases` has the lease that lets one run work at a time, and the end of the last one. `GCMarks`
+writes random bytes: a job that finds them in the storage that it has opened reads the storage of
+the server, as it is now, and neither a folder of the same name nor an older copy.
+
+`GCRuns` tells the outcome of runs by their files (see `lakebed.formats.gc_state`): a summary is
+written at the end of a run, a note where it ended early. A run with neither is under way, or has
+died. That cannot be told for certain; a run that was overtaken by a later one, or has left nothing
+for a day, counts as dead. `GCFindings` tells what they found of one object.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 from typing import Any, Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from lakebed.block import BlockStore, ObjectNotFound
+from lakebed.catalog import records_pb2 as pb
+from lakebed.catalog.keys import GC
+from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.engine import Engine
+from lakebed.engine.leases import LeaseRecords
 from lakebed.engine.model import Repository, RepositoryID
 from lakebed.formats.documents import load_json
-from lakebed.formats.gc_files import RUN_NAME, GCRunID, decode_run
-from lakebed.formats.gc_state import REFUSAL_NAME, SUMMARY_NAME
-from lakebed.formats.layout import gc_path, gc_runs_folder
+from lakebed.formats.gc_files import RUN_NAME, GCMark, GCRunID, decode_run
+from lakebed.formats.gc_state import (
+    REFUSAL_NAME,
+    SUMMARY_NAME,
+    GCResultFile,
+    GCResultKind,
+    decode_result,
+    decode_state,
+)
+from lakebed.formats.layout import gc_path, gc_runs_folder, mark_path, state_path
+from lakebed.kv import Store
+from lakebed.kv.records import Records
+from lakebed.leases import LeaseState
 from lakebed.runtime import Runtime
 from lakebed.times import now_us, to_datetime
 from lakebed.tracing import traced
+
+_NAME: Final = b"last_run"
+
+
+@dataclass(frozen=True, slots=True)
+class LastRun:
+    """What the runs of a repository left."""
+
+    good_us: int
+    """When one last ended and had done all that it should; 0: none has."""
+    next_us: int
+    """No run before this time would find anything to delete."""
+    ended_us: int
+    """When one last ended, whatever it did."""
+
+
+class GCLeases:
+    """Leases of repositories. All methods raise `RepositoryNotFound`, and what a store raises."""
+
+    def __init__(self, engine: Engine, store: Store, runtime: Runtime, *, seconds: float) -> None:
+        self._engine = engine
+        self._store = store
+        self._runtime = runtime
+        self._seconds = seconds
+
+    def take(self, repository_id: RepositoryID, holder: str, *, over: str = "") -> LeaseState:
+        """Take a lease if it is free, or has the mark `over`; return it as it is now."""
+        return self._lease(repository_id).take_lease(holder, over)
+
+    def renew(self, repository_id: RepositoryID, holder: str) -> LeaseState:
+        """Renew a lease if this holder has it; return it as it is now."""
+        return self._lease(repository_id).renew_lease(holder)
+
+    def give_back(
+        self, repository_id: RepositoryID, holder: str, *, is_good: bool, next_us: int
+    ) -> None:
+        """Note the end of a run and release its lease, if this holder has it.
+
+        A run that loses its lease between the two notes its end too. That only moves the time of
+        the next run.
+
+        Args:
+            repository_id: Of which repository.
+            holder: Who gives it back.
+            is_good: Whether the run ended and had done all that it should.
+            next_us: No run before this time would find anything to delete.
+        """
+        lease = self._lease(repository_id)
+        if lease.renew_lease(holder).holder != holder:
+            return
+        ended_us = now_us(self._runtime)
+
+        def end(message: pb.GCLastRun) -> None:
+            message.next_us, message.ended_us = next_us, ended_us
+            if is_good:
+                message.good_us = ended_us
+
+        self._records(repository_id).change(_NAME, end)
+        lease.release_lease(holder)
+
+    def expect_garbage(self, repository_id: RepositoryID) -> None:
+        """Note that there may be garbage before the time that the last run gave.
+
+        It only saves waiting: a run that ends at this very moment may say otherwise.
+        """
+
+        def expect(message: pb.GCLastRun) -> None:
+            message.next_us = 0
+
+        if self.last_run(repository_id).next_us:
+            self._records(repository_id).change(_NAME, expect)
+
+    def last_run(self, repository_id: RepositoryID) -> LastRun:
+        """Return what the runs of a repository left."""
+        record = self._records(repository_id).find(_NAME)
+        message = record.message if record is not None else pb.GCLastRun()
+        return LastRun(message.good_us, message.next_us, message.ended_us)
+
+    def _lease(self, repository_id: RepositoryID) -> LeaseRecords:
+        unique_id = self._engine.repositories.get(repository_id).unique_id
+        return LeaseRecords(self._store, self._runtime, f"gc/{unique_id}".encode(), self._seconds)
+
+    def _records(self, repository_id: RepositoryID) -> Records[pb.GCLastRun]:
+        repository = self._engine.repositories.get(repository_id)
+        return Records(self._store, GC, repository.partition)
+
 
 _TIME_DIGITS: Final = 16
 _LONGEST_US: Final = 24 * 3600 * 1_000_000
@@ -106,3 +215,75 @@ class GCRuns:
 def _is_run(name: str) -> bool:
     digits = name[:_TIME_DIGITS]
     return len(digits) == _TIME_DIGITS and set(digits) <= set("0123456789abcdef")
+
+
+class GCFindings:
+    """The files that runs left in one repository."""
+
+    def __init__(self, block: BlockStore, runs: GCRuns, repository: Repository) -> None:
+        self._block = block
+        self._runs = runs
+        self._repository = repository
+
+    def found_us(self, path: str) -> int:
+        """Return when the look ended that first found an object to be garbage; 0: none has."""
+        address = self._repository.namespace.address(state_path(self._repository.unique_id))
+        try:
+            state = decode_state(self._block.read(address), file=str(address))
+        except ObjectNotFound:
+            return 0
+        files = (file for file in state.files if file.kind is GCResultKind.OBJECTS)
+        rows = self._rows(state.run_id, files, path)
+        return max((row["found_us"] for row in rows), default=0)
+
+    def deleted_by(self, path: str) -> tuple[GCRunID, datetime] | None:
+        """Return the run that deleted an object, and when it began; None: no report says so."""
+        for run in reversed([*self._runs.list(self._repository.id)]):
+            swept = (run.summary or {}).get("swept", ())
+            files = (GCResultFile(**file | {"kind": GCResultKind.SWEPT}) for file in swept)
+            if any(not row["error"] for row in self._rows(run.id, files, path)):
+                return run.id, run.began
+        return None
+
+    def _rows(
+        self, run_id: GCRunID, files: Iterator[GCResultFile], path: str
+    ) -> Iterator[dict[str, Any]]:
+        tables = (self._table(run_id, file) for file in files)
+        found = (each.filter(pc.equal(each.column("path"), path)).to_pylist() for each in tables)
+        return chain.from_iterable(found)
+
+    def _table(self, run_id: GCRunID, file: GCResultFile) -> pa.Table:
+        path = gc_path(self._repository.unique_id, run_id, file.name)
+        address = self._repository.namespace.address(path)
+        try:
+            data = self._block.read(address)
+        except ObjectNotFound:  # a later run has removed it just now
+            return pa.table({"path": pa.array([], pa.string())})
+        return decode_result(data, file.kind, file.content_id, file=str(address))
+
+
+class GCMarks:
+    """Leaves marks in the storage of repositories."""
+
+    def __init__(
+        self, engine: Engine, block: BlockStore, runtime: Runtime, settings: CatalogSettings
+    ) -> None:
+        self._engine = engine
+        self._block = block
+        self._runtime = runtime
+        self._versions = settings.versions
+
+    @traced("catalog.leave_gc_mark")
+    def leave(self, repository_id: RepositoryID) -> GCMark:
+        """Write a mark, and return it.
+
+        Raises:
+            RepositoryNotFound: There is none.
+            BlockError: The storage refused or failed.
+        """
+        repository = self._engine.repositories.get(repository_id)
+        nonce = self._runtime.random_bytes(16).hex()
+        namespace = str(repository.namespace)
+        mark = GCMark(namespace, repository.unique_id, nonce, self._versions)
+        self._block.put(repository.namespace.address(mark_path(mark)), [nonce.encode()])
+        return mark

@@ -27,10 +27,8 @@ from lakebed.reclaim.collector.errors import Busy
 from lakebed.reclaim.collector.job import Job, Options
 from lakebed.reclaim.collector.on_arrow import ArrowExecutor
 from lakebed.reclaim.collector.report import SERVER, Summary, thin_out, thin_out_refused
-from lakebed.reclaim.collector.state import SavedState
-from lakebed.reclaim.collector.storage import Storage
-from lakebed.reclaim.own_server import OwnServer
-from lakebed.reclaim.service import Reclaim
+from lakebed.reclaim.collector.storage import SavedState, Storage
+from lakebed.reclaim.service import OwnServer, Reclaim
 from lakebed.runtime import Runtime
 from lakebed.times import now_us, to_us
 

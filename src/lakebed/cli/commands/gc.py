@@ -110,7 +110,7 @@ def _watched(session: Session) -> Iterator[Callable[[str], None]]:
     from rich.console import Console  # noqa: PLC0415 - slow to load, and for terminals only
     from rich.progress import Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415 - likewise
 
-    from lakebed.reclaim.collector.executors.tally import TALLY  # noqa: PLC0415 - likewise
+    from lakebed.reclaim.collector.executors.read import TALLY  # noqa: PLC0415 - likewise
 
     step = TextColumn("{task.description} {task.fields[tally]}", markup=False)
     bar = Progress(step, TimeElapsedColumn(), console=Console(stderr=True))

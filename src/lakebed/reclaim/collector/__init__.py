@@ -1,11 +1,18 @@
-"""Garbage collection: finds and deletes objects that nothing refers to.
+"""Runs of garbage collection: find and delete the objects that nothing refers to.
 
-`rules` defines garbage in plain Python; `frames` does the same on Spark, `columns` on Arrow. `job`
-makes a run: it takes the `lease`, asks the server to prepare (`server`), opens the storage
-(`storage`), reads what the run before left (`state`), has every object judged (`judging`), and
-writes a `report`. Who judges and deletes is an executor: `on_spark` (with the frames of `sources`),
-or `on_arrow` in one process (with `scattered` tables). What both let run beside the storage is in
-`executors`; it imports no more than it needs.
+It imports files, clients and drivers of storage, but no record store, so that Spark runs it
+anywhere. Public: `run`, and the parts of a run, of which each decides one thing:
+
+- `rules`: which object is garbage; `frames` says the same on Spark, `columns` on Arrow.
+- `job`: the order of a run: lease, expiry, preparation, judging, brakes, sweep, state.
+- `on_arrow`, `on_spark`: where a run works, in this process or on Spark (with the frames of
+  `sources`). `judging` has the question (`Judging`) and the answer (`Findings`) of both.
+- `executors`: how files are read, objects listed and deleted, results written, wherever that is.
+- `storage`: which storage is the server's, and which state counts (`SavedState`).
+- `report`: which files of old runs stay.
+
+The server's part is in `lakebed.reclaim.service`. A job asks for it through `job.ServerSide`: by
+HTTP (`server`), or in the same process.
 """
 
 from collections.abc import Callable

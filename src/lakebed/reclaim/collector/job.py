@@ -10,12 +10,16 @@ Its steps:
 6. Remove the files of old runs (`report.prune`).
 
 Who does the work beside the storage is an `Executor`: Spark, or this process.
+
+The lease only saves work, and lets a long run end before another begins. Safety does not depend on
+it: a run that sleeps may lose its lease unnoticed; the run that replaces the state first wins, see
+`storage.SavedState`.
 """
 
 import logging
 import math
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
@@ -30,11 +34,11 @@ from lakebed.formats.gc_files import (
     decode_gc_manifest,
 )
 from lakebed.formats.gc_state import SUMMARY_NAME, GCResultFile, GCState
+from lakebed.leases import RENEWALS, Lease, LeaseTable, heartbeat_thread
 from lakebed.reclaim.collector import rules
-from lakebed.reclaim.collector.errors import InvalidOption, NotQuiet, WrongStorage
+from lakebed.reclaim.collector.errors import Busy, InvalidOption, NotQuiet, Overtaken, WrongStorage
 from lakebed.reclaim.collector.executors.write import DUE_LABEL, FREED_LABEL
 from lakebed.reclaim.collector.judging import Executor, Findings, Judging, repository_uids
-from lakebed.reclaim.collector.lease import RunLease, RunLeaseTable
 from lakebed.reclaim.collector.report import (
     Progress,
     Summary,
@@ -44,11 +48,116 @@ from lakebed.reclaim.collector.report import (
     remove_files,
 )
 from lakebed.reclaim.collector.rules import Look, Verdict
-from lakebed.reclaim.collector.state import SavedState
-from lakebed.reclaim.collector.storage import Storage
+from lakebed.reclaim.collector.storage import SavedState, Storage
 from lakebed.runtime import Runtime, ThreadRuntime
 
 _LOGGER: Final = logging.getLogger(__name__)
+
+_RETRY_SECONDS: Final = 1.0
+
+
+class ServerSide(LeaseTable, Protocol):
+    """The server's part of a run; `server.Server` asks for it by HTTP."""
+
+    def expire(self, unique_id: str, *, max_share: float, dry_run: bool) -> dict[str, Any]:
+        """Mark and expire commits by the rules of the repository; return counts."""
+
+    def prepare(self, unique_id: str) -> GCRunID:
+        """Write down all that is in use."""
+
+    def write_old_commits(
+        self, unique_id: str, run_id: GCRunID, *, since_us: int, dry_run: bool
+    ) -> tuple[GCFile, ...]:
+        """Write down the commits that expired since then, or of a dry run, would expire."""
+
+    def check_still_there(self, unique_id: str, run_id: GCRunID) -> None:
+        """Prove that this creation of the repository exists, and that we may still collect."""
+
+    def give_lease_back(self, holder: str, *, is_good: bool, next_us: int) -> None:
+        """Give the lease back, and say how the run ended and when another is of use."""
+
+
+@dataclass(slots=True)
+class Ending:
+    """What a run says when it ends."""
+
+    is_good: bool = False
+    """Whether it did all that it should."""
+    next_us: int = 0
+    """No run before this time would find anything to delete; 0: it might."""
+
+
+class RunLease:
+    """The lease of one repository, as one who makes runs of it sees it."""
+
+    def __init__(
+        self,
+        server: ServerSide,
+        runtime: Runtime,
+        *,
+        is_patient: bool,
+        say: Callable[[str], None] = lambda _line: None,
+    ) -> None:
+        """Prepare to take the lease.
+
+        Args:
+            server: It has the lease.
+            runtime: Its clock says for how long the lease of another run was seen.
+            is_patient: Whether to wait for another run, for a while.
+            say: Called when that begins.
+        """
+        self._server = server
+        self._lease = Lease(server, runtime)
+        self._runtime = runtime
+        self._is_patient = is_patient
+        self._say = say
+
+    @contextmanager
+    def held(self) -> Iterator[Ending]:
+        """Hold the lease, and say at the end what became of the run.
+
+        Raises:
+            Busy: Another run is under way, or has died a moment ago: a later try finds out.
+        """
+        self._take()
+        ending = Ending()
+        try:
+            with heartbeat_thread(self._beat, every_seconds=self._lease.seconds / RENEWALS):
+                yield ending
+        finally:
+            with suppress(LakebedError):  # then it is taken over after a while
+                self._server.give_lease_back(
+                    self._lease.holder, is_good=ending.is_good, next_us=ending.next_us
+                )
+
+    def check(self) -> None:
+        """Make sure that no other run took the lease over.
+
+        Raises:
+            Overtaken: One did.
+        """
+        if not self._lease.renew():
+            raise Overtaken("another run took this one for dead, and works on: nothing was deleted")
+
+    def _take(self) -> None:
+        begun, has_waited = self._runtime.monotonic(), False
+        while not self._lease.acquire():
+            # Long enough to find a dead one out, and for a short run to end.
+            waited = self._runtime.monotonic() - begun
+            if not self._is_patient or waited >= 2 * self._lease.seconds:
+                raise Busy
+            if not has_waited:
+                self._say("Another run has not ended: waiting for it.")
+                has_waited = True
+            self._runtime.sleep(_RETRY_SECONDS)
+
+    def _beat(self) -> bool:
+        try:
+            return self._lease.renew()  # if it is lost, `check` sees that too
+        except LakebedError as error:
+            _LOGGER.warning("the lease of a run could not be renewed: %s", error)
+            return True
+
 
 MAX_SHARE: Final = 0.5
 """The largest share of all objects that a run deletes by default."""
@@ -69,24 +178,6 @@ class Options:
     min_age_seconds: float | None = None
     """Leave alone what is younger; not less than the server allows."""
     max_share: float = MAX_SHARE
-
-
-class ServerSide(RunLeaseTable, Protocol):
-    """The server's part of a run; `server.Server` asks for it by HTTP."""
-
-    def expire(self, unique_id: str, *, max_share: float, dry_run: bool) -> dict[str, Any]:
-        """Mark and expire commits by the rules of the repository; return counts."""
-
-    def prepare(self, unique_id: str) -> GCRunID:
-        """Write down all that is in use."""
-
-    def write_old_commits(
-        self, unique_id: str, run_id: GCRunID, *, since_us: int, dry_run: bool
-    ) -> tuple[GCFile, ...]:
-        """Write down the commits that expired since then, or of a dry run, would expire."""
-
-    def check_still_there(self, unique_id: str, run_id: GCRunID) -> None:
-        """Prove that this creation of the repository exists, and that we may still collect."""
 
 
 class Job:

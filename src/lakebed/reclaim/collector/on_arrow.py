@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from lakebed.formats.gc_files import GC_SCHEMAS, GCFile, GCFileKind, GCManifest, GCRunID
 from lakebed.formats.gc_state import GC_RESULT_SCHEMAS, GCResultFile, GCResultKind, GCState
 from lakebed.reclaim.collector import columns
+from lakebed.reclaim.collector.columns import BUDGET_BYTES, Parts, Scattered, buckets_of, lanes_of
 from lakebed.reclaim.collector.errors import MissingHistory, MissingRange
 from lakebed.reclaim.collector.executors.delete import delete_due
 from lakebed.reclaim.collector.executors.list import (
@@ -47,7 +48,6 @@ from lakebed.reclaim.collector.judging import (
     repository_uids,
 )
 from lakebed.reclaim.collector.rules import Verdict
-from lakebed.reclaim.collector.scattered import BUDGET_BYTES, Parts, Scattered, buckets_of, lanes_of
 from lakebed.reclaim.collector.storage import Storage
 from lakebed.runtime import Runtime
 

@@ -12,7 +12,7 @@ from lakebed.formats.gc_state import GCResultFile, GCResultKind
 from lakebed.reclaim.collector import frames
 from lakebed.reclaim.collector.errors import ExecutorFailed, MissingHistory, MissingRange
 from lakebed.reclaim.collector.executors.delete import delete_due
-from lakebed.reclaim.collector.executors.tally import TALLY
+from lakebed.reclaim.collector.executors.read import TALLY
 from lakebed.reclaim.collector.executors.write import (
     FILE_OR_TOTAL,
     WRITTEN,

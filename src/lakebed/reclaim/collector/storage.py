@@ -1,28 +1,34 @@
-"""The storage of one repository, as the driver and every executor open it."""
+"""The storage of one repository, as the driver and every executor open it, and the state in it."""
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Final
 
 from lakebed.block import (
     Address,
+    AlreadyExists,
     AzureSettings,
     BlockSettings,
     BlockStore,
     DeleteResult,
+    ETag,
     GCSSettings,
     LocalSettings,
     Namespace,
     ObjectNotFound,
+    PreconditionFailed,
     S3Settings,
     open_block,
 )
 from lakebed.formats import OWNER_PATH, decode_owner
 from lakebed.formats.gc_files import GCAdopted, GCMark, GCRunID
-from lakebed.formats.layout import gc_path, mark_path
-from lakebed.reclaim.collector.errors import InvalidOption, NotTheOwner, WrongStorage
+from lakebed.formats.gc_state import GCState, decode_state, encode_state
+from lakebed.formats.layout import gc_path, mark_path, state_path
+from lakebed.reclaim.collector.errors import InvalidOption, NotTheOwner, Overtaken, WrongStorage
 from lakebed.reclaim.collector.rules import is_adopted
 from lakebed.reclaim.collector.server import Server
 from lakebed.runtime import Runtime, ThreadRuntime
@@ -175,3 +181,60 @@ def _hint(settings: BlockSettings) -> str:
 @cache
 def _opened(settings: BlockSettings) -> BlockStore:
     return open_block(settings)
+
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+_OVERTAKEN: Final = "another run ended first: start again, and make one run at a time"
+
+
+@dataclass(frozen=True, slots=True)
+class SavedState:
+    """The state that a run begins with, and its ETag."""
+
+    storage: Storage
+    state: GCState | None
+    etag: ETag | None
+
+    @classmethod
+    def read(cls, storage: Storage) -> "SavedState":
+        """Return what the run before left.
+
+        Raises:
+            FormatError: It is damaged, or of a newer Lakebed.
+            BlockError: The storage refused or failed.
+        """
+        address = storage.namespace.address(state_path(storage.repository_uid))
+        try:
+            # In this order: if the state changes in between, replacing it will fail.
+            etag = storage.block.head(address).etag
+            data = storage.block.read(address)
+        except ObjectNotFound:
+            return cls(storage, None, None)
+        return cls(storage, decode_state(data, file=str(address)), etag)
+
+    def check_latest(self) -> None:
+        """Make sure that no other run has ended since.
+
+        Raises:
+            Overtaken: One has, and its look may disagree with the candidates of this run.
+        """
+        if SavedState.read(self.storage).etag != self.etag:
+            raise Overtaken(_OVERTAKEN)
+
+    def replace(self, state: GCState) -> None:
+        """Leave a state to the next run.
+
+        Raises:
+            Overtaken: Another run has left one first.
+        """
+        address = self.storage.namespace.address(state_path(self.storage.repository_uid))
+        data = encode_state(state)
+        try:
+            if self.etag is None:
+                self.storage.block.create(address, data)
+            else:
+                self.storage.block.replace(address, data, self.etag)
+        except (AlreadyExists, PreconditionFailed) as error:
+            raise Overtaken(_OVERTAKEN) from error
+        _LOGGER.debug("run %s left its state at %s", state.run_id, address)

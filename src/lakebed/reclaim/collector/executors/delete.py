@@ -11,8 +11,7 @@ import pyarrow.compute as pc
 from lakebed.block import DeleteResult, Locked, StorageUnavailable
 from lakebed.formats.gc_files import GCRunID
 from lakebed.formats.gc_state import GC_RESULT_SCHEMAS, GCResultKind
-from lakebed.reclaim.collector.executors.read import Batches, Transform
-from lakebed.reclaim.collector.executors.tally import TALLY
+from lakebed.reclaim.collector.executors.read import TALLY, Batches, Transform
 from lakebed.reclaim.collector.executors.write import PartWriter
 from lakebed.reclaim.collector.storage import Storage
 from lakebed.runtime import Runtime

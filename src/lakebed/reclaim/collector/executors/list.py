@@ -24,8 +24,7 @@ from lakebed.formats.object_paths import (
     branches_folder,
     partition_made_us,
 )
-from lakebed.reclaim.collector.executors.read import Batches, Transform, rows, texts
-from lakebed.reclaim.collector.executors.tally import TALLY
+from lakebed.reclaim.collector.executors.read import TALLY, Batches, Transform, rows, texts
 from lakebed.reclaim.collector.rules import is_adopted
 from lakebed.reclaim.collector.storage import Storage
 

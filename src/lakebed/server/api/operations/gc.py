@@ -13,7 +13,7 @@ from lakebed.engine.model import RepositoryID
 from lakebed.formats.gc_files import GCRunID
 from lakebed.ids import UniqueID
 from lakebed.reclaim.prepare import Prepared
-from lakebed.reclaim.retention_rules import BranchRule, RetentionRules
+from lakebed.reclaim.retention import BranchRule, RetentionRules
 from lakebed.reclaim.runs import RunInfo
 from lakebed.reclaim.unfinished import UnfinishedUpload as Unfinished
 from lakebed.server.api.pages import first_page
