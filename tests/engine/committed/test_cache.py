@@ -2,16 +2,14 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from lakebed.block import LocalSettings, Namespace, open_block
+from lakebed.block import LocalSettings, MemorySettings, Namespace, open_block
 from lakebed.engine.committed import Cache, Committed
 from lakebed.engine.committed.cache import DiskCache, MemoryCache
-from lakebed.engine.committed.columns import Range
-from lakebed.engine.committed.files import NewRange
+from lakebed.engine.committed.files import Files, NewRange
 from lakebed.engine.errors import MissingFile
 from lakebed.engine.model import Home
 from lakebed.engine.settings import CacheSettings
@@ -56,20 +54,18 @@ def test_memory_keeps_nothing_larger_than_its_bound() -> None:
 
 
 def test_small_ranges_count_with_what_they_take_besides_their_rows() -> None:
-    cache = MemoryCache[Range](RUNTIME, max_bytes=1 << 20)
+    block = open_block(MemorySettings())
+    cache = Cache(RUNTIME, CacheSettings(memory_bytes=1 << 20))
+    files = Files(block, Home(Namespace.parse("mem://lake/x"), UniqueID("u")), RUNTIME, cache)
+    saved = []
     for number in range(200):
         new = NewRange.of(entries_table([entry(b"%03d" % number, 1)]), SMALL)
-        new.keep_in(cache, str(number))
-    loads: list[int] = []
-
-    def load(number: int) -> tuple[Range, int]:
-        loads.append(number)
-        return Range(entries_table([])), 2 << 20  # too large to be kept
-
-    for number in range(200):
-        cache.get(str(number), partial(load, number))
+        files.save_range(new)
+        saved.append(new.ref.range_id)
+    for range_id in saved:
+        files.range(range_id)
     # A range of one row takes about 18 KB, of which 200 bytes are the row's.
-    assert len(loads) > 140
+    assert files.counters.ranges_read > 140
 
 
 def test_callers_at_the_same_time_share_one_load() -> None:

@@ -92,64 +92,30 @@ def _plan(base: MetaRange, windows: Iterable[Edits]) -> Iterator[_Portion]:
     refs, place, start = base.refs, 0, b""
     untouched: list[RangeRef] = []
     for edits in windows:
-        window = _Window(edits)
-        while place < len(refs) and not window.is_exhausted:
-            ref = refs[place]
-            first = place if start > ref.min_key else base.position(window.next_key, place)
-            if first > place:
+        puts, removals = SortedKeys(one_array(edits.puts, "key")), SortedKeys(edits.removals)
+        last_key = max(keys[-1] for keys in (puts, removals) if keys)
+        put = removal = 0
+        while put < len(puts) or removal < len(removals):
+            if place < len(refs) and start <= refs[place].min_key:
+                heads = ((puts, put), (removals, removal))
+                next_key = min(keys[at] for keys, at in heads if at < len(keys))
+                first = base.position(next_key, place)
                 untouched += refs[place:first]
                 place = first
-                continue
-            stop = successor(min(ref.max_key, window.last_key))
-            yield _Portion(untouched, ref, start, stop, window.take_below(stop))
-            untouched = []
-            start = stop
-            if window.last_key < ref.max_key:
-                break
-            place += 1
-        if not window.is_exhausted:
-            yield _Portion(untouched, edits=window.take_below(None))
-            untouched = []
+            ref = refs[place] if place < len(refs) else None
+            stop = None if ref is None else successor(min(ref.max_key, last_key))
+            next_put = len(puts) if stop is None else puts.find(stop, put)
+            next_removal = len(removals) if stop is None else removals.find(stop, removal)
+            taken = Edits(
+                edits.puts.slice(put, next_put - put),
+                edits.removals.slice(removal, next_removal - removal),
+            )
+            yield _Portion(untouched, ref, start, stop, taken)
+            put, removal, untouched = next_put, next_removal, []
+            if ref is not None and stop is not None:
+                start = stop
+                place += last_key >= ref.max_key
     if place < len(refs) and start > refs[place].min_key:
         yield _Portion(untouched, refs[place], start)
         untouched, place = [], place + 1
     yield _Portion([*untouched, *refs[place:]])
-
-
-class _Window:
-    """Some of the changes, taken from the left."""
-
-    def __init__(self, edits: Edits) -> None:
-        self._edits = edits
-        self._puts = SortedKeys(one_array(edits.puts, "key"))
-        self._removals = SortedKeys(edits.removals)
-        self._next_put = 0
-        self._next_removal = 0
-        self.last_key = max(keys[-1] for keys in (self._puts, self._removals) if keys)
-
-    @property
-    def is_exhausted(self) -> bool:
-        """Whether all changes were taken."""
-        return self._next_put == len(self._puts) and self._next_removal == len(self._removals)
-
-    @property
-    def next_key(self) -> bytes:
-        """The key of the next change."""
-        heads = []
-        if self._next_put < len(self._puts):
-            heads.append(self._puts[self._next_put])
-        if self._next_removal < len(self._removals):
-            heads.append(self._removals[self._next_removal])
-        return min(heads)
-
-    def take_below(self, stop: bytes | None) -> Edits:
-        """Take the changes to keys below this one; None: all that are left."""
-        put, removal = self._next_put, self._next_removal
-        self._next_put = len(self._puts) if stop is None else self._puts.find(stop, put)
-        self._next_removal = (
-            len(self._removals) if stop is None else self._removals.find(stop, removal)
-        )
-        return Edits(
-            self._edits.puts.slice(put, self._next_put - put),
-            self._edits.removals.slice(removal, self._next_removal - removal),
-        )

@@ -9,7 +9,7 @@ from typing import Final, Self, TypeVar
 import pyarrow as pa
 
 from lakebed.block import Address, BlockStore, ObjectNotFound
-from lakebed.engine.committed.cache import Cache, MemoryCache
+from lakebed.engine.committed.cache import Cache
 from lakebed.engine.committed.columns import Range
 from lakebed.engine.errors import MissingFile
 from lakebed.engine.model import Home
@@ -70,16 +70,6 @@ class NewRange:
         entries = entries.combine_chunks()
         return cls(ref_of(entries), entries, breaks)
 
-    def keep_in(self, cache: MemoryCache[Range], name: str) -> None:
-        """Keep the rows in memory, since they are likely to be asked for next.
-
-        Unless they are a small part of larger buffers, which would be kept alive with them.
-        """
-        size_bytes = self.entries.get_total_buffer_size()
-        if size_bytes <= 2 * table_bytes(self.entries) + _SMALL_BYTES:
-            kept = Range(self.entries, cut_by=self.breaks)
-            cache.put(name, kept, size_bytes=_RANGE_BYTES + size_bytes)
-
 
 class Files:
     """The ranges and metaranges of one repository."""
@@ -128,14 +118,12 @@ class Files:
 
     def save_range(self, new: NewRange, *, keep: bool = True) -> None:
         """Store a range, unless it is there already; with `keep`, also in the cache."""
-        saved = new.ref.range_id
-        if saved in self._known:
+        if new.ref.range_id in self._known:
             self._count("ranges_reused")
         else:
-            (is_new,) = self._create(self._file_of(new))
-            self._count_range(saved, is_new=is_new)
+            self._store([new])
         if keep:
-            self._keep_range(new)
+            self._keep(new)
 
     def save_metarange(
         self, refs: Sequence[RangeRef], unsaved: Sequence[NewRange] = ()
@@ -148,21 +136,13 @@ class Files:
         table = metarange_table(refs)
         saved = metarange_id(table)
 
-        def save_this(*beside: NewRange) -> None:
-            """Store the metarange, and ranges by the same call."""
-            this = metarange_path(saved), encode_metarange(table)
-            is_new, *are_new = self._create(this, *map(self._file_of, beside))
-            if is_new:
-                self._count("metaranges_written")
-            for new, is_new_range in zip(beside, are_new, strict=True):
-                self._count_range(new.ref.range_id, is_new=is_new_range)
-                self._keep_range(new)
-
+        file = metarange_path(saved), encode_metarange(table)
         if len(unsaved) == 1 and unsaved[0].ref.range_id not in self._known:
             # A small commit. To wake a thread for the second file would take longer.
-            save_this(*unsaved)
+            self._store(unsaved, file)
+            self._keep(unsaved[0])
         else:
-            saves: list[Callable[[], None]] = [save_this]
+            saves: list[Callable[[], None]] = [partial(self._store, (), file)]
             saves += (partial(self.save_range, new) for new in unsaved)
             self._runtime.map_parallel(lambda save: save(), saves, limit=len(saves))
         self._remember(refs)
@@ -241,24 +221,30 @@ class Files:
             self._forget()
             raise MissingFile(str(address)) from error
 
-    def _create(self, *files: tuple[str, bytes]) -> list[bool]:
-        """Store files; return of each whether it was not there before."""
-        return self._block.create_by_content(
+    def _store(self, ranges: Sequence[NewRange], *metaranges: tuple[str, bytes]) -> None:
+        """Store files of ranges and metaranges by one call, and count which are new."""
+        files = [*metaranges]
+        files += ((range_path(new.ref.range_id), encode_range(new.entries)) for new in ranges)
+        are_new = self._block.create_by_content(
             [(self._namespace.address(path), data) for path, data in files]
         )
-
-    @staticmethod
-    def _file_of(new: NewRange) -> tuple[str, bytes]:
-        return range_path(new.ref.range_id), encode_range(new.entries)
-
-    def _count_range(self, range_id: RangeID, *, is_new: bool) -> None:
-        """Note that a range is stored now."""
-        self._count("ranges_written" if is_new else "ranges_reused")
+        new_ranges = sum(are_new[len(metaranges) :])
         with self._lock:
-            self._missing.discard(range_id)
+            self.counters.metaranges_written += sum(are_new[: len(metaranges)])
+            self.counters.ranges_written += new_ranges
+            self.counters.ranges_reused += len(ranges) - new_ranges
+            self._missing.difference_update(new.ref.range_id for new in ranges)
 
-    def _keep_range(self, new: NewRange) -> None:
-        new.keep_in(self._cache.ranges, self._cached_as(range_path(new.ref.range_id)))
+    def _keep(self, new: NewRange) -> None:
+        """Keep the rows of a range in memory, since they are likely to be asked for next.
+
+        Unless they are a small part of larger buffers, which would be kept alive with them.
+        """
+        size_bytes = new.entries.get_total_buffer_size()
+        if size_bytes <= 2 * table_bytes(new.entries) + _SMALL_BYTES:
+            name = self._cached_as(range_path(new.ref.range_id))
+            kept = Range(new.entries, cut_by=new.breaks)
+            self._cache.ranges.put(name, kept, size_bytes=_RANGE_BYTES + size_bytes)
 
     def _remember(self, refs: Sequence[RangeRef]) -> None:
         with self._lock:
