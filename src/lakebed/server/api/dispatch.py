@@ -17,13 +17,12 @@ import msgspec
 from falcon import code_to_http_status
 from falcon.routing import CompiledRouter
 
+from lakebed.actor import EntryPoint, acting_as
 from lakebed.auth import Context, Permission
-from lakebed.engine.acting import acting_as, skipping_hooks
-from lakebed.engine.read_only import read_only_lifted
 from lakebed.server.api.request import ApiRequest
 from lakebed.server.api.routes import Access, Reply, Route
 from lakebed.server.http.admission import Admission
-from lakebed.server.http.authentication import authenticate
+from lakebed.server.http.authentication import actor_of, authenticate
 from lakebed.server.http.bodies import Body as RequestBody
 from lakebed.server.http.bodies import has_body
 from lakebed.server.http.browsers import Sender, sender_of
@@ -150,11 +149,16 @@ class Operation:
         given = self._bind(ApiRequest(services, environ, template, identity, context), parts)
         if identity is not None and self._needs_permissions:
             services.auth.authorize(identity, context, *permissions(route, parts, given))
-        with (
-            acting_as(record.user),
-            read_only_lifted(lifted=self._can_force and _is_forced(given)),
-            skipping_hooks(skip=self._can_skip and given["query"].skip_hooks),
-        ):
+        actor = actor_of(
+            services,
+            environ,
+            identity,
+            record,
+            entry_point=EntryPoint.API,
+            force=self._can_force and _is_forced(given),
+            skips_hooks=self._can_skip and given["query"].skip_hooks,
+        )
+        with acting_as(actor):
             return route.handler(**given)
 
 
