@@ -101,7 +101,9 @@ class Operation:
         self._services = services
         self._admit = partial(admission.admit, is_transfer=route.transfer)
         self._bind = _binder(route)
-        self._can_force = any("force" in _names(each) for each in (route.query, route.body))
+        parts = (("query", route.query), ("body", route.body))
+        self._says_force = [part for part, struct in parts if "force" in _names(struct)]
+        """Where a client says that it writes even to a read-only repository."""
         self._can_skip = "skip_hooks" in _names(route.query)
         self._needs_permissions = isinstance(route.needs, tuple)
 
@@ -155,7 +157,7 @@ class Operation:
             identity,
             record,
             entry_point=EntryPoint.API,
-            force=self._can_force and _is_forced(given),
+            force=any(getattr(given.get(part), "force", False) for part in self._says_force),
             skips_hooks=self._can_skip and given["query"].skip_hooks,
         )
         with acting_as(actor):
@@ -184,11 +186,6 @@ def permissions(
             for value in need.each(fields["body"]) or [""]
         ]
     return tuple(found)
-
-
-def _is_forced(given: dict[str, Any]) -> bool:
-    """Whether the client wants to write even to a read-only repository."""
-    return any(getattr(given.get(part), "force", False) for part in ("query", "body"))
 
 
 # What they ask
