@@ -21,7 +21,6 @@ any more.
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
@@ -153,7 +152,7 @@ def with_heartbeat(
             pass
 
     tasks: list[Callable[[], None]] = [
-        partial(copy_context().run, do),
+        do,
         repeat,
         *(partial(each, over.wait) for each in beside),
     ]

@@ -33,7 +33,7 @@ from lakebed.kv import OutcomeUnknown, Store
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.records import Records
 from lakebed.runtime import Runtime, ThreadRuntime
-from lakebed.testing.simulation.scheduler import Actor
+from lakebed.testing.simulation.scheduler import SimulatedProcess
 from lakebed.testing.simulation.simulator import NO_FAULTS, Faults, Simulation
 from lakebed.testing.simulation.store import SimulatedStore
 from tests.auth.kit import NO_ADDRESS, QUICKSTART, UNCACHED, allow, service
@@ -191,7 +191,7 @@ class People:
     simulation: Simulation
     events: list[Event] = field(default_factory=list)
 
-    def act(self, auth: AuthService, actor: Actor) -> None:
+    def act(self, auth: AuthService, actor: SimulatedProcess) -> None:
         todo: dict[str, Callable[[], object]] = {
             "create user": lambda: auth.users.create("ann").unique_id,
             "delete user": lambda: auth.users.delete("ann"),

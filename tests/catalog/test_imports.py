@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from lakebed.actor import Actor, acting_as
 from lakebed.block import LIST_SCHEMA, Address, InvalidAddress, Namespace, StorageUnavailable
 from lakebed.catalog.catalog import Catalog
 from lakebed.catalog.errors import (
@@ -101,6 +102,16 @@ def test_a_prefix_is_imported_without_copying(lake: Lake) -> None:
     assert lake.stored() == []
     entry = lake.engine.get(REPOSITORY, "main", b"lake/b/2")
     assert (entry.address_type, entry.size) == (AddressType.FULL, 3)
+
+
+def test_an_import_by_force_is_forced_where_it_runs(waiting: Lake) -> None:
+    fill(waiting, "a")
+    waiting.engine.repositories.set_read_only(REPOSITORY, read_only=True)
+    with acting_as(Actor(user="bea", force=True)):
+        import_id = start(waiting, prefix(waiting, b"lake"))
+    waiting.catalog.import_runner.run_waiting()
+    status = done(waiting, import_id)
+    assert (status.error, status.completed) == (None, True)
 
 
 def test_what_was_below_the_destination_is_replaced_and_nothing_else(lake: Lake) -> None:

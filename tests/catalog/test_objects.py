@@ -2,6 +2,7 @@
 
 import pytest
 
+from lakebed.actor import Actor, acting_as
 from lakebed.block import Between, FromOffset, NotSupported, RangeNotSatisfiable, Suffix
 from lakebed.catalog.checksums import Checksum
 from lakebed.catalog.commits import HeadChanges
@@ -11,7 +12,13 @@ from lakebed.catalog.model import ObjectStats, identity_of, new_entry
 from lakebed.catalog.object_pages import ObjectPage
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.committed import CommonPrefix, Query
-from lakebed.engine.errors import BranchNotFound, EntryNotFound, Protected, RefNotFound
+from lakebed.engine.errors import (
+    BranchNotFound,
+    EntryNotFound,
+    Protected,
+    ReadOnly,
+    RefNotFound,
+)
 from lakebed.engine.model import BranchID
 from lakebed.formats import AddressType
 from tests.kit.lake import MAIN, REPOSITORY, Lake
@@ -137,6 +144,18 @@ def test_deleting_many_tells_which_could_not_be(lake: Lake) -> None:
     assert names(lake, Query()) == []
     assert [each.path for each in failed] == [b"", b"q" * 2000]
     assert all(isinstance(each.error, InvalidPath) for each in failed)
+
+
+def test_deleting_many_by_force_reaches_all_helpers(lake: Lake) -> None:
+    paths = [b"p%03d" % number for number in range(100)]
+    for path in paths:
+        lake.upload(path, "x")
+    lake.engine.repositories.set_read_only(REPOSITORY, read_only=True)
+    with pytest.raises(ReadOnly):
+        lake.catalog.objects.delete_many(REPOSITORY, MAIN, paths)
+    with acting_as(Actor(force=True)):
+        assert lake.catalog.objects.delete_many(REPOSITORY, MAIN, paths) == []
+    assert names(lake, Query()) == []
 
 
 def test_deleting_many_where_nothing_can_be_deleted(lake: Lake) -> None:

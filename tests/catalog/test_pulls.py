@@ -6,6 +6,7 @@ from threading import Event
 
 import pytest
 
+from lakebed.actor import Actor, acting_as
 from lakebed.block import Namespace
 from lakebed.catalog.catalog import Catalog
 from lakebed.catalog.commits import PULL_REQUEST_KEY
@@ -30,7 +31,6 @@ from lakebed.engine.errors import (
     ReadOnly,
 )
 from lakebed.engine.model import BranchID, Commit, RepositoryID
-from lakebed.engine.read_only import read_only_lifted
 from lakebed.kv.records import Records
 from lakebed.reclaim.expired_records import clean_expired
 from lakebed.runtime import ItemT, ResultT
@@ -415,14 +415,14 @@ def test_a_merge_knows_what_its_request_may_do(lake: Lake) -> None:
     catalog = Catalog(engine, lake.store, lake.block, runtime)
     place = Namespace.parse(f"{lake.block.scheme}://lake/{name}")
     engine.repositories.create(name, place, committer="", read_only=True)
-    with read_only_lifted():
+    with acting_as(Actor(force=True)):
         engine.refs.create_branch(name, DEV, MAIN)
         catalog.uploads.upload(name, DEV, b"new", [b"x"])
         catalog.commits.commit(name, DEV, CommitRequest(committer="", message=""))
         made = catalog.pulls.create(name, source=DEV, destination=MAIN, title="t", author="")
     with pytest.raises(ReadOnly):
         catalog.pulls.merge(name, made, REQUEST)
-    with read_only_lifted():
+    with acting_as(Actor(force=True)):
         catalog.pulls.merge(name, made, REQUEST)
 
 

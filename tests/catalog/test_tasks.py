@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from lakebed.actor import Actor, acting_as, current_actor
 from lakebed.block import Namespace
 from lakebed.catalog.catalog import Catalog
 from lakebed.catalog.errors import TaskNotFound
@@ -54,6 +55,22 @@ def test_a_dump_is_restored(lake: Lake) -> None:
 def test_only_a_bare_repository_is_restored_into(lake: Lake) -> None:
     with pytest.raises(Invalid, match="is not bare"):
         lake.catalog.tasks.start_restore(REPOSITORY, DumpID("nothing"))
+
+
+def test_a_task_acts_as_who_began_it(lake: Lake) -> None:
+    waiting: list[Work] = []
+    found: list[Actor] = []
+
+    def look() -> str:
+        found.append(current_actor())
+        return "done"
+
+    bea = Actor(user="bea", request_id="id-1")
+    with acting_as(bea):
+        catalog(lake, waiting).tasks.start(lake.repository, "looking", look)
+    waiting.pop()()
+    assert found == [bea]
+    assert current_actor() == Actor()
 
 
 def test_a_task_that_fails_says_why(lake: Lake) -> None:

@@ -5,6 +5,7 @@ from typing import TypeVar
 
 import pytest
 
+from lakebed.actor import Actor, acting_as
 from lakebed.block import Namespace
 from lakebed.block.drivers.memory import MemoryBlockStore
 from lakebed.catalog.commits import HeadChanges
@@ -19,7 +20,6 @@ from lakebed.engine.errors import (
     RepositoryNotFound,
 )
 from lakebed.engine.model import RepositoryID
-from lakebed.engine.read_only import read_only_lifted
 from lakebed.engine.staging.writer import if_absent
 from lakebed.kv import Store
 from lakebed.kv.drivers.memory import MemoryStore
@@ -105,7 +105,7 @@ def test_a_repository_that_became_read_only_is_not_written_to(lake: TwoProcesses
     lake.other.repositories.set_read_only(NAME, read_only=True)
     with pytest.raises(ReadOnly):
         lake.put("no")
-    with read_only_lifted():
+    with acting_as(Actor(force=True)):
         lake.put("forced")
     assert lake.shown() == "forced"
 

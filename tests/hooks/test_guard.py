@@ -5,15 +5,14 @@ from functools import partial
 
 import pytest
 
+from lakebed.actor import Actor, acting_as
 from lakebed.block import Namespace
 from lakebed.catalog.commits import HeadChanges
 from lakebed.catalog.imports.sources import ImportSource
-from lakebed.engine.acting import acting_as
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import Refused
 from lakebed.engine.model import BranchID, RepositoryID, TagID
-from lakebed.engine.read_only import read_only_lifted
 from lakebed.hooks import reading
 from lakebed.hooks.actions import TRIALS_MAX, Trial, TrialHook
 from lakebed.hooks.errors import RunNotFound, TooManyTrials
@@ -74,7 +73,7 @@ def test_a_hook_is_told_of_a_commit_that_it_can_read(lake: HookLake) -> None:
     lake.answers.deeds["check"] = look
     lake.put_action("gate", "pre-commit")
     lake.put(b"data", "new")
-    with acting_as("bea"):
+    with acting_as(Actor(user="bea")):
         made = lake.commit(message="why")
     (event,) = lake.answers.events()
     assert read == [b"new"]
@@ -171,7 +170,7 @@ def test_branches_and_tags_are_judged_by_their_commits(lake: HookLake) -> None:
     what = ("create-branch", "delete-branch", "create-tag", "delete-tag")
     lake.put_action("gate", *(f"{when}-{each}" for when in ("pre", "post") for each in what))
     head = lake.commit().id
-    with acting_as("bea"):
+    with acting_as(Actor(user="bea")):
         lake.catalog.refs.create_branch(LAKE, "new", "main~0")
         lake.catalog.refs.create_tag(LAKE, "v1", "main")
         lake.catalog.refs.delete_branch(LAKE, BranchID("new"))
@@ -233,7 +232,7 @@ def test_a_read_only_repository_fires_nothing(lake: HookLake) -> None:
     lake.answers.deeds["check"] = fail
     frozen, place = RepositoryID("frozen"), Namespace.parse("mem://lake/frozen")
     lake.engine.repositories.create(frozen, place, committer="ann", read_only=True)
-    with read_only_lifted():
+    with acting_as(Actor(force=True)):
         text = b"name: gate\non:\n  pre-commit:\nhooks: [broken"
         lake.catalog.uploads.upload(frozen, MAIN, FOLDER + b"gate.yaml", [text])
         lake.catalog.commits.commit(frozen, MAIN, REQUEST)
@@ -248,7 +247,7 @@ def test_an_import_fires_the_hooks_of_a_commit(lake: HookLake) -> None:
     place = Namespace.parse("mem://data/outside")
     lake.block.put(place.address("1"), [b"imported"])
     source = ImportSource.of_prefix(place, b"in/")
-    with acting_as("bea"):
+    with acting_as(Actor(user="bea")):
         imported = lake.catalog.imports.start(
             LAKE, MAIN, [source], committer="bea@example.com", message="in"
         )

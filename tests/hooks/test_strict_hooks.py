@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 import pytest
 
+from lakebed.actor import Actor, acting_as
 from lakebed.block import Namespace
 from lakebed.catalog.commits import HeadChanges
 from lakebed.catalog.errors import InvalidMetadata
 from lakebed.catalog.imports.sources import ImportSource
-from lakebed.engine.acting import acting_as, skipping_hooks
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import CommitRefused, Refused
@@ -255,7 +255,7 @@ def test_an_administrator_repairs_a_gate_that_refuses_its_repair(
         lake.commit()
     asked(lake)
     lake.clock.ahead_seconds += 1  # runs are listed by the second
-    with acting_as("root"), skipping_hooks(), caplog.at_level(logging.WARNING):
+    with acting_as(Actor(user="root", skips_hooks=True)), caplog.at_level(logging.WARNING):
         made = lake.commit()
     assert lake.head() == made.id
     assert asked(lake) == []
@@ -272,7 +272,10 @@ def test_an_administrator_repairs_a_gate_that_refuses_its_repair(
 def test_a_file_that_cannot_be_used_is_repaired_without_being_read(lake: HookLake) -> None:
     lake.set_strict(strict=False)
     lake.put(GATE, "name: [")
-    with skipping_hooks(), pytest.raises(Refused, match=r"action file _lakefs_actions/gate\.yaml"):
+    with (
+        acting_as(Actor(skips_hooks=True)),
+        pytest.raises(Refused, match=r"action file _lakefs_actions/gate\.yaml"),
+    ):
         lake.commit()  # what comes after is asked of the new commit
     broken = Engine(lake.store, lake.block, runtime=lake.clock)
     HeadChanges(broken).commit(LAKE, MAIN, REQUEST)
@@ -280,7 +283,7 @@ def test_a_file_that_cannot_be_used_is_repaired_without_being_read(lake: HookLak
     lake.catalog.objects.delete(LAKE, MAIN, GATE)
     with pytest.raises(Refused, match="an administrator can repair them"):
         lake.commit()
-    with acting_as("root"), skipping_hooks():
+    with acting_as(Actor(user="root", skips_hooks=True)):
         made = lake.commit()
     assert made.metadata[".lakebed.hooks_skipped_by"] == "root"
 
@@ -305,7 +308,7 @@ def test_hooks_of_refs_are_skipped_and_that_is_written_down(lake: HookLake, what
         deeds[what]()
     asked(lake)
     lake.clock.ahead_seconds += 1  # runs are listed by the second
-    with acting_as("root"), skipping_hooks():
+    with acting_as(Actor(user="root", skips_hooks=True)):
         deeds[what]()
     assert asked(lake) == []
     run = next(iter(lake.actions.runs.list(LAKE)))
@@ -329,7 +332,7 @@ def test_a_ref_at_a_file_that_cannot_be_used_is_not_stuck(lake: HookLake, what: 
     with pytest.raises(Refused, match=r"action file _lakefs_actions/gate\.yaml"):
         deeds[what]()
     lake.clock.ahead_seconds += 1  # runs are listed by the second
-    with acting_as("root"), skipping_hooks():
+    with acting_as(Actor(user="root", skips_hooks=True)):
         deeds[what]()
     run = next(iter(lake.actions.runs.list(LAKE)))
     assert (run.event_type, run.skipped_by) == (f"pre-{what}", "root")

@@ -12,7 +12,7 @@ from lakebed.kv.registry import compose
 from lakebed.kv.schema import check_schema
 from lakebed.kv.wrappers.halting import HaltingStore, Permit
 from lakebed.runtime import Runtime, ThreadRuntime
-from lakebed.testing.simulation.scheduler import Actor
+from lakebed.testing.simulation.scheduler import SimulatedProcess
 from lakebed.testing.simulation.simulator import Faults, Simulation
 from lakebed.testing.simulation.store import SimulatedStore
 
@@ -49,13 +49,13 @@ class World:
         self.new = SimulatedStore(self.simulation, MemoryStore(ThreadRuntime()))
         check_schema(self.old.inner)
 
-    def open(self, shared: SimulatedStore, actor: Actor, name: str) -> Side:
+    def open(self, shared: SimulatedStore, actor: SimulatedProcess, name: str) -> Side:
         permit = Permit()
         runtime = actor.runtime
         store = compose(self.halting(shared.handle(actor), runtime, permit), runtime)
         return Side(store, permit, name)
 
-    def serve(self, actor: Actor, shared: SimulatedStore) -> None:
+    def serve(self, actor: SimulatedProcess, shared: SimulatedStore) -> None:
         """Write and delete keys of this server's own, until it may not any more."""
         store = self.open(shared, actor, "").store
         random = self.simulation.random
@@ -81,7 +81,7 @@ class World:
                 continue
             self.told[place] = value
 
-    def copy(self, actor: Actor, tries: int) -> None:
+    def copy(self, actor: SimulatedProcess, tries: int) -> None:
         """Copy, and try again if that did not work."""
         for _ in range(tries):
             actor.runtime.sleep(self.simulation.random.random() * 60)
@@ -93,7 +93,7 @@ class World:
                 continue
             return
 
-    def move(self, actor: Actor) -> None:
+    def move(self, actor: SimulatedProcess) -> None:
         """Serve the new database as soon as it is complete."""
         for _ in range(400):
             actor.runtime.sleep(5)

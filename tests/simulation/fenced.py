@@ -20,7 +20,7 @@ from lakebed.kv.wrappers.fenced import FencedStore
 from lakebed.kv.wrappers.retries import RetryingStore
 from lakebed.runtime import Runtime
 from lakebed.testing.simulation.cells import TOMBSTONE_SECONDS, SimulatedDatabase
-from lakebed.testing.simulation.scheduler import Actor, ActorKilledError
+from lakebed.testing.simulation.scheduler import ActorKilledError, SimulatedProcess
 from lakebed.testing.simulation.simulator import Faults, Simulation
 from lakebed.testing.simulation.store import Applied
 from tests.simulation.scenarios import (
@@ -66,7 +66,7 @@ class Told(Answers):
 
 
 def open_fenced(
-    database: SimulatedDatabase, actor: Actor, fence: Fence, tombstone_seconds: float
+    database: SimulatedDatabase, actor: SimulatedProcess, fence: Fence, tombstone_seconds: float
 ) -> Store:
     def give_up() -> NoReturn:
         actor.kill()
@@ -216,7 +216,7 @@ def erased_keys_stay_erased(
     cleaner = simulation.actor("cleaner")
     working = len(writers)
 
-    def write(actor: Actor, store: Store) -> None:
+    def write(actor: SimulatedProcess, store: Store) -> None:
         nonlocal working
         told, known = Told(), list[tuple[bytes, Version]]()
         try:

@@ -29,7 +29,7 @@ from lakebed.hooks.settings import HooksSettings
 from lakebed.kv import Item
 from lakebed.kv.wrappers.retries import RetryingStore
 from lakebed.runtime import Runtime, ThreadRuntime
-from lakebed.testing.simulation.scheduler import Actor
+from lakebed.testing.simulation.scheduler import SimulatedProcess
 from lakebed.testing.simulation.simulator import Faults, Simulation
 from tests.simulation.monitor import WatchedStore
 from tests.simulation.objects import DEV, ENGINE, LINKS, MAIN, REPOSITORY, REQUEST, CatalogWorld
@@ -159,7 +159,7 @@ class Hooking:
 class HookedProcess:
     """A process, and what it works with."""
 
-    actor: Actor
+    actor: SimulatedProcess
     catalog: Catalog
     actions: Actions
     hooking: Hooking

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 from lakebed.errors import LakebedError
 from lakebed.runtime import ResultT
-from lakebed.testing.simulation.scheduler import Actor
+from lakebed.testing.simulation.scheduler import SimulatedProcess
 from lakebed.testing.simulation.simulator import Simulation
 
 
@@ -20,7 +20,7 @@ class KillsAt(Simulation):
 
     def call(
         self,
-        actor: Actor,
+        actor: SimulatedProcess,
         label: tuple[object, ...],
         apply: Callable[[], ResultT],
         lost: Callable[[bool], Exception],

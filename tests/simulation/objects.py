@@ -50,7 +50,7 @@ from lakebed.reclaim.service import Reclaim
 from lakebed.reclaim.staged_walk import PageLimits
 from lakebed.runtime import ItemT, ResultT, Runtime, ThreadRuntime
 from lakebed.testing.simulation.block import SimulatedBlock
-from lakebed.testing.simulation.scheduler import Actor
+from lakebed.testing.simulation.scheduler import SimulatedProcess
 from lakebed.testing.simulation.simulator import Faults, Simulation
 from lakebed.testing.simulation.store import SimulatedStore
 
@@ -159,7 +159,7 @@ class CatalogWorld:
 class Process:
     """A simulated server."""
 
-    actor: Actor
+    actor: SimulatedProcess
     catalog: Catalog
     reclaim: Reclaim
     world: CatalogWorld
@@ -571,7 +571,7 @@ class CollectorLives(Simulation):
 
     def call(
         self,
-        actor: Actor,
+        actor: SimulatedProcess,
         label: tuple[object, ...],
         apply: Callable[[], ResultT],
         lost: Callable[[bool], Exception],

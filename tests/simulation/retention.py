@@ -40,7 +40,7 @@ from lakebed.reclaim.retention import BranchRule, RetentionRules
 from lakebed.reclaim.run_files import RunFiles
 from lakebed.reclaim.service import Reclaim
 from lakebed.runtime import Runtime
-from lakebed.testing.simulation.scheduler import Actor
+from lakebed.testing.simulation.scheduler import SimulatedProcess
 from lakebed.testing.simulation.simulator import Faults, Simulation
 from lakebed.testing.simulation.store import SimulatedStore
 from tests.simulation.objects import DEV, MAIN, REPOSITORY, CatalogWorld
@@ -100,7 +100,7 @@ SKEW_SECONDS: Final = 300.0
 class Days(Simulation):
     """Clocks that differ by minutes, however many days pass."""
 
-    def actor(self, name: str) -> Actor:
+    def actor(self, name: str) -> SimulatedProcess:
         actor = super().actor(name)
         runtime: Any = actor.runtime
         runtime._skew = self.random.uniform(-SKEW_SECONDS, SKEW_SECONDS)
@@ -178,7 +178,7 @@ class Lake:
 class Process:
     """A simulated server."""
 
-    actor: Actor
+    actor: SimulatedProcess
     engine: Engine
     catalog: Catalog
     reclaim: Reclaim

@@ -29,7 +29,7 @@ from lakebed.testing.models.committed import ModelCommitted
 from lakebed.testing.simulation.block import SimulatedBlock
 from lakebed.testing.simulation.history import History
 from lakebed.testing.simulation.runtime import EPOCH
-from lakebed.testing.simulation.scheduler import Actor
+from lakebed.testing.simulation.scheduler import SimulatedProcess
 from lakebed.testing.simulation.simulator import Simulation
 from lakebed.testing.simulation.store import SimulatedStore
 from tests.simulation.monitor import Monitor
@@ -219,7 +219,7 @@ class World:
     def truth(self) -> Truth:
         return self.monitor.truth
 
-    def process(self, actor: Actor) -> Process:
+    def process(self, actor: SimulatedProcess) -> Process:
         """What an actor runs."""
         store = self.store.handle(actor)
         if self.retrying == 1.0 or self.random.random() < self.retrying:

@@ -277,6 +277,10 @@ class AuthService:
         rules = self._rules.get((identity.user_id, identity.unique_id))
         return rules.test_of(action, context)
 
+    def groups_of(self, identity: Identity) -> tuple[str, ...]:
+        """Return the names of a user's groups, as old as the rules that `authorize` goes by."""
+        return self._rules.get((identity.user_id, identity.unique_id)).groups
+
     @traced("auth.effective_policies")
     def effective_policies(
         self, user: str, *, prefix: str = "", after: str = "", amount: int = 100
@@ -348,7 +352,8 @@ class AuthService:
 
     def _load_rules(self, user: tuple[UserID, UniqueID]) -> Rules:
         user_id, unique_id = user
-        return Rules(self._effective(user_id, unique_id), user_id)
+        groups = tuple(group.id for group in self.memberships.all_targets_of(user_id, unique_id))
+        return Rules(self._effective(user_id, unique_id), user_id, groups)
 
     def _effective(self, user: str, unique_id: UniqueID) -> list[Policy]:
         """Return the policies of a user and of its groups; some may come twice.

@@ -22,7 +22,6 @@ from lakebed.catalog.purge_marks import PurgeMarks
 from lakebed.engine.committed import Query
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, RepositoryID
-from lakebed.engine.read_only import is_read_only_lifted, read_only_lifted
 from lakebed.errors import LakebedError
 from lakebed.runtime import Runtime
 from lakebed.tracing import traced
@@ -167,12 +166,10 @@ class Objects:
             RepositoryNotFound, ReadOnly, BranchNotFound, Protected: None of them can be.
         """
         self._engine.check_writable(repository_id, branch)
-        lifted = is_read_only_lifted()
 
         def delete(path: bytes) -> NotDeleted | None:
             try:
-                with read_only_lifted(lifted=lifted):  # in whatever thread this runs
-                    self.delete(repository_id, branch, path)
+                self.delete(repository_id, branch, path)
             except LakebedError as error:
                 return NotDeleted(path, error)
             return None

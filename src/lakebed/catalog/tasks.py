@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, NewType
 
+from lakebed.actor import acting_as, current_actor
 from lakebed.catalog import records_pb2 as pb
 from lakebed.catalog.errors import TaskNotFound
 from lakebed.catalog.keys import TASKS, copy_of, remove_where
@@ -169,7 +170,13 @@ class Tasks:
         begun = pb.Task(kind=kind, state=pb.TASK_STATE_RUNNING, started_us=now_us(self._runtime))
         begun.updated_us = begun.started_us
         self._records(repository).set_if(task_id.encode(), begun, ABSENT)
-        self._run_in_background(lambda: self._run(repository, task_id, begun, work))
+        actor = current_actor()
+
+        def run() -> None:
+            with acting_as(actor):
+                self._run(repository, task_id, begun, work)
+
+        self._run_in_background(run)
         return task_id
 
     def _run(

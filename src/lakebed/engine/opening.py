@@ -23,6 +23,7 @@ however old the opening is.
 from dataclasses import dataclass
 from typing import Final
 
+from lakebed.actor import current_actor
 from lakebed.engine.errors import BranchNotFound, ReadOnly, TooManyTries
 from lakebed.engine.keys import (
     BRANCHES,
@@ -33,7 +34,6 @@ from lakebed.engine.keys import (
     STAGED_PREFIX,
 )
 from lakebed.engine.model import Branch, BranchID, Repository, RepositoryID
-from lakebed.engine.read_only import is_read_only_lifted
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.protection import BranchProtection, Protection
 from lakebed.engine.refs.shared_reads import SharedReads
@@ -142,7 +142,7 @@ class Opener:
 
 def _checked(branch: BranchID, found: _Found) -> Opened:
     # Not before: callers that share a read may differ in whether they may write here.
-    if found.repository.read_only and not is_read_only_lifted():
+    if found.repository.read_only and not current_actor().force:
         raise ReadOnly(found.repository.id)
     found.protection.check(branch)
     if found.branch is None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, TypeVar
 
+from lakebed.actor import current_actor
 from lakebed.engine.errors import (
     DefaultBranch,
     InvalidRef,
@@ -30,7 +31,6 @@ from lakebed.engine.model import (
     TagID,
 )
 from lakebed.engine.names import check_branch_name, check_tag_name
-from lakebed.engine.read_only import is_read_only_lifted
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.creation import Look
 from lakebed.engine.refs.protection import BranchProtection
@@ -202,7 +202,7 @@ class RefChanges:
                 now = self._repositories.recognise(repository.id, record, read_at)
                 if now.unique_id != repository.unique_id:
                     raise RepositoryNotFound(repository.id)
-                if now.read_only and not is_read_only_lifted():
+                if now.read_only and not current_actor().force:
                     raise ReadOnly(repository.id)
                 commit_id = self._named(repository, source, named, read_at) if named else guess
                 if commit_id not in asked:

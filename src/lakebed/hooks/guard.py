@@ -28,7 +28,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
-from lakebed.engine.acting import acting_user, are_hooks_skipped
+from lakebed.actor import current_actor
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import Refused
 from lakebed.engine.hooks import Hooks, Preparation, Proposal
@@ -126,7 +126,7 @@ class Guard(Hooks):
                 committer=preparation.committer,
                 message=preparation.message,
                 metadata=preparation.metadata,
-                username=acting_user(),
+                username=current_actor().user,
             )
 
         return bool(self._ask(where, EventType.PREPARE_COMMIT, new_run))
@@ -249,7 +249,7 @@ class Guard(Hooks):
         self, where: "_Where", run: pb.Run, pair: tuple[EventType, EventType], key: str
     ) -> None:
         """Run what comes before an operation, and prepare what comes after it."""
-        run.username = acting_user()
+        run.username = current_actor().user
         run.pre_run_id = self._ask(where, pair[0], lambda: run)
         prepare = partial(self._prepare, where, pair[1], lambda: run)
         post_run_id = prepare()
@@ -284,7 +284,7 @@ class Guard(Hooks):
         Raises:
             Refused: A hook failed, or an action file cannot be used.
         """
-        if are_hooks_skipped():
+        if current_actor().skips_hooks:
             return self._skip(where, event_type, new_run)
         gates = self._gates(where, event_type)
         if gates and number > PROPOSALS_MAX:
@@ -371,7 +371,7 @@ class Guard(Hooks):
         try:
             actions = self._with.reader.read(where.repository, where.metarange_id)
         except InvalidAction as error:
-            if are_hooks_skipped() and (event_type.is_creation or event_type.is_deletion):
+            if current_actor().skips_hooks and (event_type.is_creation or event_type.is_deletion):
                 return []  # else a ref at a commit with such a file could never be deleted
             by = f"{event_type} hooks, which cannot run: {error}"
             raise Refused(f"{event_type}: {error}{advice}", by=by) from error
@@ -441,5 +441,5 @@ def _run_of(proposal: Proposal, source_ref: str) -> pb.Run:
         message=commit.message,
         metadata=commit.metadata,
         merge_source=proposal.merge_source,
-        username=acting_user(),
+        username=current_actor().user,
     )

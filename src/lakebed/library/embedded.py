@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+from lakebed.actor import Actor, EntryPoint, acting_as
 from lakebed.block import Between
 from lakebed.catalog import model
 from lakebed.catalog.catalog import Catalog
@@ -16,7 +17,6 @@ from lakebed.catalog.errors import MergeConflict as EngineConflict
 from lakebed.catalog.imports.imports import ImportID
 from lakebed.catalog.places import parse_namespace
 from lakebed.catalog.tasks import run_inline
-from lakebed.engine.acting import acting_as
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.committed import Page, Query
 from lakebed.engine.model import BranchID, RepositoryID, TagID
@@ -100,7 +100,7 @@ class EmbeddedBackend:
     @contextmanager
     def _work(self) -> Iterator[None]:
         """Act as the committer, and raise the errors of the library."""
-        with acting_as(self._committer):
+        with acting_as(Actor(user=self._committer, entry_point=EntryPoint.LIBRARY)):
             try:
                 yield
             except LakeError:

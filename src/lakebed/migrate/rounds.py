@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from lakebed.actor import Actor, EntryPoint, acting_as
 from lakebed.block import InvalidAddress, Namespace
 from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.engine import Engine
@@ -35,7 +36,6 @@ from lakebed.engine.model import (
     RepositoryID,
     TagID,
 )
-from lakebed.engine.read_only import read_only_lifted
 from lakebed.engine.refs.protection import check_pattern
 from lakebed.errors import quoted
 from lakebed.formats import Entry
@@ -227,7 +227,7 @@ def _stage(engine: Engine, repository: Repository, source: Source, report: Round
         name = BranchID(branch.name)
         if name not in there:
             continue
-        with read_only_lifted():
+        with acting_as(Actor(entry_point=EntryPoint.MIGRATION, force=True)):
             HeadChanges(engine).reset(repository.id, name)
             for change in source.refs.changes(branch):
                 if change.entry is None:

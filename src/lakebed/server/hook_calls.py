@@ -7,21 +7,21 @@ waits for a hook must not keep the hook's calls waiting.
 
 import json
 from collections.abc import Callable, Mapping
-from contextvars import ContextVar, copy_context
+from contextvars import copy_context
 from http import HTTPStatus
 from io import BytesIO
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 from wsgiref.types import WSGIApplication
 
+from lakebed.actor import current_actor
 from lakebed.auth import AuthNotFound, Identity, UserID
 from lakebed.engine.errors import Deleting, RepositoryNotFound
 from lakebed.engine.model import RepositoryID
 from lakebed.errors import LakebedError
 from lakebed.hooks.events import Event
 from lakebed.hooks.kinds import OBJECT_BYTES_MAX, Caller
-from lakebed.server.http.authentication import IDENTITY
-from lakebed.server.http.request import current_record
+from lakebed.server.http.authentication import HOOK_DEPTH, IDENTITY
 from lakebed.server.services import Services
 
 DEPTH_MAX: Final = 3
@@ -38,10 +38,6 @@ _CALLS: Final[Mapping[str, tuple[str, str]]] = {
     "diff_branch": ("GET", "/branches/{branch}/diff"),
     "update_object_user_metadata": ("PUT", "/branches/{branch}/objects/stat/user_metadata"),
 }
-
-
-_depth: ContextVar[int] = ContextVar("lakebed_hook_depth", default=0)
-"""In how many hooks, each called by another, the request at hand was made."""
 
 
 class HookCalls:
@@ -76,11 +72,10 @@ class _Caller:
         self._services = services
         self._application = application
         self._event = event
-        self.depth = _depth.get()
         # Conditions of policies count for a hook as for the request that it runs for. After the
         # operation there is none, and an address that is not known counts against the caller.
-        record = current_record()
-        self._client = "" if record is None else record.client
+        actor = current_actor()
+        self.depth, self._client = actor.hook_depth, actor.address
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> tuple[int, Any]:
         """See `Caller.call`."""
@@ -90,16 +85,15 @@ class _Caller:
             identity = self._identity()
             self._check_repository(str(arguments.get("repository", "")))
             environ = _environ(name, dict(arguments), identity, self._client)
+            environ[HOOK_DEPTH] = self.depth + 1
         except (AuthNotFound, RepositoryNotFound, Deleting) as error:
             return 404, {"message": str(error)}
         except (KeyError, ValueError, TypeError) as error:
             return 400, {"message": f"lakefs.{name}: {error}"}
         except LakebedError as error:
             return 503, {"message": error.public_message or str(error)}
-        # In a context of its own: the request that waits for the hook has notes in this one.
-        context = copy_context()
-        context.run(_depth.set, self.depth + 1)
-        status, body = context.run(_answer, self._application(), environ)
+        # In a context of its own: the request that waits for the hook has its record in this one.
+        status, body = copy_context().run(_answer, self._application(), environ)
         if name == "get_object" and status < HTTPStatus.MULTIPLE_CHOICES:
             return status, body
         try:

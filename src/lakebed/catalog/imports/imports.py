@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, NewType
 
+from lakebed.actor import current_actor
 from lakebed.block import Address, BlockStore, InvalidAddress
 from lakebed.catalog import records_pb2 as pb
 from lakebed.catalog.commits import check_commit_words
@@ -18,10 +19,8 @@ from lakebed.catalog.imports.places import check_places
 from lakebed.catalog.imports.sources import ImportSource, in_order, source_messages
 from lakebed.catalog.keys import IMPORTS, WAITING, WAITING_PARTITION, copy_of, remove_where
 from lakebed.catalog.settings import CatalogSettings
-from lakebed.engine.acting import acting_user
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, Commit, CommitID, Repository, RepositoryID
-from lakebed.engine.read_only import is_read_only_lifted
 from lakebed.formats.boundaries import Breaks
 from lakebed.formats.layout import import_folder
 from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable
@@ -158,8 +157,8 @@ class Imports:
             metadata=metadata or {},
             strict=strict,
             outside=outside,
-            force=is_read_only_lifted(),
-            username=acting_user(),
+            force=current_actor().force,
+            username=current_actor().user,
             state=pb.IMPORT_STATE_RUNNING,
             started_us=now_us(self._runtime),
             updated_us=now_us(self._runtime),

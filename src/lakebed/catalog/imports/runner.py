@@ -11,6 +11,7 @@ import logging
 from contextlib import suppress
 from typing import Final
 
+from lakebed.actor import Actor, EntryPoint, acting_as
 from lakebed.block import BlockStore, StorageUnavailable
 from lakebed.catalog import records_pb2 as pb
 from lakebed.catalog.errors import JobSilent
@@ -19,12 +20,10 @@ from lakebed.catalog.imports.record import LeasedImport
 from lakebed.catalog.imports.run import ImportRun
 from lakebed.catalog.keys import WAITING, WAITING_PARTITION
 from lakebed.catalog.settings import CatalogSettings
-from lakebed.engine.acting import acting_as
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import Deleting, RepositoryNotFound
 from lakebed.engine.leases import LeaseLostError
 from lakebed.engine.model import Repository, RepositoryID
-from lakebed.engine.read_only import read_only_lifted
 from lakebed.errors import LakebedError
 from lakebed.kv import CorruptRecord, OutcomeUnknown, Store, Version
 from lakebed.kv.records import Record, Records
@@ -156,7 +155,9 @@ class ImportRunner:
             return
         if _waits_for_job(held.message):
             raise JobSilent(self._settings.task_heartbeat_seconds)
-        with read_only_lifted(lifted=held.message.force), acting_as(held.message.username):
+        message = held.message
+        actor = Actor(user=message.username, entry_point=EntryPoint.IMPORT, force=message.force)
+        with acting_as(actor):
             ImportRun(self._engine, self._block, self._runtime, repository, held).run()
 
     def _forget_ended(self, held: LeasedImport, note: Record[pb.WaitingImport]) -> None:

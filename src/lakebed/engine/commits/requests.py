@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
-from lakebed.engine.acting import acting_user, are_hooks_skipped
+from lakebed.actor import current_actor
 from lakebed.engine.committed import Interval, Strategy
 from lakebed.engine.hooks import Proposal
 from lakebed.engine.model import Commit, CommitID, Repository
@@ -88,7 +88,8 @@ class CommitProposals:
         merge_source: str = "",
     ) -> Self:
         """Return the proposals of a new request: none yet."""
-        if are_hooks_skipped():
-            metadata = {**request.metadata, HOOKS_SKIPPED: acting_user()}
+        actor = current_actor()
+        if actor.skips_hooks:
+            metadata = {**request.metadata, HOOKS_SKIPPED: actor.user}
             request = replace(request, metadata=metadata)
         return cls(repository, operation, request, merge_source)

@@ -40,6 +40,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
+from lakebed.actor import current_actor
 from lakebed.block import Address, BlockStore, Namespace
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.committed import CommittedFor
@@ -63,7 +64,6 @@ from lakebed.engine.model import (
     size_of,
 )
 from lakebed.engine.names import check_branch_name, check_repository_name
-from lakebed.engine.read_only import is_read_only_lifted
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
 from lakebed.engine.refs.shared_reads import SharedReads
@@ -154,7 +154,7 @@ class Repositories:
             ReadOnly: It may not.
         """
         found = self.get(repository)
-        if found.read_only and not is_read_only_lifted():
+        if found.read_only and not current_actor().force:
             raise ReadOnly(repository)
         return found
 

@@ -17,13 +17,12 @@ import msgspec
 from falcon import code_to_http_status
 from falcon.routing import CompiledRouter
 
+from lakebed.actor import EntryPoint, acting_as
 from lakebed.auth import Context, Permission
-from lakebed.engine.acting import acting_as, skipping_hooks
-from lakebed.engine.read_only import read_only_lifted
 from lakebed.server.api.request import ApiRequest
 from lakebed.server.api.routes import Access, Reply, Route
 from lakebed.server.http.admission import Admission
-from lakebed.server.http.authentication import authenticate
+from lakebed.server.http.authentication import actor_of, authenticate
 from lakebed.server.http.bodies import Body as RequestBody
 from lakebed.server.http.bodies import has_body
 from lakebed.server.http.browsers import Sender, sender_of
@@ -102,7 +101,9 @@ class Operation:
         self._services = services
         self._admit = partial(admission.admit, is_transfer=route.transfer)
         self._bind = _binder(route)
-        self._can_force = any("force" in _names(each) for each in (route.query, route.body))
+        parts = (("query", route.query), ("body", route.body))
+        self._says_force = [part for part, struct in parts if "force" in _names(struct)]
+        """Where a client says that it writes even to a read-only repository."""
         self._can_skip = "skip_hooks" in _names(route.query)
         self._needs_permissions = isinstance(route.needs, tuple)
 
@@ -150,11 +151,16 @@ class Operation:
         given = self._bind(ApiRequest(services, environ, template, identity, context), parts)
         if identity is not None and self._needs_permissions:
             services.auth.authorize(identity, context, *permissions(route, parts, given))
-        with (
-            acting_as(record.user),
-            read_only_lifted(lifted=self._can_force and _is_forced(given)),
-            skipping_hooks(skip=self._can_skip and given["query"].skip_hooks),
-        ):
+        actor = actor_of(
+            services,
+            environ,
+            identity,
+            record,
+            entry_point=EntryPoint.API,
+            force=any(getattr(given.get(part), "force", False) for part in self._says_force),
+            skips_hooks=self._can_skip and given["query"].skip_hooks,
+        )
+        with acting_as(actor):
             return route.handler(**given)
 
 
@@ -180,11 +186,6 @@ def permissions(
             for value in need.each(fields["body"]) or [""]
         ]
     return tuple(found)
-
-
-def _is_forced(given: dict[str, Any]) -> bool:
-    """Whether the client wants to write even to a read-only repository."""
-    return any(getattr(given.get(part), "force", False) for part in ("query", "body"))
 
 
 # What they ask

@@ -7,8 +7,10 @@ from wsgiref.types import WSGIEnvironment
 
 import falcon
 
+from lakebed.actor import Actor, EntryPoint
 from lakebed.auth import AuthenticationFailed, Identity
 from lakebed.server.http.browsers import check_cookie, check_password, is_from_browser
+from lakebed.server.http.request import RequestRecord
 from lakebed.server.services import Services
 
 COOKIE: Final = "internal_auth_session"
@@ -17,6 +19,9 @@ COOKIE: Final = "internal_auth_session"
 IDENTITY: Final = "lakebed.identity"
 """Where a call of this process says who makes it. No request from outside can: what comes in a
 header has a name of its own kind (``HTTP_…``) in the environment of a request."""
+
+HOOK_DEPTH: Final = "lakebed.hook_depth"
+"""Beside `IDENTITY`: in how many hooks, each called by another, the call was made."""
 
 
 def authenticate(services: Services, environ: WSGIEnvironment, *, client: str) -> Identity:
@@ -44,6 +49,34 @@ def authenticate(services: Services, environ: WSGIEnvironment, *, client: str) -
         raise AuthenticationFailed from None
     access_key_id, _, secret = pair.partition(":")
     return services.auth.authenticate(access_key_id, secret, client=client)
+
+
+def actor_of(
+    services: Services,
+    environ: WSGIEnvironment,
+    identity: Identity | None,
+    record: RequestRecord,
+    *,
+    entry_point: EntryPoint,
+    force: bool = False,
+    skips_hooks: bool = False,
+) -> Actor:
+    """Return the actor of a request; `identity` is None if it is open to anyone."""
+    if identity is None:
+        return Actor(address=record.client, request_id=record.request_id, entry_point=entry_point)
+    depth: int = environ.get(HOOK_DEPTH, 0)
+    return Actor(
+        user=identity.user_id,
+        unique_id=identity.unique_id,
+        groups=services.auth.groups_of(identity),
+        access_key_id=identity.access_key_id or "",
+        address=record.client,
+        request_id=record.request_id,
+        entry_point=EntryPoint.HOOK if depth else entry_point,
+        force=force,
+        skips_hooks=skips_hooks,
+        hook_depth=depth,
+    )
 
 
 def token_of(environ: WSGIEnvironment) -> str | None:

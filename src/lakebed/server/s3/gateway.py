@@ -8,9 +8,11 @@ from typing import Final
 from urllib.parse import quote
 from wsgiref.types import StartResponse, WSGIEnvironment
 
+from lakebed.actor import EntryPoint, acting_as
 from lakebed.auth import Identity
 from lakebed.catalog.errors import RepositoryNotFound
 from lakebed.server.http import refusals
+from lakebed.server.http.authentication import actor_of
 from lakebed.server.http.browsers import Guard
 from lakebed.server.http.errors import RETRY_SECONDS, kind_of, note_error
 from lakebed.server.http.refusals import Refusal
@@ -70,8 +72,11 @@ class Gateway:
         self._services.admission.admit(record, is_transfer=operation.is_transfer)
         self._services.catalog.usage.count()  # one in a while writes to the store
         request = S3Request(self._services, environ, asked, verified, record.client)
+        identity = verified.identity
+        actor = actor_of(self._services, environ, identity, record, entry_point=EntryPoint.S3)
         try:
-            return operation.handle(request)
+            with acting_as(actor):
+                return operation.handle(request)
         except RepositoryNotFound as error:
             if _means_the_api(asked):
                 raise S3Error(ErrorCode.NO_SUCH_BUCKET_BUT_API) from error

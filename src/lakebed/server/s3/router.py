@@ -8,7 +8,6 @@ that Lakebed does not have are in `lakebed.server.s3.unsupported`.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, unique
-from functools import lru_cache
 from typing import Final
 
 from lakebed.server.s3 import unsupported
@@ -16,7 +15,6 @@ from lakebed.server.s3.environ import Environ, query_parameters
 from lakebed.server.s3.errors import ErrorCode, S3Error
 
 _PARAMETERS_MAX: Final = 100
-_HOST_KEPT_MAX: Final = 100
 
 
 @unique
@@ -118,7 +116,9 @@ def is_s3_request(environ: Environ, *, domain: str) -> bool:
         names = {item.partition("=")[0] for item in query.split("&")}
         if names & {"X-Amz-Algorithm", "X-Amz-Signature", "AWSAccessKeyId"}:
             return True
-    return _is_of(environ.get("HTTP_HOST", ""), domain)
+    # The domain of the gateway, or a bucket in it.
+    host: str = environ.get("HTTP_HOST", "").partition(":")[0].lower()
+    return host == domain or host.endswith(f".{domain}")
 
 
 def route(environ: Environ, *, domain: str) -> Route:
@@ -128,7 +128,7 @@ def route(environ: Environ, *, domain: str) -> Route:
         S3Error: Lakebed does not have the operation, or the path or query cannot be read.
     """
     path = _text(environ.get("PATH_INFO", "").encode("latin-1")).removeprefix("/")
-    host = _name(environ.get("HTTP_HOST", ""))
+    host: str = environ.get("HTTP_HOST", "").partition(":")[0].lower()
     is_path_style = not host.endswith(f".{domain}")
     if is_path_style:
         bucket, _, key = path.partition("/")
@@ -164,23 +164,6 @@ def _subresource(query: Mapping[str, str]) -> str:
             ErrorCode.INVALID_ARGUMENT, f"the query must have only one of the parameters {names}"
         )
     return found.pop() if found else ""
-
-
-def _is_of(host: str, domain: str) -> bool:
-    """Whether a header names the domain of the gateway, or a bucket in it."""
-    # Nearly all requests name one of a few hosts. What is long is not kept.
-    read = _read_is_of if len(host) <= _HOST_KEPT_MAX else _read_is_of.__wrapped__
-    return read(host, domain)
-
-
-@lru_cache(maxsize=256)
-def _read_is_of(host: str, domain: str) -> bool:
-    name = _name(host)
-    return name == domain or name.endswith(f".{domain}")
-
-
-def _name(host: str) -> str:
-    return host.partition(":")[0].lower()
 
 
 def _query(query: str) -> dict[str, str]:

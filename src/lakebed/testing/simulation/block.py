@@ -27,7 +27,7 @@ from lakebed.block import (
     UploadId,
     WrittenPart,
 )
-from lakebed.testing.simulation.scheduler import Actor
+from lakebed.testing.simulation.scheduler import SimulatedProcess
 from lakebed.testing.simulation.simulator import Simulation
 
 ResultT = TypeVar("ResultT")
@@ -44,13 +44,13 @@ class SimulatedBlock:
         self.inner = inner
         self._simulation = simulation
 
-    def handle(self, actor: Actor) -> BlockStore:
+    def handle(self, actor: SimulatedProcess) -> BlockStore:
         """The storage as this actor sees it; the handle dies with the actor."""
         return _Handle(self._simulation, actor, self.inner)
 
 
 class _Handle(BlockStore):
-    def __init__(self, simulation: Simulation, actor: Actor, inner: BlockStore) -> None:
+    def __init__(self, simulation: Simulation, actor: SimulatedProcess, inner: BlockStore) -> None:
         self.scheme = inner.scheme
         self.shared_between_processes = inner.shared_between_processes
         self.supports_presign = False

@@ -13,7 +13,7 @@ from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.errors import OutcomeUnknown, StoreUnavailable
 from lakebed.kv.wrappers.fenced import Cell, Cells
 from lakebed.testing.simulation.runtime import EPOCH
-from lakebed.testing.simulation.scheduler import Actor
+from lakebed.testing.simulation.scheduler import SimulatedProcess
 from lakebed.testing.simulation.simulator import Simulation
 from lakebed.testing.simulation.store import Applied
 
@@ -34,7 +34,9 @@ class SimulatedDatabase:
         """Every erasure that took effect, in order."""
         self._cells: SortedDict[tuple[bytes, bytes], Cell] = SortedDict()
 
-    def handle(self, actor: Actor, *, tombstone_seconds: float = TOMBSTONE_SECONDS) -> Cells:
+    def handle(
+        self, actor: SimulatedProcess, *, tombstone_seconds: float = TOMBSTONE_SECONDS
+    ) -> Cells:
         """The database as this actor sees it."""
         return _SimulatedCells(self, actor, tombstone_seconds)
 
@@ -97,7 +99,9 @@ class _SimulatedCells(Cells):
     limits = MemoryStore.limits
     shared_between_processes = False
 
-    def __init__(self, database: SimulatedDatabase, actor: Actor, tombstone_seconds: float) -> None:
+    def __init__(
+        self, database: SimulatedDatabase, actor: SimulatedProcess, tombstone_seconds: float
+    ) -> None:
         self._database = database
         self._actor = actor
         self.tombstone_seconds = tombstone_seconds

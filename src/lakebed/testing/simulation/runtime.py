@@ -2,10 +2,12 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextvars import copy_context
+from functools import partial
 from typing import Final, TypeVar
 
 from lakebed.runtime import Event, Lock, Runtime
-from lakebed.testing.simulation.scheduler import Actor, Scheduler
+from lakebed.testing.simulation.scheduler import Scheduler, SimulatedProcess
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
@@ -17,7 +19,9 @@ EPOCH: Final = 1_780_000_000.0
 class SimulatedRuntime(Runtime):
     """Clock, chance and concurrency of one actor."""
 
-    def __init__(self, scheduler: Scheduler, actor: Actor, *, skew_seconds: float) -> None:
+    def __init__(
+        self, scheduler: Scheduler, actor: SimulatedProcess, *, skew_seconds: float
+    ) -> None:
         self._scheduler = scheduler
         self._actor = actor
         self._skew = scheduler.random.uniform(-skew_seconds, skew_seconds)
@@ -68,7 +72,7 @@ class SimulatedRuntime(Runtime):
 
         if workers:
             for _ in range(workers):
-                self._actor.start(worker)
+                self._actor.start(partial(copy_context().run, worker))
             all_ended.wait()
         if errors:
             raise errors[min(errors)]
@@ -78,7 +82,7 @@ class SimulatedRuntime(Runtime):
 class _SimulatedLock:
     """Mutual exclusion among the tasks of one actor."""
 
-    def __init__(self, scheduler: Scheduler, actor: Actor) -> None:
+    def __init__(self, scheduler: Scheduler, actor: SimulatedProcess) -> None:
         self._scheduler = scheduler
         self._actor = actor
         self._held = False
@@ -98,7 +102,7 @@ class _SimulatedLock:
 class _SimulatedEvent:
     """A flag among the tasks of one actor, whose clock has a rate of its own."""
 
-    def __init__(self, scheduler: Scheduler, actor: Actor, rate: float) -> None:
+    def __init__(self, scheduler: Scheduler, actor: SimulatedProcess, rate: float) -> None:
         self._rate = rate
         self._scheduler = scheduler
         self._actor = actor

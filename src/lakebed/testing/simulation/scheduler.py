@@ -27,7 +27,7 @@ class TaskFailedError(AssertionError):
     """A task raised something that its scenario did not expect."""
 
 
-class Actor:
+class SimulatedProcess:
     """A simulated process: tasks that share a clock and die together."""
 
     runtime: Runtime
@@ -51,7 +51,7 @@ class _Task:
 
     __slots__ = ("actor", "greenlet")
 
-    def __init__(self, actor: Actor, body: Callable[[], object], hub: greenlet) -> None:
+    def __init__(self, actor: SimulatedProcess, body: Callable[[], object], hub: greenlet) -> None:
         self.actor = actor
         self.greenlet = greenlet(body, hub)
 
@@ -84,7 +84,7 @@ class Scheduler:
         """How long the next pause of a task takes, in simulated seconds."""
         return self.random.random() * 0.01
 
-    def add_task(self, actor: Actor, body: Callable[[], object]) -> None:
+    def add_task(self, actor: SimulatedProcess, body: Callable[[], object]) -> None:
         """Add a task of an actor; it starts when the scheduler picks it."""
         task = _Task(actor, body, self._hub)
         self._tasks[task] = None
@@ -110,7 +110,7 @@ class Scheduler:
         finally:
             self._unwind()
 
-    def pause(self, actor: Actor, seconds: float | None = None) -> None:
+    def pause(self, actor: SimulatedProcess, seconds: float | None = None) -> None:
         """Let others go first: for a random while, or for a time.
 
         Raises:
@@ -120,7 +120,7 @@ class Scheduler:
         self.after(self.latency() if seconds is None else seconds, partial(self._resume, task))
         self._hub.switch()
 
-    def park(self, actor: Actor, ready: Callable[[Callable[[], None]], None]) -> None:
+    def park(self, actor: SimulatedProcess, ready: Callable[[Callable[[], None]], None]) -> None:
         """Wait until someone calls the function that `ready` gets; to call it twice does no harm.
 
         Raises:
@@ -141,7 +141,7 @@ class Scheduler:
         entry = (self.seconds + seconds, self.random.random(), self._sequence, action)
         heapq.heappush(self._due, entry)
 
-    def _running(self, actor: Actor) -> _Task:
+    def _running(self, actor: SimulatedProcess) -> _Task:
         if not actor.alive:
             raise ActorKilledError(actor.name)
         task = self._current

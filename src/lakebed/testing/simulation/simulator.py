@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeVar
 
 from lakebed.testing.simulation.runtime import SimulatedRuntime
-from lakebed.testing.simulation.scheduler import Actor, ActorKilledError, Scheduler
+from lakebed.testing.simulation.scheduler import ActorKilledError, Scheduler, SimulatedProcess
 
 ResultT = TypeVar("ResultT")
 
@@ -68,9 +68,9 @@ class Simulation(Scheduler):
         self.trace: list[tuple[object, ...]] = []
         Simulation.latest = self
 
-    def actor(self, name: str) -> Actor:
+    def actor(self, name: str) -> SimulatedProcess:
         """Add a process."""
-        actor = Actor(self, name)
+        actor = SimulatedProcess(self, name)
         actor.runtime = SimulatedRuntime(self, actor, skew_seconds=self.faults.skew_seconds)
         return actor
 
@@ -82,7 +82,7 @@ class Simulation(Scheduler):
 
     def call(
         self,
-        actor: Actor,
+        actor: SimulatedProcess,
         label: tuple[object, ...],
         apply: Callable[[], ResultT],
         lost: Callable[[bool], Exception],
@@ -130,13 +130,13 @@ class Simulation(Scheduler):
     def _faults_now(self) -> Faults:
         return self.faults if self.step < self.faults.until_step else NO_FAULTS
 
-    def _die(self, actor: Actor, label: tuple[object, ...], what: str) -> None:
+    def _die(self, actor: SimulatedProcess, label: tuple[object, ...], what: str) -> None:
         self._note(actor, label, what)
         actor.kill()
         raise ActorKilledError(actor.name)
 
     def _apply_late(
-        self, actor: Actor, label: tuple[object, ...], apply: Callable[[], ResultT]
+        self, actor: SimulatedProcess, label: tuple[object, ...], apply: Callable[[], ResultT]
     ) -> None:
         def late() -> None:
             try:
@@ -149,5 +149,5 @@ class Simulation(Scheduler):
         self._note(actor, label, "failed, to be applied late")
         self.after(self.random.random() * 10, late)
 
-    def _note(self, actor: Actor, label: tuple[object, ...], what: str) -> None:
+    def _note(self, actor: SimulatedProcess, label: tuple[object, ...], what: str) -> None:
         self.trace.append((self.step, round(self.seconds, 4), actor.name, *label, what))

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from lakebed.kv.store import Guard, Item, Put, Store, Version
 from lakebed.testing.faults import FaultyStore, StoreCall, lost
-from lakebed.testing.simulation.scheduler import Actor
+from lakebed.testing.simulation.scheduler import SimulatedProcess
 from lakebed.testing.simulation.simulator import Simulation
 
 ResultT = TypeVar("ResultT")
@@ -57,7 +57,7 @@ class SimulatedStore:
         self.applied: list[Applied] = []
         """Every write that took effect, in order: what checkers compare answers with."""
 
-    def handle(self, actor: Actor) -> Store:
+    def handle(self, actor: SimulatedProcess) -> Store:
         """The store as this actor sees it; the handle dies with the actor."""
 
         def intercept(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
