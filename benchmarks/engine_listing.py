@@ -13,6 +13,7 @@ from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.committed import CommonPrefix, Query
 from lakebed.engine.engine import Engine
 from lakebed.testing.faults import FaultyStore, StoreCall
+from tests.kit import staging
 
 ResultT = TypeVar("ResultT")
 
@@ -38,7 +39,7 @@ def list_all(lake: BenchLake) -> int:
     """List all objects of the main branch, a page at a time; return how many there are."""
     count, after, has_more = 0, b"", True
     while has_more:
-        page = lake.engine.list_entries(LAKE, MAIN, Query(after=after))
+        page = staging.list_entries(lake.engine, LAKE, MAIN, Query(after=after))
         count += len(page.items)
         after, has_more = page.items[-1].key, page.has_more
     return count
@@ -80,7 +81,7 @@ def _directories(folder: Path, lake: BenchLake, where: str) -> Row:
     store = FaultyStore(lake.store, count)
     engine = Engine(store, open_block(LocalSettings(folder / "directories" / "blocks")))
     begun = perf_counter()
-    page = engine.list_entries(LAKE, MAIN, Query(delimiter=b"/"))
+    page = staging.list_entries(engine, LAKE, MAIN, Query(delimiter=b"/"))
     seconds = perf_counter() - begun
     assert page.items == [CommonPrefix(b"%d/" % number) for number in range(10)]
     counters = engine._committed_in(lake.repository.home).counters  # noqa: SLF001
@@ -106,7 +107,7 @@ def _emptied(lake: BenchLake, directories: int, operation: str) -> Row:
 
 def _seconds_to_list(lake: BenchLake, directories: int) -> float:
     begun = perf_counter()
-    page = lake.engine.list_entries(LAKE, MAIN, Query(delimiter=b"/"))
+    page = staging.list_entries(lake.engine, LAKE, MAIN, Query(delimiter=b"/"))
     seconds = perf_counter() - begun
     assert len(page.items) == directories, page.items
     return seconds

@@ -12,6 +12,7 @@ from benchmarks.report import Row
 from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.commits.requests import MergeRequest
 from lakebed.engine.model import BranchID
+from tests.kit import staging
 
 DEV = BranchID("dev")
 
@@ -33,7 +34,7 @@ def _reads(lake: BenchLake, keys: list[bytes], reads: int, where: str) -> Row:
     def read(thread: int) -> None:
         chance = random.Random(thread)
         for key in chance.choices(keys, k=reads):
-            lake.engine.get(LAKE, "main", key)
+            staging.get(lake.engine, LAKE, "main", key)
 
     read(0)  # fills the cache with what is committed
     seconds, _ = in_threads(read)

@@ -12,6 +12,7 @@ from benchmarks.report import Row
 from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.committed import CommonPrefix, Query
 from lakebed.engine.model import BranchID
+from tests.kit import staging
 
 AT_MOST_1_5_TIMES = 1 / 1.5
 REPEATS = 50
@@ -50,7 +51,7 @@ def measure_prefix(folder: Path, few: int, many: int) -> list[Row]:
 
 def _directory(small: BenchLake, large: BenchLake, operation: str) -> Row:
     def first_page(lake: BenchLake) -> None:
-        page = lake.engine.list_entries(LAKE, MAIN, Query(delimiter=b"/"))
+        page = staging.list_entries(lake.engine, LAKE, MAIN, Query(delimiter=b"/"))
         assert page.items == [CommonPrefix(b"0/")]
 
     seconds = [_seconds(partial(first_page, lake)) for lake in (small, large)]
@@ -68,7 +69,7 @@ def measure_tokens(folder: Path, few: int, many: int) -> Row:
                 publisher.seal(lake.repository, lake.engine.branches.get(lake.repository, MAIN))
 
         def first_page() -> None:
-            page = lake.engine.list_entries(LAKE, MAIN, Query(amount=PAGE))
+            page = staging.list_entries(lake.engine, LAKE, MAIN, Query(amount=PAGE))
             assert len(page.items) == PAGE
 
         seal(few, 0)

@@ -15,6 +15,7 @@ from benchmarks.engine_data import LAKE, MAIN, REQUEST, BenchLake, open_lake, so
 from benchmarks.report import Row
 from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.errors import NoChanges
+from tests.kit import staging
 
 THREADS = 16
 KEPT_RATE = 0.6
@@ -75,7 +76,7 @@ def _write_until(stop: Event, lake: BenchLake, writer: int) -> list[Span]:
     number = 0
     while not stop.is_set():
         begun = perf_counter()
-        lake.engine.put(LAKE, MAIN, some_entry(b"writer-%d/%d" % (writer, number)))
+        staging.put(lake.engine, LAKE, MAIN, some_entry(b"writer-%d/%d" % (writer, number)))
         spans.append((begun, perf_counter()))
         number += 1
     return spans
@@ -97,7 +98,7 @@ def measure_racing(folder: Path, commits: int) -> Row:
             trims = 0
             for number in range(commits):
                 key = b"committer-%d/%d" % (thread, number)
-                lake.engine.put(LAKE, MAIN, some_entry(key))
+                staging.put(lake.engine, LAKE, MAIN, some_entry(key))
                 try:
                     HeadChanges(lake.engine).commit(LAKE, MAIN, REQUEST)
                 except NoChanges:

@@ -1,6 +1,7 @@
 """Copies share an address that a commit names, or that is young and on their branch."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,8 @@ from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.errors import EntryNotFound, PreconditionFailed, RepositoryNotFound
 from lakebed.engine.model import BranchID, RepositoryID, TagID
 from lakebed.engine.staging.writer import if_absent
-from lakebed.formats import AddressType, Entry
+from lakebed.formats import AddressType
+from tests.kit import staging
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake
 
 REQUEST = CommitRequest(committer="ann", message="m")
@@ -212,17 +214,17 @@ def test_metadata_of_an_object_that_is_replaced_meanwhile(
 ) -> None:
     """The new content is not lost to one who only wanted other metadata."""
     lake.upload(b"a", "one")
-    get_entry = lake.engine.get_entry
-    read: list[Entry] = []
+    look = lake.engine.reader.look
+    read: list[object] = []
 
-    def read_and_be_overtaken(*args: object) -> Entry:
-        found = get_entry(*args)  # type: ignore[arg-type]
+    def read_and_be_overtaken(*args: Any) -> object:
+        found = look(*args)
         if not read:
             read.append(found)
             lake.upload(b"a", "two")
         return found
 
-    monkeypatch.setattr(lake.engine, "get_entry", read_and_be_overtaken)
+    monkeypatch.setattr(lake.engine.reader, "look", read_and_be_overtaken)
     lake.catalog.copies.set_metadata(REPOSITORY, MAIN, b"a", {"k": "v"})
     monkeypatch.undo()
     assert lake.text("main", b"a") == "two"
@@ -281,5 +283,5 @@ def test_a_foreign_object_is_shared_on_its_branch_and_copied_elsewhere(lake: Lak
     copy(lake, "main", DEV)
     assert address(lake, "main", b"b") == place
     assert address(lake, "dev", b"b") in lake.repository.namespace
-    entry = lake.engine.get(REPOSITORY, "dev", b"b")
+    entry = staging.get(lake.engine, REPOSITORY, "dev", b"b")
     assert entry.address_type is AddressType.RELATIVE

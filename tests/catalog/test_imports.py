@@ -36,6 +36,7 @@ from lakebed.formats import AddressType, boundaries, imported
 from lakebed.formats.imported import ImportedPage, imported_page
 from lakebed.reclaim.expired_records import clean_expired
 from lakebed.runtime import ThreadRuntime
+from tests.kit import staging
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, open_lake
 from tests.kit.receiver import PATIENCE_SECONDS
 
@@ -100,7 +101,7 @@ def test_a_prefix_is_imported_without_copying(lake: Lake) -> None:
     assert paths(lake) == [b"lake/a.txt", b"lake/b/1", b"lake/b/2", b"lake/z"]
     assert lake.text("main", b"lake/b/2") == "b/2"
     assert lake.stored() == []
-    entry = lake.engine.get(REPOSITORY, "main", b"lake/b/2")
+    entry = staging.get(lake.engine, REPOSITORY, "main", b"lake/b/2")
     assert (entry.address_type, entry.size) == (AddressType.FULL, 3)
 
 

@@ -13,7 +13,8 @@ from lakebed.catalog.keys import LINKS
 from lakebed.catalog.links import Links, PhysicalAddress
 from lakebed.catalog.model import ObjectStats
 from lakebed.engine.errors import EntryNotFound, PreconditionFailed, Protected, Stale
-from lakebed.engine.model import Branch, RepositoryID
+from lakebed.engine.model import RepositoryID
+from lakebed.engine.reading import Reading
 from lakebed.engine.staging.writer import Writer, if_absent
 from lakebed.kv import StoreUnavailable
 from lakebed.kv.records import Records
@@ -195,7 +196,7 @@ def test_a_link_that_is_ended_while_it_is_staged_is_taken_back(
     (upload,) = lake.reclaim.unfinished.list(REPOSITORY)
     look_again = Writer._look_again
 
-    def end_first(self: Writer, *args: Any) -> Branch:
+    def end_first(self: Writer, *args: Any) -> Reading:
         assert lake.text("main", b"a") == "linked"
         lake.reclaim.unfinished.end(REPOSITORY, upload.id)
         return look_again(self, *args)

@@ -29,6 +29,7 @@ from lakebed.catalog.multipart.records import (
     Target,
     UploadRecord,
 )
+from lakebed.catalog.stager import Stager
 from lakebed.engine.errors import (
     BranchNotFound,
     EntryNotFound,
@@ -195,7 +196,7 @@ def test_a_repeat_goes_on_from_wherever_the_first_request_died(
 ) -> None:
     owners: dict[str, type] = {
         "complete_upload": type(lake.block),
-        "put": type(lake.engine),
+        "put": Stager,
     }
     owner = owners.get(step, MultipartRecords)
     target = begin(lake)

@@ -21,6 +21,7 @@ from lakebed.engine.errors import (
 )
 from lakebed.engine.model import BranchID
 from lakebed.formats import AddressType
+from tests.kit import staging
 from tests.kit.lake import MAIN, REPOSITORY, Lake
 
 REQUEST = CommitRequest(committer="ann", message="m")
@@ -72,7 +73,7 @@ def test_an_entry_with_an_unreadable_address_does_not_stop_a_listing(
             path, address, address_type=AddressType.FULL, size=1, checksum="", modified=0,
             content_type="", metadata={},
         )  # fmt: skip
-        lake.engine.put(REPOSITORY, MAIN, entry)
+        staging.put(lake.engine, REPOSITORY, MAIN, entry)
 
     stage(b"b", bad)
     others = {} if kinds == "alone" else {b"a" if kinds == "last" else b"c": "s3://other/x"}
@@ -195,7 +196,7 @@ def test_the_same_bytes_again_change_nothing(lake: Lake) -> None:
     lake.upload(b"a", "x")
     HeadChanges(lake.engine).commit(REPOSITORY, MAIN, REQUEST)
     lake.upload(b"a", "x")
-    page = lake.engine.list_changes(REPOSITORY, MAIN, Query())
+    page = lake.engine.reader.list_changes(REPOSITORY, MAIN, Query())
     assert page.items == []
 
 

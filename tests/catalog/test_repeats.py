@@ -4,6 +4,7 @@ import hashlib
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -12,12 +13,14 @@ from lakebed.catalog.entry_metadata import REQUESTS, requests_of
 from lakebed.catalog.model import ObjectStats
 from lakebed.catalog.multipart.records import NamedPart, Target
 from lakebed.catalog.repeats import KEPT, Invocation
+from lakebed.catalog.stager import Stager
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.errors import PreconditionFailed
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.engine.staging.writer import Condition, if_absent
 from lakebed.formats import Entry
 from lakebed.kv import OutcomeUnknown
+from tests.kit import staging
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake
 
 ANN = Invocation("ann", "b3a1f7f0-9d1c-4b8e-8b53-0d5f0c6a2e11")
@@ -111,7 +114,7 @@ def test_a_request_whose_entry_was_replaced_on_a_condition_is_recognised(lake: L
         stats = upload(lake, replace(ANN, id=uuid.uuid4().hex), b"x", if_match(stats))
     with pytest.raises(PreconditionFailed):
         upload(lake)
-    kept = lake.engine.get_entry(lake.repository, "main", b"log/7")
+    kept = staging.get(lake.engine, lake.repository.id, "main", b"log/7")
     assert len(requests_of(kept)) == KEPT
 
 
@@ -166,7 +169,7 @@ def test_an_entry_whose_metadata_were_set_is_still_that_of_its_request(lake: Lak
 def test_digests_that_make_no_sense_are_ignored(lake: Lake) -> None:
     metadata = {REQUESTS: f"{'x' * 1000},{'a' * 28}"}
     lake.catalog.uploads.upload(REPOSITORY, MAIN, b"log/7", [b"1"], metadata=metadata)
-    assert requests_of(lake.engine.get_entry(lake.repository, "main", b"log/7")) == ["a" * 28]
+    assert requests_of(staging.get(lake.engine, lake.repository.id, "main", b"log/7")) == ["a" * 28]
 
 
 def test_a_repeat_that_finds_its_entry_only_after_its_bytes_came(lake: Lake) -> None:
@@ -192,12 +195,12 @@ def test_a_repeat_that_finds_its_entry_only_after_its_bytes_came(lake: Lake) -> 
 
 def test_an_entry_goes_to_other_places_without_its_request(lake: Lake) -> None:
     upload(lake)
-    assert REQUESTS in lake.engine.get_entry(lake.repository, "main", b"log/7").metadata
+    assert REQUESTS in staging.get(lake.engine, lake.repository.id, "main", b"log/7").metadata
     for path, metadata in ((b"copy", None), (b"copy with metadata", {"a": "b"})):
         lake.catalog.copies.copy(
             REPOSITORY, DEV, path, source_ref="main", source_path=b"log/7", metadata=metadata
         )
-        assert REQUESTS not in lake.engine.get_entry(lake.repository, "dev", path).metadata
+        assert REQUESTS not in staging.get(lake.engine, lake.repository.id, "dev", path).metadata
     upload(lake, branch=DEV)
     lake.catalog.objects.delete(REPOSITORY, DEV, b"log/7")
     upload(lake, branch=DEV)
@@ -209,9 +212,9 @@ def test_an_entry_goes_to_other_places_without_its_request(lake: Lake) -> None:
 def test_the_request_is_no_part_of_what_the_object_is(lake: Lake) -> None:
     upload(lake)
     HeadChanges(lake.engine).commit(REPOSITORY, MAIN, CommitRequest(committer="ann", message="m"))
-    before = lake.engine.get_entry(lake.repository, "main", b"log/7")
+    before = staging.get(lake.engine, lake.repository.id, "main", b"log/7")
     lake.upload(b"log/7", BODY.decode())
-    after = lake.engine.get_entry(lake.repository, "main", b"log/7")
+    after = staging.get(lake.engine, lake.repository.id, "main", b"log/7")
     assert REQUESTS not in after.metadata
     assert after.identity == before.identity
 
@@ -247,14 +250,14 @@ def test_a_repeat_of_a_copy_is_recognised(
 
 def unacknowledged(lake: Lake, monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     """Do something whose outcome is unknown: the reply to the staged entry is lost."""
-    put = lake.engine.put
+    put = Stager.put
 
-    def lost(*args: object, **kwargs: object) -> object:
-        put(*args, **kwargs)  # type: ignore[arg-type]
+    def lost(*args: Any, **kwargs: Any) -> object:
+        put(*args, **kwargs)
         raise OutcomeUnknown("no reply")
 
     with monkeypatch.context() as patched:
-        patched.setattr(lake.engine, "put", lost)
+        patched.setattr(Stager, "put", lost)
         with pytest.raises(OutcomeUnknown):
             act()
 

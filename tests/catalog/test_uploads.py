@@ -20,8 +20,8 @@ from lakebed.engine.errors import (
     Stale,
 )
 from lakebed.engine.model import BranchID, RepositoryID
-from lakebed.engine.opening import RECENT_SECONDS
-from lakebed.engine.staging.writer import if_absent
+from lakebed.engine.reading import RECENT_SECONDS
+from lakebed.engine.staging.writer import Condition, if_absent
 from lakebed.formats import Entry
 from lakebed.formats.object_paths import ObjectPath
 from lakebed.kv.store import Item, Put
@@ -134,10 +134,34 @@ def test_a_repository_made_again_meanwhile_gets_nothing(lake: Lake) -> None:
     with pytest.raises(EntryNotFound):
         lake.catalog.objects.stat(REPOSITORY, "main", b"a")
     assert lake.stored() == []
-    # Too quick to be checked again: it went into the repository that it began with.
-    lake.catalog.uploads.upload(REPOSITORY, MAIN, b"a", during(make_again))
+    # It was staged before it was known that another repository has the name.
+    with pytest.raises(RepositoryNotFound):
+        lake.catalog.uploads.upload(REPOSITORY, MAIN, b"a", during(make_again))
     with pytest.raises(EntryNotFound):
         lake.catalog.objects.stat(REPOSITORY, "main", b"a")
+
+
+@pytest.mark.parametrize("condition", [None, lambda _found: True])
+def test_what_forbids_a_quick_write_while_its_bytes_come_holds_for_it(
+    lake: Lake, condition: Condition | None
+) -> None:
+    """Nothing is asked again before the entry is staged; the write is taken back after that."""
+
+    def protect() -> None:
+        lake.engine.protection.set(lake.repository, ["main"])
+
+    def make_read_only() -> None:
+        lake.engine.repositories.set_read_only(REPOSITORY, read_only=True)
+
+    lake.upload(b"a", "before")
+    upload = lake.catalog.uploads.upload
+    for forbid, refusal in ((protect, Protected), (make_read_only, ReadOnly)):
+        with pytest.raises(refusal):
+            upload(REPOSITORY, MAIN, b"a", during(forbid), condition=condition)
+        lake.engine.protection.set(lake.repository, [])
+        assert lake.text("main", b"a") == "before"
+    # Of a plain write, the entry was visible for a moment, and a commit may have taken it along.
+    assert len(lake.stored()) == (3 if condition is None else 1)
 
 
 def test_a_condition_is_looked_at_again_when_the_bytes_have_come(lake: Lake) -> None:

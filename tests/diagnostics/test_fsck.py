@@ -21,6 +21,7 @@ from lakebed.engine.model import CommitID
 from lakebed.engine.refs.commits import LAKEFS_SWAPPED_VERSION, LAKEFS_VERSION, compute_id
 from lakebed.formats import AddressType
 from lakebed.reclaim.purge_search import PurgeQuery
+from tests.kit import staging
 from tests.kit.lake import MAIN, REPOSITORY, Lake, open_lake
 
 pytestmark = pytest.mark.slow
@@ -185,7 +186,7 @@ def test_addresses_that_the_storage_cannot_read_are_found(lake: Lake) -> None:
             path, address, address_type=AddressType.FULL, size=1, checksum="", modified=0,
             content_type="", metadata={},
         )  # fmt: skip
-        lake.engine.put(REPOSITORY, MAIN, entry)
+        staging.put(lake.engine, REPOSITORY, MAIN, entry)
 
     lake.upload(b"good", "text")
     stage(b"bad", "local:///var/lakefs/x")

@@ -3,18 +3,23 @@
 from collections.abc import Callable
 
 from lakebed.block.drivers.memory import MemoryBlockStore
+from lakebed.engine import records_pb2 as pb
 from lakebed.engine.commits.requests import CommitProposals, CommitRequest, CommitResult
 from lakebed.engine.errors import (
     EntryNotFound,
 )
 from lakebed.engine.hooks import Hooks, Proposal
+from lakebed.engine.keys import GRAVELER, REPOSITORIES
 from lakebed.engine.model import Branch, Commit
 from lakebed.engine.parts import EngineParts, assemble
+from lakebed.engine.repositories.removal import ACTIVE
 from lakebed.kv import Store
 from lakebed.kv.drivers.memory import MemoryStore
+from lakebed.kv.records import Records
 from lakebed.runtime import ThreadRuntime
 from lakebed.testing.models.committed import ModelCommitted
 from tests.engine.histories import REPOSITORY
+from tests.kit import staging
 from tests.simulation.world import DEV, MAIN, SETTINGS, entry
 
 
@@ -37,7 +42,15 @@ class CommitKit:
     def __init__(self) -> None:
         self.runtime = ThreadRuntime()
         self.store = MemoryStore(self.runtime)
-        self.committed = ModelCommitted(MemoryBlockStore(self.runtime), REPOSITORY.home)
+        self.block = MemoryBlockStore(self.runtime)
+        self.committed = ModelCommitted(self.block, REPOSITORY.home)
+        record = pb.Repository(
+            state=ACTIVE,
+            unique_id=REPOSITORY.unique_id,
+            storage_namespace=str(REPOSITORY.namespace),
+            default_branch=REPOSITORY.default_branch,
+        )
+        Records(self.store, REPOSITORIES, GRAVELER).set(REPOSITORY.id.encode(), record)
         engine = self.engine()
         first = engine.commits.add(
             REPOSITORY,
@@ -53,6 +66,7 @@ class CommitKit:
     def engine(self, hooks: Hooks | None = None, store: Store | None = None) -> EngineParts:
         return assemble(
             store or self.store,
+            self.block,
             self.runtime,
             lambda _: self.committed,
             hooks=hooks,
@@ -65,7 +79,7 @@ class CommitKit:
 
 
 def put(engine: EngineParts, key: bytes, name: str) -> None:
-    engine.writer.put(REPOSITORY, MAIN, entry(key, name))
+    staging.put(engine, REPOSITORY.id, MAIN, entry(key, name))
 
 
 def commit(engine: EngineParts, *, allow_empty: bool = False) -> CommitResult:
@@ -82,7 +96,7 @@ def publish(engine: EngineParts, sealed: Branch) -> CommitResult | None:
 
 def shown(engine: EngineParts, key: bytes) -> str | None:
     try:
-        return engine.reader.get(REPOSITORY, MAIN, key).address
+        return staging.get(engine, REPOSITORY.id, MAIN, key).address
     except EntryNotFound:
         return None
 

@@ -41,6 +41,7 @@ from lakebed.kv import CorruptRecord, Item, Version
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.runtime import ThreadRuntime
 from lakebed.testing.faults import FaultyStore, StoreCall
+from tests.kit import staging
 from tests.simulation import engine_mutants as mutants
 from tests.simulation.world import entry
 
@@ -67,19 +68,19 @@ class Lake:
         self.engine = Engine(self.store, MemoryBlockStore(runtime), runtime=runtime)
         self.engine.repositories.create(LAKE, Namespace.parse("mem://lake/x"), committer="")
         for key in COMMITTED:
-            self.engine.put(LAKE, MAIN, entry(key, "committed"))
+            staging.put(self.engine, LAKE, MAIN, entry(key, "committed"))
         HeadChanges(self.engine).commit(LAKE, MAIN, REQUEST)
         self.engine.refs.create_branch(LAKE, DEV, MAIN)
         self._seal = tokens > 1
         for number in range(rows):
-            self.engine.put(LAKE, MAIN, entry(b"row/%05d" % number, f"row{number}"))
+            staging.put(self.engine, LAKE, MAIN, entry(b"row/%05d" % number, f"row{number}"))
         self._next()
-        self.engine.put(LAKE, MAIN, entry(b"dir/replaced", "staged"))
-        self.engine.put(LAKE, MAIN, entry(b"dir/unstaged", "staged"))
+        staging.put(self.engine, LAKE, MAIN, entry(b"dir/replaced", "staged"))
+        staging.put(self.engine, LAKE, MAIN, entry(b"dir/unstaged", "staged"))
         self._next()
-        self.engine.delete(LAKE, MAIN, b"dir/deleted")
-        self.engine.delete(LAKE, MAIN, b"dir/unstaged")
-        self.engine.put(LAKE, MAIN, entry(b"dir/new", "staged"))
+        staging.delete(self.engine, LAKE, MAIN, b"dir/deleted")
+        staging.delete(self.engine, LAKE, MAIN, b"dir/unstaged")
+        staging.put(self.engine, LAKE, MAIN, entry(b"dir/new", "staged"))
 
     @property
     def branch(self) -> Branch:
@@ -105,7 +106,7 @@ class Lake:
 
     def get(self, ref: str, key: bytes) -> str | None:
         try:
-            return self.engine.get(LAKE, ref, key).address
+            return staging.get(self.engine, LAKE, ref, key).address
         except EntryNotFound:
             return None
 
@@ -116,7 +117,7 @@ def get_each(lake: Lake) -> Shown:
 
 def get_each_again(lake: Lake) -> Shown:
     """In one call, by what the process has seen before."""
-    lake.engine.get(LAKE, MAIN, b"keep")
+    staging.get(lake.engine, LAKE, MAIN, b"keep")
     return get_each(lake)
 
 
@@ -127,7 +128,7 @@ def get_staged(lake: Lake) -> Shown:
 def listed(lake: Lake, query: Query, ref: str = MAIN) -> list[tuple[bytes, str]]:
     found: list[tuple[bytes, str]] = []
     while True:
-        page = lake.engine.list_entries(LAKE, ref, query)
+        page = staging.list_entries(lake.engine, LAKE, ref, query)
         found += [(item.key, getattr(item, "address", "")) for item in page.items]
         if not page.has_more:
             return found
@@ -149,14 +150,14 @@ def list_folders(lake: Lake) -> Shown:
 def list_a_deleted_folder(lake: Lake) -> Shown:
     """Keys that ranges end with are looked up in staging first."""
     for key in (b"dir/committed", b"dir/replaced", b"dir/new"):
-        lake.engine.delete(LAKE, MAIN, key)
+        staging.delete(lake.engine, LAKE, MAIN, key)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(listing, "_FIRST_WINDOW", 1)
         return list_folders(lake)
 
 
 def list_changes(lake: Lake) -> Shown:
-    rows = lake.engine.list_changes(LAKE, MAIN, Query()).rows
+    rows = lake.engine.reader.list_changes(LAKE, MAIN, Query()).rows
     return rows.to_pylist()
 
 
@@ -179,7 +180,7 @@ def reset_below(lake: Lake) -> Shown:
 def merge_beside_what_is_staged(lake: Lake) -> Shown:
     """Keys that are proposed are not in the way."""
     for key in (b"dir/nothing", b"keep", b"z"):
-        lake.engine.put(LAKE, DEV, entry(key, "merged"))
+        staging.put(lake.engine, LAKE, DEV, entry(key, "merged"))
     HeadChanges(lake.engine).commit(LAKE, DEV, REQUEST)
     HeadChanges(lake.engine).merge(LAKE, DEV, MAIN, replace(MERGE, keep_staged=True))
     return listed(lake, Query())
@@ -189,9 +190,9 @@ def open_to_create(lake: Lake) -> Shown:
     """Ask whether a conditional write would be refused, before it takes any bytes."""
     told: dict[bytes, str] = {}
     for key in KEYS:
-        lake.engine.open_for_put(LAKE, MAIN, key)
+        staging.open_to_put(lake.engine, LAKE, MAIN, key)
         try:
-            lake.engine.open_for_put(LAKE, MAIN, key, if_absent)
+            staging.open_to_put(lake.engine, LAKE, MAIN, key, if_absent)
             told[key] = "absent"
         except PreconditionFailed:
             told[key] = "there"
@@ -241,7 +242,7 @@ def test_a_branch_with_proposals_alone_is_clean(kind: str) -> None:
     lake.propose(current=True)
     before = list_all(lake)
     if kind == "merge":
-        lake.engine.put(LAKE, DEV, entry(b"a", "merged"))
+        staging.put(lake.engine, LAKE, DEV, entry(b"a", "merged"))
         HeadChanges(lake.engine).commit(LAKE, DEV, REQUEST)
         HeadChanges(lake.engine).merge(LAKE, DEV, MAIN, MERGE)
         assert isinstance(before, list)

@@ -18,6 +18,7 @@ from lakebed.engine.parts import EngineParts
 from lakebed.testing.faults import FaultyStore, ResultT, StoreCall
 from tests.engine.commit_kit import CommitKit, commit, head, put
 from tests.engine.histories import REPOSITORY
+from tests.kit import staging
 from tests.simulation.engine_mutants import Plant
 from tests.simulation.world import DEV, MAIN, entry
 
@@ -58,7 +59,7 @@ def new_lake() -> CommitKit:
     """Return a lake with something new on the other branch."""
     lake = CommitKit()
     engine = lake.engine()
-    engine.writer.put(REPOSITORY, DEV, entry(b"dev", "d1"))
+    staging.put(engine, REPOSITORY.id, DEV, entry(b"dev", "d1"))
     engine.committer.commit(REPOSITORY, DEV, CommitRequest(committer="", message=""))
     return lake
 

@@ -39,6 +39,7 @@ from lakebed.testing.faults import FaultyStore, StoreCall
 from tests.engine.commit_kit import CommitKit, Interrupting, commit, head, publish, put, shown
 from tests.engine.histories import REPOSITORY
 from tests.engine.samples import sample
+from tests.kit import staging
 from tests.simulation import engine_mutants as mutants
 from tests.simulation.world import DEV, MAIN, SETTINGS, entry
 
@@ -161,7 +162,7 @@ def test_a_reset_of_a_key_outlives_a_put_of_the_same_content_that_is_taken_back(
     ours, other = lake.engine(), lake.engine()
     put(ours, b"a", "old")
     commit(ours)
-    ours.writer.delete(REPOSITORY, MAIN, b"a")
+    staging.delete(ours, REPOSITORY.id, MAIN, b"a")
     looks = iter([True, False])
 
     def is_fresh() -> bool:
@@ -171,20 +172,29 @@ def test_a_reset_of_a_key_outlives_a_put_of_the_same_content_that_is_taken_back(
         return fresh
 
     with pytest.raises(Stale):
-        ours.writer.put_fresh(REPOSITORY, MAIN, entry(b"a", "old"), is_fresh)
+        staging.put(ours, REPOSITORY.id, MAIN, entry(b"a", "old"), is_fresh=is_fresh)
     assert shown(ours, b"a") == "old"
 
 
-def test_a_read_that_got_its_record_too_long_ago_begins_again(lake: CommitKit) -> None:
+def test_a_read_that_got_its_record_too_long_ago_begins_again(
+    lake: CommitKit, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The Cleaner may have dropped tokens of it since."""
     engine = lake.engine()
     put(engine, b"a", "old")
-    record = engine.branches.get(REPOSITORY, MAIN)
+    of_ref = engine.readings.of_ref
+    found = of_ref(REPOSITORY.id, MAIN)
     engine.resetter.reset(REPOSITORY, MAIN)
-    assert engine.reader.get(REPOSITORY, MAIN, b"a", known=record).address == "old"
+    record = found.branch
     late = replace(record, read_at=record.read_at - SETTINGS.grace_seconds)
+    first = [found, found._replace(found=late)]
+    monkeypatch.setattr(
+        engine.readings, "of_ref", lambda *args: first.pop(0) if first else of_ref(*args)
+    )
+    assert staging.get(engine, REPOSITORY.id, MAIN, b"a").address == "old"
     with pytest.raises(EntryNotFound):
-        engine.reader.get(REPOSITORY, MAIN, b"a", known=late)
+        staging.get(engine, REPOSITORY.id, MAIN, b"a")
+    assert not first
 
 
 def test_a_conditional_create_sees_a_merge_under_the_same_token(lake: CommitKit) -> None:
@@ -200,7 +210,7 @@ def test_a_conditional_create_sees_a_merge_under_the_same_token(lake: CommitKit)
     before = other.branches.get(REPOSITORY, MAIN)
     ours = lake.engine(store=FaultyStore(lake.store, intercept))
     with pytest.raises(PreconditionFailed):
-        ours.writer.put_if(REPOSITORY, MAIN, entry(b"dev", "w1"), if_absent)
+        staging.put(ours, REPOSITORY.id, MAIN, entry(b"dev", "w1"), condition=if_absent)
     assert merged
     assert other.branches.get(REPOSITORY, MAIN).staging_token == before.staging_token
 
@@ -360,10 +370,10 @@ def test_what_changes_nothing_never_piles_up(lake: CommitKit, what: str) -> None
     for number in range(20):
         if what == "put and delete":
             put(ours, b"b", f"w{number}")
-            ours.writer.delete(REPOSITORY, MAIN, b"b")
+            staging.delete(ours, REPOSITORY.id, MAIN, b"b")
         else:
             again = entry(b"a", f"again{number}", content="w0")
-            ours.writer.put(REPOSITORY, MAIN, again)
+            staging.put(ours, REPOSITORY.id, MAIN, again)
         with pytest.raises(NoChanges):
             commit(ours)
         assert len(ours.branches.get(REPOSITORY, MAIN).sealed_tokens) <= 1
@@ -374,7 +384,7 @@ def test_what_changes_nothing_never_piles_up(lake: CommitKit, what: str) -> None
 
 def _merge(engine: EngineParts) -> Commit:
     """Merge something new from the other branch."""
-    engine.writer.put(REPOSITORY, DEV, entry(b"dev", "d1"))
+    staging.put(engine, REPOSITORY.id, DEV, entry(b"dev", "d1"))
     with suppress(NoChanges):
         engine.committer.commit(REPOSITORY, DEV, CommitRequest(committer="", message=""))
     branch = engine.branches.get(REPOSITORY, DEV)
@@ -396,7 +406,7 @@ def test_a_conditional_create_written_too_late_is_written_again(lake: CommitKit)
         return apply()
 
     ours = lake.engine(store=FaultyStore(lake.store, intercept))
-    ours.writer.put_if(REPOSITORY, MAIN, entry(b"a", "w1"), if_absent)
+    staging.put(ours, REPOSITORY.id, MAIN, entry(b"a", "w1"), condition=if_absent)
     assert moments
     assert shown(other, b"a") == "w1"
 
@@ -427,7 +437,7 @@ def test_a_conditional_create_that_a_commit_under_way_missed_is_written_again(
         return apply()
 
     ours = lake.engine(store=FaultyStore(lake.store, intercept))
-    ours.writer.put_if(REPOSITORY, MAIN, entry(b"a", "w1"), if_absent)
+    staging.put(ours, REPOSITORY.id, MAIN, entry(b"a", "w1"), condition=if_absent)
     ((sealed, made),) = under_way
     assert not other.committer._publisher.publish(REPOSITORY, sealed, made, sealed.sealed_tokens)
     assert lake.contents(made) == {b"b": "w2"}

@@ -23,6 +23,7 @@ from lakebed.kv import Item, OutcomeUnknown, StoreUnavailable
 from lakebed.testing.faults import FaultyStore, StoreCall
 from tests.engine.commit_kit import CommitKit, commit, head, put, shown
 from tests.engine.histories import REPOSITORY
+from tests.kit import staging
 from tests.simulation import engine_mutants as mutants
 from tests.simulation.world import DEV, MAIN, entry
 
@@ -94,7 +95,7 @@ def lake() -> Kit:
 
 
 def create(engine: EngineParts, name: str, **options: Any) -> None:
-    engine.writer.put_if(REPOSITORY, MAIN, entry(b"a", name), if_absent, **options)
+    staging.put(engine, REPOSITORY.id, MAIN, entry(b"a", name), condition=if_absent, **options)
 
 
 def is_now(name: str) -> Condition:
@@ -110,7 +111,7 @@ def seal(lake: Kit) -> None:
 def die(engine: EngineParts, name: str, condition: Condition) -> None:
     """Let a writer die while it makes its write."""
     with pytest.raises(Died):
-        engine.writer.put_if(REPOSITORY, MAIN, entry(b"a", name), condition)
+        staging.put(engine, REPOSITORY.id, MAIN, entry(b"a", name), condition=condition)
 
 
 def raise_(error: BaseException) -> None:
@@ -261,7 +262,7 @@ def merge_and_read(lake: Kit, read: Callable[[EngineParts], object]) -> list[obj
 
     def merge() -> None:
         other = lake.engine()
-        other.writer.put(REPOSITORY, DEV, entry(b"a", "merged"))
+        staging.put(other, REPOSITORY.id, DEV, entry(b"a", "merged"))
         other.committer.commit(REPOSITORY, DEV, REQUEST)
         source = other.commits.get(REPOSITORY, other.branches.get(REPOSITORY, DEV).commit_id)
         keep = MergeRequest(committer="", message="", keep_staged=True)
@@ -281,7 +282,7 @@ def test_a_proposal_that_a_read_took_away_is_not_confirmed(lake: Kit) -> None:
 
 def test_a_proposal_that_a_listing_took_away_is_not_confirmed(lake: Kit) -> None:
     def read(engine: EngineParts) -> list[str]:
-        page = engine.reader.list_entries(REPOSITORY, MAIN, QUERY)
+        page = staging.list_entries(engine, REPOSITORY.id, MAIN, QUERY)
         return [item.address for item in page.items if isinstance(item, Entry)]
 
     assert merge_and_read(lake, read) == [["merged"]]
@@ -331,7 +332,7 @@ def test_a_branch_that_is_deleted_meanwhile_has_nothing_of_it(lake: Kit) -> None
     token = lake.token
     engine = lake.at(1, before=False, thing=delete)
     with pytest.raises(BranchNotFound):
-        engine.writer.put_if(REPOSITORY, MAIN, entry(b"a", "w2"), is_now("w1"))
+        staging.put(engine, REPOSITORY.id, MAIN, entry(b"a", "w2"), condition=is_now("w1"))
     assert not has_proposal(lake.cell(token))
 
 
@@ -356,8 +357,13 @@ def test_a_stale_object_replaces_nothing(lake: Kit) -> None:
     before = lake.cell()
     answers = iter([True, False])
     with pytest.raises(Stale):
-        lake.engine().writer.put_if(
-            REPOSITORY, MAIN, entry(b"a", "w1"), is_now("old"), lambda: next(answers)
+        staging.put(
+            lake.engine(),
+            REPOSITORY.id,
+            MAIN,
+            entry(b"a", "w1"),
+            condition=is_now("old"),
+            is_fresh=lambda: next(answers),
         )
     after = lake.cell()
     assert before is not None
@@ -370,10 +376,10 @@ def test_a_conditional_delete_is_judged_as_a_put_is(lake: Kit) -> None:
     engine = lake.engine()
     put(engine, b"a", "old")
     with pytest.raises(PreconditionFailed):
-        engine.writer.delete_if(REPOSITORY, MAIN, b"a", is_now("other"))
+        staging.delete(engine, REPOSITORY.id, MAIN, b"a", condition=is_now("other"))
     assert shown(engine, b"a") == "old"
     commit(engine)
-    engine.writer.delete_if(REPOSITORY, MAIN, b"a", is_now("old"))
+    staging.delete(engine, REPOSITORY.id, MAIN, b"a", condition=is_now("old"))
     assert shown(engine, b"a") is None
     assert b"a" not in lake.contents(commit(engine).commit)
 
@@ -446,21 +452,21 @@ def test_a_plain_write_replaces_a_proposal(lake: Kit, kind: str, beside: str | N
         put(other, b"a", beside)
     writes: dict[str, Callable[[], None]] = {
         "put": lambda: put(other, b"a", "w2"),
-        "fresh put": lambda: other.writer.put_fresh(
-            REPOSITORY, MAIN, entry(b"a", "w2"), lambda: True
+        "fresh put": lambda: staging.put(
+            other, REPOSITORY.id, MAIN, entry(b"a", "w2"), is_fresh=lambda: True
         ),
-        "delete": lambda: other.writer.delete(REPOSITORY, MAIN, b"a"),
+        "delete": lambda: staging.delete(other, REPOSITORY.id, MAIN, b"a"),
         "reset": lambda: other.resetter.reset_key(REPOSITORY, MAIN, b"a"),
     }
     expected = {"delete": None, "reset": "committed"}.get(kind, "w2")
     condition = is_now(beside or "committed")
     engine = lake.at(2, before=True, thing=writes[kind])
     if kind == "reset" and beside is None:  # there is nothing to reset: the proposal stays
-        engine.writer.put_if(REPOSITORY, MAIN, entry(b"a", "w1"), condition)
+        staging.put(engine, REPOSITORY.id, MAIN, entry(b"a", "w1"), condition=condition)
         expected = "w1"
     else:
         with pytest.raises(PreconditionFailed):
-            engine.writer.put_if(REPOSITORY, MAIN, entry(b"a", "w1"), condition)
+            staging.put(engine, REPOSITORY.id, MAIN, entry(b"a", "w1"), condition=condition)
     assert shown(lake.engine(), b"a") == expected
 
 
@@ -486,7 +492,7 @@ def test_a_put_that_is_taken_back_goes_whatever_was_proposed_beside_it(
         return fresh
 
     with pytest.raises(Stale):
-        lake.engine().writer.put_fresh(REPOSITORY, MAIN, entry(b"a", "w1"), is_fresh)
+        staging.put(lake.engine(), REPOSITORY.id, MAIN, entry(b"a", "w1"), is_fresh=is_fresh)
     assert shown(lake.engine(), b"a") == before
     if not takes_away:
         assert not has_proposal(lake.cell())
@@ -497,7 +503,9 @@ def test_a_put_over_a_proposal_that_is_taken_back_does_not_bring_it_back(lake: K
     die(lake.dying(), "w1", is_now("old"))
     looks = iter([True, False])
     with pytest.raises(Stale):
-        lake.engine().writer.put_fresh(REPOSITORY, MAIN, entry(b"a", "w2"), lambda: next(looks))
+        staging.put(
+            lake.engine(), REPOSITORY.id, MAIN, entry(b"a", "w2"), is_fresh=lambda: next(looks)
+        )
     assert shown(lake.engine(), b"a") == "old"
     assert not has_proposal(lake.cell())
 
@@ -511,7 +519,7 @@ def test_a_put_is_taken_back_though_a_proposal_comes_in_between(lake: Kit) -> No
 
     engine = lake.at(2, before=True, thing=propose_beside)  # the second write is the undo's
     with pytest.raises(Stale):
-        engine.writer.put_fresh(REPOSITORY, MAIN, entry(b"a", "w1"), lambda: next(looks))
+        staging.put(engine, REPOSITORY.id, MAIN, entry(b"a", "w1"), is_fresh=lambda: next(looks))
     assert shown(lake.engine(), b"a") is None
     assert lake.cell() is None
 

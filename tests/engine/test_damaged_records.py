@@ -24,6 +24,7 @@ from lakebed.kv import Store, open_store
 from lakebed.kv.records import Kind
 from lakebed.reclaim.cleaner import Cleaner
 from lakebed.runtime import ThreadRuntime
+from tests.kit import staging
 from tests.simulation.world import entry
 
 LAKE = RepositoryID("lake")
@@ -74,7 +75,7 @@ def test_a_damaged_record_does_not_stop_the_rest(
     """Whether it cannot be decoded, or decodes and names nothing."""
     # It comes before all others of its kind.
     store.set(partition, kind.prefix + name, value)
-    engine.put(LAKE, MAIN, entry(b"a", "a"))
+    staging.put(engine, LAKE, MAIN, entry(b"a", "a"))
     HeadChanges(engine).reset(LAKE, MAIN)
     engine.repositories.delete(RepositoryID("other"))
     cleaner = new_cleaner(store)
@@ -109,7 +110,7 @@ def test_the_claim_that_names_no_repository_is_kept(store: Store, engine: Engine
 
 def test_a_token_whose_announcement_names_no_branch_is_kept(store: Store, engine: Engine) -> None:
     """It may be one that a branch names."""
-    engine.put(LAKE, MAIN, entry(b"kept", "k"))
+    staging.put(engine, LAKE, MAIN, entry(b"kept", "k"))
     (token, *_) = engine.branches.get(engine.repositories.get(LAKE), MAIN).tokens
     store.set(DROPPED_PARTITION, token.encode(), b"")
     cleaner = new_cleaner(store)
@@ -123,7 +124,7 @@ def test_the_tokens_of_a_branch_that_cannot_be_read_are_kept(
     store: Store, engine: Engine, value: bytes
 ) -> None:
     """Nobody knows whether it names them."""
-    engine.put(LAKE, MAIN, entry(b"kept", "k"))
+    staging.put(engine, LAKE, MAIN, entry(b"kept", "k"))
     HeadChanges(engine).reset(LAKE, MAIN)
     repository = engine.repositories.get(LAKE)
     store.set(repository.partition, BRANCHES.prefix + b"main", value)

@@ -21,6 +21,7 @@ from lakebed.runtime import ThreadRuntime
 from lakebed.testing.faults import FaultyStore, StoreCall
 from tests.engine.commit_kit import CommitKit, commit, put
 from tests.engine.histories import REPOSITORY
+from tests.kit import staging
 from tests.simulation import engine_mutants as mutants
 from tests.simulation.world import MAIN, entry
 
@@ -31,11 +32,11 @@ SHORT = Query(amount=1)  # read in steps of two
 
 FILLERS: dict[str, Callable[[EngineParts], None]] = {
     "put": lambda engine: put(engine, KEYS[5], "new"),
-    "conditional put": lambda engine: engine.writer.put_if(
-        REPOSITORY, MAIN, entry(KEYS[5], "new"), if_absent
+    "conditional put": lambda engine: staging.put(
+        engine, REPOSITORY.id, MAIN, entry(KEYS[5], "new"), condition=if_absent
     ),
-    "fresh put": lambda engine: engine.writer.put_fresh(
-        REPOSITORY, MAIN, entry(KEYS[5], "new"), lambda: True
+    "fresh put": lambda engine: staging.put(
+        engine, REPOSITORY.id, MAIN, entry(KEYS[5], "new"), is_fresh=lambda: True
     ),
     "reset of a key": lambda engine: engine.resetter.reset_key(REPOSITORY, MAIN, KEYS[5]),
     "reset of a prefix": lambda engine: engine.resetter.reset_prefix(REPOSITORY, MAIN, KEYS[5]),
@@ -52,7 +53,7 @@ class Emptying(CommitKit):
             put(engine, key, "old")
         commit(engine)
         for key in KEYS:
-            engine.writer.delete(REPOSITORY, MAIN, key)
+            staging.delete(engine, REPOSITORY.id, MAIN, key)
 
     @property
     def token(self) -> bytes:
@@ -68,7 +69,7 @@ def note_at(store: Store, token: StagingToken) -> Item | None:
 
 
 def listed(engine: EngineParts, query: Query = SHORT) -> list[bytes]:
-    return [item.key for item in engine.reader.list_entries(REPOSITORY, MAIN, query).items]
+    return [item.key for item in staging.list_entries(engine, REPOSITORY.id, MAIN, query).items]
 
 
 class Before:
@@ -173,7 +174,7 @@ def test_no_more_is_noted_than_was_sought() -> None:
         put(engine, key, "old")
     commit(engine)
     for key in keys:
-        engine.writer.delete(REPOSITORY, MAIN, key)
+        staging.delete(engine, REPOSITORY.id, MAIN, key)
     folded = Query(delimiter=b"/")
     swaps = Before(lake.store, lambda call: call.operation == "set_if")
     swaps.thing = lambda: setattr(swaps, "thing", lambda: put(lake.engine(), b"b/new", "new"))
@@ -226,7 +227,7 @@ def test_a_tombstone_leaves_the_note_as_it_is() -> None:
     engine = lake.engine()
     listed(engine)
     note = lake.note()
-    engine.writer.delete(REPOSITORY, MAIN, KEYS[5])
+    staging.delete(engine, REPOSITORY.id, MAIN, KEYS[5])
     assert note is not None
     assert lake.note() == note
 

@@ -11,6 +11,7 @@ from lakebed.engine.engine import Engine
 from lakebed.engine.errors import Invalid, NoChanges, ParentNumberMissing
 from lakebed.engine.model import BranchID, CommitID, RepositoryID
 from lakebed.kv import open_store
+from tests.kit import staging
 from tests.kit.engines import cherry_pick
 from tests.simulation.world import entry
 
@@ -31,7 +32,7 @@ def engine() -> Engine:
 
 def commit(engine: Engine, branch: BranchID, **contents: str) -> CommitID:
     for key, name in contents.items():
-        engine.put(LAKE, branch, entry(key.encode(), name))
+        staging.put(engine, LAKE, branch, entry(key.encode(), name))
     return HeadChanges(engine).commit(LAKE, branch, REQUEST).commit.id
 
 
@@ -63,7 +64,7 @@ def test_what_both_sides_changed_alike_is_no_change_since_they_parted(engine: En
     for branch in (MAIN, DEV):
         HeadChanges(engine).hard_reset(LAKE, branch, MAIN)
     for branch in (MAIN, DEV):
-        engine.delete(LAKE, branch, b"gone")
+        staging.delete(engine, LAKE, branch, b"gone")
         commit(engine, branch, **{"a/same": "t", "c/same": "s"})
     assert differences(engine, since_parting=True) == []
     commit(engine, DEV, **{"c/other": "o"})
@@ -85,13 +86,13 @@ def test_a_revert_of_a_merge_needs_one_of_its_parents(engine: Engine) -> None:
         HeadChanges(engine).revert(LAKE, MAIN, merged.id, REQUEST, parent_number=3)
     HeadChanges(engine).revert(LAKE, MAIN, merged.id, REQUEST, parent_number=1)
     with pytest.raises(KeyError, match="there is no entry 'b'"):
-        engine.get(LAKE, MAIN, b"b")
+        staging.get(engine, LAKE, MAIN, b"b")
 
 
 def test_a_cherry_pick_of_what_is_there_already_is_refused(engine: Engine) -> None:
     picked = commit(engine, DEV, a="a")
     cherry_pick(engine, LAKE, MAIN, picked, REQUEST)
-    assert engine.get(LAKE, MAIN, b"a").address == "a"
+    assert staging.get(engine, LAKE, MAIN, b"a").address == "a"
     with pytest.raises(NoChanges, match="has all of these changes already"):
         cherry_pick(engine, LAKE, MAIN, picked, REQUEST)
 
@@ -102,7 +103,7 @@ def test_a_branch_whose_tree_was_emptied_is_merged_into_a_fresh_one(engine: Engi
     with pytest.raises(NoChanges):
         HeadChanges(engine).merge(LAKE, DEV, MAIN, request)
     commit(engine, DEV, a="a")
-    engine.delete(LAKE, DEV, b"a")
+    staging.delete(engine, LAKE, DEV, b"a")
     emptied = commit(engine, DEV)
     merged = HeadChanges(engine).merge(LAKE, DEV, MAIN, request)
     assert merged.parents[1] == emptied

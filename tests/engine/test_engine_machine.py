@@ -45,6 +45,7 @@ from lakebed.formats import Entry
 from lakebed.kv import open_store
 from lakebed.reclaim.cleaner import Cleaner
 from lakebed.runtime import ThreadRuntime
+from tests.kit import staging
 from tests.kit.engines import cherry_pick, dump, restore
 from tests.simulation.world import entry
 
@@ -130,7 +131,7 @@ class EngineMachine(RuleBasedStateMachine):
         """Stage an object; some have the same content, and so the same identity."""
         branch = self.there(branch)
         self.written += 1
-        self.lake.put(REPOSITORY, branch, entry(key, f"w{self.written}", content))
+        staging.put(self.lake, REPOSITORY, branch, entry(key, f"w{self.written}", content))
         self.shown[branch][key] = content.encode()
 
     @rule(branch=branches, key=st.sampled_from(KEYS))
@@ -141,16 +142,16 @@ class EngineMachine(RuleBasedStateMachine):
         new = entry(key, f"w{self.written}")
         if key in self.shown[branch]:
             with pytest.raises(PreconditionFailed):
-                self.lake.put(REPOSITORY, branch, new, condition=if_absent)
+                staging.put(self.lake, REPOSITORY, branch, new, condition=if_absent)
         else:
-            self.lake.put(REPOSITORY, branch, new, condition=if_absent)
+            staging.put(self.lake, REPOSITORY, branch, new, condition=if_absent)
             self.shown[branch][key] = new.identity
 
     @rule(branch=branches, key=st.sampled_from(KEYS))
     def delete(self, branch: BranchID, key: bytes) -> None:
         """Stage a removal."""
         branch = self.there(branch)
-        self.lake.delete(REPOSITORY, branch, key)
+        staging.delete(self.lake, REPOSITORY, branch, key)
         self.shown[branch].pop(key, None)
 
     @rule(branch=branches)
@@ -293,7 +294,7 @@ class EngineMachine(RuleBasedStateMachine):
             return
         self.lake.refs.delete_branch(REPOSITORY, branch)
         with pytest.raises(NotFound):
-            self.lake.list_entries(REPOSITORY, branch, Query())
+            staging.list_entries(self.lake, REPOSITORY, branch, Query())
         del self.heads[branch], self.shown[branch]
 
     @precondition(lambda self: len(self.held) > 4)  # or there would never be much in it
@@ -302,7 +303,7 @@ class EngineMachine(RuleBasedStateMachine):
         """Delete the repository, and make another one of the same name in the same place."""
         self.lake.repositories.delete(REPOSITORY)
         with pytest.raises(RepositoryNotFound):
-            self.lake.get(REPOSITORY, MAIN, KEYS[0])
+            staging.get(self.lake, REPOSITORY, MAIN, KEYS[0])
         self.begin()
 
     @rule()
@@ -327,7 +328,7 @@ class EngineMachine(RuleBasedStateMachine):
         commit = self.known(commit)
         with suppress(NotUnique):
             tag = self.lake.refs.create_tag(REPOSITORY, f"v{number}", commit)
-            page = self.lake.list_entries(REPOSITORY, tag.id, Query())
+            page = staging.list_entries(self.lake, REPOSITORY, tag.id, Query())
             assert contents(page.items) == self.held[commit]
             self.lake.refs.delete_tag(REPOSITORY, tag.id)
 
@@ -338,7 +339,7 @@ class EngineMachine(RuleBasedStateMachine):
         """Read one object."""
         branch = self.there(branch)
         try:
-            found = self.lake.get(REPOSITORY, branch, key).identity
+            found = staging.get(self.lake, REPOSITORY, branch, key).identity
         except EntryNotFound:
             assert key not in self.shown[branch]
         else:
@@ -348,7 +349,7 @@ class EngineMachine(RuleBasedStateMachine):
     def list_folders(self, branch: BranchID) -> None:
         """List with a delimiter."""
         branch = self.there(branch)
-        page = self.lake.list_entries(REPOSITORY, branch, Query(delimiter=b"/"))
+        page = staging.list_entries(self.lake, REPOSITORY, branch, Query(delimiter=b"/"))
         names = {key if b"/" not in key else key[:2] for key in self.shown[branch]}
         assert [item.key for item in page.items] == sorted(names)
 
@@ -375,9 +376,9 @@ class EngineMachine(RuleBasedStateMachine):
     def everything_is_shown(self) -> None:
         """Every branch shows just what the model shows, and the changes between."""
         for branch, expected in self.shown.items():
-            page = self.lake.list_entries(REPOSITORY, branch, Query())
+            page = staging.list_entries(self.lake, REPOSITORY, branch, Query())
             assert contents(page.items) == expected
-            page_of_changes = self.lake.list_changes(REPOSITORY, branch, Query())
+            page_of_changes = self.lake.reader.list_changes(REPOSITORY, branch, Query())
             committed = self.held[self.heads[branch]]
             assert changed(page_of_changes.items) == differing(committed, expected)
             assert self.head(branch) == self.heads[branch]
@@ -444,11 +445,11 @@ def test_a_refused_operation_leaves_everything_as_it_was(tmp_path: Path) -> None
     with open_store(f"sqlite:///{tmp_path}/lake.db") as store:
         lake = Engine(store, open_block(MemorySettings()))
         lake.repositories.create(REPOSITORY, NAMESPACE, committer="")
-        lake.put(REPOSITORY, MAIN, entry(b"a", "w1"))
+        staging.put(lake, REPOSITORY, MAIN, entry(b"a", "w1"))
         with pytest.raises(DirtyBranch, match="commit or reset them first"):
             HeadChanges(lake).hard_reset(REPOSITORY, MAIN, "main")
-        assert lake.get(REPOSITORY, MAIN, b"a").address == "w1"
+        assert staging.get(lake, REPOSITORY, MAIN, b"a").address == "w1"
         HeadChanges(lake).commit(REPOSITORY, MAIN, REQUEST)
-        assert lake.get(REPOSITORY, "main~0", b"a").address == "w1"
+        assert staging.get(lake, REPOSITORY, "main~0", b"a").address == "w1"
         with pytest.raises(EntryNotFound):
-            lake.get(REPOSITORY, "main~1", b"a")
+            staging.get(lake, REPOSITORY, "main~1", b"a")

@@ -15,6 +15,7 @@ from lakebed.engine.errors import CommitNotFound, MetaRangeNotFound, MissingFile
 from lakebed.engine.model import BranchID, Commit, RepositoryID
 from lakebed.formats import MetaRangeID, metarange_path
 from lakebed.kv import Store, open_store
+from tests.kit import staging
 from tests.simulation.world import entry
 
 MINE = RepositoryID("mine")
@@ -44,7 +45,7 @@ class TwoRepositories:
         return self.folder / name / "x" / path
 
     def commit(self, engine: Engine, name: RepositoryID, key: str = "key") -> Commit:
-        engine.put(name, MAIN, entry(key.encode(), "object"))
+        staging.put(engine, name, MAIN, entry(key.encode(), "object"))
         return HeadChanges(engine).commit(name, MAIN, REQUEST).commit
 
 
@@ -77,7 +78,7 @@ def test_a_metarange_that_nobody_made_is_refused(lake: TwoRepositories, metarang
 def test_the_metarange_of_another_repository_is_refused(lake: TwoRepositories) -> None:
     lake.commit(lake.engine, MINE, "mine")
     theirs = lake.commit(lake.engine, THEIRS, "secret")
-    lake.engine.list_entries(THEIRS, MAIN, Query())  # now it is in the cache
+    staging.list_entries(lake.engine, THEIRS, MAIN, Query())  # now it is in the cache
     with pytest.raises(MetaRangeNotFound, match=theirs.metarange_id):
         commit_metarange(lake, theirs.metarange_id)
     # A file that somebody has put there does not make it ours.
@@ -92,7 +93,7 @@ def test_a_metarange_of_an_earlier_commit_is_committed_again(lake: TwoRepositori
     lake.commit(lake.engine, MINE, "b")
     again = commit_metarange(lake, first.metarange_id)
     assert again.metarange_id == first.metarange_id
-    page = lake.engine.list_entries(MINE, MAIN, Query())
+    page = staging.list_entries(lake.engine, MINE, MAIN, Query())
     assert [item.key for item in page.items] == [b"a"]
 
 
@@ -100,7 +101,7 @@ def test_a_metarange_of_an_earlier_commit_is_committed_again(lake: TwoRepositori
 def test_a_metarange_whose_files_are_gone_is_refused(lake: TwoRepositories, folder: str) -> None:
     first = lake.commit(lake.engine, MINE, "a")
     head = lake.commit(lake.engine, MINE, "b")
-    lake.engine.list_entries(MINE, first.id, Query())  # what is cached does not hide it
+    staging.list_entries(lake.engine, MINE, first.id, Query())  # what is cached does not hide it
     shutil.rmtree(lake.path(MINE, f"_lakebed/{folder}"))
     with pytest.raises(MissingFile, match=f"local://mine/x/_lakebed/{folder}/.*parquet"):
         commit_metarange(lake, first.metarange_id)
@@ -124,12 +125,12 @@ def test_a_repository_made_again_at_the_same_place_writes_all_its_files(
     """Also where another process, which knew the old one, makes the commit."""
     other = lake.another_engine()
     lake.commit(lake.engine, MINE)
-    other.list_entries(MINE, MAIN, Query())
+    staging.list_entries(other, MINE, MAIN, Query())
     for engine in (lake.engine, other):
         lake.engine.repositories.delete(MINE)
         shutil.rmtree(lake.path(MINE, ""))
         lake.create(MINE)
         lake.commit(engine, MINE)
         for reader in (lake.engine, other, lake.another_engine()):
-            page = reader.list_entries(MINE, MAIN, Query())
+            page = staging.list_entries(reader, MINE, MAIN, Query())
             assert [item.key for item in page.items] == [b"key"]

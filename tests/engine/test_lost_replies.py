@@ -27,6 +27,7 @@ from lakebed.kv import (
 from lakebed.testing.faults import FaultyStore, Interceptor, StoreCall
 from tests.engine.commit_kit import CommitKit, commit, head, put, shown
 from tests.engine.histories import REPOSITORY
+from tests.kit import staging
 from tests.simulation.world import DEV, MAIN, entry
 
 ResultT = TypeVar("ResultT")
@@ -34,13 +35,13 @@ ResultT = TypeVar("ResultT")
 OPERATIONS: dict[str, Callable[[EngineParts], object]] = {
     "commit": commit,
     "put": lambda engine: put(engine, b"a", "w2"),
-    "put if absent": lambda engine: engine.writer.put_if(
-        REPOSITORY, MAIN, entry(b"new", "w3"), if_absent
+    "put if absent": lambda engine: staging.put(
+        engine, REPOSITORY.id, MAIN, entry(b"new", "w3"), condition=if_absent
     ),
-    "put fresh": lambda engine: engine.writer.put_fresh(
-        REPOSITORY, MAIN, entry(b"a", "w2"), lambda: True
+    "put fresh": lambda engine: staging.put(
+        engine, REPOSITORY.id, MAIN, entry(b"a", "w2"), is_fresh=lambda: True
     ),
-    "delete": lambda engine: engine.writer.delete(REPOSITORY, MAIN, b"a"),
+    "delete": lambda engine: staging.delete(engine, REPOSITORY.id, MAIN, b"a"),
     "reset": lambda engine: engine.resetter.reset(REPOSITORY, MAIN),
     "reset key": lambda engine: engine.resetter.reset_key(REPOSITORY, MAIN, b"a"),
     "reset prefix": lambda engine: engine.resetter.reset_prefix(REPOSITORY, MAIN, b""),

@@ -18,6 +18,7 @@ from lakebed.kv import open_store
 from lakebed.reclaim.cleaner import Cleaner
 from lakebed.runtime import ThreadRuntime
 from tests.engine.samples import sample
+from tests.kit import staging
 from tests.simulation.world import entry
 
 RUNTIME = ThreadRuntime()
@@ -51,7 +52,7 @@ class MeasuredLake:
 
     def put(self, *keys: bytes, branch: BranchID = MAIN, name: str = "") -> None:
         for key in keys:
-            self.engine.put(LAKE, branch, entry(key, name or key.decode()))
+            staging.put(self.engine, LAKE, branch, entry(key, name or key.decode()))
 
 
 @pytest.fixture
@@ -129,7 +130,7 @@ def test_hits_and_misses_of_the_caches(lake: MeasuredLake) -> None:
     HeadChanges(lake.engine).commit(LAKE, MAIN, REQUEST)
 
     def read(engine: Engine) -> Callable[[], object]:
-        return lambda: engine.get(LAKE, "main@", b"a")
+        return lambda: staging.get(engine, LAKE, "main@", b"a")
 
     # A new process reads a metarange and a range from the storage, another from the disk.
     first, second, third = lake.open(), lake.open(), lake.open()

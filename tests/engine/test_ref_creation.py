@@ -254,7 +254,7 @@ def test_a_state_that_readers_do_not_find(engine: Engine, store: Store, state: i
             with pytest.raises(NotUnique, match="is being deleted"):
                 create(LAKE, name, MAIN)
     with pytest.raises(BranchNotFound):
-        engine.check_writable(LAKE, BranchID("b"))
+        engine.readings.to_write(LAKE, BranchID("b"))
     with pytest.raises(BranchNotFound):
         engine.refs.delete_branch(LAKE, BranchID("b"))
     with pytest.raises(TagNotFound):

@@ -22,6 +22,7 @@ from lakebed.kv import Store
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.runtime import ThreadRuntime
 from lakebed.testing.faults import FaultyStore
+from tests.kit import staging
 from tests.kit.steps import StepBlockStore, StepRuntime, Steps
 from tests.simulation.world import entry
 
@@ -45,7 +46,7 @@ class Lake:
         self._block = StepBlockStore(self.steps)
         engine = self.process()
         engine.repositories.create(LAKE, Namespace.parse("mem://lake/x"), committer="")
-        engine.put(LAKE, MAIN, entry(b"old", "1"))
+        staging.put(engine, LAKE, MAIN, entry(b"old", "1"))
         HeadChanges(engine).commit(LAKE, MAIN, REQUEST)
 
     def process(self) -> Engine:
@@ -69,7 +70,7 @@ def lake() -> Lake:
 def test_a_commit(lake: Lake, objects: int) -> None:
     engine = lake.process()
     for number in range(objects):
-        engine.put(LAKE, MAIN, entry(b"%d" % number, "1"))
+        staging.put(engine, LAKE, MAIN, entry(b"%d" % number, "1"))
     steps = lake.count(lambda: HeadChanges(engine).commit(LAKE, MAIN, REQUEST))
     assert steps.store <= 7, steps.calls
     # The seal; range and metarange; the commit's record; the branch.
@@ -77,18 +78,18 @@ def test_a_commit(lake: Lake, objects: int) -> None:
     assert steps.calls.count("scan_page") == 1
     # The record, and the intent to drop the tokens.
     assert [call for call in steps.calls if call in {"set", "write"}] == ["write"]
-    again = lake.count(lambda: engine.get(LAKE, MAIN, b"0"))
+    again = lake.count(lambda: staging.get(engine, LAKE, MAIN, b"0"))
     assert "read" not in again.calls  # what was written is in memory
 
 
 @pytest.mark.parametrize("kind", ["create", "replace", "delete"])
 def test_a_conditional_write_is_confirmed_by_one_more_swap(lake: Lake, kind: str) -> None:
     engine = lake.process()
-    engine.get(LAKE, MAIN, b"old")
+    staging.get(engine, LAKE, MAIN, b"old")
     writes: dict[str, Callable[[], object]] = {
-        "create": lambda: engine.put(LAKE, MAIN, entry(b"new", "1"), condition=if_absent),
-        "replace": lambda: engine.put(LAKE, MAIN, entry(b"old", "2"), condition=bool),
-        "delete": lambda: engine.delete(LAKE, MAIN, b"old", condition=bool),
+        "create": lambda: staging.put(engine, LAKE, MAIN, entry(b"new", "1"), condition=if_absent),
+        "replace": lambda: staging.put(engine, LAKE, MAIN, entry(b"old", "2"), condition=bool),
+        "delete": lambda: staging.delete(engine, LAKE, MAIN, b"old", condition=bool),
     }
     steps = lake.count(writes[kind])
     assert steps.calls == ["get_many", "set_if", "get_many", "set_if"]
@@ -96,16 +97,16 @@ def test_a_conditional_write_is_confirmed_by_one_more_swap(lake: Lake, kind: str
 
 def test_a_conditional_write_that_is_refused_writes_nothing(lake: Lake) -> None:
     engine = lake.process()
-    engine.get(LAKE, MAIN, b"old")
+    staging.get(engine, LAKE, MAIN, b"old")
     lake.steps.clear()
     with pytest.raises(PreconditionFailed):
-        engine.put(LAKE, MAIN, entry(b"old", "2"), condition=if_absent)
+        staging.put(engine, LAKE, MAIN, entry(b"old", "2"), condition=if_absent)
     assert lake.steps.calls == ["get_many"]
 
 
 def test_a_commit_leaves_its_record_and_the_intent_to_drop(lake: Lake) -> None:
     engine = lake.process()
-    engine.put(LAKE, MAIN, entry(b"new", "1"))
+    staging.put(engine, LAKE, MAIN, entry(b"new", "1"))
     repository = engine.repositories.get(LAKE)
     made = HeadChanges(engine).commit(LAKE, MAIN, REQUEST).commit
     assert engine.commits.is_known(repository, made.id)
@@ -143,7 +144,7 @@ def test_the_creation_of_a_branch_whose_source_has_moved(lake: Lake) -> None:
 def test_a_merge_of_what_only_the_source_changed(lake: Lake, is_warm: bool) -> None:
     writer = lake.process()
     writer.refs.create_branch(LAKE, DEV, MAIN)
-    writer.put(LAKE, DEV, entry(b"new", "1"))
+    staging.put(writer, LAKE, DEV, entry(b"new", "1"))
     head = HeadChanges(writer).commit(LAKE, DEV, REQUEST).commit
     engine = writer if is_warm else lake.process()
     steps = lake.count(lambda: HeadChanges(engine).merge(LAKE, DEV, MAIN, MERGE))
@@ -160,7 +161,7 @@ def test_a_merge_of_what_the_destination_has_already(lake: Lake) -> None:
     engine = lake.process()
     engine.refs.create_branch(LAKE, DEV, MAIN)
     for branch in (DEV, MAIN):
-        engine.put(LAKE, branch, entry(b"same", "1"))
+        staging.put(engine, LAKE, branch, entry(b"same", "1"))
         HeadChanges(engine).commit(LAKE, branch, REQUEST)
     steps = lake.count(lambda: HeadChanges(engine).merge(LAKE, DEV, MAIN, MERGE))
     assert "create" not in steps.calls
@@ -181,7 +182,7 @@ def test_a_log(lake: Lake) -> None:
     steps = lake.count(log)
     assert steps.calls == ["get_many"]  # where the branch is; what led there does not change
     assert log() is first
-    engine.put(LAKE, MAIN, entry(b"new", "1"))
+    staging.put(engine, LAKE, MAIN, entry(b"new", "1"))
     made = HeadChanges(engine).commit(LAKE, MAIN, REQUEST).commit
     assert log().commits == (made, *first.commits)
 

@@ -10,6 +10,7 @@ from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.kv import open_store
+from tests.kit import staging
 from tests.simulation.world import entry
 
 LAKE = RepositoryID("lake")
@@ -37,12 +38,13 @@ def test_what_callers_ask_for_is_a_span(spans: list[str]) -> None:
     engine = Engine(open_store("memory://"), open_block(MemorySettings()))
     engine.repositories.create(LAKE, Namespace.parse("mem://lake/x"), committer="")
     spans.clear()
-    engine.put(LAKE, MAIN, entry(b"a", "a"))
+    staging.put(engine, LAKE, MAIN, entry(b"a", "a"))
     HeadChanges(engine).commit(LAKE, MAIN, CommitRequest(committer="", message=""))
-    engine.get(LAKE, "main@", b"a")
+    staging.get(engine, LAKE, "main@", b"a")
     assert [name for name in spans if name.startswith(("engine.", "catalog."))] == [
+        "engine.read_to_write",
         "engine.put",
         "catalog.commit",
+        "engine.read_to_write",
         "engine.find",
-        "engine.get_entry",
     ]

@@ -17,6 +17,7 @@ from lakebed.engine.errors import EntryNotFound
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.kv import open_store
 from lakebed.runtime import ThreadRuntime
+from tests.kit import staging
 from tests.migrate.lakes import FakeLakeFS, entry_of
 from tests.migrate.served import served
 
@@ -96,11 +97,11 @@ class Commands:
         with open_store(url, runtime=runtime) as store:
             engine = Engine(store, open_block(LocalSettings(self.blocks)), runtime=runtime)
             lake, side = RepositoryID("lake"), BranchID(branch)
-            page = engine.list_changes(lake, side, Query())
+            page = engine.reader.list_changes(lake, side, Query())
             found: dict[bytes, str | None] = {}
             for key in page.rows["key"].to_pylist():
                 try:
-                    found[key] = engine.get(lake, side, key).address
+                    found[key] = staging.get(engine, lake, side, key).address
                 except EntryNotFound:
                     found[key] = None
             return found

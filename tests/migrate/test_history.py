@@ -29,6 +29,7 @@ from lakebed.migrate.verify import find_difference
 from lakebed.runtime import ThreadRuntime
 from lakebed.testing.faults import FaultyStore
 from tests.engine.test_dump import FailAt
+from tests.kit import staging
 from tests.kit.lakefs_tables import table, value
 from tests.migrate.lakes import Contents, FakeLakeFS, entry_of
 
@@ -70,7 +71,9 @@ class Target:
     def lists(
         self, commit_id: str, repository: str = "new"
     ) -> dict[bytes, tuple[str, str, int, dict[str, str]]]:
-        page = self.engine.list_entries(RepositoryID(repository), commit_id, Query(amount=1000))
+        page = staging.list_entries(
+            self.engine, RepositoryID(repository), commit_id, Query(amount=1000)
+        )
         return {
             entry.key: (entry.address, entry.checksum, entry.size, dict(entry.metadata))
             for entry in entries_of(page.rows)
@@ -354,13 +357,13 @@ def check_protected(target: Target) -> None:
     moved = RepositoryID("moved")
     listed = {"main": [b"b", b"c"], "dev": [b"a", b"b", b"d"]}
     for branch, keys in listed.items():
-        page = target.engine.list_entries(moved, branch, Query(amount=10))
+        page = staging.list_entries(target.engine, moved, branch, Query(amount=10))
         assert [entry.key for entry in entries_of(page.rows)] == keys
     repository = target.engine.repositories.get(moved)
     assert target.engine.protection.get(repository).patterns == ("main", "stable-*")
     with pytest.raises(Protected):
-        target.engine.delete(moved, BranchID("main"), b"b")
-    target.engine.delete(moved, BranchID("dev"), b"b")
+        staging.delete(target.engine, moved, BranchID("main"), b"b")
+    staging.delete(target.engine, moved, BranchID("dev"), b"b")
 
 
 def test_uncommitted_changes_are_staged_on_protected_branches() -> None:

@@ -1,6 +1,7 @@
 """A repository takes over the objects that it had in lakeFS: they can be deleted from then on."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,7 @@ from lakebed.reclaim.purge_search import PurgeQuery
 from lakebed.reclaim.retention import RetentionRules
 from lakebed.testing.faults import FaultyStore
 from tests.engine.test_dump import FailAt
+from tests.kit import staging
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, make_lake
 from tests.spark.lakes import GCLake, local_lake
 
@@ -67,7 +69,7 @@ def stage(lake: Lake, path: str, name: str, branch: BranchID = MAIN) -> str:
         path.encode(), address, address_type=AddressType.FULL, size=len(name), checksum="",
         modified=0, content_type="", metadata={},
     )  # fmt: skip
-    lake.engine.put(REPOSITORY, branch, entry)
+    staging.put(lake.engine, REPOSITORY, branch, entry)
     return address
 
 
@@ -163,7 +165,7 @@ def test_an_unreadable_address_stops_runs_of_adopted_objects(lake: GCLake) -> No
         b"bad", "local:///mnt/old/lake/data/x", address_type=AddressType.FULL, size=1, checksum="",
         modified=0, content_type="", metadata={},
     )  # fmt: skip
-    opened.engine.put(REPOSITORY, MAIN, entry)
+    staging.put(opened.engine, REPOSITORY, MAIN, entry)
     with pytest.raises(ValueError, match="an entry has the address 'local:///mnt/old/lake/data/x'"):
         lake.run()
 
@@ -198,7 +200,7 @@ def test_no_entry_takes_an_adopted_address_afresh(lake: GCLake) -> None:
     lake.commit()
     staged = stage(opened, "staged", "data/staged-later")
     adopt(opened.engine, "lake")
-    copies, get = opened.catalog.copies, opened.engine.get
+    copies, get = opened.catalog.copies, partial(staging.get, opened.engine)
     for path in (b"staged", b"committed"):
         copies.copy(REPOSITORY, MAIN, path + b"-2", source_ref="main", source_path=path)
     # A commit keeps the object as long as it has not expired; a staged entry may go at any time.
@@ -258,7 +260,7 @@ def test_two_repositories_cannot_adopt_one_namespace(lake: GCLake) -> None:
 
 
 def reference_staged(other: Lake, address: str) -> str:
-    other.engine.put(other.name, MAIN, whole(address))
+    staging.put(other.engine, other.name, MAIN, whole(address))
     return "branch main"
 
 
@@ -279,7 +281,7 @@ def reference_proposed(other: Lake, address: str) -> str:
 def reference_committed(other: Lake, address: str) -> str:
     reference_staged(other, address)
     commit_id = commit(other)
-    other.engine.delete(other.name, MAIN, b"x")
+    staging.delete(other.engine, other.name, MAIN, b"x")
     commit(other)
     return f"commit {commit_id}"
 

@@ -39,6 +39,7 @@ from lakebed.reclaim.prepare import Prepared
 from lakebed.reclaim.run_files import RunFiles
 from lakebed.reclaim.staged_walk import PageLimits, Position, StagedWalk
 from lakebed.times import now_us
+from tests.kit import staging
 from tests.kit.engines import dump, restore
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, open_lake
 
@@ -268,7 +269,7 @@ def test_pages_remember_the_tokens_of_a_branch(lake: Lake, monkeypatch: pytest.M
     """A page in the middle of a branch goes on with what the branch named then."""
     monkeypatch.setattr("lakebed.reclaim.staged_walk._RECORDS", 2)
     for number in range(10):
-        lake.engine.put(REPOSITORY, MAIN, replace(entry_of(lake), key=b"k%05d" % number))
+        staging.put(lake.engine, REPOSITORY, MAIN, replace(entry_of(lake), key=b"k%05d" % number))
     prepared = lake.reclaim.preparation.prepare_uncommitted(
         REPOSITORY, limits=PageLimits(objects=1)
     )
@@ -285,7 +286,7 @@ def test_pages_remember_the_tokens_of_a_branch(lake: Lake, monkeypatch: pytest.M
 def entry_of(lake: Lake) -> Entry:
     if not lake.exists(b"a"):
         lake.upload(b"a", "x")
-    return lake.engine.get(REPOSITORY, "main", b"a")
+    return staging.get(lake.engine, REPOSITORY, "main", b"a")
 
 
 def test_time_ends_a_page(lake: Lake) -> None:
@@ -485,7 +486,7 @@ def test_a_page_goes_on_with_the_very_next_key(
     ]
     for number, tail in enumerate(tails):
         staged = replace(base, key=b"key" + tail, address=f"object-{number}")
-        lake.engine.put(REPOSITORY, MAIN, staged)
+        staging.put(lake.engine, REPOSITORY, MAIN, staged)
     prepared, pages = prepare_pages(lake, SMALL)
     assert pages >= len(tails) // records
     found = addresses(lake, end(lake, prepared), GCFileKind.STAGED)
@@ -518,7 +519,7 @@ def test_pages_together_hold_everything(
                 for key in range(keys):
                     relative = f"{number}-{token}-{key}"
                     staged = replace(base, key=b"k%d" % key, address=relative)
-                    lake.engine.put(REPOSITORY, name, staged)
+                    staging.put(lake.engine, REPOSITORY, name, staged)
                     expected.append(str(lake.repository.namespace.address(relative)))
                 seal(lake, name)
         limits = PageLimits(objects=objects, branches=branches)

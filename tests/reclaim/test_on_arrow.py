@@ -10,6 +10,7 @@ from lakebed.block.drivers.local.store import LocalBlockStore
 from lakebed.catalog.model import new_entry
 from lakebed.formats import AddressType
 from lakebed.reclaim.collector.errors import MissingHistory
+from tests.kit import staging
 from tests.kit.lake import open_lake
 from tests.spark.lakes import MAIN, REPOSITORY, GCLake, local_lake
 
@@ -23,7 +24,7 @@ def test_an_unreadable_address_is_named_and_stops_no_run(
             b"bad", "local:///mnt/x", address_type=AddressType.FULL, size=1, checksum="",
             modified=0, content_type="", metadata={},
         )  # fmt: skip
-        lake.lake.engine.put(REPOSITORY, MAIN, entry)
+        staging.put(lake.lake.engine, REPOSITORY, MAIN, entry)
         kept = lake.upload("a")
         lake.commit()
         lake.upload("garbage")

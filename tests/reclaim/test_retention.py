@@ -24,6 +24,7 @@ from lakebed.reclaim.expirer import Expirer, Expiry
 from lakebed.reclaim.keep import Scan
 from lakebed.reclaim.retention import BranchRule, RetentionRules
 from lakebed.reclaim.run_files import RunFiles
+from tests.kit import staging
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, open_lake
 
 DAY = 86_400.0
@@ -383,7 +384,7 @@ def test_history_goes_on_working(lake: Lake) -> None:
     assert old in [commit.id for commit in log]
     changed = lake.catalog.diff.list_between(REPOSITORY, old, "main", Query())
     assert changed.rows["key"].to_pylist() == [b"a", b"c", b"d"]
-    listed = lake.engine.list_entries(REPOSITORY, old, Query())
+    listed = staging.list_entries(lake.engine, REPOSITORY, old, Query())
     assert listed.rows["key"].to_pylist() == [b"a", b"b"]
     base = lake.catalog.refs.find_merge_base(REPOSITORY, old, "main").base
     assert base.id == old

@@ -39,6 +39,7 @@ from lakebed.server.settings import (
     ServerSettings,
     SettingsError,
 )
+from tests.kit import staging
 from tests.kit.lake import TurnableClock, compare_no_clocks
 
 LAKE, OTHER = RepositoryID("lake"), RepositoryID("other")
@@ -144,7 +145,7 @@ def test_a_repository_without_garbage_is_left_alone_until_there_could_be_some(
     age = CatalogSettings().min_age_seconds / HOUR
     assert server.later(age - 1) == 0
     server.upload("a", "1")
-    server.services.foundation.engine.delete(LAKE, MAIN, b"a")
+    staging.delete(server.services.foundation.engine, LAKE, MAIN, b"a")
     # By another process too, which knows of no run.
     server.reclaim = schedule_of(server.services)
     assert (server.later(0.9), server.run_files()) == (0, before)

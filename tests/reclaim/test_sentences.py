@@ -16,6 +16,7 @@ from lakebed.reclaim.collector.on_arrow import ArrowExecutor
 from lakebed.reclaim.collector.report import Summary
 from lakebed.reclaim.collector.storage import open_storage
 from lakebed.runtime import ThreadRuntime
+from tests.kit import staging
 from tests.kit.lake import MAIN, REPOSITORY, Lake, open_lake
 from tests.spark.lakes import LocalServer
 
@@ -36,7 +37,7 @@ def collect(lake: Lake, folder: Path, options: Options | None = None) -> Summary
 def test_a_run_says_in_words_what_happened(lake: Lake, tmp_path: Path) -> None:
     lake.upload(b"a", "1")
     lake.upload(b"a", "2")
-    lake.engine.delete(REPOSITORY, MAIN, b"a")
+    staging.delete(lake.engine, REPOSITORY, MAIN, b"a")
     said = [collect(lake, tmp_path, Options(dry_run=True)).sentence()]
     for hours in (24 * 9, 2, 2):
         lake.clock.ahead_seconds += hours * 3600
@@ -75,7 +76,7 @@ def test_a_run_that_ends_while_it_deletes_is_not_called_refused(
 ) -> None:
     """Whoever reads that a run was refused believes that nothing was deleted."""
     lake.upload(b"a", "1")
-    lake.engine.delete(REPOSITORY, MAIN, b"a")
+    staging.delete(lake.engine, REPOSITORY, MAIN, b"a")
     lake.clock.ahead_seconds += 24 * 9 * 3600
     collect(lake, tmp_path)
     lake.clock.ahead_seconds += 2 * 3600

@@ -20,6 +20,7 @@ from lakebed.engine.repositories.removal import ACTIVE
 from lakebed.kv.records import Records
 from lakebed.kv.schema import METADATA_PARTITION
 from lakebed.testing.simulation.history import ABSENT
+from tests.kit import staging
 from tests.simulation.dumps import check_dump
 from tests.simulation.monitor import Span, overlap
 from tests.simulation.names import check_freed
@@ -110,7 +111,7 @@ def read_all(lake: Engine, name: RepositoryID, ref: str) -> dict[bytes, str]:
     shown = {}
     for key in KEYS:
         with suppress(EntryNotFound):
-            shown[key] = lake.get(name, ref, key).address
+            shown[key] = staging.get(lake, name, ref, key).address
     return shown
 
 

@@ -10,6 +10,7 @@ from lakebed.formats import DumpID
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.records import Records
 from lakebed.kv.schema import METADATA_PARTITION
+from tests.kit import staging
 from tests.kit.engines import restore
 from tests.simulation.monitor import Span
 from tests.simulation.truth import Version
@@ -38,7 +39,7 @@ def check_dump(world: World, dump: Dump) -> None:
     _check_refs(world, span, dump, TAGS.prefix, tags)
     _check_commits(world, span, dump, store, repository)
     for name, commit_id in [*branches.items(), *tags.items()]:
-        page = lake.list_entries(RESTORED, name, Query())
+        page = staging.list_entries(lake, RESTORED, name, Query())
         assert addresses(page) == world.held(span.partition, commit_id)
 
 

@@ -3,7 +3,7 @@
 Each function plants its mutant through a `pytest.MonkeyPatch`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from lakebed.engine.commits.reset import Resetter
 from lakebed.engine.errors import NotUnique
 from lakebed.engine.keys import BRANCHES, CREATING, LIVE, STAGED_PREFIX
 from lakebed.engine.model import Branch, BranchID, Commit, Repository, StagingToken, TagID
+from lakebed.engine.reading import Reading
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.creation import Look, _Creation
 from lakebed.engine.refs.shared_reads import SharedReads
@@ -32,15 +33,9 @@ from lakebed.engine.staging.cells import (
 from lakebed.engine.staging.codec import TOMBSTONE, decode, encode, path_of
 from lakebed.engine.staging.empty_runs import EmptyRunNotes, Search, Stretch
 from lakebed.engine.staging.undo import UndoLog
-from lakebed.engine.staging.writer import (
-    Condition,
-    IsFresh,
-    Target,
-    Writer,
-    _Seen,
-    check_condition,
-)
+from lakebed.engine.staging.writer import IsFresh, Writer
 from lakebed.errors import LakebedError
+from lakebed.formats import Entry
 from lakebed.kv import (
     ABSENT,
     Item,
@@ -66,19 +61,19 @@ AnyCreation = _Creation[pb.Branch, pb.Tag]
 
 def no_second_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """A writer acknowledges without looking at the branch again."""
+    look = Writer._look_again
 
-    def write(
-        self: Writer,
-        repository: Repository,
-        branch: BranchID,
-        key: bytes,
-        value: bytes,
-        _known: Target | None,
-    ) -> None:
-        token = self._branches.get_cached(repository, branch).staging_token
-        self._store.set(token.encode(), STAGED_PREFIX + key, value)
+    def look_again(self: Writer, known: Reading, *args: Any, **options: Any) -> Reading:
+        if options.get("applied", True):
+            return known._replace(cells=None)
+        return look(self, known, *args, **options)
 
-    monkeypatch.setattr(Writer, "_write", write)
+    def delete(self: Writer, known: Reading, key: bytes) -> None:
+        token = known.branch.staging_token
+        self._store.set(token.encode(), STAGED_PREFIX + key, TOMBSTONE)
+
+    monkeypatch.setattr(Writer, "_look_again", look_again)
+    monkeypatch.setattr(Writer, "delete", delete)
 
 
 # Conditional writers, and readers that meet their proposals
@@ -89,11 +84,11 @@ def _look_after_proposing(
 ) -> None:
     look = Writer._look_again
 
-    def look_again(
-        self: Writer, repository: Repository, before: Branch, *args: Any, **options: Any
-    ) -> Branch:
-        after = look(self, repository, before, *args, **options)
-        return after if options.get("applied", True) else judge(before, after)
+    def look_again(self: Writer, known: Reading, *args: Any, **options: Any) -> Reading:
+        after = look(self, known, *args, **options)
+        if options.get("applied", True):
+            return after
+        return after._replace(found=judge(known.branch, after.branch))
 
     monkeypatch.setattr(Writer, "_look_again", look_again)
 
@@ -139,21 +134,16 @@ class _OwnCells(Cells):
 
 
 def _look_into_own_cells(monkeypatch: pytest.MonkeyPatch) -> None:
-    def look(
-        self: Writer,
-        repository: Repository,
-        branch: Branch,
-        key: bytes,
-        staged: Sequence[Item | None] | None = None,
-    ) -> _Seen:
-        if staged is None:
+    def look(self: Writer, known: Reading, key: bytes) -> tuple[Entry | None, Item | None]:
+        branch, cells = known.branch, known.cells
+        if cells is None:
             name = STAGED_PREFIX + key
-            staged = self._store.get_many([(token.encode(), name) for token in branch.tokens])
-        found = _OwnCells.of(self._store, branch).settled(staged)
+            cells = self._store.get_many([(token.encode(), name) for token in branch.tokens])
+        found = _OwnCells.of(self._store, branch).settled(cells)
         value = newest(found)
         if value is None:
-            return _Seen(self._reader.committed(repository, branch.commit_id, key), found[0])
-        return _Seen(decode(key, value), found[0])
+            return self._reader.committed(known.repository, branch.commit_id, key), found[0]
+        return decode(key, value), found[0]
 
     monkeypatch.setattr(Writer, "_look", look)
 
@@ -188,15 +178,16 @@ def others_confirm(monkeypatch: pytest.MonkeyPatch) -> None:
     look = Writer._look
 
     def look_and_confirm(
-        self: Writer, repository: Repository, branch: Branch, key: bytes, *args: Any
-    ) -> _Seen:
-        seen = look(self, repository, branch, key, *args)
-        if seen.cell is None or not has_proposal(seen.cell):
-            return seen
-        if self._branches.get(repository, branch.id).version == branch.version:
-            proposed = parse_proposed(seen.cell.key, seen.cell.value)
-            _swap(self, branch, key, proposed.proposal.SerializeToString(), seen.predicate)
-        return look(self, repository, branch, key)
+        self: Writer, known: Reading, key: bytes
+    ) -> tuple[Entry | None, Item | None]:
+        entry, cell = look(self, known, key)
+        if cell is None or not has_proposal(cell):
+            return entry, cell
+        branch = known.branch
+        if self._branches.get(known.repository, branch.id).version == branch.version:
+            proposed = parse_proposed(cell.key, cell.value)
+            _swap(self, branch, key, proposed.proposal.SerializeToString(), cell.predicate)
+        return look(self, known._replace(cells=None), key)
 
     monkeypatch.setattr(Writer, "_look", look_and_confirm)
 
@@ -205,8 +196,7 @@ def refuse_after_a_lost_confirmation(monkeypatch: pytest.MonkeyPatch) -> None:
     """A conditional writer without a reply to its confirmation believes that it was not applied."""
 
     def confirm(self: Writer, branch: Branch, proposal: Item, value: bytes) -> bool:
-        key = path_of(proposal.key)
-        return _swap(self, branch, key, value, proposal.predicate)
+        return _swap(self, branch, path_of(proposal.key), value, proposal.predicate)
 
     monkeypatch.setattr(Writer, "_confirm", confirm)
 
@@ -216,16 +206,14 @@ def _write_before_looking(monkeypatch: pytest.MonkeyPatch, *, own_entry_is_succe
 
     def write_if(
         self: Writer,
-        repository: Repository,
-        branch: BranchID,
+        known: Reading,
         key: bytes,
-        value: bytes,
-        condition: Condition,
-        is_fresh: IsFresh | None,
-        known: Target | None,
+        value_for: Callable[[Entry | None], bytes | None],
+        _is_fresh: IsFresh | None,
     ) -> None:
+        repository, value = known.repository, None
         for _ in range(self._tries):
-            before = self._branches.get(repository, branch)
+            before = self._branches.get(repository, known.branch.id)
             staged = self._reader.staged(before, key)
             there = [item for item in staged if item is not None]
             others = [item for item in there if item.value != value]
@@ -236,10 +224,11 @@ def _write_before_looking(monkeypatch: pytest.MonkeyPatch, *, own_entry_is_succe
                 found = self._reader.committed(repository, before.commit_id, key)
                 if found is not None and encode(found) == value:
                     found = None
-            check_condition(condition, key, found)
+            value = value_for(found)
+            assert value is not None
             predicate: Predicate = ABSENT if staged[0] is None else staged[0].predicate
             written = _swap(self, before, key, value, predicate)
-            if written and self._branches.get(repository, branch).version == before.version:
+            if written and self._branches.get(repository, before.id).version == before.version:
                 return
 
     monkeypatch.setattr(Writer, "_write_if", write_if)

@@ -23,6 +23,7 @@ from lakebed.engine.model import Commit, CommitID
 from lakebed.errors import LakebedError
 from lakebed.formats import Entry
 from lakebed.testing.simulation.simulator import Faults, Simulation
+from tests.kit import staging
 from tests.simulation.objects import (
     DEV,
     MAIN,
@@ -79,7 +80,7 @@ class Importing:
         return found
 
     def content(self, commit_id: CommitID) -> dict[bytes, str]:
-        page = self.world.onlooker.list_entries(REPOSITORY, commit_id, Query())
+        page = staging.list_entries(self.world.onlooker, REPOSITORY, commit_id, Query())
         return {item.key: item.address for item in page.items if isinstance(item, Entry)}
 
 

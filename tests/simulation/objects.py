@@ -53,6 +53,7 @@ from lakebed.testing.simulation.block import SimulatedBlock
 from lakebed.testing.simulation.scheduler import SimulatedProcess
 from lakebed.testing.simulation.simulator import Faults, Simulation
 from lakebed.testing.simulation.store import SimulatedStore
+from tests.kit import staging
 
 REPOSITORY: Final = RepositoryID("lake")
 MAIN: Final = BranchID("main")
@@ -139,7 +140,7 @@ class CatalogWorld:
 
     def staged(self, branch: BranchID) -> list[Entry]:
         """What a branch shows."""
-        page = self.onlooker.list_entries(REPOSITORY, branch, Query())
+        page = staging.list_entries(self.onlooker, REPOSITORY, branch, Query())
         return [item for item in page.items if isinstance(item, Entry)]
 
     def committed(self) -> list[Entry]:
@@ -150,7 +151,7 @@ class CatalogWorld:
             commit_id = left.pop()
             if commit_id not in found:
                 left += self.onlooker.commits.get(self.repository, commit_id).parents
-                page = self.onlooker.list_entries(REPOSITORY, commit_id, Query())
+                page = staging.list_entries(self.onlooker, REPOSITORY, commit_id, Query())
                 found[commit_id] = [item for item in page.items if isinstance(item, Entry)]
         return [entry for entries in found.values() for entry in entries]
 

@@ -24,6 +24,7 @@ from lakebed.errors import LakebedError
 from lakebed.formats import Entry
 from lakebed.reclaim.purge_search import PurgeQuery
 from lakebed.testing.simulation.simulator import Faults, Simulation
+from tests.kit import staging
 from tests.simulation.objects import DEV, MAIN, PATHS, REPOSITORY, REQUEST, CatalogWorld, Process
 
 SECRET: Final = b"secret"
@@ -104,7 +105,7 @@ def all_entries(world: CatalogWorld, purger: Purger) -> Iterator[Entry]:
     yield from world.committed()
     for commit in world.onlooker.commits.list(world.repository):
         if commit.id in purger.searched:
-            page = world.onlooker.list_entries(REPOSITORY, commit.id, Query())
+            page = staging.list_entries(world.onlooker, REPOSITORY, commit.id, Query())
             yield from (item for item in page.items if isinstance(item, Entry))
 
 

@@ -43,6 +43,7 @@ from lakebed.runtime import Runtime
 from lakebed.testing.simulation.scheduler import SimulatedProcess
 from lakebed.testing.simulation.simulator import Faults, Simulation
 from lakebed.testing.simulation.store import SimulatedStore
+from tests.kit import staging
 from tests.simulation.objects import DEV, MAIN, REPOSITORY, CatalogWorld
 from tests.simulation.world import OnlookerRuntime, model_committed_for
 
@@ -156,7 +157,7 @@ class Lake:
         return b"p%04d" % self.paths
 
     def entries(self, ref: str) -> list[Entry]:
-        page = self.world.onlooker.list_entries(REPOSITORY, ref, Query())
+        page = staging.list_entries(self.world.onlooker, REPOSITORY, ref, Query())
         return [item for item in page.items if isinstance(item, Entry)]
 
     def check_ref(self, ref: str, what: str) -> None:

@@ -32,6 +32,7 @@ from lakebed.reclaim.retention import RetentionRules
 from lakebed.reclaim.run_files import RunFiles
 from lakebed.reclaim.service import Reclaim
 from lakebed.testing.faults import FaultyStore, StoreCall
+from tests.kit import staging
 from tests.kit.lake import DEV, MAIN, REPOSITORY, TurnableClock
 
 ResultT = TypeVar("ResultT")
@@ -142,7 +143,7 @@ class Lake:
         names = [branch.id for branch in engine.branches.list(self.repository)]
         names += [BranchID(tag.id) for tag in engine.tags.list(self.repository)]
         for name in names:
-            for item in engine.list_entries(REPOSITORY, name, Query()).items:
+            for item in staging.list_entries(engine, REPOSITORY, name, Query()).items:
                 if isinstance(item, Entry):
                     exists = self.block.exists(Address.parse(self.address(item)))
                     assert exists, f"{item.key!r} of {name} is gone"

@@ -3,6 +3,7 @@
 import pytest
 
 from lakebed.catalog import repeats as rules
+from lakebed.catalog import stager
 from lakebed.formats import Entry
 from lakebed.testing.simulation.explore import first_failure
 from tests.kit.rounds import fails_within, rounds
@@ -34,15 +35,17 @@ def test_digests_that_are_not_kept_or_not_taken_along_show(
 def test_digests_of_another_entry_than_the_one_that_is_replaced_show(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """They are read before, and not compared when the condition is evaluated."""
+    """An attempt that begins again takes along the digests of the entry that it met first."""
 
-    class FirstSeen(rules._Test):
-        def __call__(self, found: Entry | None) -> bool:
-            holds = rules._Test.__call__(self, found)
-            if self.has_others and self.before:
-                self.has_others = False
-                return True
-            return holds
+    class FirstSeen(rules.Attempt):
+        first: Entry | None = None
 
-    monkeypatch.setattr(rules, "_Test", FirstSeen)
+        def __call__(self, found: Entry | None) -> Entry | None:
+            staged = super().__call__(found)
+            if staged is not None:
+                self.first = self.first or staged
+                self.staged = self.first
+            return staged and self.first
+
+    monkeypatch.setattr(stager, "Attempt", FirstSeen)
     assert fails_within(repeats.counted, seeds=2000)

@@ -11,6 +11,7 @@ from lakebed.engine.errors import NamespaceTaken
 from lakebed.testing.simulation.explore import first_failure
 from lakebed.testing.simulation.scheduler import TaskFailedError
 from lakebed.testing.simulation.simulator import Simulation
+from tests.kit import staging
 from tests.kit.rounds import rounds
 from tests.simulation.checks import check_quiet
 from tests.simulation.kills import KillsAt
@@ -89,7 +90,7 @@ def delete_one(world: World, process: Process) -> None:
 
 def clean_all(world: World, process: Process) -> None:
     """Delete a repository in use, and clean up after it."""
-    process.lake.put(world.names[0], MAIN, entry(b"a", "w1"))
+    staging.put(process.lake, world.names[0], MAIN, entry(b"a", "w1"))
     delete_one(world, process)
     for _ in range(5):
         process.cleaner.run_once()

@@ -6,15 +6,14 @@ Each function plants its mutant through a `pytest.MonkeyPatch`.
 import pytest
 
 from lakebed.block import BlockStore
-from lakebed.engine import engine
+from lakebed.engine import engine, reading
 from lakebed.engine import records_pb2 as pb
-from lakebed.engine.keys import BRANCHES, COMMITS, REPOSITORIES
+from lakebed.engine.keys import COMMITS
 from lakebed.engine.model import Repository, RepositoryID
 from lakebed.engine.refs import dump
 from lakebed.engine.repositories.repositories import Repositories
-from lakebed.engine.staging import fast_read
 from lakebed.formats import DumpManifest
-from lakebed.kv import Item, Store, Version
+from lakebed.kv import Item, Store
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.records import Record, Records
 from lakebed.runtime import Runtime
@@ -34,23 +33,24 @@ def remember_repositories(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Repositories, "get", remembered)
 
 
-def _trust(monkeypatch: pytest.MonkeyPatch, prefix: bytes) -> None:
-    is_as_seen = fast_read._is
-
-    def trusting(record: Item | None, version: Version) -> bool:
-        return is_as_seen(record, version) or bool(record and record.key.startswith(prefix))
-
-    monkeypatch.setattr(fast_read, "_is", trusting)
-
-
 def trust_the_branch(monkeypatch: pytest.MonkeyPatch) -> None:
     """A read in one call does not check whether the branch changed."""
-    _trust(monkeypatch, BRANCHES.prefix)
+    monkeypatch.setattr(reading, "_is_as_seen", lambda before, after: None not in (before, after))
 
 
 def trust_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
     """A read in one call does not check whether the repository changed."""
-    _trust(monkeypatch, REPOSITORIES.prefix)
+    recognise = Repositories.recognise
+
+    def trusting(
+        self: Repositories, repository: RepositoryID, item: Item | None, read_at: float
+    ) -> Repository:
+        seen = self.last_seen(repository)
+        if item is None or seen is None:
+            return recognise(self, repository, item, read_at)
+        return seen[1]
+
+    monkeypatch.setattr(Repositories, "recognise", trusting)
 
 
 class _CommitsFromBefore(FaultyStore):

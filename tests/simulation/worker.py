@@ -21,6 +21,7 @@ from lakebed.errors import LakebedError
 from lakebed.formats import Entry
 from lakebed.kv import CorruptRecord, OutcomeUnknown, StoreUnavailable
 from lakebed.testing.simulation.history import ABSENT, WILD, Operation
+from tests.kit import staging
 from tests.kit.engines import cherry_pick, dump
 from tests.simulation.truth import PLAIN_COMMIT
 from tests.simulation.world import DEV, KEYS, MAIN, Dump, Process, Read, World, addresses, entry
@@ -90,7 +91,7 @@ class Worker:
 
     def put(self) -> None:
         key, name = self.random.choice(KEYS), self.world.new_name()
-        act = partial(self.lake.put, self.name, self.branch, entry(key, name))
+        act = partial(staging.put, self.lake, self.name, self.branch, entry(key, name))
         self.attempt("put", key, name, act)
 
     def upload(self) -> None:
@@ -98,15 +99,9 @@ class Worker:
         key, name = self.random.choice(KEYS), self.world.new_name()
 
         def act() -> None:
-            opened = self.lake.open_for_put(self.name, self.branch, key)
-            self.lake.put(
-                self.name,
-                self.branch,
-                entry(key, name),
-                is_fresh=lambda: True,
-                unique_id=opened.repository.unique_id,
-                opened=opened,
-            )
+            opened = staging.open_to_put(self.lake, self.name, self.branch, key)
+            known = self.lake.readings.renewed(opened, key)
+            self.lake.writer.put(known, entry(key, name), lambda: True)
 
         self.attempt("put", key, name, act)
 
@@ -115,8 +110,13 @@ class Worker:
         is_fresh = self.random.choice([None, None, lambda: self.random.random() < 0.9])
 
         def act(condition: Condition) -> None:
-            self.lake.put(
-                self.name, self.branch, entry(key, name), condition=condition, is_fresh=is_fresh
+            staging.put(
+                self.lake,
+                self.name,
+                self.branch,
+                entry(key, name),
+                condition=condition,
+                is_fresh=is_fresh,
             )
 
         self.attempt_if("create", key, name, {ABSENT}, act)
@@ -126,7 +126,7 @@ class Worker:
         key, name = self.random.choice(KEYS), self.world.new_name()
 
         def act(condition: Condition) -> None:
-            self.lake.put(self.name, self.branch, entry(key, name), condition=condition)
+            staging.put(self.lake, self.name, self.branch, entry(key, name), condition=condition)
 
         self.attempt_if("replace", key, name, self.look(key), act)
 
@@ -135,14 +135,14 @@ class Worker:
         key = self.random.choice(KEYS)
 
         def act(condition: Condition) -> None:
-            self.lake.delete(self.name, self.branch, key, condition=condition)
+            staging.delete(self.lake, self.name, self.branch, key, condition=condition)
 
         self.attempt_if("remove", key, ABSENT, self.look(key), act)
 
     def look(self, key: bytes) -> set[str | None]:
         """Return what is there, if anything."""
         try:
-            return {self.lake.get(self.name, self.branch, key).address}
+            return {staging.get(self.lake, self.name, self.branch, key).address}
         except LakebedError:
             return {"something else"}
 
@@ -184,12 +184,14 @@ class Worker:
 
     def delete(self) -> None:
         key = self.random.choice(KEYS)
-        self.attempt("delete", key, ABSENT, partial(self.lake.delete, self.name, self.branch, key))
+        self.attempt(
+            "delete", key, ABSENT, partial(staging.delete, self.lake, self.name, self.branch, key)
+        )
 
     def read(self) -> None:
         key, begun = self.random.choice(KEYS), self.step
         try:
-            found = {key: self.lake.get(self.name, self.branch, key).address}
+            found = {key: staging.get(self.lake, self.name, self.branch, key).address}
         except EntryNotFound:
             found = {}
         except LakebedError:
@@ -205,7 +207,7 @@ class Worker:
             amount=self.random.choice([1, len(KEYS)]),
         )
         try:
-            page = self.lake.list_entries(self.name, self.branch, query)
+            page = staging.list_entries(self.lake, self.name, self.branch, query)
         except CorruptRecord:
             raise
         except LakebedError:

@@ -24,6 +24,7 @@ from lakebed.reclaim.collector.on_arrow import ArrowExecutor
 from lakebed.reclaim.collector.report import Summary
 from lakebed.reclaim.collector.server import Server
 from lakebed.reclaim.collector.storage import Storage, open_storage
+from tests.kit import staging
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, make_lake
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ class GCLake:
         return address
 
     def delete(self, path: str, branch: BranchID = MAIN) -> None:
-        self.lake.engine.delete(REPOSITORY, branch, path.encode())
+        staging.delete(self.lake.engine, REPOSITORY, branch, path.encode())
 
     def commit(self, branch: BranchID = MAIN) -> str:
         request = CommitRequest(committer="ann", message="m")

@@ -28,6 +28,7 @@ from lakebed.engine.staging.codec import encode
 from lakebed.formats import MetaRangeID
 from lakebed.kv import Store, open_store
 from lakebed.kv.store import puts
+from tests.kit import staging
 from tests.server.disk_kit import commit, first_commit, serve
 from tests.simulation.world import entry
 
@@ -90,7 +91,7 @@ class BuildLake:
 
     def put(self, number: int, *, text: str = "") -> None:
         key = b"%06d" % number
-        self.engine.put(LAKE, MAIN, entry(key, text or key.decode()))
+        staging.put(self.engine, LAKE, MAIN, entry(key, text or key.decode()))
 
     def commit(self) -> CommitResult:
         return HeadChanges(self.engine).commit(LAKE, MAIN, REQUEST)
@@ -163,7 +164,7 @@ def test_many_writes_start_a_worker_before_the_commit(lake: BuildLake) -> None:
     lake.put(0, text="another")
     (worker,) = multiprocessing.active_children()
     for number in range(LARGE):
-        lake.engine.delete(LAKE, MAIN, b"%06d" % number)
+        staging.delete(lake.engine, LAKE, MAIN, b"%06d" % number)
     lake.commit()
     assert multiprocessing.active_children() == [worker]
 
@@ -212,7 +213,7 @@ def test_a_build_whose_worker_is_killed_is_done_by_another(lake: BuildLake) -> N
         result = future.result(PATIENCE_SECONDS)
     assert len(killed) == 1
     assert [worker.pid for worker in multiprocessing.active_children()] != killed
-    assert lake.alone.get(LAKE, result.commit.id, b"019999").size == 1
+    assert staging.get(lake.alone, LAKE, result.commit.id, b"019999").size == 1
 
 
 def test_a_commit_whose_workers_all_die_says_so_and_loses_nothing(lake: BuildLake) -> None:
@@ -223,9 +224,9 @@ def test_a_commit_whose_workers_all_die_says_so_and_loses_nothing(lake: BuildLak
         with pytest.raises(BuilderDied, match="exit code -9"):
             future.result()
     assert len(killed) == 2
-    assert lake.alone.get(LAKE, "main", b"019999").size == 1
+    assert staging.get(lake.alone, LAKE, "main", b"019999").size == 1
     result = lake.commit()  # in a new worker
-    assert lake.alone.get(LAKE, result.commit.id, b"019999").size == 1
+    assert staging.get(lake.alone, LAKE, result.commit.id, b"019999").size == 1
 
 
 def test_a_worker_that_hangs_is_ended(lake: BuildLake, workers: Builders) -> None:
@@ -241,7 +242,7 @@ def test_a_worker_that_hangs_is_ended(lake: BuildLake, workers: Builders) -> Non
     assert not _is_running(hung.pid)
     workers._limit_seconds = PATIENCE_SECONDS
     result = lake.commit()  # in a new worker
-    assert lake.alone.get(LAKE, result.commit.id, b"001999").size == 1
+    assert staging.get(lake.alone, LAKE, result.commit.id, b"001999").size == 1
 
 
 def test_a_build_does_not_wait_for_its_turn_for_ever(lake: BuildLake, workers: Builders) -> None:
@@ -261,7 +262,9 @@ def test_a_worker_merges_what_this_process_would(lake: BuildLake) -> None:
     assert len(multiprocessing.active_children()) == 1
     ours = HeadChanges(lake.alone).merge(LAKE, "ours", BranchID("again"), MERGE)
     assert theirs.metarange_id == ours.metarange_id
-    assert lake.alone.get(LAKE, "theirs", b"%06d" % 0) == lake.alone.get(LAKE, "ours", b"%06d" % 0)
+    assert staging.get(lake.alone, LAKE, "theirs", b"%06d" % 0) == staging.get(
+        lake.alone, LAKE, "ours", b"%06d" % 0
+    )
 
 
 def test_a_small_merge_starts_no_process(lake: BuildLake) -> None:
@@ -286,7 +289,9 @@ def test_a_merge_whose_worker_is_killed_is_done_by_another(lake: BuildLake) -> N
         killed = _kill_workers_until(lambda: True)
         merged = future.result(PATIENCE_SECONDS)
     assert [worker.pid for worker in multiprocessing.active_children()] != killed
-    assert lake.alone.get(LAKE, merged.id, b"000000") == lake.alone.get(LAKE, "ours", b"000000")
+    assert staging.get(lake.alone, LAKE, merged.id, b"000000") == staging.get(
+        lake.alone, LAKE, "ours", b"000000"
+    )
 
 
 def test_a_merge_whose_workers_all_die_changes_nothing(lake: BuildLake) -> None:

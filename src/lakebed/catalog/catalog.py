@@ -90,7 +90,7 @@ class Catalog:
         self.copies = Copies(
             engine, block, runtime, addresses, freshness, stager, self.pins, purge_marks
         )
-        self.external = ExternalObjects(engine, block, runtime)
+        self.external = ExternalObjects(engine, block, runtime, stager)
         self.links = Links(
             engine,
             store,
@@ -99,6 +99,7 @@ class Catalog:
             settings,
             addresses,
             freshness,
+            stager,
             self.presigning,
             require_object=(links or LinkSettings()).require_object,
         )
@@ -106,7 +107,7 @@ class Catalog:
         self.symlinks = Symlinks(engine, block)
         self.multiparts = MultipartUploads(engine, store, block, runtime, settings, addresses)
         self.presigned_uploads = PresignedUploads(self.multiparts, self.presigning)
-        self.completions = Completions(engine, store, block, runtime, purge_marks)
+        self.completions = Completions(engine, store, block, runtime, stager, purge_marks)
         self.tasks = Tasks(engine, store, runtime, settings, run_in_background, self.refs)
         run_imports = self._run_imports if runs_imports else lambda: None
         self.imports = Imports(engine, store, block, runtime, settings, on_start=run_imports)

@@ -129,11 +129,11 @@ class HeadChanges:
         """Commit what is staged on a branch, or else a metarange that is there already."""
         check_commit_words(request.message, request.metadata)
         engine = self._engine
-        opened = engine.opener.open(repository_id, branch)
+        opened = engine.readings.to_write(repository_id, branch)
         repository = opened.repository
         if source_metarange is None:
             engine.forecast.count_commit()
-            known = opened.target.branch
+            known = opened.branch
             return engine.committer.commit(repository, branch, request, known=known)
         source = MetaRangeID(source_metarange)
         return CommitResult(engine.merger.commit_metarange(repository, branch, source, request))
@@ -241,25 +241,25 @@ class HeadChanges:
     @traced("catalog.reset")
     def reset(self, repository_id: RepositoryID, branch: BranchID) -> None:
         """Discard all that is staged on a branch."""
-        repository = self._engine.opener.open(repository_id, branch).repository
+        repository = self._engine.readings.to_write(repository_id, branch).repository
         self._engine.resetter.reset(repository, branch)
 
     @traced("catalog.reset_object")
     def reset_object(self, repository_id: RepositoryID, branch: BranchID, path: bytes) -> None:
         """Discard what is staged for one path."""
-        repository = self._engine.opener.open(repository_id, branch).repository
+        repository = self._engine.readings.to_write(repository_id, branch).repository
         self._engine.resetter.reset_key(repository, branch, path)
 
     @traced("catalog.reset_prefix")
     def reset_prefix(self, repository_id: RepositoryID, branch: BranchID, prefix: bytes) -> None:
         """Discard what is staged for the paths that begin with a prefix."""
-        repository = self._engine.opener.open(repository_id, branch).repository
+        repository = self._engine.readings.to_write(repository_id, branch).repository
         self._engine.resetter.reset_prefix(repository, branch, prefix)
 
     @traced("catalog.hard_reset")
     def hard_reset(self, repository_id: RepositoryID, branch: BranchID, ref: str) -> None:
         """Make a branch without uncommitted changes point to the commit of a ref."""
-        repository = self._engine.opener.open(repository_id, branch).repository
+        repository = self._engine.readings.to_write(repository_id, branch).repository
         target = find_source(self._engine, repository, ref)
         before_try = partial(self._engine.hooks.before_leaving, repository)
         self._engine.resetter.hard_reset(repository, branch, target, before_try)

@@ -51,17 +51,19 @@ from lakebed.catalog.model import (
 )
 from lakebed.catalog.pins import Pins, replaced, with_pin
 from lakebed.catalog.purge_marks import PurgeMarks
-from lakebed.catalog.repeats import Invocation, put_once
+from lakebed.catalog.repeats import Invocation
 from lakebed.catalog.stager import Stager
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import (
     EntryNotFound,
     InvalidRef,
     PreconditionFailed,
+    RepositoryNotFound,
     Stale,
     TooManyTries,
 )
 from lakebed.engine.model import BranchID, CommitID, Repository, RepositoryID
+from lakebed.engine.reading import Reading
 from lakebed.engine.staging.writer import Condition, IsFresh
 from lakebed.errors import quoted
 from lakebed.formats import AddressType, Entry
@@ -82,14 +84,19 @@ class _Copy:
     ref: str
     """Where the entry was found in it."""
     entry: Entry
-    repository: Repository
-    branch: BranchID
+    known: Reading
+    """The branch to copy to, as it was read for that."""
     path: bytes
     content_type: str
     metadata: Mapping[str, str]
     condition: Condition | None
     digest: str | None = None
     """The digest of the request, if its client sent an id."""
+
+    @property
+    def repository(self) -> Repository:
+        """The repository to copy to."""
+        return self.known.repository
 
 
 def _is_external(copy: _Copy) -> bool:
@@ -167,11 +174,11 @@ class Copies:
         """
         check_path(path)
         check_metadata(metadata or {})
-        repository = self._engine.check_writable(repository_id, branch)
-        source = repository
+        known = self._engine.readings.to_write(repository_id, branch, path)
+        repository = source = known.repository
         if source_repository_id not in {None, repository_id}:
             source = self._engine.repositories.get(source_repository_id or repository_id)
-        entry = self._engine.get_entry(source, source_ref, source_path)
+        entry = self._find(source, source_ref, source_path)
         if source_condition is not None and not source_condition(entry):
             raise PreconditionFailed(source_path, "the source is another object")
         self._purge_marks.check(source_path, stats_of(source.namespace, entry).address)
@@ -180,8 +187,7 @@ class Copies:
             source=source,
             ref=source_ref,
             entry=entry,
-            repository=repository,
-            branch=branch,
+            known=known,
             path=path,
             content_type=entry.content_type if content_type is None else content_type,
             metadata=kept if metadata is None else {**metadata, **of_bytes(kept)},
@@ -207,15 +213,16 @@ class Copies:
             Also what `copy` raises, except `PreconditionFailed`.
         """
         check_metadata(metadata)
-        repository = self._engine.check_writable(repository_id, branch)
         for _ in range(_TRIES):
-            entry = self._engine.get_entry(repository, branch, path)
+            known = self._engine.readings.to_write(repository_id, branch, path)
+            entry, _ = self._engine.reader.look(known, path)
+            if entry is None:
+                raise EntryNotFound(path)
             copy = _Copy(
-                source=repository,
+                source=known.repository,
                 ref=branch,
                 entry=entry,
-                repository=repository,
-                branch=branch,
+                known=known,
                 path=path,
                 content_type=entry.content_type,
                 metadata={**metadata, **split(entry.metadata).reserved},
@@ -226,6 +233,18 @@ class Copies:
             except PreconditionFailed:
                 continue  # another object is there by now: set its metadata
         raise TooManyTries(f"setting the metadata of {quoted(path)}", _TRIES)
+
+    def _find(self, repository: Repository, ref: str, path: bytes) -> Entry:
+        """Return an entry of a repository that was read before.
+
+        Raises:
+            EntryNotFound, RefNotFound, InvalidRef: There is none.
+            RepositoryNotFound: The repository was deleted since.
+        """
+        found, entry = self._engine.reader.find(repository.id, ref, path)
+        if found.unique_id != repository.unique_id:
+            raise RepositoryNotFound(repository.id)
+        return entry
 
     def _make(self, copy: _Copy, *, may_share: bool) -> ObjectStats:
         issued = ObjectPath.parse(copy.entry.address)
@@ -276,7 +295,7 @@ class Copies:
             return None
         try:
             commit = self._engine.resolver.commit(copy.source, copy.ref)
-            found = self._engine.get_entry(copy.source, commit.id, entry.key)
+            found = self._find(copy.source, commit.id, entry.key)
         except (EntryNotFound, InvalidRef):
             return None
         is_same = (found.address, found.address_type) == (entry.address, entry.address_type)
@@ -293,25 +312,19 @@ class Copies:
             content_type=copy.content_type,
             metadata=copy.metadata,
         )
-        staged = put_once(
-            lambda attempt, tested: self._engine.put(
-                copy.repository.id,
-                copy.branch,
-                attempt,
-                condition=tested,
-                is_fresh=is_fresh,
-                unique_id=copy.repository.unique_id,
-            ),
+        staged = self._stager.put(
+            self._engine.readings.renewed(copy.known, copy.path),
             entry,
-            copy.condition,
-            copy.digest,
+            condition=copy.condition,
+            digest=copy.digest,
+            is_fresh=is_fresh,
         )
         return stats_of(copy.repository.namespace, staged or entry)
 
     def _copy_bytes(self, copy: _Copy) -> ObjectStats:
         found = with_pin(copy.source, copy.entry, copy.ref)
         source, etag = found.address, self._pins.content_of(found)
-        issued = self._addresses.issue(copy.repository, copy.branch)
+        issued = self._addresses.issue(copy.repository, copy.known.branch.id)
         address = copy.repository.namespace.address(str(issued))
         try:
             self._block.copy(source, address, etag=etag)
@@ -329,8 +342,7 @@ class Copies:
         watch = self._purge_marks.watch([source], address)
         try:
             return self._stager.stage(
-                copy.repository,
-                copy.branch,
+                copy.known,
                 copy.path,
                 issued,
                 size=copy.entry.size,

@@ -87,7 +87,7 @@ class Differences:
         Raises:
             RepositoryNotFound, BranchNotFound: There is no such branch.
         """
-        return DifferencePage(self._engine.list_changes(repository_id, branch, query))
+        return DifferencePage(self._engine.reader.list_changes(repository_id, branch, query))
 
     @traced("catalog.diff")
     def list_between(

@@ -20,6 +20,7 @@ from lakebed.catalog.model import (
     new_entry,
     stats_of,
 )
+from lakebed.catalog.stager import Stager
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.engine.staging.writer import Condition
@@ -31,8 +32,9 @@ from lakebed.tracing import traced
 class ExternalObjects:
     """Stages objects that are outside of all repositories."""
 
-    def __init__(self, engine: Engine, block: BlockStore, runtime: Runtime) -> None:
+    def __init__(self, engine: Engine, block: BlockStore, runtime: Runtime, stager: Stager) -> None:
         self._engine = engine
+        self._stager = stager
         self._block = block
         self._runtime = runtime
 
@@ -99,5 +101,6 @@ class ExternalObjects:
             content_type=content_type,
             metadata=metadata or {},
         )
-        repository = self._engine.put(repository_id, branch, entry, condition=condition)
-        return stats_of(repository.namespace, entry)
+        known = self._engine.readings.to_write(repository_id, branch, path)
+        self._stager.put(known, entry, condition=condition)
+        return stats_of(known.repository.namespace, entry)

@@ -76,7 +76,7 @@ from lakebed.catalog.model import (
 )
 from lakebed.catalog.presign import Presigning
 from lakebed.catalog.settings import CatalogSettings
-from lakebed.catalog.stager import or_done
+from lakebed.catalog.stager import Stager, or_done
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import TooManyTries
 from lakebed.engine.model import BranchID, Repository, RepositoryID
@@ -150,6 +150,7 @@ class Links:
         settings: CatalogSettings,
         addresses: Addresses,
         freshness: Freshness,
+        stager: Stager,
         presigning: Presigning,
         *,
         require_object: bool,
@@ -157,6 +158,7 @@ class Links:
         self._require_object = require_object
         self._presigning = presigning
         self._engine = engine
+        self._stager = stager
         self._store = store
         self._block = block
         self._runtime = runtime
@@ -177,7 +179,7 @@ class Links:
             OutcomeUnknown: Nothing was given out.
         """
         check_path(path)
-        repository = self._engine.check_writable(repository_id, branch)
+        repository = self._engine.readings.to_write(repository_id, branch).repository
         issued = self._addresses.issue(repository, branch)
         link = pb.Link(
             branch=branch,
@@ -234,7 +236,8 @@ class Links:
         check_metadata(metadata or {})
         check_header("checksum", checksum)
         check_header("content type", content_type)
-        repository = self._engine.check_writable(repository_id, branch)
+        known = self._engine.readings.to_write(repository_id, branch, path)
+        repository = known.repository
         issued = _issued(repository, address)
         request = _Request(
             repository=repository,
@@ -254,14 +257,8 @@ class Links:
         entry = _entry_of(link)
         if link.message.state == _CONSUMED:
             standing = _Standing(self._links(repository), link, self._freshness.test(issued))
-            self._engine.put(
-                repository.id,
-                branch,
-                entry,
-                condition=or_done(condition, entry),
-                is_fresh=standing,
-                unique_id=repository.unique_id,
-            )
+            known = self._engine.readings.renewed(known, path)
+            self._stager.put(known, entry, condition=or_done(condition, entry), is_fresh=standing)
             self._note_staged(request, standing.record)
         return stats_of(repository.namespace, entry)
 

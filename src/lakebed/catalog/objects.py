@@ -62,8 +62,8 @@ class Objects:
             RepositoryNotFound, RefNotFound, InvalidRef: There is nothing to read from.
             EntryNotFound: There is no such object.
         """
-        found = self._engine.find(repository_id, ref, path)
-        return with_pin(found.repository, found.entry, ref)
+        repository, entry = self._engine.reader.find(repository_id, ref, path)
+        return with_pin(repository, entry, ref)
 
     @traced("catalog.read")
     def read(self, stats: ObjectStats, *, byte_range: ByteRange | None = None) -> ByteStream:
@@ -132,8 +132,7 @@ class Objects:
         Raises:
             RepositoryNotFound, RefNotFound, InvalidRef: There is nothing to list.
         """
-        repository, page = self._engine.find_entries(repository_id, ref, query)
-        return ObjectPage(repository, page)
+        return ObjectPage(*self._engine.reader.list_entries(repository_id, ref, query))
 
     @traced("catalog.check_writable")
     def check_writable(self, repository_id: RepositoryID, branch: BranchID) -> None:
@@ -142,7 +141,7 @@ class Objects:
         Raises:
             RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It would be.
         """
-        self._engine.check_writable(repository_id, branch)
+        self._engine.readings.to_write(repository_id, branch)
 
     @traced("catalog.delete")
     def delete(self, repository_id: RepositoryID, branch: BranchID, path: bytes) -> None:
@@ -154,7 +153,8 @@ class Objects:
             TooManyTries, OutcomeUnknown: It may have been done.
         """
         check_path(path)
-        self._engine.delete(repository_id, branch, path)
+        known = self._engine.readings.to_write(repository_id, branch)
+        self._engine.writer.delete(known, path)
 
     @traced("catalog.delete_many")
     def delete_many(
@@ -165,7 +165,7 @@ class Objects:
         Raises:
             RepositoryNotFound, ReadOnly, BranchNotFound, Protected: None of them can be.
         """
-        self._engine.check_writable(repository_id, branch)
+        self._engine.readings.to_write(repository_id, branch)
 
         def delete(path: bytes) -> NotDeleted | None:
             try:

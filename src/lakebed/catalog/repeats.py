@@ -24,21 +24,16 @@ that it changes nothing. Such a repeat is judged by its condition, as any new re
 """
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from lakebed.catalog.entry_metadata import for_requests, requests_of
-from lakebed.engine.errors import PreconditionFailed, TooManyTries
 from lakebed.engine.model import BranchID, RepositoryID
-from lakebed.engine.staging.writer import Condition
-from lakebed.errors import quoted
+from lakebed.engine.staging.writer import Condition, check_condition
 from lakebed.formats import Entry
 
 KEPT: Final = 32
 """The digests of so many requests are kept with an entry: its own, and those before it."""
-
-_TRIES: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,76 +69,37 @@ def unless_repeated(condition: Condition | None, digest: str | None) -> Conditio
     return holds
 
 
-@dataclass(slots=True)
-class _Test:
-    """A condition that also says why it does not hold."""
+class Attempt:
+    """An attempt of a conditional request: the entry to stage over the one that is there, if any.
 
-    condition: Condition
-    own: list[str]
-    """The digest of the request, if it has one."""
-    before: list[str]
-    """The digests that the entry to be replaced must have."""
-    found: Entry | None = None
-    is_repeated: bool = False
-    has_others: bool = False
-    """Whether only the digests differ."""
-
-    def __call__(self, found: Entry | None) -> bool:
-        self.found = found
-        kept = requests_of(found)
-        self.is_repeated = not set(self.own).isdisjoint(kept)
-        holds = not self.is_repeated and self.condition(found)
-        self.has_others = holds and kept != self.before
-        return holds and not self.has_others
-
-
-def put_once(
-    put: Callable[[Entry, Condition | None], object],
-    entry: Entry,
-    condition: Condition | None,
-    digest: str | None,
-) -> Entry | None:
-    """Stage an entry, unless another attempt of the request took effect; return what it staged.
-
-    An entry that is found took effect after its own condition was found to hold. So did the
-    requests whose digests it took along from the entries before it.
-
-    Args:
-        put: Stages an entry on a condition.
-        entry: What to stage.
-        condition: The condition of the request.
-        digest: The digest of the request, if its client sent an id.
-
-    Returns:
-        The entry that is staged, by this attempt or the other, or None if that of the other was
-        replaced since.
-
-    Raises:
-        PreconditionFailed: The condition does not hold, for another reason.
-        TooManyTries: Others always replaced the entry first.
-        Also what `put` raises.
+    It stages nothing if another attempt of the request took effect. An entry that is found took
+    effect after its own condition was found to hold. So did the requests whose digests it took
+    along from the entries before it.
     """
-    if condition is None:
-        put(entry, None)
-        return entry
-    own = [] if digest is None else [digest + _digest_of_bytes(entry)]
-    before: list[str] = []
-    for _ in range(_TRIES):
-        test = _Test(condition, own, before)
-        requests = [*own, *before][:KEPT]
-        attempt = replace(entry, metadata={**entry.metadata, **for_requests(requests)})
-        try:
-            put(attempt, test)
-        except PreconditionFailed:
-            if test.is_repeated:
-                found = test.found
-                return found if requests_of(found)[:1] == own else None
-            if not test.has_others:
-                raise
-            before = requests_of(test.found)
-        else:
-            return attempt
-    raise TooManyTries(f"the conditional write of {quoted(entry.key)}", _TRIES)
+
+    def __init__(self, entry: Entry, condition: Condition, digest: str | None) -> None:
+        """Prepare to stage an entry; `digest` is that of the request, if its client sent an id."""
+        self._entry = entry
+        self._condition = condition
+        self._own = [] if digest is None else [digest + _digest_of_bytes(entry)]
+        self.staged: Entry | None = None
+        """The entry that was staged, by this attempt or another; None: it was replaced since."""
+
+    def __call__(self, found: Entry | None) -> Entry | None:
+        """Return the entry to stage, or None if the request took effect already.
+
+        Raises:
+            PreconditionFailed: The condition does not hold, for another reason.
+        """
+        kept = requests_of(found)
+        if not set(self._own).isdisjoint(kept):
+            self.staged = found if kept[:1] == self._own else None
+            return None
+        check_condition(self._condition, self._entry.key, found)
+        requests = [*self._own, *kept][:KEPT]
+        metadata = {**self._entry.metadata, **for_requests(requests)}
+        self.staged = replace(self._entry, metadata=metadata)
+        return self.staged
 
 
 def _digest_of_bytes(entry: Entry) -> str:

@@ -7,21 +7,10 @@ from typing import Final
 from lakebed.block import Address, BlockError, BlockStore
 from lakebed.catalog.freshness import Freshness
 from lakebed.catalog.model import ObjectStats, new_entry, stats_of
-from lakebed.catalog.repeats import put_once
+from lakebed.catalog.repeats import Attempt
 from lakebed.engine.engine import Engine
-from lakebed.engine.errors import (
-    BranchNotFound,
-    Deleting,
-    EntryNotFound,
-    PreconditionFailed,
-    Protected,
-    ReadOnly,
-    RepositoryNotFound,
-    Stale,
-    TooManyTries,
-)
-from lakebed.engine.model import BranchID, Repository
-from lakebed.engine.opening import Opened
+from lakebed.engine.errors import PreconditionFailed, Stale, TooManyTries
+from lakebed.engine.reading import REFUSALS, Reading
 from lakebed.engine.staging.writer import Condition, IsFresh, check_condition
 from lakebed.errors import LakebedError
 from lakebed.formats import Entry
@@ -30,13 +19,10 @@ from lakebed.runtime import Runtime
 
 _LOGGER: Final = logging.getLogger(__name__)
 
-# What `Engine.put` raises before it stages anything. After any other error of a plain write the
-# entry may have been visible for a moment, and so may have been committed: its object is left to
-# garbage collection.
-_REFUSALS: Final = (Deleting, Protected, ReadOnly, RepositoryNotFound)
-
-# What it raises of a conditional write that was never visible.
-_REFUSALS_IF: Final = (*_REFUSALS, BranchNotFound, PreconditionFailed, Stale, TooManyTries)
+_NEVER_VISIBLE: Final = (*REFUSALS, PreconditionFailed, Stale, TooManyTries)
+"""How a conditional write ends whose entry was never visible. After any error of another write the
+entry may have been visible for a moment, and so may have been committed: its object is left to
+garbage collection."""
 
 
 class Stager:
@@ -45,15 +31,58 @@ class Stager:
     def __init__(
         self, engine: Engine, block: BlockStore, runtime: Runtime, freshness: Freshness
     ) -> None:
-        self._engine = engine
+        self._readings = engine.readings
+        self._reader = engine.reader
+        self._writer = engine.writer
         self._block = block
         self._runtime = runtime
         self._freshness = freshness
 
+    def check(self, known: Reading, path: bytes, condition: Condition | None) -> None:
+        """Refuse a write whose condition does not hold now, before any work is done for it.
+
+        Raises:
+            PreconditionFailed: The condition does not hold.
+        """
+        if condition is not None:
+            check_condition(condition, path, self._reader.look(known, path)[0])
+
+    def put(
+        self,
+        known: Reading,
+        entry: Entry,
+        *,
+        condition: Condition | None,
+        digest: str | None = None,
+        is_fresh: IsFresh | None = None,
+    ) -> Entry | None:
+        """Stage an entry, always or on a condition.
+
+        Args:
+            known: The branch, as it was read for this write.
+            entry: What to stage.
+            condition: Whether to write, given what is there.
+            digest: That of a conditional request, if its client sent an id: nothing is staged if
+                another attempt of the request took effect.
+            is_fresh: Whether the entry may be acknowledged, asked after it was staged or proposed.
+
+        Returns:
+            The entry that was staged, by this attempt or another, or None if that of the other was
+            replaced since.
+
+        Raises:
+            As `Writer.put` and `Writer.put_if`.
+        """
+        if condition is None:
+            self._writer.put(known, entry, is_fresh)
+            return entry
+        attempt = Attempt(entry, condition, digest)
+        self._writer.put_if(known, entry.key, attempt, is_fresh)
+        return attempt.staged
+
     def stage(
         self,
-        repository: Repository,
-        branch: BranchID,
+        known: Reading,
         path: bytes,
         issued: ObjectPath,
         *,
@@ -63,23 +92,23 @@ class Stager:
         metadata: Mapping[str, str],
         condition: Condition | None,
         digest: str | None = None,
-        opened: Opened | None = None,
         watch: IsFresh | None = None,
     ) -> ObjectStats:
-        """Stage the entry of an object at an address that nobody else has.
+        """Stage the entry of an object at an address that nobody else has; arguments as for `put`.
 
         If it is certain that the entry was never visible, the object is removed. With `watch`, it
-        is acknowledged only if that holds after it was staged, or proposed. With `digest`, that of
-        a conditional request, it is not staged if another attempt of the request took effect.
+        is acknowledged only if that holds after it was staged, or proposed.
 
         Raises:
-            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
+            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to any
+                more.
             PreconditionFailed: The condition does not hold.
-            Stale: The object is too old to be staged, or the watch does not hold. Without a
-                condition, the object may have been visible for a while, and may be in a commit.
-            TooManyTries: Without a condition, the object may be visible.
-            OutcomeUnknown: The object may be visible.
+            Stale: The object is too old to be staged, or the watch does not hold.
+            TooManyTries, OutcomeUnknown: The object may be visible.
+            Without a condition, the object may have been visible for a while after any of these,
+            and may be in a commit. With one, only after `OutcomeUnknown`.
         """
+        namespace = known.repository.namespace
         entry = new_entry(
             path,
             str(issued),
@@ -91,30 +120,21 @@ class Stager:
         )
         is_young = self._freshness.test(issued)
         is_fresh = is_young if watch is None else lambda: is_young() and watch()
-        address = repository.namespace.address(str(issued))
-        seen = [opened]  # an attempt that failed shows that it is out of date
+        address = namespace.address(entry.address)
         try:
-            staged = put_once(
-                lambda attempt, tested: self._engine.put(
-                    repository.id,
-                    branch,
-                    attempt,
-                    condition=tested,
-                    is_fresh=is_fresh,
-                    unique_id=repository.unique_id,
-                    opened=seen.pop() if seen else None,
-                ),
-                entry,
-                condition,
-                digest,
-            )
-        except LakebedError as error:
-            if isinstance(error, _REFUSALS if condition is None else _REFUSALS_IF):
+            known = self._readings.renewed(known, path)
+        except LakebedError:
+            self.discard(address)
+            raise
+        try:
+            staged = self.put(known, entry, condition=condition, digest=digest, is_fresh=is_fresh)
+        except _NEVER_VISIBLE:
+            if condition is not None:
                 self.discard(address)
             raise
         if staged is None or staged.address != entry.address:
             self.discard(address)
-        return stats_of(repository.namespace, staged or entry)
+        return stats_of(namespace, staged or entry)
 
     def discard(self, address: Address) -> None:
         """Remove an object that was never visible; if that fails, it is garbage."""
@@ -131,18 +151,3 @@ def or_done(condition: Condition | None, entry: Entry) -> Condition | None:
     staged by an earlier request for the same record, whose repeat is to succeed.
     """
     return condition and (lambda found: found == entry or condition(found))
-
-
-def check_early(
-    engine: Engine, repository: Repository, branch: BranchID, path: bytes, condition: Condition
-) -> None:
-    """Refuse a write whose condition does not hold now, before any work is done for it.
-
-    Raises:
-        PreconditionFailed: The condition does not hold.
-    """
-    try:
-        found = engine.get_entry(repository, branch, path)
-    except EntryNotFound:
-        found = None
-    check_condition(condition, path, found)

@@ -57,7 +57,7 @@ class Symlinks:
         after, has_more = b"", True
         while has_more:
             query = Query(prefix=prefix, after=after, amount=_PAGE)
-            page = self._engine.list_entries_of(repository, branch, query)
+            _, page = self._engine.reader.list_entries(repository.id, branch, query)
             for item in page.items:
                 assert isinstance(item, Entry), "without a delimiter nothing is folded"
                 yield item

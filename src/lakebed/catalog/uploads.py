@@ -3,19 +3,20 @@
 1. Find out whether the write would be refused, before any byte is taken.
 2. Stream the bytes to an address that nobody else has. The object that was under the path stays as
    it is, so no reader ever sees half of an object, and no commit changes after it was made.
-3. Stage the entry, after one more check if the bytes took their time. Only now is the object
-   visible.
+3. Stage the entry, by what 1 has read, or if the bytes took their time, by what is there now. Only
+   now is the object visible. The same records are read again with that write: it is taken back if
+   it would be refused by then.
 
 A process that dies after 2 leaves an object that nothing names: garbage, which is collected when it
 is old enough. So does an error after 2, unless it is certain that the entry was never visible: then
 the object is removed at once. That is certain of each conditional write that is refused. A plain
-write that ends as `Stale` may have been visible for a while, and may be in a commit: its object
+write that is taken back may have been visible for a while, and may be in a commit: its object
 stays.
 """
 
 from collections.abc import Iterable, Mapping
 
-from lakebed.block import Address, BlockError, BlockStore, PutResult
+from lakebed.block import BlockError, BlockStore
 from lakebed.catalog.addresses import Addresses
 from lakebed.catalog.checksums import Proof, hashed_by
 from lakebed.catalog.entry_metadata import for_checksum
@@ -34,7 +35,7 @@ class Uploads:
     def __init__(
         self, engine: Engine, block: BlockStore, addresses: Addresses, stager: Stager
     ) -> None:
-        self._engine = engine
+        self._readings = engine.readings
         self._block = block
         self._addresses = addresses
         self._stager = stager
@@ -71,7 +72,8 @@ class Uploads:
             RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
             PreconditionFailed: The condition does not hold.
             Stale: The bytes took too long to come. Without a condition, the object may have been
-                visible for a while, and may be in a commit.
+                visible for a while, and may be in a commit; so if one of those before came up while
+                the bytes came.
             TooManyTries: Without a condition, the object may be visible.
             OutcomeUnknown: The object may be visible.
             BlockError: The storage refused or failed; nothing is visible.
@@ -79,15 +81,17 @@ class Uploads:
         check_path(path)
         check_metadata(metadata or {})
         digest = None if invocation is None else invocation.digest(repository_id, branch, path)
-        early = unless_repeated(condition, digest)
-        opened = self._engine.open_for_put(repository_id, branch, path, early)
-        repository = opened.repository
-        issued = self._addresses.issue(repository, branch)
-        address = repository.namespace.address(str(issued))
-        stored = self._store(address, hashed_by(proof, chunks))
+        known = self._readings.to_write(repository_id, branch, path)
+        self._stager.check(known, path, unless_repeated(condition, digest))
+        issued = self._addresses.issue(known.repository, branch)
+        address = known.repository.namespace.address(str(issued))
+        try:
+            stored = self._block.put_unnamed(address, hashed_by(proof, chunks))
+        except BlockError:
+            self._stager.discard(address)  # it may have been stored
+            raise
         return self._stager.stage(
-            repository,
-            branch,
+            known,
             path,
             issued,
             size=stored.size,
@@ -96,12 +100,4 @@ class Uploads:
             metadata={**(metadata or {}), **for_checksum(proof.proved() if proof else None)},
             condition=condition,
             digest=digest,
-            opened=opened,
         )
-
-    def _store(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
-        try:
-            return self._block.put_unnamed(address, chunks)
-        except BlockError:
-            self._stager.discard(address)  # it may have been stored
-            raise

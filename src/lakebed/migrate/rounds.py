@@ -230,10 +230,11 @@ def _stage(engine: Engine, repository: Repository, source: Source, report: Round
         with acting_as(Actor(entry_point=EntryPoint.MIGRATION, force=True)):
             HeadChanges(engine).reset(repository.id, name)
             for change in source.refs.changes(branch):
+                known = engine.readings.to_write(repository.id, name, change.key)
                 if change.entry is None:
-                    engine.delete(repository.id, name, change.key)
+                    engine.writer.delete(known, change.key)
                 else:
-                    engine.put(repository.id, name, _readable(source, branch, change.entry))
+                    engine.writer.put(known, _readable(source, branch, change.entry))
                 report.staged += 1
 
 

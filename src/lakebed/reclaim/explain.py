@@ -91,7 +91,7 @@ class Explanations:
             UnreadableAddress: Its entry has an address that cannot be read.
             MissingFile, DamagedFile, ForeignFile: A commit cannot be read.
         """
-        repository, entry = self._engine.find(repository_id, ref, path)
+        repository, entry = self._engine.reader.find(repository_id, ref, path)
         shown = self._engine.resolver.resolve(repository, ref)
         address = stats_of(repository.namespace, entry).address
         return self._of_address(repository, address, shown.commit_id)

@@ -144,9 +144,9 @@ class Imports:
                     f"{source.place} cannot be imported: the storage of this installation serves"
                     f" {self._block.scheme}://"
                 )
-        opened = self._engine.opener.open(repository_id, branch)
+        opened = self._engine.readings.to_write(repository_id, branch)
         repository = opened.repository
-        self._engine.dirty.require_clean(repository, opened.target.branch)
+        self._engine.dirty.require_clean(repository, opened.branch)
         check_places(self._engine, ordered)
         begun = pb.Import(
             branch=branch,

@@ -29,7 +29,7 @@ from lakebed.catalog.imports.sources import ImportSource, source_of
 from lakebed.engine.commits.requests import CommitRequest, Replacement
 from lakebed.engine.committed import Ingest
 from lakebed.engine.engine import Engine
-from lakebed.engine.errors import BranchNotFound, RepositoryNotFound
+from lakebed.engine.errors import BranchNotFound
 from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository
 from lakebed.errors import LakebedError
 from lakebed.formats import MetaRangeID
@@ -270,9 +270,9 @@ class ImportRun:
             self._held.change(offer)
 
         branch = BranchID(record.branch)
-        repository = self._engine.opener.open(self._repository.id, branch).repository
-        if repository.unique_id != self._repository.unique_id:
-            raise RepositoryNotFound(repository.id)
+        repository = self._engine.readings.to_write(
+            self._repository.id, branch, unique_id=self._repository.unique_id
+        ).repository
         commit = self._engine.merger.replace(
             repository,
             branch,

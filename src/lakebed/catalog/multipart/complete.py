@@ -85,10 +85,11 @@ from lakebed.catalog.multipart.records import (
     stored_part,
 )
 from lakebed.catalog.purge_marks import PurgeMarks
-from lakebed.catalog.stager import check_early, or_done
+from lakebed.catalog.stager import Stager, or_done
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import Stale, TooManyTries
 from lakebed.engine.model import Repository
+from lakebed.engine.reading import Reading
 from lakebed.engine.staging.writer import Condition
 from lakebed.formats import Entry
 from lakebed.kv import Store
@@ -137,10 +138,12 @@ class Completions:
         store: Store,
         block: BlockStore,
         runtime: Runtime,
+        stager: Stager,
         purge_marks: PurgeMarks,
     ) -> None:
         self._purge_marks = purge_marks
         self._engine = engine
+        self._stager = stager
         self._store = store
         self._block = block
         self._runtime = runtime
@@ -228,14 +231,12 @@ class Completions:
         entry = entry_of(record.message)
         assert entry is not None, "a decided upload has its entry"
         try:
-            self._engine.put(
-                repository.id,
-                asked.target.branch,
+            self._stager.put(
+                self._read(repository, asked.target),
                 entry,
                 condition=or_done(asked.condition, entry),
                 # The record protects the object until the entry does, and not one moment less.
                 is_fresh=lambda: records.stands(record) and watch(),
-                unique_id=repository.unique_id,
             )
         except Stale as error:
             if watch.mark is None:
@@ -243,6 +244,12 @@ class Completions:
             # Parts of it were copied from an object that is being purged.
             self._block.delete(address)
             raise self._purge_marks.why_missing(entry.key, address) from error
+
+    def _read(self, repository: Repository, target: Target) -> Reading:
+        """Return the branch of an upload, to write to its path."""
+        return self._engine.readings.to_write(
+            repository.id, target.branch, target.path, unique_id=repository.unique_id
+        )
 
     # Steps 1 to 3
 
@@ -257,8 +264,8 @@ class Completions:
             if upload.HasField("entry"):
                 return record
             if asked.condition is not None:  # while the upload is still open
-                target = asked.target
-                check_early(self._engine, repository, target.branch, target.path, asked.condition)
+                known = self._read(repository, asked.target)
+                self._stager.check(known, asked.target.path, asked.condition)
             parts = _find_parts(self._stored(repository, records, record), asked.named)
             sizes = [part.size for part in parts]
             if asked.size not in {None, sum(sizes)}:

@@ -129,7 +129,7 @@ class MultipartUploads:
         """
         check_path(path)
         check_metadata(metadata or {})
-        repository = self._engine.check_writable(repository_id, branch)
+        repository = self._engine.readings.to_write(repository_id, branch).repository
         issued = self._addresses.issue(repository, branch)
         address = repository.namespace.address(str(issued))
         storage_id = self._block.create_upload(address)

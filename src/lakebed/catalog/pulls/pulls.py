@@ -263,7 +263,8 @@ class Pulls:
             )
             if branch.commit_id != self.outlook(repository_id, pull).source_commit_id:
                 return f"branch {branch.id} has commits that were not merged"
-            if self._engine.list_changes(repository_id, branch.id, Query(amount=1)).rows.num_rows:
+            staged = self._engine.reader.list_changes(repository_id, branch.id, Query(amount=1))
+            if staged.rows.num_rows:
                 return f"branch {branch.id} has uncommitted changes"
             self._engine.refs.delete_branch(repository_id, branch.id, unchanged=branch)
         except BranchNotFound:

@@ -18,7 +18,7 @@ from lakebed.engine.commits.dirty import DirtyCheck
 from lakebed.engine.commits.publish import Publisher
 from lakebed.engine.errors import BranchNotFound, TooManyTries
 from lakebed.engine.expiry_marks import Marks
-from lakebed.engine.keys import STAGED_PREFIX
+from lakebed.engine.keys import EMPTIED, STAGED_PREFIX
 from lakebed.engine.model import Branch, BranchID, Commit, Repository, new_staging_token
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.settings import EngineSettings
@@ -183,7 +183,8 @@ class Resetter:
         """
         token = before.staging_token
         with step_of_many(applied=True):
-            after, note = self._branches.get_after_put(repository, before.id, token)
+            places = [(token.encode(), EMPTIED)]
+            after, (note,) = self._branches.get_with(repository, before.id, places)
             empty_runs.fill(self._store, token, keys, note)
         if after.unique_id != before.unique_id:
             raise BranchNotFound(before.id)

@@ -1,11 +1,11 @@
-"""The records of branches: read fresh or from a short-lived cache, changed by compare-and-swap."""
+"""The records of branches: read uncached, changed by compare-and-swap."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import BranchNotFound, PreconditionFailed
-from lakebed.engine.keys import BRANCHES, CREATING, DROPPED_PARTITION, EMPTIED, LIVE
+from lakebed.engine.keys import BRANCHES, CREATING, DROPPED_PARTITION, LIVE
 from lakebed.engine.model import (
     Branch,
     BranchID,
@@ -24,8 +24,8 @@ from lakebed.lru import LRU
 from lakebed.runtime import Runtime
 from lakebed.times import now_us
 
-CACHE_SECONDS: Final = 0.5
-CACHE_ENTRIES: Final = 10_000
+SEEN_MAX: Final = 10_000
+"""How many branches a process remembers as it last saw them."""
 
 
 class Branches:
@@ -35,12 +35,7 @@ class Branches:
         self._store = store
         self._runtime = runtime
         self._reads: SharedReads[tuple[bytes, BranchID], Branch] = SharedReads(runtime, self._read)
-        self._second_reads: SharedReads[
-            tuple[bytes, BranchID, StagingToken], tuple[Branch, Item | None]
-        ] = SharedReads(runtime, self._read_after_put)
-        self._cache: LRU[tuple[bytes, BranchID], tuple[Branch, float]] = LRU(
-            runtime, cost_max=CACHE_ENTRIES
-        )
+        self._seen: LRU[tuple[bytes, BranchID], Branch] = LRU(runtime, cost_max=SEEN_MAX)
 
     def get(self, repository: Repository, branch: BranchID) -> Branch:
         """Return a branch as it is at some moment after this call began.
@@ -64,42 +59,12 @@ class Branches:
         record = None if found is None else records.decode(found)
         return self._remember((repository.partition, branch), record, read_at), rest
 
-    def get_after_put(
-        self, repository: Repository, branch: BranchID, token: StagingToken
-    ) -> tuple[Branch, Item | None]:
-        """Return a branch as `get` does, and the note of listings at a token, if any.
-
-        Raises:
-            BranchNotFound: There is none.
-        """
-        return self._second_reads.get((repository.partition, branch, token))
-
-    def places_after_put(
-        self, repository: Repository, branch: BranchID, token: StagingToken
-    ) -> list[tuple[bytes, bytes]]:
-        """Return where what `get_after_put` reads is, for those who read it with their put."""
-        return _after_put(repository.partition, branch, token)
-
-    def get_cached(self, repository: Repository, branch: BranchID) -> Branch:
-        """Return a branch as it was at most `CACHE_SECONDS` ago.
-
-        Only for callers that check it again, by `get`, before they rely on it.
-
-        Raises:
-            BranchNotFound: There is none.
-        """
-        cached = self._cache.get((repository.partition, branch))
-        if cached is not None and cached[1] > self._runtime.monotonic():
-            return cached[0]
-        return self.get(repository, branch)
-
     def last_seen(self, repository: Repository, branch: BranchID) -> Branch | None:
         """Return a branch as this process last read it, however long ago.
 
         Only for callers that check whether it still has that version.
         """
-        cached = self._cache.get((repository.partition, branch))
-        return None if cached is None else cached[0]
+        return self._seen.get((repository.partition, branch))
 
     def recognise(
         self, repository: Repository, branch: BranchID, item: Item | None, read_at: float
@@ -113,9 +78,9 @@ class Branches:
             read_at: A moment before it was read, on the monotonic clock.
         """
         key = (repository.partition, branch)
-        seen = self._cache.get(key)
-        if item is not None and seen is not None and seen[0].version == item.predicate:
-            return self._keep(key, seen[0].read_again(read_at))
+        seen = self._seen.get(key)
+        if item is not None and seen is not None and seen.version == item.predicate:
+            return seen.read_again(read_at)
         record = None if item is None else self._records(repository.partition).decode(item)
         try:
             return self._remember(key, record, read_at)
@@ -304,35 +269,18 @@ class Branches:
         record = self._records(partition).find(branch.encode())
         return self._remember(key, record, read_at)
 
-    def _read_after_put(
-        self, key: tuple[bytes, BranchID, StagingToken]
-    ) -> tuple[Branch, Item | None]:
-        partition, branch, token = key
-        read_at = self._runtime.monotonic()
-        found, note = self._store.get_many(_after_put(partition, branch, token))
-        record = None if found is None else self._records(partition).decode(found)
-        return self._remember((partition, branch), record, read_at), note
-
     def _remember(
         self, key: tuple[bytes, BranchID], record: Record[pb.Branch] | None, read_at: float
     ) -> Branch:
         if record is None or record.message.state != LIVE:
-            self._cache.pop(key)
+            self._seen.pop(key)
             raise BranchNotFound(key[1])
-        return self._keep(key, _branch(record, read_at))
-
-    def _keep(self, key: tuple[bytes, BranchID], read: Branch) -> Branch:
-        self._cache.put(key, (read, self._runtime.monotonic() + CACHE_SECONDS))
-        return read
+        branch = _branch(record, read_at)
+        self._seen.put(key, branch)
+        return branch
 
     def _records(self, partition: bytes) -> Records[pb.Branch]:
         return Records(self._store, BRANCHES, partition)
-
-
-def _after_put(
-    partition: bytes, branch: BranchID, token: StagingToken
-) -> list[tuple[bytes, bytes]]:
-    return [(partition, BRANCHES.prefix + branch.encode()), (token.encode(), EMPTIED)]
 
 
 def _branch(record: Record[pb.Branch], read_at: float) -> Branch:

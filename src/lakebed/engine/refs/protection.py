@@ -4,8 +4,8 @@ A protected branch changes by merges, and by reverts and cherry-picks, as in lak
 rule it changes by merges only.
 
 Rules are read for every write, never from a cache: once `set` has returned, a new rule holds for
-every write that begins after that. `lakebed.engine.opening` reads them together with the other
-records that a write asks.
+every write that begins after that, and for each put that is staged after that. They are read
+together with the other records that a write depends on (`lakebed.engine.reading`).
 """
 
 import re

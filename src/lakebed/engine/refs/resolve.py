@@ -32,7 +32,7 @@ from lakebed.engine.errors import (
     TagNotFound,
 )
 from lakebed.engine.keys import BRANCHES, LIVE, TAGS
-from lakebed.engine.model import Branch, Commit, CommitID, Repository, Tag, TagID
+from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository, Tag, TagID
 from lakebed.engine.names import COMMIT_ID, check_branch_name, check_tag_name
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
@@ -91,9 +91,33 @@ class Resolver:
                 a branch; or several ids begin so.
             RefNotFound: There is no branch, tag or commit of this name, or no such parent.
         """
+        name, _ = self.branch_in(expression)
+        branch = None if name is None else self._find_branch(repository, name)
+        return self.follow(repository, expression, branch)
+
+    def branch_in(self, expression: str) -> tuple[BranchID | None, View | None]:
+        """Return the branch that an expression names, or leads on from, if there is one.
+
+        Returns:
+            Its name, or None if the expression begins with the whole id of a commit; and which part
+            of the branch is meant, or None if the expression leads on from it.
+
+        Raises:
+            InvalidRef: The expression is not well formed.
+        """
+        base, steps, view = _parse(expression)
+        if COMMIT_ID.fullmatch(base):
+            return None, None
+        return BranchID(base), None if steps else view
+
+    def follow(self, repository: Repository, expression: str, branch: Branch | None) -> ResolvedRef:
+        """Return what an expression names, given the branch that it begins with, if there is one.
+
+        Raises:
+            InvalidRef, RefNotFound: As `resolve`.
+        """
         base, steps, view = _parse(expression)
         is_id = COMMIT_ID.fullmatch(base) is not None
-        branch = None if is_id else self._find_branch(repository, base)
         if branch is not None and not steps:
             return ResolvedRef(commit_id=branch.commit_id, branch=branch, view=view)
         named = branch or (None if is_id else self._find_tag(repository, base))

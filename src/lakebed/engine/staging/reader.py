@@ -12,20 +12,22 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
-from lakebed.engine.committed import CommittedFor, DiffEntry, Page, Query
-from lakebed.engine.errors import EntryNotFound, TooManyTries
+from lakebed.engine.committed import Committed, CommittedFor, DiffEntry, Page, Query
+from lakebed.engine.errors import EntryNotFound, Invalid, TooManyTries
 from lakebed.engine.keys import STAGED_PREFIX
-from lakebed.engine.model import Branch, BranchID, CommitID, Repository
-from lakebed.engine.refs.branches import Branches
+from lakebed.engine.model import Branch, BranchID, CommitID, Repository, RepositoryID
+from lakebed.engine.reading import Reading, Readings
 from lakebed.engine.refs.commits import Commits
+from lakebed.engine.refs.resolve import View
 from lakebed.engine.settings import EngineSettings
 from lakebed.engine.staging.cells import Cells, has_proposal, newest
 from lakebed.engine.staging.codec import decode
 from lakebed.engine.staging.listing import Noting, list_changes, list_entries
-from lakebed.formats import Entry
+from lakebed.formats import Entry, MetaRangeID
 from lakebed.kv import Item, Store
 from lakebed.runtime import Runtime
 from lakebed.times import now_us
+from lakebed.tracing import traced
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -35,122 +37,123 @@ _TRIES: Final = 3
 
 
 class Reader:
-    """Reads from branches."""
+    """Reads entries of branches and commits."""
 
     def __init__(
         self,
         store: Store,
-        branches: Branches,
+        readings: Readings,
         commits: Commits,
         committed_in: CommittedFor,
         runtime: Runtime,
         settings: EngineSettings,
     ) -> None:
         self._store = store
-        self._branches = branches
+        self._readings = readings
         self._commits = commits
         self._committed_in = committed_in
         self._runtime = runtime
         self._patience = settings.grace_seconds / 2
         self._noted_min = settings.noted_tombstones_min
 
-    def get(
-        self, repository: Repository, branch: BranchID, key: bytes, *, known: Branch | None = None
-    ) -> Entry:
-        """Return the entry of a key on a branch, staged or committed.
+    @traced("engine.find")
+    def find(self, repository_id: RepositoryID, ref: str, key: bytes) -> tuple[Repository, Entry]:
+        """Return the entry of a key, and the repository that it was found in.
 
-        A caller that has just read the branch passes it as `known`: it is not read again.
+        Of a branch, what is staged comes before what is committed.
 
         Raises:
-            BranchNotFound: There is no such branch.
+            RepositoryNotFound, RefNotFound, InvalidRef: There is nothing to read from.
             EntryNotFound: There is no such entry.
         """
 
-        def read(current: Branch) -> Entry:
-            return self.entry(repository, current, key, self.staged(current, key))
+        def read(found: Reading) -> Entry | None:
+            return self.look(found, key)[0]
 
-        return self._consistently(repository, branch, read, known)
+        found, entry = self._in_time(partial(self._readings.of_ref, repository_id, ref, key), read)
+        if entry is None:
+            raise EntryNotFound(key)
+        return found.repository, entry
 
+    @traced("engine.list_entries")
     def list_entries(
-        self,
-        repository: Repository,
-        branch: BranchID,
-        query: Query,
-        *,
-        known: Branch | None = None,
-    ) -> Page[Entry]:
-        """Return a page of the entries of a branch, staged and committed; `known` as in `get`.
+        self, repository_id: RepositoryID, ref: str, query: Query
+    ) -> tuple[Repository, Page[Entry]]:
+        """Return a page of the entries of a ref, and the repository that they are in.
 
         Raises:
-            BranchNotFound: There is no such branch.
+            RepositoryNotFound, RefNotFound, InvalidRef: There is nothing to list.
+            Invalid: The ref means what is staged on a branch.
         """
-        noting = Noting(now_us(self._runtime), self._noted_min)
-        list_page = partial(list_entries, noting=noting)
-        return self._page(repository, branch, query, list_page, known)
 
+        def read(found: Reading) -> Page[Entry]:
+            committed, metarange_id = self._committed_of(found)
+            if found.view is View.COMMITTED:
+                return committed.list(metarange_id, query)
+            if found.view is View.STAGED:
+                raise Invalid(f"{ref} cannot be listed: ask for the changes of the branch instead")
+            noting = Noting(now_us(self._runtime), self._noted_min)
+            cells = Cells.of(self._store, found.branch)
+            return list_entries(cells, committed, metarange_id, query, noting=noting)
+
+        found, page = self._in_time(partial(self._readings.of_ref, repository_id, ref), read)
+        return found.repository, page
+
+    @traced("engine.list_changes")
     def list_changes(
-        self,
-        repository: Repository,
-        branch: BranchID,
-        query: Query,
-        *,
-        known: Branch | None = None,
+        self, repository_id: RepositoryID, branch: BranchID, query: Query
     ) -> Page[DiffEntry]:
-        """Return a page of what is staged on a branch and differs from its head; `known` as above.
+        """Return a page of what is staged on a branch and differs from its head.
 
         Raises:
-            BranchNotFound: There is no such branch.
+            RepositoryNotFound, BranchNotFound: There is no such branch.
         """
-        return self._page(repository, branch, query, list_changes, known)
 
-    def _page(
-        self,
-        repository: Repository,
-        branch: BranchID,
-        query: Query,
-        list_page: Callable[..., Page[ResultT]],
-        known: Branch | None = None,
-    ) -> Page[ResultT]:
-        def read(current: Branch) -> Page[ResultT]:
-            commit = self._commits.get(repository, current.commit_id)
-            committed = self._committed_in(repository.home)
-            metarange_id = commit.metarange_id
-            return list_page(Cells.of(self._store, current), committed, metarange_id, query)
+        def read(found: Reading) -> Page[DiffEntry]:
+            cells = Cells.of(self._store, found.branch)
+            return list_changes(cells, *self._committed_of(found), query)
 
-        return self._consistently(repository, branch, read, known)
+        return self._in_time(partial(self._readings.of_branch, repository_id, branch), read)[1]
 
-    def _consistently(
-        self,
-        repository: Repository,
-        branch: BranchID,
-        read: Callable[[Branch], ResultT],
-        known: Branch | None,
-    ) -> ResultT:
+    def look(self, found: Reading, key: bytes) -> tuple[Entry | None, Sequence[Item | None]]:
+        """Return the entry of a key, or None, as the records that were read show it.
+
+        Also return the cells that decided, newest first.
+        """
+        cells: Sequence[Item | None] = ()
+        if found.view is not View.COMMITTED:
+            cells = self.staged(found.branch, key, found.cells)
+            value = newest(cells)
+            if value is not None:
+                return decode(key, value), cells
+            if found.view is View.STAGED:
+                return None, cells
+        return self.committed(found.repository, found.commit_id, key), cells
+
+    def _committed_of(self, found: Reading) -> tuple[Committed, MetaRangeID]:
+        commit = self._commits.get(found.repository, found.commit_id)
+        return self._committed_in(found.repository.home), commit.metarange_id
+
+    def _in_time(
+        self, begin: Callable[[], Reading], read: Callable[[Reading], ResultT]
+    ) -> tuple[Reading, ResultT]:
         """Read the state of one record of a branch, soon enough that its tokens are still there.
 
         Args:
-            repository: In which repository.
-            branch: Which branch.
-            read: What to read, given the branch.
-            known: The branch to begin with, if it was just read.
+            begin: Reads the record, and the others that the read begins with.
+            read: Reads what they name.
 
         Raises:
-            BranchNotFound: There is no such branch.
             TooManyTries: The read always took too long.
+            Also what `begin` and `read` raise.
         """
         for _ in range(_TRIES):
-            current = known or self._branches.get(repository, branch)
-            try:
-                result = read(current)
-            except EntryNotFound:
-                if self._is_in_time(current):
-                    raise
-            else:
-                if self._is_in_time(current):
-                    return result
-            _LOGGER.warning("a read of branch %s took too long: it starts over", branch)
-            known = None
-        raise TooManyTries(f"a read of branch {branch}", _TRIES)
+            found = begin()
+            result = read(found)
+            if found.found is None or self._is_in_time(found.found):
+                return found, result
+            _LOGGER.warning("a read of branch %s took too long: it starts over", found.found.id)
+        raise TooManyTries("a read of a branch", _TRIES)
 
     def _is_in_time(self, branch: Branch) -> bool:
         """Whether the tokens of a branch, dropped or not, are certainly still there."""
@@ -168,27 +171,6 @@ class Reader:
             found = self._store.get_many([(token.encode(), name) for token in branch.tokens])
         if any(map(has_proposal, found)):
             return Cells.of(self._store, branch).settled(found)
-        return found
-
-    def entry(
-        self,
-        repository: Repository,
-        branch: Branch,
-        key: bytes,
-        staged: Sequence[Item | None],
-    ) -> Entry:
-        """Return the entry of a key, given its cell in each token of the branch (`staged`).
-
-        Raises:
-            EntryNotFound: There is no such entry.
-        """
-        value = newest(staged)
-        if value is None:
-            found = self.committed(repository, branch.commit_id, key)
-        else:
-            found = decode(key, value)
-        if found is None:
-            raise EntryNotFound(key)
         return found
 
     def committed(self, repository: Repository, commit_id: CommitID, key: bytes) -> Entry | None:

@@ -1,11 +1,10 @@
-"""Staging a change: plain writes, conditional writes, and writes of objects that must be fresh.
+"""Staging a change: plain writes, conditional writes, and what may refuse them to the end.
 
-**Plain write.** Read the branch (from the cache, if it is there), write under its staging token,
-read the branch again, never from the cache. If the token is still the current one, acknowledge:
-whoever seals the token later scans it after the seal, and so finds the write. If not, a committer
-may have scanned the old token before the write arrived: write again, under the token of the record
-just read. What was written under the old token stays: to delete it could delete another's
-acknowledged write.
+**Plain write.** Read the branch, write under its staging token, read the branch again. If the token
+is still the current one, acknowledge: whoever seals the token later scans it after the seal, and so
+finds the write. If not, a committer may have scanned the old token before the write arrived: write
+again, under the token of the record just read. What was written under the old token stays: to
+delete it could delete another's acknowledged write.
 
 Before a put is acknowledged, its key is taken out of the notes of listings (`empty_runs`). A plain
 write replaces a proposal that is in its cell.
@@ -20,7 +19,7 @@ conditional write that is refused was never visible, and is in no commit.
    compare-and-swap on the cell.
 3. Read the branch again. If the version is not v, take the proposal away and begin again: a new
    head alone, under the same tokens, can change the answer. Ask all else that may refuse the write
-   (`is_fresh`).
+   (repository, rules, `is_fresh`).
 4. Confirm: write the value by compare-and-swap on the proposal. If that fails, someone took the
    proposal away or wrote over it: nothing was visible, begin again. If the reply is lost, the cell
    tells: the proposal is there, confirm again; the value is there, done; anything else, unknown.
@@ -36,37 +35,36 @@ What fails or dies after step 2 leaves a proposal that does no harm. `design/000
 **Fresh objects.** Garbage collection spares young objects, since whoever uploaded them may be about
 to stage them. So a writer must not acknowledge if it took so long that its object is not young any
 more: a collection may have looked for the entry before it was there. A write can be given a test
-for that, `is_fresh`, which is made after the second read of the branch. A conditional write is not
-visible by then. A plain one is: if the test fails, what the write replaced is put back (`UndoLog`).
-For that, the staged key is read before it is written, and written by compare-and-swap on what was
-read.
+for that, `is_fresh`, which is made after the second read of the branch.
+
+**Refusals to the end.** With the branch, the second read of a put has the repository and its
+protection rules (`Readings.after_write`): they may forbid the write since it began. A conditional
+write is not visible by then. A plain one is: if it is forbidden, or its object is not fresh, what
+it replaced is put back (`UndoLog`). For that, the staged key is read before it is written, and
+written by compare-and-swap on what was read. A removal could not be put back so (a tombstone names
+no object that garbage collection is to spare), and its second read has the branch alone.
 """
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from lakebed.engine.errors import (
-    BranchNotFound,
     NothingThere,
     PreconditionFailed,
+    Protected,
+    ReadOnly,
     Stale,
     TooManyTries,
 )
 from lakebed.engine.keys import STAGED_PREFIX
-from lakebed.engine.model import Branch, BranchID, Repository
+from lakebed.engine.model import Branch
+from lakebed.engine.reading import REFUSALS, Reading, Readings
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.settings import EngineSettings
 from lakebed.engine.staging import empty_runs
-from lakebed.engine.staging.cells import (
-    has_proposal,
-    newest,
-    propose,
-    take_away,
-    version_of,
-)
-from lakebed.engine.staging.codec import TOMBSTONE, decode, encode
+from lakebed.engine.staging.cells import has_proposal, propose, take_away, version_of
+from lakebed.engine.staging.codec import TOMBSTONE, encode
 from lakebed.engine.staging.reader import Reader
 from lakebed.engine.staging.undo import UndoLog
 from lakebed.errors import quoted
@@ -84,6 +82,7 @@ from lakebed.kv import (
 )
 from lakebed.kv.store import new_version, settling, step_of_many
 from lakebed.runtime import Runtime
+from lakebed.tracing import traced
 
 _WAIT_SECONDS: Final = 0.05
 """How long a conditional writer leaves another's proposal alone the first time, and at most twice
@@ -101,6 +100,13 @@ Condition = Callable[[Entry | None], bool]
 
 IsFresh = Callable[[], bool]
 """Whether the object of an entry is still young enough to be staged."""
+
+_SecondRead = tuple[()] | tuple[Sequence[Item | None], float]
+"""Records that were read with a write, and a moment before."""
+
+EntryFor = Callable[[Entry | None], Entry | None]
+"""Return the entry to stage, given the entry that is there now, if any; None: nothing is to be
+staged. Raises `PreconditionFailed` if the write is to be refused."""
 
 
 def if_absent(found: Entry | None) -> bool:
@@ -121,206 +127,167 @@ def check_condition(condition: Condition, key: bytes, found: Entry | None) -> No
     raise PreconditionFailed(key, "another entry is there")
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """What a conditional writer found."""
-
-    entry: Entry | None
-    """The entry that readers see."""
-    cell: Item | None
-    """The cell under the current staging token."""
-
-    @property
-    def predicate(self) -> Predicate:
-        return ABSENT if self.cell is None else self.cell.predicate
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A branch that was read for a write, after the write began."""
-
-    branch: Branch
-    staged: tuple[Item | None, ...] | None = None
-    """The cell of the key in each of its tokens; None: that was not read."""
-
-
-class _SecondRead(NamedTuple):
-    """What was read with a put, after it."""
-
-    branch: Item | None
-    note: Item | None
-    """That of listings, at the staging token."""
-    read_at: float
-    """A moment before, on the monotonic clock."""
-
-
 class Writer:
-    """Writes to branches. Callers that have just read the branch pass it as `known`."""
+    """Writes to branches that were read for that (`Readings.to_write`)."""
 
     def __init__(
         self,
         store: Store,
+        readings: Readings,
         branches: Branches,
         reader: Reader,
         runtime: Runtime,
         settings: EngineSettings,
+        *,
+        on_write: Callable[[], None],
     ) -> None:
+        """Write to a store; `on_write` is called after each write that was acknowledged."""
         self._store = store
         self._runtime = runtime
+        self._readings = readings
         self._branches = branches
         self._reader = reader
+        self._on_write = on_write
         self._tries = settings.tries_max
 
-    def put(
-        self,
-        repository: Repository,
-        branch: BranchID,
-        entry: Entry,
-        *,
-        known: Target | None = None,
-    ) -> None:
+    @traced("engine.put")
+    def put(self, known: Reading, entry: Entry, is_fresh: IsFresh | None = None) -> None:
         """Stage an entry; when this returns, every later read, listing and commit has it or newer.
 
-        Raises:
-            BranchNotFound: There is no such branch.
-            TooManyTries: Others always sealed the token first; the entry may be visible.
-            OutcomeUnknown: The entry may be visible.
-        """
-        self._write(repository, branch, entry.key, encode(entry), known)
-
-    def delete(
-        self,
-        repository: Repository,
-        branch: BranchID,
-        key: bytes,
-        *,
-        known: Target | None = None,
-    ) -> None:
-        """Stage the removal of a key; raises as `put` does."""
-        self._write(repository, branch, key, TOMBSTONE, known)
-
-    def put_fresh(
-        self,
-        repository: Repository,
-        branch: BranchID,
-        entry: Entry,
-        is_fresh: IsFresh,
-        *,
-        known: Target | None = None,
-    ) -> None:
-        """Stage an entry as `put` does, if its object is fresh when the write is acknowledged.
+        With `is_fresh`, only if its object is fresh when the write is acknowledged.
 
         Raises:
-            BranchNotFound: There is no such branch.
-            Stale: The object is not fresh any more. What was staged before is back; but a commit
-                made meanwhile may hold the entry.
+            BranchNotFound, RepositoryNotFound, Deleting: The branch or its repository was deleted.
+            ReadOnly, Protected: It may not be written to any more. What was staged before is back;
+                but a commit made meanwhile may hold the entry.
+            Stale: The object is not fresh any more; otherwise the same.
             TooManyTries: Others always came first; the entry may be visible.
             OutcomeUnknown: The entry may be visible.
         """
         undo_log = UndoLog(self._store, self._runtime, entry)
         _check_fresh(undo_log, is_fresh)
-        known = known or Target(self._branches.get_cached(repository, branch))
-        current, staged = known.branch, known.staged
         for number in range(self._tries):
+            token = known.branch.staging_token
             with step_of_many(applied=number > 0):
-                found = undo_log.find(current.staging_token) if staged is None else staged[0]
+                found = undo_log.find(token) if known.cells is None else known.cells[0]
                 predicate: Predicate = ABSENT if found is None else found.predicate
-                value, version = undo_log.prepare(current.staging_token, found)
-                written, second = self._swap_and_read(
-                    repository, current, entry.key, value, predicate, version
-                )
-            after = self._look_again(repository, current, [entry.key], second)
+                value, version = undo_log.prepare(token, found)
+                written, second = self._swap_and_read(known, entry.key, value, predicate, version)
+            try:
+                known = self._look_again(known, [entry.key], second)
+            except (Protected, ReadOnly):
+                undo_log.undo()
+                raise
             _check_fresh(undo_log, is_fresh)
-            if written and after.staging_token == current.staging_token:
-                return
-            current, staged = after, None
+            if written and known.branch.staging_token == token:
+                return self._on_write()
         raise TooManyTries(f"the write of {quoted(entry.key)}", self._tries)
 
+    @traced("engine.put_if")
     def put_if(
-        self,
-        repository: Repository,
-        branch: BranchID,
-        entry: Entry,
-        condition: Condition,
-        is_fresh: IsFresh | None = None,
-        *,
-        known: Target | None = None,
+        self, known: Reading, key: bytes, entry_for: EntryFor, is_fresh: IsFresh | None = None
     ) -> None:
-        """Stage an entry if the condition holds at the moment when the entry takes effect.
+        """Stage the entry that is wanted over what is there at the moment when it takes effect.
 
         If this raises anything but `OutcomeUnknown` itself, the entry was never visible, and never
         will be.
 
         Raises:
-            BranchNotFound: There is no such branch.
-            PreconditionFailed: The condition does not hold.
+            BranchNotFound: There is no such branch any more.
+            ReadOnly, Protected, RepositoryNotFound, Deleting: It may not be written to any more.
+            PreconditionFailed: By `entry_for`.
             Stale: The object is not fresh any more.
             TooManyTries: Others always came first.
             OutcomeUnknown: The entry may be visible.
         """
-        value = encode(entry)
-        self._write_if(repository, branch, entry.key, value, condition, is_fresh, known)
 
-    def delete_if(
-        self,
-        repository: Repository,
-        branch: BranchID,
-        key: bytes,
-        condition: Condition,
-        *,
-        known: Target | None = None,
-    ) -> None:
+        def value_for(found: Entry | None) -> bytes | None:
+            entry = entry_for(found)
+            return None if entry is None else encode(entry)
+
+        self._write_if(known, key, value_for, is_fresh)
+
+    @traced("engine.delete")
+    def delete(self, known: Reading, key: bytes) -> None:
+        """Stage the removal of a key, whatever is there.
+
+        Raises:
+            BranchNotFound: There is no such branch any more.
+            TooManyTries, OutcomeUnknown: The removal may be visible.
+        """
+        repository, current = known.repository, known.branch
+        unknown: OutcomeUnknown | None = None
+        for number in range(self._tries):
+            token = current.staging_token
+            with step_of_many(applied=number > 0):
+                unknown = self._set(token.encode(), STAGED_PREFIX + key, TOMBSTONE)
+            with step_of_many(applied=True):
+                current = self._branches.get(repository, current.id)
+            if unknown is None and current.staging_token == token:
+                return self._on_write()
+        raise unknown or TooManyTries(f"the write of {quoted(key)}", self._tries)
+
+    @traced("engine.delete_if")
+    def delete_if(self, known: Reading, key: bytes, condition: Condition) -> None:
         """Stage the removal of a key on a condition; raises as `put_if` does."""
-        self._write_if(repository, branch, key, TOMBSTONE, condition, None, known)
+
+        def value_for(found: Entry | None) -> bytes:
+            check_condition(condition, key, found)
+            return TOMBSTONE
+
+        self._write_if(known, key, value_for, None)
 
     def _write_if(
         self,
-        repository: Repository,
-        branch: BranchID,
+        known: Reading,
         key: bytes,
-        value: bytes,
-        condition: Condition,
+        value_for: Callable[[Entry | None], bytes | None],
         is_fresh: IsFresh | None,
-        known: Target | None,
     ) -> None:
         if is_fresh is not None and not is_fresh():
             raise Stale(key)
+        repository, branch = known.repository, known.branch.id
         waited_for: Predicate | None = None
         for number in range(self._tries):
-            target = known or Target(self._branches.get(repository, branch))
-            before, known = target.branch, None
-            seen = self._look(repository, before, key, target.staged)
-            check_condition(condition, key, seen.entry)
-            if has_proposal(seen.cell) and seen.predicate != waited_for:
-                waited_for = seen.predicate
+            if number > 0:
+                known = self._readings.to_write(
+                    repository.id, branch, key, unique_id=repository.unique_id
+                )
+            entry, cell = self._look(known, key)
+            value = value_for(entry)
+            if value is None:
+                return None
+            predicate: Predicate = ABSENT if cell is None else cell.predicate
+            if has_proposal(cell) and predicate != waited_for:
+                waited_for = predicate
                 self._wait(number)
                 continue
-            if self._stage(repository, before, key, value, seen, is_fresh):
-                return
+            if self._stage(known, key, value, cell, is_fresh):
+                return self._on_write()
             if number >= _QUICK_TRIES:
                 self._wait(number - _QUICK_TRIES)
         raise TooManyTries(f"the conditional write of {quoted(key)}", self._tries)
 
     def _stage(
         self,
-        repository: Repository,
-        branch: Branch,
+        known: Reading,
         key: bytes,
         value: bytes,
-        seen: _Seen,
+        found: Item | None,
         is_fresh: IsFresh | None,
     ) -> bool:
         """Do steps 2 to 4 of a conditional write; return False if they must be done again."""
-        cell, version = propose(seen.cell, value, branch.version), new_version(self._runtime)
-        predicate = seen.predicate
-        written, second = self._swap_and_read(repository, branch, key, cell, predicate, version)
+        branch = known.branch
+        cell, version = propose(found, value, branch.version), new_version(self._runtime)
+        predicate: Predicate = ABSENT if found is None else found.predicate
+        written, second = self._swap_and_read(known, key, cell, predicate, version)
         if not written:
             return False  # or the reply was lost: what is never confirmed does no harm
         proposal = Item(STAGED_PREFIX + key, cell, version)
         shown = [] if value == TOMBSTONE else [key]
         try:
-            after = self._look_again(repository, branch, shown, second, applied=False)
-        except BranchNotFound:
+            after = self._look_again(known, shown, second, applied=False).branch
+        except REFUSALS:
             self._withdraw(branch, proposal)
             raise
         is_same = after.version == branch.version
@@ -367,34 +334,6 @@ class Writer:
         longer = min(2.0**number, _LONGEST_WAIT)
         self._runtime.sleep(_WAIT_SECONDS * longer * (1 + self._runtime.random()))
 
-    def find(self, repository: Repository, target: Target, key: bytes) -> Entry | None:
-        """Return the entry that a conditional write of a key would be judged by, if any."""
-        return self._look(repository, target.branch, key, target.staged).entry
-
-    def _write(
-        self,
-        repository: Repository,
-        branch: BranchID,
-        key: bytes,
-        value: bytes,
-        known: Target | None,
-    ) -> None:
-        current = known.branch if known else self._branches.get_cached(repository, branch)
-        unknown: OutcomeUnknown | None = None
-        for number in range(self._tries):
-            token = current.staging_token.encode()
-            with step_of_many(applied=number > 0):
-                unknown = self._set(token, STAGED_PREFIX + key, value)
-            if value == TOMBSTONE:
-                with step_of_many(applied=True):
-                    after = self._branches.get(repository, branch)
-            else:
-                after = self._look_again(repository, current, [key])
-            if unknown is None and after.staging_token == current.staging_token:
-                return
-            current = after
-        raise unknown or TooManyTries(f"the write of {quoted(key)}", self._tries)
-
     def _set(self, token: bytes, key: bytes, value: bytes) -> OutcomeUnknown | None:
         """Write a staged key; return the error if nobody knows whether that has worked.
 
@@ -413,81 +352,56 @@ class Writer:
 
     def _look_again(
         self,
-        repository: Repository,
-        before: Branch,
+        known: Reading,
         keys: list[bytes],
-        second: _SecondRead | None = None,
+        second: _SecondRead,
         *,
         applied: bool = True,
-    ) -> Branch:
-        """Read a branch after a write, and take keys out of the notes of listings.
+    ) -> Reading:
+        """Read again what a write went by, and take keys out of the notes of listings.
 
-        If the store has read it with the write already, that is it (`second`). `applied` says
-        whether something may be visible by now.
+        `second` is what was read with the write, if anything was. `applied` says whether something
+        may be visible by now.
 
         Raises:
             BranchNotFound: There is no such branch any more.
+            ReadOnly, Protected, RepositoryNotFound, Deleting: It may not be written to any more.
             OutcomeUnknown: The store does not answer; the entry may be visible.
         """
-        token = before.staging_token
         with step_of_many(applied=applied):
-            if second is None:
-                after, note = self._branches.get_after_put(repository, before.id, token)
-            else:
-                item, note, read_at = second
-                found = self._branches.recognise(repository, before.id, item, read_at)
-                if found is None:
-                    raise BranchNotFound(before.id)
-                after = found
-            empty_runs.fill(self._store, token, keys, note)
+            after = self._readings.after_write(known, *second)
+            empty_runs.fill(self._store, known.branch.staging_token, keys, after.note)
         return after
 
     def _swap_and_read(
-        self,
-        repository: Repository,
-        branch: Branch,
-        key: bytes,
-        value: bytes,
-        predicate: Predicate,
-        version: Version,
-    ) -> tuple[bool, _SecondRead | None]:
-        """Write a staged key if it is as it was seen, and read the branch after that.
+        self, known: Reading, key: bytes, value: bytes, predicate: Predicate, version: Version
+    ) -> tuple[bool, _SecondRead]:
+        """Write a staged key if it is as it was seen, and read what proves the write after that.
 
         Returns:
-            Whether the write has certainly worked; and what was read, if it has.
+            Whether the write has certainly worked; and the records that were read, if it has.
 
         Raises:
             StoreUnavailable: It has certainly not, and trying again does not help.
         """
-        token = branch.staging_token
+        token = known.branch.staging_token
         put = Put(token.encode(), STAGED_PREFIX + key, value, predicate, version)
-        places = self._branches.places_after_put(repository, branch.id, token)
-        read_at = self._runtime.monotonic()
+        places, read_at = self._readings.places_after_write(known), self._runtime.monotonic()
         try:
-            item, note = self._store.write([put], places)
+            return True, (self._store.write([put], places), read_at)
         except StoreUnavailable:
             raise
         except (PredicateFailed, OutcomeUnknown):
-            return False, None
-        return True, _SecondRead(item, note, read_at)
+            return False, ()
 
-    def _look(
-        self,
-        repository: Repository,
-        branch: Branch,
-        key: bytes,
-        staged: Sequence[Item | None] | None = None,
-    ) -> _Seen:
-        """Find what is there for a key."""
-        cells = self._reader.staged(branch, key, staged)
-        value = newest(cells)
-        if value is None:
-            return _Seen(self._reader.committed(repository, branch.commit_id, key), cells[0])
-        return _Seen(decode(key, value), cells[0])
+    def _look(self, known: Reading, key: bytes) -> tuple[Entry | None, Item | None]:
+        """Return the entry that readers see, and the cell under the current staging token."""
+        entry, cells = self._reader.look(known, key)
+        return entry, cells[0]
 
 
-def _check_fresh(undo_log: UndoLog, is_fresh: IsFresh) -> None:
+def _check_fresh(undo_log: UndoLog, is_fresh: IsFresh | None) -> None:
     """Take a write back and raise `Stale`, if its object is not fresh any more."""
-    if not is_fresh():
+    if is_fresh is not None and not is_fresh():
         undo_log.undo()
         raise Stale(undo_log.entry.key)

@@ -1,4 +1,4 @@
-"""Opening a branch for writing in one call: never wrong by what the process has seen before."""
+"""What a write goes by, read in one call: never wrong by what the process has seen before."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -25,6 +25,7 @@ from lakebed.kv import Store
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.runtime import ThreadRuntime
 from lakebed.testing.faults import FaultyStore, StoreCall
+from tests.kit import staging
 from tests.simulation.world import DEV, MAIN, entry
 
 ResultT = TypeVar("ResultT")
@@ -51,16 +52,16 @@ class TwoProcesses:
         self._meanwhile: dict[int, Callable[[], object]] = {}
         self.create()
         self.put("first")
-        self.writer.open_for_put(NAME, MAIN, b"other key", if_absent)
+        staging.open_to_put(self.writer, NAME, MAIN, b"other key", if_absent)
 
     def create(self) -> None:
         self.other.repositories.create(NAME, Namespace.parse("mem://lakes/a"), committer="ann")
 
     def put(self, name: str) -> None:
-        self.writer.put(NAME, MAIN, entry(b"key", name), is_fresh=lambda: True)
+        staging.put(self.writer, NAME, MAIN, entry(b"key", name), is_fresh=lambda: True)
 
     def shown(self) -> str:
-        return self.other.get(NAME, MAIN, b"key").address
+        return staging.get(self.other, NAME, MAIN, b"key").address
 
     def before_call(self, number: int, action: Callable[[], object]) -> None:
         """Do something before the writer makes its call of this number, from now on."""
@@ -89,9 +90,9 @@ def test_a_rule_holds_for_the_next_write_of_every_process(lake: TwoProcesses) ->
     lake.other.protection.set(repository, ["ma*"])
     for refused in (
         lambda: lake.put("no"),
-        lambda: lake.writer.put(NAME, MAIN, entry(b"key", "no")),
-        lambda: lake.writer.delete(NAME, MAIN, b"key"),
-        lambda: lake.writer.check_writable(NAME, MAIN),
+        lambda: staging.put(lake.writer, NAME, MAIN, entry(b"key", "no")),
+        lambda: staging.delete(lake.writer, NAME, MAIN, b"key"),
+        lambda: lake.writer.readings.to_write(NAME, MAIN),
     ):
         with pytest.raises(Protected):
             refused()
@@ -112,10 +113,10 @@ def test_a_repository_that_became_read_only_is_not_written_to(lake: TwoProcesses
 
 def test_a_branch_that_is_gone_is_not_found(lake: TwoProcesses) -> None:
     lake.other.refs.create_branch(NAME, DEV, MAIN)
-    lake.writer.put(NAME, DEV, entry(b"key", "on dev"))
+    staging.put(lake.writer, NAME, DEV, entry(b"key", "on dev"))
     lake.other.refs.delete_branch(NAME, DEV)
     with pytest.raises(BranchNotFound):
-        lake.writer.put(NAME, DEV, entry(b"key", "no"))
+        staging.put(lake.writer, NAME, DEV, entry(b"key", "no"))
 
 
 def test_a_write_goes_into_the_repository_that_has_the_name_now(lake: TwoProcesses) -> None:
@@ -125,7 +126,7 @@ def test_a_write_goes_into_the_repository_that_has_the_name_now(lake: TwoProcess
         lake.put("no")
     lake.create()
     with pytest.raises(RepositoryNotFound):
-        lake.writer.put(NAME, MAIN, entry(b"key", "no"), unique_id=before.unique_id)
+        staging.put(lake.writer, NAME, MAIN, entry(b"key", "no"), unique_id=before.unique_id)
     with pytest.raises(EntryNotFound):
         lake.shown()
     lake.put("new")
@@ -157,7 +158,7 @@ def test_a_commit_meanwhile_loses_no_write(lake: TwoProcesses, call: int) -> Non
     lake.put("second")
     assert lake.shown() == "second"
     HeadChanges(lake.other).commit(NAME, MAIN, COMMIT)
-    assert lake.other.get(NAME, f"{MAIN}@", b"key").address == "second"
+    assert staging.get(lake.other, NAME, f"{MAIN}@", b"key").address == "second"
 
 
 @pytest.mark.parametrize("call", range(6))
@@ -167,10 +168,10 @@ def test_a_condition_is_judged_by_what_others_wrote_meanwhile(
     """Whatever came between two reads of one call, the writer does not write over it."""
 
     def write_and_commit() -> None:
-        lake.other.put(NAME, MAIN, entry(b"new key", "theirs"))
+        staging.put(lake.other, NAME, MAIN, entry(b"new key", "theirs"))
         HeadChanges(lake.other).commit(NAME, MAIN, COMMIT)
 
     lake.before_call(call, write_and_commit)
     with pytest.raises(PreconditionFailed):
-        lake.writer.put(NAME, MAIN, entry(b"new key", "ours"), condition=if_absent)
-    assert lake.other.get(NAME, MAIN, b"new key").address == "theirs"
+        staging.put(lake.writer, NAME, MAIN, entry(b"new key", "ours"), condition=if_absent)
+    assert staging.get(lake.other, NAME, MAIN, b"new key").address == "theirs"

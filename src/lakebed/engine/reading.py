@@ -1,0 +1,312 @@
+"""Reading the records that an operation depends on together: optimistic reads with validation.
+
+An operation on a key goes through records, each of which names the place of the next: the
+repository, its protection rules and the branch, the cells of the key under the branch's tokens. A
+process guesses that repository and branch are as it last saw them, and asks the store for all of
+them in one call: cells, rules, branch, repository, in this order. Then the versions prove the
+guess:
+
+- The keys of rules and branch contain the unique id of the repository. They are right if the
+  repository, which was read last, still has that id. If not, all is read again in the new one.
+- A version stands for one write. If the branch has the version that was seen, it had that version
+  all the time in between, and the cells are its own. If not, the caller reads those of the new one.
+
+A process that has not seen the repository or the branch guesses less: it reads the repository
+first, or the cells last.
+
+Nothing that decides comes from a cache: every record is read after the operation began. A write
+goes by such a reading, and reads the same records again with the write or after it (`again`). So it
+is acknowledged only if repository, rules and branch allowed it at a moment after it was made.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from lakebed.actor import current_actor
+from lakebed.engine.errors import (
+    BranchNotFound,
+    Deleting,
+    Protected,
+    ReadOnly,
+    RepositoryNotFound,
+    TooManyTries,
+)
+from lakebed.engine.keys import (
+    BRANCHES,
+    EMPTIED,
+    GRAVELER,
+    PROTECTION,
+    PROTECTION_NAME,
+    REPOSITORIES,
+    STAGED_PREFIX,
+    TAGS,
+)
+from lakebed.engine.model import (
+    Branch,
+    BranchID,
+    CommitID,
+    Repository,
+    RepositoryID,
+)
+from lakebed.engine.refs.branches import Branches
+from lakebed.engine.refs.protection import BranchProtection, Protection
+from lakebed.engine.refs.resolve import Resolver, View
+from lakebed.engine.refs.shared_reads import SharedReads
+from lakebed.engine.repositories.repositories import Repositories
+from lakebed.ids import UniqueID
+from lakebed.kv import Item, Store
+from lakebed.runtime import Runtime
+from lakebed.tracing import traced
+
+RECENT_SECONDS: Final = 1.0
+"""How long a write may go by what it read when it began: later, it would often write under a token
+that was sealed meanwhile, and again under the new one."""
+
+REFUSALS: Final = (BranchNotFound, Deleting, Protected, ReadOnly, RepositoryNotFound)
+"""How the records that a write depends on refuse it."""
+
+_TRIES: Final = 10
+
+_WITH_CELLS: Final = (View.COMBINED, View.STAGED)
+
+_Place = tuple[bytes, bytes]
+
+
+class Reading(NamedTuple):
+    """Records that were read together, as they were at one moment after the call began."""
+
+    repository: Repository
+    found: Branch | None
+    """The branch; None: the ref does not name one."""
+    commit_id: CommitID
+    """The commit that the ref names; of a branch, its head."""
+    view: View = View.COMBINED
+    rules: Protection | None = None
+    """The protection rules; None: not read."""
+    cells: Sequence[Item | None] | None = None
+    """The cell of the key in each token of the branch, newest first; None: not read."""
+    note: Item | None = None
+    """The note of listings at the token that was written to, if it was read after a write."""
+
+    @property
+    def branch(self) -> Branch:
+        """The branch, where the ref names one."""
+        assert self.found is not None
+        return self.found
+
+
+class Readings:
+    """Reads repositories, rules, branches and cells together, for one process."""
+
+    def __init__(
+        self,
+        store: Store,
+        runtime: Runtime,
+        *,
+        repositories: Repositories,
+        branches: Branches,
+        protection: BranchProtection,
+        resolver: Resolver,
+    ) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._repositories = repositories
+        self._branches = branches
+        self._protection = protection
+        self._resolver = resolver
+        self._to_write: SharedReads[tuple[RepositoryID, BranchID], Reading] = SharedReads(
+            runtime, lambda key: self._read(*key, with_rules=True)
+        )
+
+    def of_ref(self, repository_id: RepositoryID, ref: str, key: bytes | None = None) -> Reading:
+        """Return what a ref names, with the cells of a key if it shows those of a branch.
+
+        Raises:
+            RepositoryNotFound, Deleting, RefNotFound, InvalidRef: There is nothing to read from.
+        """
+        name, view = self._resolver.branch_in(ref)
+        found = self._read(repository_id, name, key, view=view)
+        if found.found is not None and view is not None:
+            return found
+        if found.commit_id and view is View.COMBINED:  # of a tag
+            return found._replace(view=View.COMMITTED)
+        resolved = self._resolver.follow(found.repository, ref, found.found)
+        return Reading(
+            repository=found.repository,
+            found=None,
+            commit_id=resolved.commit_id,
+            view=resolved.view,
+        )
+
+    def of_branch(self, repository_id: RepositoryID, branch: BranchID) -> Reading:
+        """Return a branch.
+
+        Raises:
+            RepositoryNotFound, Deleting, BranchNotFound: There is none.
+        """
+        found = self._read(repository_id, branch)
+        if found.found is None:
+            raise BranchNotFound(branch)
+        return found
+
+    # For writes
+
+    @traced("engine.read_to_write")
+    def to_write(
+        self,
+        repository_id: RepositoryID,
+        branch: BranchID,
+        key: bytes | None = None,
+        *,
+        unique_id: UniqueID | None = None,
+    ) -> Reading:
+        """Return a branch that may be written to, with the cells of a key if one is given.
+
+        Callers that ask at the same time and give no key share the read.
+
+        Args:
+            repository_id: In which repository.
+            branch: Which branch.
+            key: The key that is to be written.
+            unique_id: The repository that the caller means; one made later under the same name is
+                not found.
+
+        Raises:
+            RepositoryNotFound, Deleting: There is no such repository.
+            ReadOnly: It is read-only.
+            Protected: A rule protects the branch.
+            BranchNotFound: There is no such branch.
+        """
+        if key is None:
+            found = self._to_write.get((repository_id, branch))
+        else:
+            found = self._read(repository_id, branch, key, with_rules=True)
+        return _checked(branch, found, unique_id)
+
+    def renewed(self, known: Reading, key: bytes) -> Reading:
+        """Return what a write of a key goes by: `known`, if that is recent, or what is there now.
+
+        Raises:
+            As `to_write`.
+        """
+        if self._runtime.monotonic() - known.branch.read_at <= RECENT_SECONDS:
+            return known
+        repository = known.repository
+        return self.to_write(repository.id, known.branch.id, key, unique_id=repository.unique_id)
+
+    def places_after_write(self, before: Reading) -> list[_Place]:
+        """Return the places that `after_write` reads, for writers that read them with the write."""
+        repository, branch = before.repository, before.branch
+        return [
+            (branch.staging_token.encode(), EMPTIED),
+            (repository.partition, PROTECTION.prefix + PROTECTION_NAME),
+            (repository.partition, BRANCHES.prefix + branch.id.encode()),
+            (GRAVELER, REPOSITORIES.prefix + repository.id.encode()),
+        ]
+
+    def after_write(
+        self, before: Reading, items: Sequence[Item | None] = (), read_at: float = 0
+    ) -> Reading:
+        """Return the branch that was written to, as it is after that, if it may be written to.
+
+        Args:
+            before: What the write went by.
+            items: What was at `places_after_write`, if it was read with the write; else it is read.
+            read_at: A moment before it was read, on the monotonic clock.
+
+        Raises:
+            As `to_write`: the write is not allowed any more.
+        """
+        if not items:
+            read_at = self._runtime.monotonic()
+            items = self._store.get_many(self.places_after_write(before))
+        note, rules, branch_now, repository_now = items
+        written, name = before.repository, before.branch.id
+        repository = self._repositories.recognise(written.id, repository_now, read_at)
+        if repository.unique_id != written.unique_id:
+            raise RepositoryNotFound(written.id)
+        branch = self._branches.recognise(repository, name, branch_now, read_at)
+        after = Reading(
+            repository=repository,
+            found=branch,
+            commit_id=CommitID("") if branch is None else branch.commit_id,
+            rules=self._protection.recognise(repository, rules),
+            note=note,
+        )
+        return _checked(name, after, None)
+
+    def _read(
+        self,
+        repository_id: RepositoryID,
+        name: BranchID | None,
+        key: bytes | None = None,
+        *,
+        with_rules: bool = False,
+        view: View | None = View.COMBINED,
+    ) -> Reading:
+        """Read a repository, and a branch in it or a tag, in one call if it guesses right.
+
+        Args:
+            repository_id: The repository.
+            name: The branch; or, without rules, a tag; None: only the repository is wanted.
+            key: The key whose cells are wanted, if the view shows those.
+            with_rules: Whether the protection rules are wanted.
+            view: The part of the branch that is wanted; None: the commit that it leads on from.
+        """
+        seen = self._repositories.last_seen(repository_id)
+        repository = None if seen is None else seen[1]
+        for _ in range(_TRIES):
+            before, wanted, cells = None, list[_Place](), 0
+            if repository is not None and name is not None:
+                before = self._branches.last_seen(repository, name)
+                if before is not None and key is not None and view in _WITH_CELLS:
+                    wanted += [(token.encode(), STAGED_PREFIX + key) for token in before.tokens]
+                    cells = len(wanted)
+                if with_rules:
+                    wanted.append((repository.partition, PROTECTION.prefix + PROTECTION_NAME))
+                elif before is None:
+                    wanted.append((repository.partition, TAGS.prefix + name.encode()))
+                wanted.append((repository.partition, BRANCHES.prefix + name.encode()))
+            wanted.append((GRAVELER, REPOSITORIES.prefix + repository_id.encode()))
+            read_at = self._runtime.monotonic()
+            items = self._store.get_many(wanted)
+            current = self._repositories.recognise(repository_id, items[-1], read_at)
+            if repository is None or current.unique_id != repository.unique_id:
+                repository = current  # seen for the first time, or made again under this name
+                if name is not None:
+                    continue
+            if name is None:
+                return Reading(repository=current, found=None, commit_id=CommitID(""))
+            branch = self._branches.recognise(current, name, items[-2], read_at)
+            if branch is None:
+                tag = None if with_rules or before is not None else items[-3]
+                head = self._resolver.commit_in([None, tag]) or CommitID("")
+            else:
+                head = branch.commit_id
+            return Reading(
+                repository=current,
+                found=branch,
+                commit_id=head,
+                view=view or View.COMMITTED,
+                rules=self._protection.recognise(current, items[-3]) if with_rules else None,
+                cells=items[:cells] if cells and _is_as_seen(before, branch) else None,
+            )
+        raise TooManyTries(f"the read of branch {name} of {repository_id}", _TRIES)
+
+
+def _is_as_seen(before: Branch | None, after: Branch | None) -> bool:
+    return before is not None and after is not None and before.version == after.version
+
+
+def _checked(branch: BranchID, found: Reading, unique_id: UniqueID | None) -> Reading:
+    # Not before: callers that share a read may differ in whether they may write here.
+    repository = found.repository
+    if unique_id not in {None, repository.unique_id}:
+        raise RepositoryNotFound(repository.id)
+    if repository.read_only and not current_actor().force:
+        raise ReadOnly(repository.id)
+    assert found.rules is not None
+    found.rules.check(branch)
+    if found.found is None:
+        raise BranchNotFound(branch)
+    return found
