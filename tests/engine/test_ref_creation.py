@@ -187,9 +187,8 @@ def test_a_creation_goes_by_nothing_that_has_changed(what: str, kind: str) -> No
     create = engine.refs.create_branch if is_branch else engine.refs.create_tag
     expected: type[Exception] | None = None
     if what == "source":
-        HeadChanges(other).commit(
-            LAKE, MAIN, CommitRequest(committer="", message="", allow_empty=True)
-        )
+        request = CommitRequest(committer="", message="", allow_empty=True)
+        HeadChanges(other).commit(LAKE, MAIN, request)
     elif what == "repository":
         other.repositories.set_read_only(LAKE, read_only=True)
         expected = ReadOnly

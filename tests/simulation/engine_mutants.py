@@ -567,10 +567,10 @@ def finish_blindly(monkeypatch: pytest.MonkeyPatch) -> None:
     """A creator finishes its record though others have ended it."""
     write = _Creation._write
 
-    def write_blindly(self: AnyCreation, message: pb.Branch, predicate: Predicate) -> Version:
+    def write_blindly(self: AnyCreation, message: pb.Branch, *args: Any) -> Any:
         if message.state == LIVE:
-            return self._own.set(self._name, message)
-        return write(self, message, predicate)
+            return self._own.set(self._name, message), []
+        return write(self, message, *args)
 
     monkeypatch.setattr(_Creation, "_write", write_blindly)
 
@@ -579,9 +579,9 @@ def write_live_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """A record is LIVE before its creator looks; the look takes it back."""
     write = _Creation._write
 
-    def write_live(self: AnyCreation, message: pb.Branch, predicate: Predicate) -> Version:
+    def write_live(self: AnyCreation, message: pb.Branch, *args: Any) -> Any:
         message.state = LIVE
-        return write(self, message, predicate)
+        return write(self, message, *args)
 
     monkeypatch.setattr(_Creation, "_write", write_live)
 

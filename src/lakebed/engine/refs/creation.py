@@ -223,23 +223,29 @@ class _Creation(Generic[RefT, OtherT]):
         for _ in range(_TRIES):
             try:
                 message.state = CREATING
-                created = self._write(message, predicate)
-                created = self._look(message, created, look, shared=shared)
+                created, found = self._write(message, predicate, self._keys(message, look))
+                created = self._judge(message, created, found, look, shared=shared)
                 message.state = LIVE
-                return self._write(message, created)
+                return self._write(message, created)[0]
             except _Raced:
                 predicate = self._look_again()
         raise TooManyTries(f"the creation of {self._kind} {self._id}", _TRIES)
 
-    def _write(self, message: RefT, predicate: Predicate) -> Version:
-        """Steps 1 and 3: return the version of the record.
+    def _write(
+        self,
+        message: RefT,
+        predicate: Predicate,
+        keys: Sequence[tuple[bytes, bytes]] = (),
+    ) -> tuple[Version, list[Item | None]]:
+        """Steps 1 and 3: return the version of the record, and what some keys have after that.
 
         Raises:
             _Raced: Nothing was written that readers find.
         """
         version = new_version(self._runtime)
         try:
-            return self._own.set_if(self._name, message, predicate, version=version)
+            put = self._own.put(self._name, message, predicate, version=version)
+            return version, self._store.write([put], keys)
         except PredicateFailed:
             raise _Raced from None
         except StoreUnavailable:
@@ -249,30 +255,41 @@ class _Creation(Generic[RefT, OtherT]):
                 found = self._own.find(self._name)
             there = None if found is None else found.predicate
             if there == version:
-                return version
+                return version, self._store.get_many(keys)
             if message.state == CREATING or there == predicate:
                 raise _Raced from None
             raise
 
-    def _look(self, message: RefT, created: Version, look: Look | None, *, shared: bool) -> Version:
-        """Step 2: return the version of the CREATING record, which now has the right commit.
-
-        Whether the name is free comes first: only then is leave asked for.
-        """
-        keys = [
+    def _keys(self, message: RefT, look: Look | None) -> list[tuple[bytes, bytes]]:
+        """Return the keys of step 2."""
+        return [
             self._other.place(self._name),
             self._marks.place(self._repository, CommitID(message.commit_id)),
             *(() if look is None else look.keys),
         ]
+
+    def _judge(
+        self,
+        message: RefT,
+        created: Version,
+        items: Sequence[Item | None],
+        look: Look | None,
+        *,
+        shared: bool,
+    ) -> Version:
+        """Step 2: return the version of the CREATING record, which now has the right commit.
+
+        Whether the name is free comes first: only then is leave asked for.
+        """
+        other, mark, *found = items
         try:
-            other, mark, *found = self._store.get_many(keys)
             if other is not None and not shared:
                 self._settle_other(self._other.decode(other))
             commit_id = CommitID(message.commit_id) if look is None else look.judge(found)
             if commit_id != message.commit_id:
                 message.commit_id = commit_id
-                created = self._write(message, created)
-                [mark] = self._store.get_many([self._marks.place(self._repository, commit_id)])
+                mark_place = self._marks.place(self._repository, commit_id)
+                created, [mark] = self._write(message, created, [mark_place])
             self._marks.let_name(self._repository, commit_id, mark)
         except LakebedError:
             # If this fails, a CREATING record stays, which does no harm.
