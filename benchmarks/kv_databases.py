@@ -55,8 +55,8 @@ from lakebed.kv.drivers.mysql import statements
 from lakebed.kv.drivers.mysql.link import parse_url
 from lakebed.kv.drivers.valkey import scripts
 from lakebed.kv.drivers.valkey.driver import _names
+from lakebed.kv.fenced import Cell
 from lakebed.kv.objects import object_name, stored
-from lakebed.kv.wrappers.fenced import Cell
 from lakebed.runtime import ThreadRuntime
 from lakebed.testing.servers import ServerMissingError
 from lakebed.testing.servers.databases import (

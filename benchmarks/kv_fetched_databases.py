@@ -25,9 +25,9 @@ from lakebed.kv.drivers.cassandra import statements as cassandra
 from lakebed.kv.drivers.hbase import driver as hbase
 from lakebed.kv.drivers.hbase.link import SERVICE, Link, parse_url
 from lakebed.kv.drivers.spanner import _BEGIN, _READ, _STRONG, _TYPES, _UPDATE, TABLE, _names, _text
+from lakebed.kv.fenced import Cell
 from lakebed.kv.rows import pack, pack_body, row_name
 from lakebed.kv.store import after_prefix
-from lakebed.kv.wrappers.fenced import Cell
 from lakebed.testing.servers.java_databases import (
     cassandra_server,
     cassandra_url,

@@ -23,7 +23,7 @@ from benchmarks.report import Row
 from lakebed.kv.drivers.sqlite.driver import SqliteStore
 from lakebed.kv.drivers.sqlite.file import DatabaseFile
 from lakebed.kv.drivers.sqlite.writer import Writer
-from lakebed.kv.registry import compose
+from lakebed.kv.managed import ManagedStore
 from lakebed.kv.store import Store, puts
 from lakebed.runtime import ThreadRuntime
 
@@ -69,7 +69,7 @@ def open_both(path: Path) -> Iterator[tuple[SqliteStore, Store, sqlite3.Connecti
     """A store as `open_store` makes it, with its driver in reach, and a bare connection."""
     runtime = ThreadRuntime()
     driver = SqliteStore(DatabaseFile(path), runtime)
-    with compose(driver, runtime) as store, closing(connect_bare(path)) as bare:
+    with ManagedStore(driver, runtime) as store, closing(connect_bare(path)) as bare:
         yield driver, store, bare
 
 

@@ -5,9 +5,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from lakebed.kv import Store, open_store
+from lakebed.kv import Store, fenced, open_store
 from lakebed.kv.store import Limits
-from lakebed.kv.wrappers import fenced
 from lakebed.testing.conformance.kv import SequentialConformance, StoreConformance
 from lakebed.testing.servers.databases import dynamodb_server, dynamodb_url
 from lakebed.testing.servers.object_stores import moto

@@ -271,7 +271,7 @@ def test_a_store_that_fails_half_way(
         return original(self, partition, *rest)
 
     monkeypatch.setattr(SqliteStore, "scan_page", scan_page)
-    monkeypatch.setattr("lakebed.kv.wrappers.retries.PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("lakebed.kv.retries.PATIENCE_SECONDS", 0.0)
     made = diagnose()
     assert not made["records"]["complete"]
     assert made["records"]["records"]["Credential"] == 1

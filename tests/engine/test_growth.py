@@ -6,14 +6,14 @@ import pytest
 
 from lakebed.kv import Store, open_store
 from lakebed.kv.drivers.memory import MemoryStore
-from lakebed.kv.registry import compose
-from lakebed.kv.wrappers.fenced import FencedStore
+from lakebed.kv.fenced import FencedStore
+from lakebed.kv.managed import ManagedStore
 from lakebed.runtime import ThreadRuntime
 from tests.kit.growth import MemoryCells, check_growth
 
 
 def open_cells(runtime: ThreadRuntime) -> Store:
-    return compose(FencedStore(MemoryCells(MemoryStore(runtime)), runtime), runtime)
+    return ManagedStore(FencedStore(MemoryCells(MemoryStore(runtime)), runtime), runtime)
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite", "cells"])

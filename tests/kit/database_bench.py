@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from lakebed.kv import ABSENT, EXISTS, Item, Store, Version
-from lakebed.kv.registry import compose
+from lakebed.kv.managed import ManagedStore
 from lakebed.kv.store import puts
 from lakebed.runtime import Runtime, ThreadRuntime
 from lakebed.testing.servers.databases import DatabaseServer
@@ -78,7 +78,7 @@ class Bench:
         self.proxy.release_and_finish()
 
     def retrying(self) -> Store:
-        return compose(self.store, ThreadRuntime())
+        return ManagedStore(self.store, ThreadRuntime())
 
     def fill(self, partition: bytes) -> Version:
         self.store.set(partition, b"other", b"old")

@@ -6,8 +6,8 @@ from lakebed.block import MemorySettings, open_block
 from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.kv import Store
-from lakebed.kv.wrappers.fenced import Cell, Cells, FencedStore
-from lakebed.kv.wrappers.wrapped import WrappedStore
+from lakebed.kv.fenced import Cell, Cells, FencedStore
+from lakebed.kv.managed import ManagedStore
 from lakebed.reclaim.cleaner import Cleaner
 from tests.kit.lake import MAIN, REPOSITORY, Lake, TurnableClock, make_lake
 
@@ -140,9 +140,7 @@ def upload_and_commit(lake: Lake, name: str, uploads: int) -> None:
 
 def counting(store: Store) -> Callable[[], int]:
     """Return a function that counts the keys of a database, tombstones included."""
-    driver = store
-    while isinstance(driver, WrappedStore):
-        driver = driver._inner
+    driver = store.driver if isinstance(store, ManagedStore) else store
     if isinstance(driver, FencedStore):
         driver._cells = cells = NotingCells(driver._cells)
         return cells.count

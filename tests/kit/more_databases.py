@@ -14,7 +14,7 @@ from lakebed.kv.drivers.hbase import HBaseCells
 from lakebed.kv.drivers.mongodb import MongoDBCells
 from lakebed.kv.drivers.mysql import MySQLStore
 from lakebed.kv.drivers.spanner import SpannerCells
-from lakebed.kv.wrappers.fenced import Cells, FencedStore, _Fate
+from lakebed.kv.fenced import Cells, FencedStore, _Fate
 from lakebed.runtime import Runtime
 from lakebed.testing.servers.java_databases import (
     cassandra_server,

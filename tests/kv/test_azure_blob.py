@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from lakebed.kv import ForeignStore, InvalidArgument, open_store
 from lakebed.kv.drivers.azure_blob import AzureBlobCells
+from lakebed.kv.fenced import FencedStore
 from lakebed.kv.objects import TOMBSTONE_SECONDS, decode, encode
-from lakebed.kv.wrappers.fenced import FencedStore
 from lakebed.testing.servers.databases import DatabaseServer, azurite_server, azurite_url
 from lakebed.testing.servers.object_stores import AZURE_ACCOUNT, AZURE_ACCOUNT_KEY
 from tests.kit.lake import TurnableClock

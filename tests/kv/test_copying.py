@@ -11,11 +11,17 @@ import pytest
 from lakebed.kv import Store, StoreHalted, copying
 from lakebed.kv.copying import CopyCounts, CopyRefused, Side, StoreCopy, partition_hashes, release
 from lakebed.kv.drivers.memory import MemoryStore
-from lakebed.kv.halt import CHECK_SECONDS, SETTLE_SECONDS, check_not_halted, find_mark, read_mark
-from lakebed.kv.registry import compose
+from lakebed.kv.halt import (
+    CHECK_SECONDS,
+    SETTLE_SECONDS,
+    Permit,
+    check_not_halted,
+    find_mark,
+    read_mark,
+)
+from lakebed.kv.managed import ManagedStore
 from lakebed.kv.schema import check_schema
 from lakebed.kv.store import Limits, puts
-from lakebed.kv.wrappers.halting import HaltingStore, Permit
 from lakebed.testing.faults import FaultyStore, StoreCall
 from tests.kit.hand_clock import HandClock
 
@@ -42,7 +48,7 @@ class Database:
     def open(self, driver: Store | None = None) -> Side:
         """As a tool opens it."""
         permit = Permit()
-        store = compose(HaltingStore(driver or self.driver, self.runtime, permit), self.runtime)
+        store = ManagedStore(driver or self.driver, self.runtime, permit=permit)
         return Side(store, permit, self.name)
 
     def serve(self) -> Store:

@@ -12,11 +12,11 @@ from lakebed.kv import (
     OutcomeUnknown,
     StoreClosed,
     StoreUnavailable,
+    fenced,
 )
 from lakebed.kv.drivers.memory import MemoryStore
+from lakebed.kv.fenced import Cell, Cells, FencedStore
 from lakebed.kv.store import puts
-from lakebed.kv.wrappers import fenced
-from lakebed.kv.wrappers.fenced import Cell, Cells, FencedStore
 from lakebed.runtime import ThreadRuntime
 from tests.kit.growth import MemoryCells
 from tests.kit.hand_clock import HandClock

@@ -8,8 +8,8 @@ from google.cloud.storage import Bucket, Client
 
 from lakebed.kv import ForeignStore, InvalidArgument, StoreUnavailable, UnsafeStore, open_store
 from lakebed.kv.drivers.gcs import GCSCells, check_rules
+from lakebed.kv.fenced import FencedStore
 from lakebed.kv.objects import TOMBSTONE_SECONDS
-from lakebed.kv.wrappers.fenced import FencedStore
 from lakebed.testing.servers.more_databases import gcs_server, gcs_url
 from tests.kit.lake import TurnableClock
 

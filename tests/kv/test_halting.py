@@ -8,11 +8,10 @@ import pytest
 
 from lakebed.kv import ABSENT, Item, Store, StoreHalted, open_store
 from lakebed.kv.drivers.memory import MemoryStore
-from lakebed.kv.halt import CHECK_SECONDS, HALT_KEY, Halt, Role
-from lakebed.kv.registry import compose
+from lakebed.kv.halt import CHECK_SECONDS, HALT_KEY, Halt, Permit, Role
+from lakebed.kv.managed import ManagedStore
 from lakebed.kv.schema import METADATA_PARTITION
 from lakebed.kv.store import Put, puts
-from lakebed.kv.wrappers.halting import HaltingStore, Permit
 from lakebed.testing.faults import FaultyStore, StoreCall
 from tests.kit.hand_clock import HandClock
 
@@ -24,7 +23,7 @@ MARK = Halt(role=Role.SOURCE, copy_id="c", other="postgresql://new", since=0.0).
 def halting(permit: Permit | None = None) -> tuple[Store, MemoryStore, HandClock]:
     runtime = HandClock()
     driver = MemoryStore(runtime)
-    return compose(HaltingStore(driver, runtime, permit or Permit()), runtime), driver, runtime
+    return ManagedStore(driver, runtime, permit=permit or Permit()), driver, runtime
 
 
 def test_a_process_that_has_the_store_open_stops_writing_soon() -> None:
@@ -61,7 +60,7 @@ def test_a_look_at_the_mark_counts_from_before_it() -> None:
                 runtime.seconds += CHECK_SECONDS
 
     driver = SlowStore(runtime)
-    store = HaltingStore(driver, runtime, Permit())
+    store = ManagedStore(driver, runtime, permit=Permit())
     store.set(b"p", b"key", b"before")
     driver.set(METADATA_PARTITION, HALT_KEY, MARK)
     with pytest.raises(StoreHalted):
@@ -76,7 +75,7 @@ def test_one_look_serves_many_writes() -> None:
         return apply()
 
     runtime = HandClock()
-    store = HaltingStore(FaultyStore(MemoryStore(runtime), intercept), runtime, Permit())
+    store = ManagedStore(FaultyStore(MemoryStore(runtime), intercept), runtime, permit=Permit())
     for number in range(100):
         store.set(b"p", b"%d" % number, b"")
     assert [call.operation for call in asked if not call.writes] == ["get"]

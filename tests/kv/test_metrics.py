@@ -6,8 +6,8 @@ from prometheus_client import REGISTRY
 from lakebed import tracing
 from lakebed.kv import ABSENT, KeyNotFound, PredicateFailed, Store
 from lakebed.kv.drivers.memory import MemoryStore
+from lakebed.kv.managed import ManagedStore
 from lakebed.kv.store import Put
-from lakebed.kv.wrappers.metrics import MeteredStore
 from lakebed.runtime import ThreadRuntime
 
 
@@ -21,7 +21,7 @@ def sample(metric: str, operation: str, **labels: str) -> float:
 
 
 def test_every_call_is_counted_and_timed() -> None:
-    store: Store = MeteredStore(NamedStore(ThreadRuntime()), ThreadRuntime())
+    store: Store = ManagedStore(NamedStore(ThreadRuntime()), ThreadRuntime())
     version = store.set(b"p", b"k", b"v")
     store.set(b"p", b"k", b"w", version)
     store.get(b"p", b"k")
@@ -44,7 +44,7 @@ def test_every_call_is_counted_and_timed() -> None:
 
 
 def test_errors_are_counted_by_kind_and_a_missing_key_is_none() -> None:
-    store: Store = MeteredStore(NamedStore(ThreadRuntime()), ThreadRuntime())
+    store: Store = ManagedStore(NamedStore(ThreadRuntime()), ThreadRuntime())
     store.set(b"p", b"k", b"v")
     failed = sample("lakebed_kv_errors_total", "set_if", kind="predicate_failed")
     with pytest.raises(PredicateFailed):
@@ -62,7 +62,7 @@ def test_calls_are_spans() -> None:
         spans.append(name)
         return nullcontext()
 
-    store: Store = MeteredStore(NamedStore(ThreadRuntime()), ThreadRuntime())
+    store: Store = ManagedStore(NamedStore(ThreadRuntime()), ThreadRuntime())
     tracing.turn_on(begin)
     try:
         store.set(b"p", b"k", b"v")

@@ -20,14 +20,9 @@ from lakebed.kv import (
     Version,
 )
 from lakebed.kv.drivers.memory import MemoryStore
+from lakebed.kv.managed import WRITE_CHUNK, ManagedStore
+from lakebed.kv.retries import PATIENCE_SECONDS, RETRY_BURST, UNREACHABLE_SECONDS
 from lakebed.kv.store import ANY, Item, Predicate, Put, puts
-from lakebed.kv.wrappers.retries import (
-    PATIENCE_SECONDS,
-    RETRY_BURST,
-    UNREACHABLE_SECONDS,
-    WRITE_CHUNK,
-    RetryingStore,
-)
 from lakebed.runtime import Runtime, ThreadRuntime
 from lakebed.testing.faults import FaultyStore, Interceptor, StoreCall
 from lakebed.testing.simulation.simulator import Simulation
@@ -55,7 +50,7 @@ class Script:
 
 def retrying(script: Interceptor, runtime: Runtime | None = None) -> Store:
     runtime = runtime or ThreadRuntime()
-    return RetryingStore(FaultyStore(MemoryStore(runtime), script), runtime)
+    return ManagedStore(FaultyStore(MemoryStore(runtime), script), runtime)
 
 
 def test_an_unavailable_store_is_tried_again() -> None:

@@ -7,10 +7,16 @@ from functools import partial
 from lakebed.kv import KeyNotFound, OutcomeUnknown, Store, StoreHalted
 from lakebed.kv.copying import CopyRefused, Side, StoreCopy
 from lakebed.kv.drivers.memory import MemoryStore
-from lakebed.kv.halt import SETTLE_SECONDS, check_not_halted, find_mark, read_mark
-from lakebed.kv.registry import compose
+from lakebed.kv.halt import (
+    SETTLE_SECONDS,
+    HaltCheck,
+    Permit,
+    check_not_halted,
+    find_mark,
+    read_mark,
+)
+from lakebed.kv.managed import ManagedStore
 from lakebed.kv.schema import check_schema
-from lakebed.kv.wrappers.halting import HaltingStore, Permit
 from lakebed.runtime import Runtime, ThreadRuntime
 from lakebed.testing.simulation.scheduler import SimulatedProcess
 from lakebed.testing.simulation.simulator import Faults, Simulation
@@ -29,7 +35,7 @@ FAULTS = Faults(
 PARTITIONS = (b"auth", b"token-1", b"token-2")
 WRITES = 40
 
-Halting = Callable[[Store, Runtime, Permit], Store]
+Halting = Callable[[Store, Runtime, Permit], HaltCheck]
 
 
 @dataclass(slots=True)
@@ -52,7 +58,9 @@ class World:
     def open(self, shared: SimulatedStore, actor: SimulatedProcess, name: str) -> Side:
         permit = Permit()
         runtime = actor.runtime
-        store = compose(self.halting(shared.handle(actor), runtime, permit), runtime)
+        handle = shared.handle(actor)
+        store = ManagedStore(handle, runtime, permit=permit)
+        store._halt = self.halting(handle, runtime, permit)
         return Side(store, permit, name)
 
     def serve(self, actor: SimulatedProcess, shared: SimulatedStore) -> None:
@@ -116,7 +124,7 @@ class World:
 
 
 def nothing_answered_is_lost(
-    seed: int, halting: Halting = HaltingStore, *, settle_seconds: float = SETTLE_SECONDS / 0.9
+    seed: int, halting: Halting = HaltCheck, *, settle_seconds: float = SETTLE_SECONDS / 0.9
 ) -> None:
     """Servers write to the old store, then to the new one; several copiers get into each other."""
     simulation = Simulation(seed, FAULTS)

@@ -15,9 +15,9 @@ from lakebed.kv import (
     StoreUnavailable,
     Version,
 )
+from lakebed.kv.fenced import FencedStore
+from lakebed.kv.managed import ManagedStore
 from lakebed.kv.store import new_version
-from lakebed.kv.wrappers.fenced import FencedStore
-from lakebed.kv.wrappers.retries import RetryingStore
 from lakebed.runtime import Runtime
 from lakebed.testing.simulation.cells import TOMBSTONE_SECONDS, SimulatedDatabase
 from lakebed.testing.simulation.scheduler import ActorKilledError, SimulatedProcess
@@ -96,7 +96,7 @@ def outcomes_hold(
 
     for actor in actors:
         store = open_fenced(database, actor, fence, tombstone_seconds)
-        store = RetryingStore(store, actor.runtime) if retrying else store
+        store = ManagedStore(store, actor.runtime) if retrying else store
         for _ in range(2):
             actor.start(partial(work, store, actor.runtime))
     simulation.run()

@@ -27,7 +27,7 @@ from lakebed.hooks.files import HookSpec
 from lakebed.hooks.guard import Guard
 from lakebed.hooks.settings import HooksSettings
 from lakebed.kv import Item
-from lakebed.kv.wrappers.retries import RetryingStore
+from lakebed.kv.managed import ManagedStore
 from lakebed.runtime import Runtime, ThreadRuntime
 from lakebed.testing.simulation.scheduler import SimulatedProcess
 from lakebed.testing.simulation.simulator import Faults, Simulation
@@ -137,7 +137,7 @@ class Hooking:
         actor = world.simulation.actor(name)
         store: Any = world.store.handle(actor)
         if world.random.random() < 0.5:
-            store = RetryingStore(store, actor.runtime)
+            store = ManagedStore(store, actor.runtime)
         block = world.block.handle(actor)
         guard = Guard(actor.runtime)
         engine = Engine(store, block, runtime=actor.runtime, settings=ENGINE, hooks=guard)

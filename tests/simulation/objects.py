@@ -44,7 +44,7 @@ from lakebed.formats import Entry, MetaRangeID, entries_of
 from lakebed.formats.gc_files import GCFile, GCFileKind, GCManifest, decode_gc_table
 from lakebed.formats.object_paths import ObjectPath
 from lakebed.kv.drivers.memory import MemoryStore
-from lakebed.kv.wrappers.retries import RetryingStore
+from lakebed.kv.managed import ManagedStore
 from lakebed.reclaim.run_files import RunFiles
 from lakebed.reclaim.service import Reclaim
 from lakebed.reclaim.staged_walk import PageLimits
@@ -127,7 +127,7 @@ class CatalogWorld:
         store = self.store.handle(actor)
         # Without retries, lost replies reach the protocols more often.
         if self.random.random() < 0.5:
-            store = RetryingStore(store, actor.runtime)
+            store = ManagedStore(store, actor.runtime)
         block = self.block.handle(actor)
         engine = Engine(store, block, runtime=actor.runtime, settings=ENGINE)
         catalog = Catalog(engine, store, block, actor.runtime, self.settings, links=LINKS)

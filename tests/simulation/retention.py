@@ -35,7 +35,7 @@ from lakebed.errors import LakebedError
 from lakebed.formats import DumpID, Entry, MetaRangeID
 from lakebed.formats.gc_files import GCFileKind, decode_gc_table
 from lakebed.kv import store as kv_store
-from lakebed.kv.wrappers.retries import RetryingStore
+from lakebed.kv.managed import ManagedStore
 from lakebed.reclaim.retention import BranchRule, RetentionRules
 from lakebed.reclaim.run_files import RunFiles
 from lakebed.reclaim.service import Reclaim
@@ -143,7 +143,7 @@ class Lake:
         actor = world.simulation.actor(name)
         store = world.store.handle(actor)
         if world.random.random() < 0.5:
-            store = RetryingStore(store, actor.runtime)
+            store = ManagedStore(store, actor.runtime)
         block = world.block.handle(actor)
         engine = Engine(
             store, block, runtime=actor.runtime, settings=ENGINE, hooks=Told(self.known)

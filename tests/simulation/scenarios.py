@@ -22,8 +22,8 @@ from lakebed.kv import (
     Version,
 )
 from lakebed.kv.drivers.memory import MemoryStore
+from lakebed.kv.managed import ManagedStore
 from lakebed.kv.store import new_version
-from lakebed.kv.wrappers.retries import RetryingStore
 from lakebed.runtime import Runtime, ThreadRuntime
 from lakebed.testing.simulation.simulator import Faults, Simulation
 from lakebed.testing.simulation.store import Applied, SimulatedStore
@@ -99,7 +99,7 @@ def append_under_faults(seed: int) -> None:
 
     for actor_name in ("ann", "bob", "cay"):
         actor = simulation.actor(actor_name)
-        store = RetryingStore(shared.handle(actor), actor.runtime)
+        store = ManagedStore(shared.handle(actor), actor.runtime)
         for number in range(3):
             name = f"{actor_name}{number}".encode()
             actor.start(partial(append, store, name))
@@ -149,7 +149,7 @@ class Answers:
 
 def three_outcomes(seed: int) -> None:
     """Success is applied once; a failed predicate, never; an error, at most once and not later."""
-    outcomes_hold(seed, RetryingStore)
+    outcomes_hold(seed, ManagedStore)
 
 
 def outcomes_hold(seed: int, wrap: Callable[[Store, Runtime], Store]) -> None:

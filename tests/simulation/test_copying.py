@@ -1,10 +1,11 @@
 """Nothing that was answered is lost while a store is copied, and each rule of that is needed."""
 
+from collections.abc import Sequence
 from functools import partial
 
 import pytest
 
-from lakebed.kv.wrappers.halting import HaltingStore
+from lakebed.kv.halt import HaltCheck
 from lakebed.testing.simulation.explore import first_failure
 from tests.kit.rounds import fails_within, rounds
 from tests.simulation.copying import SCENARIOS, nothing_answered_is_lost
@@ -17,23 +18,23 @@ def test_nothing_that_was_answered_is_lost(name: str) -> None:
     assert first_failure(f"tests.simulation.copying:{name}", range(SEEDS)) is None
 
 
-class NeverLooks(HaltingStore):
+class NeverLooks(HaltCheck):
     """Writes whatever the mark says."""
 
-    def _check(self, partition: bytes, key: bytes = b"") -> None:
+    def check(self, places: Sequence[tuple[bytes, bytes]]) -> None:
         pass
 
 
-class LooksOnce(HaltingStore):
+class LooksOnce(HaltCheck):
     """Takes the first look for good."""
 
-    def _check(self, partition: bytes, key: bytes = b"") -> None:
+    def check(self, places: Sequence[tuple[bytes, bytes]]) -> None:
         if self._looked_at < 0:
-            super()._check(partition, key)
+            super().check(places)
 
 
 @pytest.mark.parametrize("mutant", [NeverLooks, LooksOnce])
-def test_writers_must_look_at_the_mark(mutant: type[HaltingStore]) -> None:
+def test_writers_must_look_at_the_mark(mutant: type[HaltCheck]) -> None:
     assert fails_within(partial(nothing_answered_is_lost, halting=mutant), seeds=100)
 
 

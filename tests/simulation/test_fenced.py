@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from lakebed.kv import Version
-from lakebed.kv.wrappers.fenced import Cell, FencedStore, Seen, _Fate, _lives
+from lakebed.kv.fenced import Cell, FencedStore, Seen, _Fate, _lives
 from lakebed.testing.simulation.explore import first_failure
 from tests.kit.rounds import fails_within, rounds
 from tests.simulation.fenced import (

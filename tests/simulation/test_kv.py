@@ -4,13 +4,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from typing import TypeVar
 
 import pytest
 
-from lakebed.kv import KeyNotFound, Store
-from lakebed.kv.errors import OutcomeUnknown
-from lakebed.kv.store import ANY, DeletePredicate
-from lakebed.kv.wrappers.retries import RetryingStore, _Write
+from lakebed.kv import Store
+from lakebed.kv.managed import Judge, ManagedStore, Place
+from lakebed.kv.store import Item
 from lakebed.runtime import Runtime
 from lakebed.testing.simulation.explore import first_failure, load, spread
 from lakebed.testing.simulation.simulator import Simulation
@@ -39,49 +39,52 @@ def fails_within(scenario: Callable[[int], None], *, seeds: int) -> bool:
     return False
 
 
-# Mutants of the wrapper that retries, each with one rule of its contract broken
+ResultT = TypeVar("ResultT")
+
+# Mutants of the store that retries, each with one rule of its contract broken
 
 
-class RepeatsBlindly(RetryingStore):
+class RepeatsBlindly(ManagedStore):
     """Takes a lost reply for a failure and writes again."""
 
-    def _settle(self, write: _Write, error: OutcomeUnknown) -> None:
-        while True:
-            try:
-                return write.apply()
-            except OutcomeUnknown:
-                self._runtime.sleep(0.1)
+    def _write(
+        self, operation: str, place: Place, judge: Judge, call: Callable[[], ResultT]
+    ) -> ResultT | None:
+        repeats = not operation.startswith("delete")
+        return super()._write(operation, place, (lambda _: False) if repeats else judge, call)
 
 
-class TakesAbsenceForNotApplied(RetryingStore):
+class TakesAbsenceForNotApplied(ManagedStore):
     """Writes again if the key is absent, though its write may have been applied and deleted."""
 
-    def _settle(self, write: _Write, error: OutcomeUnknown) -> None:
-        try:
-            self.get(write.put.partition, write.put.key)
-        except KeyNotFound:
-            return write.apply()
-        return super()._settle(write, error)
+    def _write(
+        self, operation: str, place: Place, judge: Judge, call: Callable[[], ResultT]
+    ) -> ResultT | None:
+        def judge_so(there: Item | None) -> bool | None:
+            return False if there is None else judge(there)
+
+        repeats = not operation.startswith("delete")
+        return super()._write(operation, place, judge_so if repeats else judge, call)
 
 
-class TakesAnyAnswerForSuccess(RetryingStore):
+class TakesAnyAnswerForSuccess(ManagedStore):
     """Reports success without looking for its own version."""
 
-    def _settle(self, write: _Write, error: OutcomeUnknown) -> None:
-        return
+    def _write(
+        self, operation: str, place: Place, judge: Judge, call: Callable[[], ResultT]
+    ) -> ResultT | None:
+        believes = not operation.startswith("delete")
+        return super()._write(operation, place, (lambda _: True) if believes else judge, call)
 
 
-class DeletesBlindly(RetryingStore):
+class DeletesBlindly(ManagedStore):
     """Repeats a conditional delete whose reply was lost."""
 
-    def delete(self, partition: bytes, key: bytes, predicate: DeletePredicate = ANY) -> None:
-        if predicate is ANY:
-            return super().delete(partition, key)
-        while True:
-            try:
-                return self._inner.delete(partition, key, predicate)
-            except OutcomeUnknown:
-                self._runtime.sleep(0.1)
+    def _write(
+        self, operation: str, place: Place, judge: Judge, call: Callable[[], ResultT]
+    ) -> ResultT | None:
+        repeats = operation == "delete_if"
+        return super()._write(operation, place, (lambda _: False) if repeats else judge, call)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from lakebed.engine.settings import EngineSettings
 from lakebed.formats import AddressType, DumpManifest, Entry, MetaRangeID
 from lakebed.kv import OutcomeUnknown, Store
 from lakebed.kv import store as kv_store
-from lakebed.kv.wrappers.retries import RetryingStore
+from lakebed.kv.managed import ManagedStore
 from lakebed.reclaim.cleaner import Cleaner
 from lakebed.runtime import Runtime, ThreadRuntime
 from lakebed.testing.models.committed import ModelCommitted
@@ -223,7 +223,7 @@ class World:
         """What an actor runs."""
         store = self.store.handle(actor)
         if self.retrying == 1.0 or self.random.random() < self.retrying:
-            store = RetryingStore(store, actor.runtime)
+            store = ManagedStore(store, actor.runtime)
         return self.parts.build(actor.name, actor.runtime, store, self.block.handle(actor))
 
     def _onlooker(self) -> Process:

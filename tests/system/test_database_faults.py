@@ -16,14 +16,14 @@ from lakebed.kv import (
     PredicateFailed,
     Store,
     StoreUnavailable,
+    fenced,
 )
 from lakebed.kv.drivers.azure_blob import AzureBlobCells
 from lakebed.kv.drivers.dynamodb import DynamoDBCells
 from lakebed.kv.drivers.etcd import EtcdStore
 from lakebed.kv.drivers.valkey import ValkeyStore
 from lakebed.kv.drivers.valkey.link import Patience
-from lakebed.kv.wrappers import fenced
-from lakebed.kv.wrappers.fenced import FencedStore, _Fate
+from lakebed.kv.fenced import FencedStore, _Fate
 from lakebed.runtime import Runtime
 from lakebed.testing.conformance.kv_concurrency import in_threads
 from lakebed.testing.servers.databases import (

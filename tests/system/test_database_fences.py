@@ -15,7 +15,7 @@ from lakebed.kv.drivers.etcd import EtcdStore, driver
 from lakebed.kv.drivers.etcd.gateway import encode
 from lakebed.kv.drivers.valkey import ValkeyStore, link
 from lakebed.kv.drivers.valkey.link import Patience
-from lakebed.kv.registry import compose
+from lakebed.kv.managed import ManagedStore
 from lakebed.runtime import ThreadRuntime
 from lakebed.testing.conformance.kv_concurrency import in_threads
 from lakebed.testing.servers.databases import (
@@ -56,7 +56,7 @@ def test_a_session_of_etcd_that_ended_changes_nothing_and_is_replaced(
             store.set(partition, b"key", b"new", version)
         assert store.get(partition, b"key").value == b"old"
         store._sessions.append(session)
-        compose(store, runtime).set(partition, b"key", b"new", version)
+        ManagedStore(store, runtime).set(partition, b"key", b"new", version)
         assert store.get(partition, b"key").value == b"new"
 
 

@@ -19,8 +19,8 @@ from lakebed import cli
 from lakebed.cli import running
 from lakebed.kv import Store, open_store
 from lakebed.kv.copying import partition_hashes
+from lakebed.kv.halt import Permit
 from lakebed.kv.store import puts
-from lakebed.kv.wrappers.halting import Permit
 from lakebed.testing.servers.lakebed import (
     LakebedServer,
     end,

@@ -26,7 +26,7 @@ from lakebed.kv.drivers.postgresql import PostgreSQLStore
 from lakebed.kv.drivers.postgresql.batches import Write as BatchedWrite
 from lakebed.kv.drivers.postgresql.driver import CREATE, SWAP
 from lakebed.kv.drivers.postgresql.link import LOOK_AFTER_SECONDS, Patience
-from lakebed.kv.registry import compose
+from lakebed.kv.managed import ManagedStore
 from lakebed.kv.store import Put, new_version, puts
 from lakebed.runtime import ThreadRuntime
 from lakebed.testing.conformance.kv_concurrency import in_threads
@@ -118,7 +118,7 @@ class Bench:
         sleep(2 * LOOK_AFTER_SECONDS)
 
     def retrying(self) -> Store:
-        return compose(self.store, ThreadRuntime())
+        return ManagedStore(self.store, ThreadRuntime())
 
     def fill(self, partition: bytes) -> Version:
         self.store.set(partition, b"other", b"old")

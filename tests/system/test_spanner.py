@@ -12,8 +12,8 @@ from google.protobuf.struct_pb2 import NULL_VALUE, Value
 from lakebed.kv import ForeignStore, OutcomeUnknown, StoreUnavailable, UnsafeStore
 from lakebed.kv.drivers.google_rpc import Connection
 from lakebed.kv.drivers.spanner import CREATE_TABLE, SpannerCells, _merge, _prepare, check_table
+from lakebed.kv.fenced import Cell
 from lakebed.kv.store import Version
-from lakebed.kv.wrappers.fenced import Cell
 from lakebed.runtime import ThreadRuntime
 
 pytestmark = pytest.mark.slow

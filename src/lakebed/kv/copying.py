@@ -24,10 +24,9 @@ import msgspec
 
 from lakebed.errors import quoted
 from lakebed.kv.errors import KVError, LimitExceeded, PredicateFailed
-from lakebed.kv.halt import HALT_KEY, Halt, Role, find_mark, read_mark
+from lakebed.kv.halt import HALT_KEY, Halt, Permit, Role, find_mark, read_mark
 from lakebed.kv.schema import METADATA_PARTITION, SCHEMA_KEY
 from lakebed.kv.store import ABSENT, Item, Store, Version, puts
-from lakebed.kv.wrappers.halting import Permit
 from lakebed.runtime import Runtime
 
 CHUNK_KEYS: Final = 500

@@ -8,7 +8,7 @@ its mark is not known.
 from abc import abstractmethod
 from typing import Final
 
-from lakebed.kv.wrappers.fenced import Cell, Cells
+from lakebed.kv.fenced import Cell, Cells
 from lakebed.lru import LRU
 from lakebed.runtime import Runtime
 

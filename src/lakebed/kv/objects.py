@@ -8,7 +8,7 @@ suits small installations that want to keep no database.
 order of their codes, so objects are listed in the order of the bytes.
 
 **Late application.** A request may be held up and land after its client gave up, so
-`lakebed.kv.wrappers.fenced` makes the contract of it. Tombstones stay for a week, far longer than
+`lakebed.kv.fenced` makes the contract of it. Tombstones stay for a week, far longer than
 any credentials of a request are taken; whoever lists a partition then removes those that it meets.
 Those of a partition that is never listed again are erased by `drop_tombstones`.
 """
@@ -23,9 +23,9 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from lakebed.kv.errors import OutcomeUnknown, StoreUnavailable
+from lakebed.kv.fenced import Cell
 from lakebed.kv.marked import MarkedCells
 from lakebed.kv.store import VERSION_BYTES, Limits, Version
-from lakebed.kv.wrappers.fenced import Cell
 from lakebed.runtime import Runtime
 
 TOMBSTONE_SECONDS: Final = 7 * 24 * 3600.0

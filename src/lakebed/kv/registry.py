@@ -1,4 +1,4 @@
-"""From a URL to a store ready to use: the driver by its scheme, and the wrappers around it."""
+"""From a URL to a store ready to use: the driver by its scheme, and the managed store around it."""
 
 import logging
 from collections.abc import Callable
@@ -8,14 +8,11 @@ from typing import Final
 
 from lakebed.errors import MissingExtraError
 from lakebed.kv.errors import InvalidArgument
-from lakebed.kv.halt import check_not_halted
+from lakebed.kv.halt import Permit, check_not_halted
+from lakebed.kv.managed import ManagedStore
 from lakebed.kv.schema import check_schema
 from lakebed.kv.store import Store
 from lakebed.kv.urls import check_credentials, take_namespace
-from lakebed.kv.wrappers.halting import HaltingStore, Permit
-from lakebed.kv.wrappers.metrics import MeteredStore
-from lakebed.kv.wrappers.namespaced import NamespacedStore
-from lakebed.kv.wrappers.retries import RetryingStore
 from lakebed.runtime import Runtime, ThreadRuntime
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -89,9 +86,7 @@ def open_store(url: str, *, runtime: Runtime | None = None, permit: Permit | Non
             " in it that you cannot lose",
             inner.name,
         )
-    if namespace is not None:
-        inner = NamespacedStore(inner, namespace)
-    store = compose(HaltingStore(inner, runtime, permit or Permit()), runtime)
+    store = ManagedStore(inner, runtime, permit=permit or Permit(), namespace=namespace)
     try:
         if permit is None:
             check_not_halted(store)
@@ -116,11 +111,6 @@ def check_url(url: str) -> None:
 def serves_one_process(url: str) -> bool:
     """Whether only one process at a time can use the store that a URL names."""
     return url.partition(":")[0] in _OF_ONE_PROCESS
-
-
-def compose(driver: Store, runtime: Runtime) -> Store:
-    """Put the wrappers of production around a driver: every try is measured, and tried again."""
-    return RetryingStore(MeteredStore(driver, runtime), runtime)
 
 
 def _load_driver(url: str) -> OpenDriver:

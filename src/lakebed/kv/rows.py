@@ -7,8 +7,8 @@ the stamp, so that a comparison of the first bytes is a comparison of stamps.
 from collections.abc import Callable
 from typing import Final
 
+from lakebed.kv.fenced import Cell
 from lakebed.kv.store import PARTITIONS_PAGE, VERSION_BYTES, Version, after_prefix
-from lakebed.kv.wrappers.fenced import Cell
 
 _LENGTH_BYTES: Final = 2
 _HEAD: Final = 2 * VERSION_BYTES

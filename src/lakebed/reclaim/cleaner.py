@@ -13,7 +13,7 @@ nothing to delete: all writers of the old record have ended too. (A request that
 that leaves keys that nothing names and nobody sees.)
 
 **Tombstones.** Before an announcement is removed, the tombstones of its partition are dropped, and
-its own one after that: some databases keep them for ever (see `lakebed.kv.wrappers.fenced`).
+its own one after that: some databases keep them for ever (see `lakebed.kv.fenced`).
 
 **Damaged records** are left alone, logged and counted, and the pass goes on. What a damaged record
 may name is kept: the tokens of a branch whose record cannot be read, the claim of such a

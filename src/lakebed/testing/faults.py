@@ -21,7 +21,6 @@ from lakebed.kv.store import (
     Version,
     step_of_many,
 )
-from lakebed.kv.wrappers.wrapped import WrappedStore
 
 ResultT = TypeVar("ResultT")
 
@@ -45,12 +44,19 @@ class Interceptor(Protocol):
         """Return what `apply` returns, having called it or not, or raise."""
 
 
-class FaultyStore(WrappedStore):
+class FaultyStore(Store):
     """Sends every call through an interceptor before it reaches the store inside."""
 
     def __init__(self, inner: Store, intercept: Interceptor) -> None:
-        super().__init__(inner)
+        self.name = inner.name
+        self.limits = inner.limits
+        self.shared_between_processes = inner.shared_between_processes
+        self.guards_writes = inner.guards_writes
+        self._inner = inner
         self._intercept = intercept
+
+    def close(self) -> None:
+        self._inner.close()
 
     def get(self, partition: bytes, key: bytes) -> Item:
         call = StoreCall("get", partition, key, writes=False)

@@ -108,7 +108,7 @@ def settings_of(config: Path | None, database: str | None) -> "ServerSettings":
 def open_to_read(url: str) -> "Store":
     """Open a database that is there, halted or not, for reading only."""
     from lakebed.kv import open_store  # noqa: PLC0415 - it is slow to import
-    from lakebed.kv.wrappers.halting import Permit  # noqa: PLC0415 - as are its friends
+    from lakebed.kv.halt import Permit  # noqa: PLC0415 - as are its friends
 
     check_exists(url)
     return open_store(url, permit=Permit(reads_only=True))
@@ -131,7 +131,7 @@ def check_exists(url: str) -> None:
 def _open(url: str, runtime: "Runtime") -> "Side":
     from lakebed.kv import open_store  # noqa: PLC0415 - it is slow to import
     from lakebed.kv.copying import Side  # noqa: PLC0415 - as are its friends
-    from lakebed.kv.wrappers.halting import Permit  # noqa: PLC0415 - as are its friends
+    from lakebed.kv.halt import Permit  # noqa: PLC0415 - as are its friends
     from lakebed.server.settings import mask  # noqa: PLC0415 - as are its friends
 
     permit = Permit()

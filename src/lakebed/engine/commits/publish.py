@@ -1,7 +1,7 @@
 """The swaps of a branch record that seal, publish and trim, and the search for their outcome.
 
 A store that is full, locked or away says that nothing was changed. It was asked often enough by
-then (`lakebed.kv.wrappers.retries`): to start over would only keep the caller waiting.
+then (`lakebed.kv.retries`): to start over would only keep the caller waiting.
 """
 
 import logging

@@ -45,10 +45,10 @@ from lakebed.kv.errors import (
     StoreUnavailable,
     StoreUnreachable,
 )
+from lakebed.kv.fenced import FencedStore
 from lakebed.kv.objects import FIELD, SEPARATOR, Found, ObjectCells, decode
 from lakebed.kv.store import PARTITIONS_PAGE, Store
 from lakebed.kv.urls import split_url
-from lakebed.kv.wrappers.fenced import FencedStore
 from lakebed.runtime import Runtime
 
 ResultT = TypeVar("ResultT")

@@ -11,7 +11,7 @@ must route all requests to one cluster and allow transactions of single rows; it
 in all servers.
 
 **Late application.** A request may be held up and land after its client gave up. Bigtable changes
-single rows on a condition, so `lakebed.kv.wrappers.fenced` makes the contract of it. Google refuses
+single rows on a condition, so `lakebed.kv.fenced` makes the contract of it. Google refuses
 a request whose token is older than an hour. Tombstones are in a column family of their own, of
 which Bigtable removes what is older than a day.
 
@@ -38,10 +38,10 @@ from google.cloud.bigtable_v2.services.bigtable.transports import BigtableGrpcTr
 
 from lakebed.kv.drivers.google_rpc import Connection
 from lakebed.kv.errors import ForeignStore, InvalidArgument, StoreUnavailable, UnsafeStore
+from lakebed.kv.fenced import Cell, Cells, FencedStore
 from lakebed.kv.rows import list_partitions, pack, row_name, split_name, unpack
 from lakebed.kv.store import Limits, Store, after_prefix
 from lakebed.kv.urls import split_url
-from lakebed.kv.wrappers.fenced import Cell, Cells, FencedStore
 from lakebed.runtime import Runtime
 
 REPLY_SECONDS: Final = 5.0

@@ -11,7 +11,7 @@ A record is an item. Its ``id`` is the key in hexadecimal digits: an id is text,
 would not see every write. Such an account writes in one region, and all requests go there.
 
 **Late application.** A request may be held up and land after its client gave up. Cosmos DB replaces
-single items on a condition, so `lakebed.kv.wrappers.fenced` makes the contract of it. Azure refuses
+single items on a condition, so `lakebed.kv.fenced` makes the contract of it. Azure refuses
 a signature that is more than 15 minutes old, and tokens live for a day or so at most. Tombstones
 stay for a week; then Cosmos DB removes them, by the time to live of an item.
 
@@ -51,10 +51,10 @@ from lakebed.kv.errors import (
     StoreUnreachable,
     UnsafeStore,
 )
+from lakebed.kv.fenced import Cell, FencedStore
 from lakebed.kv.marked import MarkedCells
 from lakebed.kv.store import PARTITIONS_PAGE, Limits, Store, Version
 from lakebed.kv.urls import split_url
-from lakebed.kv.wrappers.fenced import Cell, FencedStore
 from lakebed.runtime import Runtime
 
 ResultT = TypeVar("ResultT")

@@ -10,7 +10,7 @@ are strongly consistent: others take the later of two writes in two regions for 
 condition that held in one region is overruled from another.
 
 **Late application.** A request may be held up and land after its client gave up. DynamoDB writes an
-item only on a condition, so `lakebed.kv.wrappers.fenced` makes the contract of it. Amazon refuses a
+item only on a condition, so `lakebed.kv.fenced` makes the contract of it. Amazon refuses a
 request whose signature is more than 15 minutes old, and a signature of a clock that is wrong by
 more than that. So nothing is later than half an hour after a tombstone was written, by whatever
 clock. Tombstones stay for four hours; then DynamoDB itself removes them, by its time to live.
@@ -46,9 +46,9 @@ from lakebed.kv.errors import (
     StoreUnreachable,
     UnsafeStore,
 )
+from lakebed.kv.fenced import Cell, Cells, FencedStore
 from lakebed.kv.store import Limits, Store, Version
 from lakebed.kv.urls import split_url
-from lakebed.kv.wrappers.fenced import Cell, Cells, FencedStore
 from lakebed.runtime import Runtime
 
 if TYPE_CHECKING:

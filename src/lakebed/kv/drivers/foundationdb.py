@@ -15,7 +15,7 @@ that is known before the commit is sent. After a commit whose outcome is unknown
 a transaction that conflicts with whoever read this name before, until FoundationDB has said that it
 is committed. From then on the lost transaction was applied, or would be refused: what it read at an
 older version has been written since. So this is exact, for single keys as for many, and needs
-neither clocks nor tombstones; that is why this driver does not use `lakebed.kv.wrappers.fenced`.
+neither clocks nor tombstones; that is why this driver does not use `lakebed.kv.fenced`.
 If FoundationDB does not answer for a minute, the process ends, as there, and for the same reason.
 
 **Consistency.** Transactions are strictly serializable. Reads see every write that was answered.
@@ -42,6 +42,7 @@ from lakebed.kv.errors import (
     PredicateFailed,
     StoreUnavailable,
 )
+from lakebed.kv.fenced import FENCE_SECONDS, end_process
 from lakebed.kv.lifetime import Lifetime
 from lakebed.kv.rows import list_partitions, row_name
 from lakebed.kv.store import (
@@ -63,7 +64,6 @@ from lakebed.kv.store import (
     step_of_many,
 )
 from lakebed.kv.urls import split_url
-from lakebed.kv.wrappers.fenced import FENCE_SECONDS, end_process
 from lakebed.runtime import Runtime
 
 ResultT = TypeVar("ResultT")

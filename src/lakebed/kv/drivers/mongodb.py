@@ -10,7 +10,7 @@ standalone server has only its own journal. A primary without a disk, which the 
 ``inMemory`` makes, is refused if it tells: only users with the role ``clusterMonitor`` may ask.
 
 **Late application.** A request may be held up and land after its client gave up. MongoDB replaces
-single documents on a condition, so `lakebed.kv.wrappers.fenced` makes the contract of it. There is
+single documents on a condition, so `lakebed.kv.fenced` makes the contract of it. There is
 no time after which MongoDB would refuse a request that was held up, so tombstones stay: a deleted
 record leaves a small document, unless nothing reads or writes its key any more (`drop_tombstones`).
 
@@ -42,9 +42,9 @@ from lakebed.kv.errors import (
     StoreUnreachable,
     UnsafeStore,
 )
+from lakebed.kv.fenced import Cell, Cells, FencedStore
 from lakebed.kv.rows import list_partitions, row_name, split_name
 from lakebed.kv.store import Limits, Store, Version, after_prefix
-from lakebed.kv.wrappers.fenced import Cell, Cells, FencedStore
 from lakebed.runtime import Runtime
 
 ResultT = TypeVar("ResultT")

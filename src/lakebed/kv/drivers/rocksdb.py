@@ -11,7 +11,7 @@ just being written waits for it, too.
 
 **Late application.** There is no network, so nothing is held up. But a write that failed may have
 reached the log, and would be applied when the log is read again. So a write that RocksDB does not
-take (the disk is full or broken) **ends the process**, as in `lakebed.kv.wrappers.fenced`, and for
+take (the disk is full or broken) **ends the process**, as in `lakebed.kv.fenced`, and for
 the same reason. The next process finds what is in the log.
 """
 
@@ -35,6 +35,7 @@ from lakebed.kv.errors import (
     StoreLocked,
     StoreUnavailable,
 )
+from lakebed.kv.fenced import end_process
 from lakebed.kv.lifetime import Lifetime
 from lakebed.kv.rows import list_partitions, row_name
 from lakebed.kv.store import (
@@ -55,7 +56,6 @@ from lakebed.kv.store import (
     new_version,
     step_of_many,
 )
-from lakebed.kv.wrappers.fenced import end_process
 from lakebed.runtime import Runtime, about_to_wait
 
 CHUNK_KEYS: Final = 500

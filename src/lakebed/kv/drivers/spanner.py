@@ -10,7 +10,7 @@ server of Google's own, which speaks the protocol and reads the SQL, but isolate
 
 **Late application.** A write is a transaction of two requests: a statement that changes the row if
 it has the stamp that is expected, and the commit. Either may be held up and land after its client
-gave up, so `lakebed.kv.wrappers.fenced` makes the contract of it. That is exact, since transactions
+gave up, so `lakebed.kv.fenced` makes the contract of it. That is exact, since transactions
 are serializable: a lost commit that lands behind a touch has read a stamp that is gone by then, so
 Spanner aborts it. No clock takes part in this. Whichever of the two requests gets no reply, the
 write counts as one that may still land. Tombstones stay for a day; then Spanner removes them, by
@@ -49,9 +49,9 @@ from lakebed.kv.errors import (
     StoreUnavailable,
     UnsafeStore,
 )
+from lakebed.kv.fenced import Cell, Cells, FencedStore
 from lakebed.kv.store import PARTITIONS_PAGE, Limits, Store, Version
 from lakebed.kv.urls import split_url
-from lakebed.kv.wrappers.fenced import Cell, Cells, FencedStore
 from lakebed.runtime import Runtime
 
 REPLY_SECONDS: Final = 5.0

@@ -1,7 +1,7 @@
 """A simulated database that compares and swaps single keys, shared by actors.
 
 Each call may meet any fault of the simulation, *apply late* above all: this is what
-`lakebed.kv.wrappers.fenced` is there for. Tombstones go when they expire, by the database's clock.
+`lakebed.kv.fenced` is there for. Tombstones go when they expire, by the database's clock.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from sortedcontainers import SortedDict
 
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.errors import OutcomeUnknown, StoreUnavailable
-from lakebed.kv.wrappers.fenced import Cell, Cells
+from lakebed.kv.fenced import Cell, Cells
 from lakebed.testing.simulation.runtime import EPOCH
 from lakebed.testing.simulation.scheduler import SimulatedProcess
 from lakebed.testing.simulation.simulator import Simulation

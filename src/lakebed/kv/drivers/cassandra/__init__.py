@@ -17,7 +17,7 @@ meet there keep each other from it until time is up. So the keys of one partitio
 16 of Cassandra's by a checksum (column ``lane``), and the threads of a process take turns in each.
 
 **Late application.** A request may be held up and land after its client gave up, so
-`lakebed.kv.wrappers.fenced` makes the contract of single rows that are changed on a condition.
+`lakebed.kv.fenced` makes the contract of single rows that are changed on a condition.
 There is no time after which Cassandra would refuse a request, so what is deleted leaves a small
 row. Nothing is ever deleted in Cassandra's sense: a deleted cell comes back when a node was away
 for too long.

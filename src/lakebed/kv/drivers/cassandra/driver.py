@@ -27,9 +27,9 @@ from lakebed.kv.drivers.cassandra.statements import (
     row_of,
 )
 from lakebed.kv.errors import StoreUnavailable, StoreUnreachable
+from lakebed.kv.fenced import Cell, Cells, FencedStore
 from lakebed.kv.rows import pack_body, unpack_body
 from lakebed.kv.store import Limits, Store
-from lakebed.kv.wrappers.fenced import Cell, Cells, FencedStore
 from lakebed.runtime import Runtime
 
 REPLY_SECONDS: Final = 5.0

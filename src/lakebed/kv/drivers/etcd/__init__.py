@@ -16,7 +16,7 @@ take part in it. A session key has a lease of a day. If it is gone, writes of th
 refused, and the next one makes a new session.
 
 If etcd does not answer for a minute whether the epoch is changed, the process ends, as in
-`lakebed.kv.wrappers.fenced`, and for the same reason.
+`lakebed.kv.fenced`, and for the same reason.
 
 **Durability.** etcd answers a write when a majority of its members have flushed it to disk, unless
 it runs with ``--unsafe-no-fsync``. It does not tell that, but its metrics count how often a member

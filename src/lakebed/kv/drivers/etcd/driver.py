@@ -21,6 +21,7 @@ from lakebed.kv.errors import (
     StoreUnavailable,
     UnsafeStore,
 )
+from lakebed.kv.fenced import FENCE_SECONDS, end_process
 from lakebed.kv.lifetime import Lifetime
 from lakebed.kv.store import (
     ABSENT,
@@ -41,7 +42,6 @@ from lakebed.kv.store import (
     new_version,
     step_of_many,
 )
-from lakebed.kv.wrappers.fenced import FENCE_SECONDS, end_process
 from lakebed.runtime import Runtime
 
 TRANSACTION_KEYS: Final = 100

@@ -14,7 +14,7 @@ local disk (standalone) does not wait for it, and does not tell.
 
 **Late application.** A request may be held up and land after its client gave up; the Thrift server
 repeats requests by itself, too. HBase changes single rows on a condition, so
-`lakebed.kv.wrappers.fenced` makes the contract of it: a request matches one stamp, which is there
+`lakebed.kv.fenced` makes the contract of it: a request matches one stamp, which is there
 once, so it is applied once at most. There is no time after which HBase would refuse a request, so
 what is deleted leaves a small row.
 

@@ -12,6 +12,7 @@ from lakebed.kv.errors import (
     StoreUnavailable,
     UnsafeStore,
 )
+from lakebed.kv.fenced import Cell, Cells, FencedStore
 from lakebed.kv.pool import Pool
 from lakebed.kv.rows import (
     list_partitions,
@@ -21,7 +22,6 @@ from lakebed.kv.rows import (
     unpack_body,
 )
 from lakebed.kv.store import Limits, Store, after_prefix
-from lakebed.kv.wrappers.fenced import Cell, Cells, FencedStore
 from lakebed.runtime import Runtime
 
 ResultT = TypeVar("ResultT")

@@ -19,7 +19,7 @@ server lets go of it when the connection has ended there, and whatever it did wi
 reply the driver opens another connection, kills the lost one and takes its lock. Once it has that,
 the lost connection's write was applied or never will be. This is exact and needs no clock: a server
 that was restarted has no such lock, and has recovered what was committed before it lets anyone in.
-A fence that cannot be finished in time ends the process, as `lakebed.kv.wrappers.fenced` says.
+A fence that cannot be finished in time ends the process, as `lakebed.kv.fenced` says.
 
 After a failover the new primary decides. The old one must be kept from serving, as for any other
 use of MySQL, and replication must wait for the new one (semi-synchronous replication), or what was

@@ -28,6 +28,7 @@ from lakebed.kv.errors import (
     StoreUnavailable,
     UnsafeStore,
 )
+from lakebed.kv.fenced import FENCE_SECONDS, end_process
 from lakebed.kv.lifetime import Lifetime
 from lakebed.kv.pool import Pool
 from lakebed.kv.store import (
@@ -47,7 +48,6 @@ from lakebed.kv.store import (
     new_version,
     step_of_many,
 )
-from lakebed.kv.wrappers.fenced import FENCE_SECONDS, end_process
 from lakebed.runtime import Runtime
 
 ResultT = TypeVar("ResultT")

@@ -1,0 +1,325 @@
+"""The store that `open_store` returns: a driver whose calls are measured, checked and tried again.
+
+Each try of a call is a span and is measured. A write is refused while the store is halted
+(`lakebed.kv.halt`); every try looks at the mark, so that a call which goes on for a while does not
+outlast it. In a namespace, every partition gets the namespace in front, so that no installation
+sees a partition of another.
+
+**A call that changed nothing** (`StoreUnavailable`) is repeated as it is (`lakebed.kv.retries`).
+
+**A write without a reply** (`OutcomeUnknown`) is never repeated blindly. The key is read back:
+
+- Its own version is there: the write was applied, once; report success.
+- The version that it was to replace is still there: the write was not applied, and by the contract
+  of a driver never will be; repeat it with the same version.
+- Anything else: the write may have been applied and overwritten since. Repeating it could apply it
+  twice, so `OutcomeUnknown` goes to the caller, who can tell by the meaning of the record. A key
+  that is absent proves nothing for a write that was to create it: another caller may have deleted
+  it after the write.
+- A deletion without a predicate promises that the key was absent at a moment within the call.
+
+Several writes of one call are not read back: `OutcomeUnknown` goes to the caller.
+
+Metrics, by operation and driver:
+
+- ``lakebed_kv_seconds``: how long tries took, failed ones included.
+- ``lakebed_kv_errors_total``: tries that raised, by the kind of the error. A missing key is an
+  answer, not an error; a failed predicate is counted, because many of them mean contention.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final, ParamSpec, TypeVar
+
+from prometheus_client import Counter, Histogram
+
+from lakebed.errors import quoted
+from lakebed.kv.errors import (
+    KeyNotFound,
+    KVError,
+    OutcomeUnknown,
+    PredicateFailed,
+    StoreClosed,
+    StoreUnavailable,
+)
+from lakebed.kv.halt import HaltCheck, Permit
+from lakebed.kv.retries import Budget, Tries
+from lakebed.kv.store import (
+    ANY,
+    NAMESPACE_MARK,
+    DeletePredicate,
+    Guard,
+    Item,
+    Predicate,
+    Put,
+    Store,
+    Version,
+    new_version,
+    settling,
+    step_of_many,
+)
+from lakebed.runtime import Runtime
+from lakebed.tracing import span
+
+ParamT = ParamSpec("ParamT")
+ResultT = TypeVar("ResultT")
+
+Place = tuple[bytes, bytes]
+"""A partition and a key."""
+
+Judge = Callable[[Item | None], bool | None]
+"""Given the item that was read back: whether a write was applied, or None if that is not known."""
+
+OPERATIONS: Final = (
+    *("get", "get_many", "scan_page", "partition_page"),
+    *("set", "set_if", "delete", "delete_if", "write", "drop_tombstones"),
+)
+WRITE_CHUNK: Final = 1000
+"""How many writes of one call go to the driver at once."""
+
+_LOGGER: Final = logging.getLogger(__name__)
+_SECONDS = Histogram(
+    "lakebed_kv_seconds",
+    "Time of calls to the key-value store",
+    ["operation", "driver"],
+    buckets=(0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10),
+)
+_ERRORS = Counter(
+    "lakebed_kv_errors",
+    "Calls to the key-value store that raised, by kind of error",
+    ["operation", "driver", "kind"],
+)
+
+
+class ManagedStore(Store):
+    """A driver with all that production needs around it.
+
+    Args:
+        driver: The store of a driver; closed together with this one.
+        runtime: Clock, chance and concurrency.
+        permit: When this process may write; None: always.
+        namespace: The part of the store to use; None: all of it.
+    """
+
+    def __init__(
+        self,
+        driver: Store,
+        runtime: Runtime,
+        *,
+        permit: Permit | None = None,
+        namespace: str | None = None,
+    ) -> None:
+        self.name = driver.name
+        self.limits = driver.limits
+        self.shared_between_processes = driver.shared_between_processes
+        self.guards_writes = driver.guards_writes
+        self.driver = driver
+        self._runtime = runtime
+        self._clock = runtime.monotonic
+        self._budget = Budget(runtime)
+        self._front = b""
+        if namespace is not None:
+            self._front = NAMESPACE_MARK + namespace.encode() + b"\x00"
+            room = driver.limits.partition_bytes - len(self._front)
+            self.limits = replace(driver.limits, partition_bytes=room)
+        self._halt = None if permit is None else HaltCheck(driver, runtime, permit, self._front)
+        self._observe = {each: _SECONDS.labels(each, driver.name).observe for each in OPERATIONS}
+
+    # Reads
+
+    def get(self, partition: bytes, key: bytes) -> Item:
+        return self._repeat("get", (), self.driver.get, self._inside(partition), key)
+
+    def get_many(self, keys: Sequence[Place]) -> list[Item | None]:
+        return self._repeat("get_many", (), self.driver.get_many, self._all_inside(keys))
+
+    def scan_page(
+        self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
+    ) -> list[Item]:
+        inside = self._inside(partition)
+        return self._repeat("scan_page", (), self.driver.scan_page, inside, start, limit, end)
+
+    def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
+        page, after = self._repeat("partition_page", (), self.driver.partition_page, cursor)
+        return [
+            each.removeprefix(self._front) for each in page if each.startswith(self._front)
+        ], after
+
+    # Writes
+
+    def set(
+        self,
+        partition: bytes,
+        key: bytes,
+        value: bytes,
+        predicate: Predicate = ANY,
+        *,
+        version: Version | None = None,
+    ) -> Version:
+        version = version or new_version(self._runtime)
+        put = Put(self._inside(partition), key, value, predicate, version)
+        operation = "set" if predicate is ANY else "set_if"
+        call = partial(self.driver.set, *put[:4], version=version)
+        self._write(operation, (partition, key), partial(_judge_put, put), call)
+        return version
+
+    def write(
+        self,
+        writes: Sequence[Put],
+        reads: Sequence[Place] = (),
+        *,
+        guards: Sequence[Guard] = (),
+    ) -> list[Item | None]:
+        places = [put[:2] for put in writes]
+        inside = [put._replace(partition=self._inside(put.partition)) for put in writes]
+        found: list[Item | None] | None = None
+        if len(writes) == 1:
+            put = inside[0]._replace(version=inside[0].version or new_version(self._runtime))
+            guards = [each._replace(partition=self._inside(each.partition)) for each in guards]
+            call = partial(self.driver.write, [put], self._all_inside(reads), guards=guards)
+            found = self._write("write", places[0], partial(_judge_put, put), call)
+        else:
+            for begin in range(0, len(writes), WRITE_CHUNK):
+                chunk = slice(begin, begin + WRITE_CHUNK)
+                with step_of_many(applied=begin > 0):
+                    self._repeat("write", places[chunk], self.driver.write, inside[chunk])
+        if found is not None or not reads:
+            return found or []
+        with step_of_many(applied=bool(writes)):
+            return self.get_many(reads)
+
+    def delete(self, partition: bytes, key: bytes, predicate: DeletePredicate = ANY) -> None:
+        operation = "delete" if predicate is ANY else "delete_if"
+        call = partial(self.driver.delete, self._inside(partition), key, predicate)
+        self._write(operation, (partition, key), partial(_judge_delete, predicate), call)
+
+    def drop_tombstones(
+        self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
+    ) -> bytes | None:
+        drop, inside = self.driver.drop_tombstones, self._inside(partition)
+        places = ((partition, b""),)
+        return self._repeat("drop_tombstones", places, drop, inside, start, limit, end)
+
+    def close(self) -> None:
+        self.driver.close()
+
+    # One call
+
+    def _repeat(
+        self,
+        operation: str,
+        places: Sequence[Place],
+        call: Callable[ParamT, ResultT],
+        *args: ParamT.args,
+        **kwargs: ParamT.kwargs,
+    ) -> ResultT:
+        """Make a call, again and again while it says that it changed nothing."""
+        begun = self._clock()
+        tries: Tries | None = None
+        while True:
+            try:
+                return self._try(operation, places, call, *args, **kwargs)
+            except StoreUnavailable as error:
+                tries = tries or self._tries(operation, begun)
+                tries.pause_or_raise(error)
+
+    def _write(
+        self, operation: str, place: Place, judge: Judge, call: Callable[[], ResultT]
+    ) -> ResultT | None:
+        """Make a write until its outcome is certain; None: it was applied without a reply.
+
+        Raises:
+            OutcomeUnknown: It may have been applied, or it was repeated for long enough.
+        """
+        begun = self._clock()
+        tries: Tries | None = None
+        while True:
+            try:
+                return self._try(operation, (place,), call)
+            except OutcomeUnknown as error:
+                if not isinstance(error, StoreUnavailable):
+                    applied = judge(self._read_back(place, error))
+                    if applied is not False:
+                        _log_lost(operation, place, error, applied=applied)
+                        if applied:
+                            return None
+                        raise
+                tries = tries or self._tries(operation, begun)
+                tries.pause_or_raise(error)
+
+    def _read_back(self, place: Place, error: OutcomeUnknown) -> Item | None:
+        partition, key = self._inside(place[0]), place[1]
+        tries: Tries | None = None
+        while True:
+            try:
+                return self._try("get", (), self.driver.get, partition, key)
+            except KeyNotFound:
+                return None
+            except StoreClosed:
+                raise error from None
+            except StoreUnavailable as unanswered:
+                tries = tries or self._tries("get", self._clock(), patient=True)
+                with settling(error):
+                    tries.pause_or_raise(unanswered)
+
+    def _tries(self, operation: str, begun: float, *, patient: bool = False) -> Tries:
+        return Tries(self._runtime, self._budget, operation, begun, patient=patient)
+
+    def _try(
+        self,
+        operation: str,
+        places: Sequence[Place],
+        call: Callable[ParamT, ResultT],
+        *args: ParamT.args,
+        **kwargs: ParamT.kwargs,
+    ) -> ResultT:
+        """Make one try: a span, measured, and refused if it writes and the store is halted."""
+        begun = self._clock()
+        try:
+            with span("kv." + operation):
+                if places and self._halt is not None:
+                    self._halt.check(places)
+                return call(*args, **kwargs)
+        except KVError as error:
+            if not isinstance(error, KeyNotFound):
+                _ERRORS.labels(operation, self.name, error.kind).inc()
+            if self._front and isinstance(error, KeyNotFound | PredicateFailed):
+                # Name the partition as the caller knows it.
+                raise type(error)(error.partition.removeprefix(self._front), error.key) from None
+            raise
+        finally:
+            self._observe[operation](self._clock() - begun)
+
+    # Namespaces
+
+    def _inside(self, partition: bytes) -> bytes:
+        if not self._front:
+            return partition
+        self.limits.check_partition(partition)
+        return self._front + partition
+
+    def _all_inside(self, places: Sequence[Place]) -> Sequence[Place]:
+        return [(self._inside(of), key) for of, key in places] if self._front else places
+
+
+def _judge_put(put: Put, there: Item | None) -> bool | None:
+    if there is not None and there.predicate == put.version:
+        return True
+    return None if there is None or there.predicate != put.predicate else False
+
+
+def _judge_delete(predicate: DeletePredicate, there: Item | None) -> bool | None:
+    if predicate is ANY:
+        return True if there is None else None
+    return None if there is None or there.predicate != predicate else False
+
+
+def _log_lost(operation: str, place: Place, error: OutcomeUnknown, *, applied: bool | None) -> None:
+    text = (
+        "%s of key %s had been applied; its reply was lost: %s"
+        if applied
+        else "whether %s of key %s was applied cannot be found out: %s"
+    )
+    _LOGGER.warning(text, operation, quoted(place[1]), error)

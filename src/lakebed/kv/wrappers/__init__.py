@@ -1,1 +1,0 @@
-"""What every driver gets without knowing it: metrics, retries and, in tests, faults."""
