@@ -1,6 +1,7 @@
 """Servers for `test_wsgi_contract`: httpd in a thread of the test, others as programs."""
 
 import os
+import selectors
 import signal
 import socket
 import subprocess
@@ -17,6 +18,11 @@ from tests.kit.served import PATIENCE_SECONDS, eventually, free_port
 ROOT: Final = Path(__file__).parents[2]
 BIN: Final = ROOT / ".envs/wsgi/bin"
 """The environment of `make test-long` with the other servers."""
+_SELECTORS: Final[dict[str, type[selectors.BaseSelector]]] = {
+    "httpd": selectors.DefaultSelector,
+    "httpd by select": selectors.SelectSelector,
+}
+"""The selector that httpd uses: the best of the system, or the one that every system has."""
 STALL_SECONDS: Final = 1
 CLIENT_SECONDS: Final = 8.0
 """How long a client waits for a server that does nothing."""
@@ -52,16 +58,17 @@ class ContractServer:
 @contextmanager
 def run_server(name: str, folder: Path) -> Iterator[ContractServer]:
     """Run a server, and end it."""
-    with run_httpd(folder) if name == "httpd" else run_program(name, folder) as server:
+    selector = _SELECTORS.get(name)
+    with run_httpd(folder, selector) if selector else run_program(name, folder) as server:
         yield server
 
 
 @contextmanager
-def run_httpd(folder: Path) -> Iterator[ContractServer]:
+def run_httpd(folder: Path, selector: type[selectors.BaseSelector]) -> Iterator[ContractServer]:
     """Run httpd in this process."""
     limits = HTTPLimits(stall_seconds=STALL_SECONDS, shutdown_seconds=PATIENCE_SECONDS)
     listener = listen("127.0.0.1", 0)
-    server = WSGIServer(ObjectStore(folder), listener, limits)
+    server = WSGIServer(ObjectStore(folder), listener, limits, selector=selector)
     port = listener.getsockname()[1]
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

@@ -20,6 +20,7 @@ from tests.kit.served import eventually
 
 SERVERS: Final = [
     "httpd",
+    "httpd by select",
     *(pytest.param(name, marks=pytest.mark.wsgi) for name in ("gunicorn", "cheroot", "granian")),
 ]
 FAILS: Final = {

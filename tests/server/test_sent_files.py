@@ -288,6 +288,16 @@ def test_a_file_that_cannot_be_sent_is_read(
     assert (world.taken, world.ended()["bytes"]) == (0, len(DATA))
 
 
+def test_a_system_without_sendfile_reads_files(
+    world: World, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "sendfile")
+    with closing(HTTPConnection("127.0.0.1", port, timeout=PATIENCE_SECONDS)) as client:
+        client.request("GET", "/")
+        assert client.getresponse().read() == DATA
+    assert (world.taken, world.ended()["bytes"]) == (0, len(DATA))
+
+
 def received_before_the_end(port: int) -> int:
     """How much of an answer comes that does not come whole."""
     with closing(HTTPConnection("127.0.0.1", port, timeout=PATIENCE_SECONDS)) as client:

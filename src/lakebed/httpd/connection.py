@@ -32,7 +32,6 @@ _LOCAL_BUFFER_BYTES: Final = 1 << 18
 """How much of a file is on its way to a client on this machine; the system makes it twice as much.
 If the system puts both on one processor, a sender that never waits keeps the client from it, and
 has twice to four times as long. One that waits now and then is put elsewhere when it goes on."""
-_HAS_SENDFILE: Final = hasattr(os, "sendfile")
 _NOTHING: Final = memoryview(b"")
 _RESET_AT_CLOSE: Final = struct.pack("ii", 1, 0)
 
@@ -260,7 +259,12 @@ class ClientConnection:
         self._patience = self._patience_max
         file: FileRegion | None = getattr(chunks, "file", None)
         is_plain = not isinstance(self.socket, TLSSocket)
-        if file is not None and file.size >= _FILE_BYTES_MIN and is_plain and _HAS_SENDFILE:
+        if (
+            file is not None
+            and file.size >= _FILE_BYTES_MIN
+            and is_plain
+            and hasattr(os, "sendfile")
+        ):
             self.send(head)
             head = b""
             self._send_file(file)
