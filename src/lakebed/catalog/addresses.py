@@ -71,19 +71,17 @@ class Addresses:
     def _partition(self, now: float) -> PartitionID:
         with self._lock:
             current = self._current
-            if current is None or self._is_over(current, now):
+            if (
+                current is None
+                or current.objects >= self._objects_max
+                # Also when the clock was set back: the time in its name would be too late.
+                or not 0 <= now - current.made < self._life_seconds
+                # A process that was forked off takes its own.
+                or current.process_id != self._process_id()
+            ):
                 current = self._current = self._new(now)
             current.objects += 1
             return current.id
-
-    def _is_over(self, partition: _Partition, now: float) -> bool:
-        return (
-            partition.objects >= self._objects_max
-            # Also when the clock was set back: the time in its name would be too late.
-            or not 0 <= now - partition.made < self._life_seconds
-            # A process that was forked off takes its own.
-            or partition.process_id != self._process_id()
-        )
 
     def _new(self, now: float) -> _Partition:
         random_bytes = self._runtime.random_bytes(PARTITION_RANDOM_BYTES)

@@ -87,7 +87,9 @@ class Uploads:
             self._stager.check(known, path, unless_repeated(condition, digest))
         issued = self._addresses.issue(known.repository, branch)
         try:
-            stored = self._block.put_unnamed(issued.address, hashed_by(proof, chunks))
+            stored = self._block.put_unnamed(
+                issued.address, hashed_by(proof, chunks) if proof else chunks
+            )
         except BlockError:
             self._stager.discard(issued.address)  # it may have been stored
             raise
