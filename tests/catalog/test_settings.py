@@ -87,18 +87,18 @@ def test_a_partition_is_open_until_the_last_object_can_have_come(multipart_life:
 
 def test_addresses_can_be_taken_apart() -> None:
     clock = TurnableClock()
-    issued = Addresses(clock, DEFAULTS).issue(WHERE, BranchID("main"))
+    issued = Addresses(clock, DEFAULTS).issue(WHERE, BranchID("main")).path
     assert ObjectPath.parse(str(issued)) == issued
     assert issued.issued_us / 1e6 == pytest.approx(clock.now(), abs=5)
     assert issued.made_us / 1e6 == pytest.approx(clock.now(), abs=5)
     assert partition_made_us(issued.partition) == issued.made_us
-    other = Addresses(clock, DEFAULTS).issue(WHERE, BranchID("main"))
+    other = Addresses(clock, DEFAULTS).issue(WHERE, BranchID("main")).path
     assert (other.partition, other.uid) != (issued.partition, issued.uid)
 
 
 @pytest.mark.parametrize("cut", ["repos/", "branches/", "-", "main/"])
 def test_what_is_no_address_of_ours(cut: str) -> None:
-    issued = str(Addresses(TurnableClock(), DEFAULTS).issue(WHERE, BranchID("main")))
+    issued = str(Addresses(TurnableClock(), DEFAULTS).issue(WHERE, BranchID("main")).path)
     assert ObjectPath.parse(issued.replace(cut, "", 1)) is None
     assert ObjectPath.parse(issued + "0") is None
     assert partition_made_us("x") is None
@@ -110,7 +110,7 @@ def test_partitions_sort_newest_first_and_are_replaced_in_time() -> None:
     seen: list[str] = []
     for _ in range(4):
         clock.ahead_seconds += DEFAULTS.partition_life_seconds / 2
-        seen.append(addresses.issue(WHERE, BranchID("main")).partition)
+        seen.append(addresses.issue(WHERE, BranchID("main")).path.partition)
     assert seen[0] == seen[1] != seen[2]
     assert seen[2] < seen[0]
 
@@ -118,21 +118,21 @@ def test_partitions_sort_newest_first_and_are_replaced_in_time() -> None:
 def test_a_clock_that_is_set_back_makes_a_new_partition() -> None:
     clock = TurnableClock()
     addresses = Addresses(clock, DEFAULTS)
-    first = addresses.issue(WHERE, BranchID("main"))
+    first = addresses.issue(WHERE, BranchID("main")).path
     clock.ahead_seconds -= 1000
-    second = addresses.issue(WHERE, BranchID("main"))
+    second = addresses.issue(WHERE, BranchID("main")).path
     assert second.partition != first.partition
     assert second.made_us / 1e6 <= clock.now()
 
 
 def test_partitions_are_replaced_when_they_are_full() -> None:
     addresses = Addresses(TurnableClock(), replace(DEFAULTS, partition_objects_max=3))
-    partitions = [addresses.issue(WHERE, BranchID("main")).partition for _ in range(7)]
+    partitions = [addresses.issue(WHERE, BranchID("main")).path.partition for _ in range(7)]
     assert [partitions.count(each) for each in dict.fromkeys(partitions)] == [3, 3, 1]
 
 
 def test_a_forked_process_takes_its_own_partition() -> None:
     process_ids = iter([1, 1, 1, 2, 2, 2, 2])
     addresses = Addresses(TurnableClock(), DEFAULTS, process_id=lambda: next(process_ids))
-    partitions = [addresses.issue(WHERE, BranchID("main")).partition for _ in range(4)]
+    partitions = [addresses.issue(WHERE, BranchID("main")).path.partition for _ in range(4)]
     assert [partitions.count(each) for each in dict.fromkeys(partitions)] == [3, 1]

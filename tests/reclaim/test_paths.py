@@ -97,7 +97,7 @@ def test_what_the_catalog_issues_is_recognized(
     addresses = Addresses(clock, CatalogSettings())
     issued = []
     for _ in range(count):
-        issued.append(addresses.issue(REPOSITORY, BranchID(branch)))
+        issued.append(addresses.issue(REPOSITORY, BranchID(branch)).path)
         clock.seconds += step
     rows = [(str(path), 1, 0) for path in issued]
     assert stored_objects(listing(rows), NAMESPACE).to_pylist() == [

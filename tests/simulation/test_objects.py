@@ -8,7 +8,7 @@ import pytest
 from google.protobuf.message import Message
 
 from lakebed.catalog import records_pb2 as pb
-from lakebed.catalog.freshness import Freshness
+from lakebed.catalog.addresses import Freshness
 from lakebed.catalog.links import Links, _Standing
 from lakebed.catalog.pins import Pins
 from lakebed.formats.gc_files import GCManifest
@@ -18,6 +18,7 @@ from lakebed.kv.records import Records
 from lakebed.reclaim import prepare
 from lakebed.reclaim.staged_walk import StagedWalk
 from lakebed.testing.simulation.explore import first_failure
+from lakebed.times import now_us
 from tests.kit.rounds import rounds
 from tests.simulation import objects
 from tests.simulation.kills import KillsAt
@@ -200,7 +201,7 @@ def test_writers_that_look_at_the_age_only_before(monkeypatch: pytest.MonkeyPatc
         looks: list[bool] = []
 
         def is_fresh() -> bool:
-            looks.append(self._age(address) < self._hold_seconds)
+            looks.append(now_us(self._runtime) - address.issued_us < self._hold_us)
             return looks[0]
 
         return is_fresh

@@ -133,7 +133,8 @@ class Namespace:
         Raises:
             InvalidAddress: The path is empty, holds a NUL or has no UTF-8 form.
         """
-        check_path(relative)
+        if not relative or not isinstance(relative, str):
+            check_path(relative)  # the rest of the check is that of the whole path
         return Address(self.store, self.prefix + relative)
 
     def relative(self, address: Address) -> str:

@@ -1,16 +1,15 @@
 """The catalog put together: one object whose attributes are its rooms.
 
 The rules that keep objects and garbage collection out of each other's way are in `uploads`,
-`links`, `copies` and `freshness`. What deletes data is in `lakebed.reclaim`.
+`links`, `copies` and `addresses`. What deletes data is in `lakebed.reclaim`.
 """
 
 from lakebed.block import BlockStore
-from lakebed.catalog.addresses import Addresses
+from lakebed.catalog.addresses import Addresses, Freshness
 from lakebed.catalog.commits import HeadChanges
 from lakebed.catalog.copies import Copies
 from lakebed.catalog.diff import Differences
 from lakebed.catalog.external import ExternalObjects
-from lakebed.catalog.freshness import Freshness
 from lakebed.catalog.imports.imports import Imports
 from lakebed.catalog.imports.outside import OutsideImports
 from lakebed.catalog.imports.runner import ImportRunner

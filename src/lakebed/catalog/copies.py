@@ -33,14 +33,13 @@ from typing import Final
 
 from lakebed.block import BlockError, BlockStore, ObjectNotFound
 from lakebed.block import PreconditionFailed as OtherContent
-from lakebed.catalog.addresses import Addresses
+from lakebed.catalog.addresses import Addresses, Freshness
 from lakebed.catalog.entry_metadata import (
     OF_ONE_ADDRESS,
     REQUESTS,
     of_bytes,
     split,
 )
-from lakebed.catalog.freshness import Freshness
 from lakebed.catalog.gone import missing
 from lakebed.catalog.model import (
     ObjectStats,
@@ -325,7 +324,7 @@ class Copies:
         found = with_pin(copy.source, copy.entry, copy.ref)
         source, etag = found.address, self._pins.content_of(found)
         issued = self._addresses.issue(copy.repository, copy.known.branch.id)
-        address = copy.repository.namespace.address(str(issued))
+        address = issued.address
         try:
             self._block.copy(source, address, etag=etag)
         except ObjectNotFound as error:

@@ -20,8 +20,8 @@ the record `links/<uid>` says what it was given out for. It can be linked once.
 *What holds.* An address stands for one entry, for ever: whoever stages it has read `consumed` and
 stages the entry in that record, whichever of several requests wrote it in step 3. The object is
 protected from garbage collection before the client knows its address: by the record until that is
-`staged`, by the entry from step 4 on, and by its age in any case (see `freshness`). A record that
-is `staged` protects nothing: what was staged and deleted since is garbage.
+`staged`, by the entry from step 4 on, and by its age in any case (see `addresses.Freshness`). A
+record that is `staged` protects nothing: what was staged and deleted since is garbage.
 
 *Aborting* (`end`) makes a record `aborted`, if it is not `staged`. A collection that looks later
 and ignores the age of objects is safe: either the entry was staged when step 4 read the record, and
@@ -58,10 +58,9 @@ from typing import Final
 
 from lakebed.block import Address, BlockStore, ObjectInfo, ObjectNotFound
 from lakebed.catalog import records_pb2 as pb
-from lakebed.catalog.addresses import Addresses
+from lakebed.catalog.addresses import Addresses, Freshness
 from lakebed.catalog.entry_metadata import for_content, for_unverified
 from lakebed.catalog.errors import InvalidLink, LinkExpired
-from lakebed.catalog.freshness import Freshness
 from lakebed.catalog.keys import LINKS, copy_of, remove_where
 from lakebed.catalog.model import (
     DEFAULT_CONTENT_TYPE,
@@ -184,14 +183,13 @@ class Links:
         link = pb.Link(
             branch=branch,
             path=path,
-            address=str(issued),
-            expires_us=issued.issued_us + to_us(self._settings.link_life_seconds),
+            address=issued.text,
+            expires_us=issued.path.issued_us + to_us(self._settings.link_life_seconds),
             state=_OPEN,
         )
-        self._links(repository).set_if(issued.uid.encode(), link, ABSENT)
-        address = repository.namespace.address(str(issued))
-        upload = self._presigning.to_create(address) if presign else None
-        return PhysicalAddress(address, to_datetime(link.expires_us), upload)
+        self._links(repository).set_if(issued.path.uid.encode(), link, ABSENT)
+        upload = self._presigning.to_create(issued.address) if presign else None
+        return PhysicalAddress(issued.address, to_datetime(link.expires_us), upload)
 
     @traced("catalog.link")
     def link(

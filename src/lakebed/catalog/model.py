@@ -112,10 +112,15 @@ def derived_etag(identity: bytes, address: str) -> str:
 
 def stats_of(namespace: Namespace, entry: Entry, seen_at: SeenAt | None = None) -> ObjectStats:
     """Return what is known of an entry in a repository's namespace."""
+    return stats_at(location_of(namespace, entry.address, entry.address_type), entry, seen_at)
+
+
+def stats_at(location: Address | str, entry: Entry, seen_at: SeenAt | None = None) -> ObjectStats:
+    """Return what is known of an entry whose bytes are at a place."""
     user, reserved = split(entry.metadata)
     return ObjectStats(
         path=entry.key,
-        location=location_of(namespace, entry.address, entry.address_type),
+        location=location,
         size=entry.size,
         checksum=etag_of(entry),
         mtime=entry.mtime,

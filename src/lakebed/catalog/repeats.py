@@ -55,12 +55,12 @@ class Invocation:
         return digest.hexdigest()[:20]
 
 
-def unless_repeated(condition: Condition | None, digest: str | None) -> Condition | None:
+def unless_repeated(condition: Condition, digest: str | None) -> Condition:
     """Return a condition that also holds where another attempt of a request took effect.
 
     For a test before the bytes are known: they decide whether it was the same request.
     """
-    if condition is None or digest is None:
+    if digest is None:
         return condition
 
     def holds(found: Entry | None) -> bool:

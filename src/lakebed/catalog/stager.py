@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from lakebed.block import Address, BlockError, BlockStore
-from lakebed.catalog.freshness import Freshness
-from lakebed.catalog.model import ObjectStats, new_entry, stats_of
+from lakebed.catalog.addresses import Freshness, Issued
+from lakebed.catalog.model import ObjectStats, new_entry, stats_at, stats_of
 from lakebed.catalog.repeats import Attempt
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import PreconditionFailed, Stale, TooManyTries
@@ -14,7 +14,6 @@ from lakebed.engine.reading import REFUSALS, Reading
 from lakebed.engine.staging.writer import Condition, IsFresh, check_condition
 from lakebed.errors import LakebedError
 from lakebed.formats import Entry
-from lakebed.formats.object_paths import ObjectPath
 from lakebed.runtime import Runtime
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -38,14 +37,13 @@ class Stager:
         self._runtime = runtime
         self._freshness = freshness
 
-    def check(self, known: Reading, path: bytes, condition: Condition | None) -> None:
+    def check(self, known: Reading, path: bytes, condition: Condition) -> None:
         """Refuse a write whose condition does not hold now, before any work is done for it.
 
         Raises:
             PreconditionFailed: The condition does not hold.
         """
-        if condition is not None:
-            check_condition(condition, path, self._reader.look(known, path)[0])
+        check_condition(condition, path, self._reader.look(known, path)[0])
 
     def put(
         self,
@@ -84,7 +82,7 @@ class Stager:
         self,
         known: Reading,
         path: bytes,
-        issued: ObjectPath,
+        issued: Issued,
         *,
         size: int,
         checksum: str,
@@ -108,33 +106,32 @@ class Stager:
             Without a condition, the object may have been visible for a while after any of these,
             and may be in a commit. With one, only after `OutcomeUnknown`.
         """
-        namespace = known.repository.namespace
         entry = new_entry(
             path,
-            str(issued),
+            issued.text,
             size=size,
             checksum=checksum,
             modified=self._runtime.now(),
             content_type=content_type,
             metadata=metadata,
         )
-        is_young = self._freshness.test(issued)
+        is_young = self._freshness.test(issued.path)
         is_fresh = is_young if watch is None else lambda: is_young() and watch()
-        address = namespace.address(entry.address)
         try:
             known = self._readings.renewed(known, path)
         except LakebedError:
-            self.discard(address)
+            self.discard(issued.address)
             raise
         try:
             staged = self.put(known, entry, condition=condition, digest=digest, is_fresh=is_fresh)
         except _NEVER_VISIBLE:
             if condition is not None:
-                self.discard(address)
+                self.discard(issued.address)
             raise
-        if staged is None or staged.address != entry.address:
-            self.discard(address)
-        return stats_of(namespace, staged or entry)
+        if staged is not None and staged.address == issued.text:
+            return stats_at(issued.address, staged)
+        self.discard(issued.address)
+        return stats_of(known.repository.namespace, staged or entry)
 
     def discard(self, address: Address) -> None:
         """Remove an object that was never visible; if that fails, it is garbage."""

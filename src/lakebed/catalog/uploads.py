@@ -79,16 +79,19 @@ class Uploads:
             BlockError: The storage refused or failed; nothing is visible.
         """
         check_path(path)
-        check_metadata(metadata or {})
+        if metadata:
+            check_metadata(metadata)
         digest = None if invocation is None else invocation.digest(repository_id, branch, path)
         known = self._readings.to_write(repository_id, branch, path)
-        self._stager.check(known, path, unless_repeated(condition, digest))
+        if condition is not None:
+            self._stager.check(known, path, unless_repeated(condition, digest))
         issued = self._addresses.issue(known.repository, branch)
-        address = known.repository.namespace.address(str(issued))
         try:
-            stored = self._block.put_unnamed(address, hashed_by(proof, chunks))
+            stored = self._block.put_unnamed(
+                issued.address, hashed_by(proof, chunks) if proof else chunks
+            )
         except BlockError:
-            self._stager.discard(address)  # it may have been stored
+            self._stager.discard(issued.address)  # it may have been stored
             raise
         return self._stager.stage(
             known,
@@ -97,7 +100,7 @@ class Uploads:
             size=stored.size,
             checksum=stored.md5,
             content_type=content_type,
-            metadata={**(metadata or {}), **for_checksum(proof.proved() if proof else None)},
+            metadata={**(metadata or {}), **(for_checksum(proof.proved()) if proof else {})},
             condition=condition,
             digest=digest,
         )

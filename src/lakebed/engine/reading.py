@@ -50,7 +50,7 @@ from lakebed.engine.model import (
 )
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.protection import BranchProtection, Protection
-from lakebed.engine.refs.resolve import Resolver, View
+from lakebed.engine.refs.resolve import Resolver, View, branch_in
 from lakebed.engine.refs.shared_reads import SharedReads
 from lakebed.engine.repositories.repositories import Repositories
 from lakebed.ids import UniqueID
@@ -124,7 +124,7 @@ class Readings:
         Raises:
             RepositoryNotFound, Deleting, RefNotFound, InvalidRef: There is nothing to read from.
         """
-        name, view = self._resolver.branch_in(ref)
+        name, view = branch_in(ref)
         found = self._read(repository_id, name, key, view=view)
         if found.found is not None and view is not None:
             return found

@@ -131,12 +131,12 @@ class MultipartUploads:
         check_metadata(metadata or {})
         repository = self._engine.readings.to_write(repository_id, branch).repository
         issued = self._addresses.issue(repository, branch)
-        address = repository.namespace.address(str(issued))
+        address = issued.address
         storage_id = self._block.create_upload(address)
         upload = pb.MultipartUpload(
             branch=branch,
             path=path,
-            address=str(issued),
+            address=issued.text,
             created_us=now_us(self._runtime),
             storage_upload_id=storage_id,
             content_type=content_type,
@@ -145,7 +145,7 @@ class MultipartUploads:
             checksum_type=scheme.type if scheme else "",
             presigned=presigned,
         )
-        upload_id = MultipartID(issued.uid)
+        upload_id = MultipartID(issued.path.uid)
         self._records(repository).add(upload_id, upload)
         return NewUpload(upload_id, address, storage_id)
 

@@ -9,7 +9,7 @@ together with the other records that a write depends on (`lakebed.engine.reading
 """
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
@@ -51,13 +51,17 @@ class Protection:
     predicate: Predicate
     """The write that left them; `ABSENT` if there never were any."""
 
-    def check(self, branch: BranchID) -> None:
+    def check(self, branch: BranchID, *, strict: bool = False) -> None:
         """Refuse to write to a branch, to commit on it or to delete it, if a rule protects it.
+
+        With `strict`, only strict rules count, which refuse reverts and cherry-picks too.
 
         Raises:
             Protected: One does.
         """
-        _refuse(branch, self.patterns)
+        for pattern in self.strict if strict else self.patterns:
+            if fnmatchcase(branch, pattern):
+                raise Protected(branch, pattern)
 
 
 class BranchProtection:
@@ -125,12 +129,13 @@ class BranchProtection:
         Raises:
             Protected: One does.
         """
-        _refuse(branch, self.get(repository).strict)
+        self.get(repository).check(branch, strict=True)
 
     def recognise(self, repository: Repository, item: Item | None) -> Protection:
         """Return the rules, given their record as it was read by other means."""
-        record = None if item is None else self._records(repository.partition).decode(item)
-        return _recorded(record)
+        if item is None:
+            return _NO_RULES
+        return _recorded(self._records(repository.partition).decode(item))
 
     def _read(self, partition: bytes) -> Protection:
         return _recorded(self._records(partition).find(PROTECTION_NAME))
@@ -154,9 +159,3 @@ def _protection(message: pb.BranchProtection, predicate: Predicate) -> Protectio
 
 
 _NO_RULES: Final = _protection(pb.BranchProtection(), ABSENT)
-
-
-def _refuse(branch: BranchID, patterns: Iterable[str]) -> None:
-    for pattern in patterns:
-        if fnmatchcase(branch, pattern):
-            raise Protected(branch, pattern)

@@ -91,24 +91,9 @@ class Resolver:
                 a branch; or several ids begin so.
             RefNotFound: There is no branch, tag or commit of this name, or no such parent.
         """
-        name, _ = self.branch_in(expression)
+        name, _ = branch_in(expression)
         branch = None if name is None else self._find_branch(repository, name)
         return self.follow(repository, expression, branch)
-
-    def branch_in(self, expression: str) -> tuple[BranchID | None, View | None]:
-        """Return the branch that an expression names, or leads on from, if there is one.
-
-        Returns:
-            Its name, or None if the expression begins with the whole id of a commit; and which part
-            of the branch is meant, or None if the expression leads on from it.
-
-        Raises:
-            InvalidRef: The expression is not well formed.
-        """
-        base, steps, view = _parse(expression)
-        if COMMIT_ID.fullmatch(base):
-            return None, None
-        return BranchID(base), None if steps else view
 
     def follow(self, repository: Repository, expression: str, branch: Branch | None) -> ResolvedRef:
         """Return what an expression names, given the branch that it begins with, if there is one.
@@ -222,6 +207,23 @@ class Resolver:
                 )
             commit_id = parents[place - 1]
         return commit_id
+
+
+@lru_cache(maxsize=1024)
+def branch_in(expression: str) -> tuple[BranchID | None, View | None]:
+    """Return the branch that an expression names, or leads on from, if there is one.
+
+    Returns:
+        Its name, or None if the expression begins with the whole id of a commit; and which part of
+        the branch is meant, or None if the expression leads on from it.
+
+    Raises:
+        InvalidRef: The expression is not well formed.
+    """
+    base, steps, view = _parse(expression)
+    if COMMIT_ID.fullmatch(base):
+        return None, None
+    return BranchID(base), None if steps else view
 
 
 @lru_cache(maxsize=1024)

@@ -37,6 +37,7 @@ raises `OutcomeUnknown`.
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -104,6 +105,17 @@ LATELY_SECONDS: Final = 60.0
 RepositoryRecord = Record[pb.Repository]
 
 
+@dataclass(slots=True)
+class _Known:
+    """A repository as it was last read."""
+
+    version: Version
+    """It stands for one content of the record."""
+    repository: Repository
+    read_at: float
+    """A moment before, on the monotonic clock."""
+
+
 class Repositories:
     """All repositories of an installation, for one process."""
 
@@ -128,10 +140,7 @@ class Repositories:
         self._owners = Owners(store, block, runtime)
         self._reads: SharedReads[RepositoryID, Repository] = SharedReads(runtime, self._read)
         # Repositories as they were last read. A version stands for one content of the record.
-        self._known: LRU[RepositoryID, tuple[Version, Repository]] = LRU(
-            runtime, cost_max=_KNOWN_MAX
-        )
-        self._read_at: LRU[RepositoryID, float] = LRU(runtime, cost_max=_KNOWN_MAX)
+        self._known: LRU[RepositoryID, _Known] = LRU(runtime, cost_max=_KNOWN_MAX)
 
     # Reading
 
@@ -163,7 +172,8 @@ class Repositories:
 
         Only for callers that check whether it still has that version.
         """
-        return self._known.get(repository)
+        known = self._known.get(repository)
+        return None if known is None else (known.version, known.repository)
 
     def recognise(self, repository: RepositoryID, item: Item | None, read_at: float) -> Repository:
         """Return a repository, given its record as it was read by other means.
@@ -177,14 +187,11 @@ class Repositories:
             RepositoryNotFound, Deleting: As `get`.
         """
         known = self._known.get(repository)
-        if item is not None and known is not None and known[0] == item.predicate:
-            self._read_at.put(repository, read_at)
-            return known[1]
+        if item is not None and known is not None and known.version == item.predicate:
+            known.read_at = read_at
+            return known.repository
         record = _active(repository, None if item is None else self._records.decode(item))
-        self._read_at.put(repository, read_at)
-        found = _repository(record)
-        self._known.put(repository, (record.predicate, found))
-        return found
+        return self._remember(repository, record, read_at)
 
     def seen_lately(self, repository: RepositoryID) -> Repository | None:
         """Return the repository that `last_seen` returns, if it was read within `LATELY_SECONDS`.
@@ -193,11 +200,10 @@ class Repositories:
         they check that it is still there. If it is deleted meanwhile, the Cleaner finds that
         record: it looks again when all requests from before the deletion have ended.
         """
-        read_at = self._read_at.get(repository)
-        if read_at is None or self._runtime.monotonic() - read_at > LATELY_SECONDS:
+        known = self._known.get(repository)
+        if known is None or self._runtime.monotonic() - known.read_at > LATELY_SECONDS:
             return None
-        seen = self._known.get(repository)
-        return None if seen is None else seen[1]
+        return known.repository
 
     def list(self, *, prefix: str = "", after: str = "") -> Iterator[Repository]:
         """Iterate over the active repositories whose names begin with `prefix`, behind `after`."""
@@ -568,14 +574,17 @@ class Repositories:
 
     def _read(self, repository: RepositoryID) -> Repository:
         read_at = self._runtime.monotonic()
-        record = self._find_active(repository)
-        self._read_at.put(repository, read_at)
+        return self._remember(repository, self._find_active(repository), read_at)
+
+    def _remember(
+        self, repository: RepositoryID, record: RepositoryRecord, read_at: float
+    ) -> Repository:
         known = self._known.get(repository)
-        if known is not None and known[0] == record.predicate:
-            return known[1]
-        found = _repository(record)
-        self._known.put(repository, (record.predicate, found))
-        return found
+        if known is None or known.version != record.predicate:
+            known = _Known(record.predicate, _repository(record), read_at)
+            self._known.put(repository, known)
+        known.read_at = read_at
+        return known.repository
 
     def _find_active(self, repository: RepositoryID) -> RepositoryRecord:
         return _active(repository, self._records.find(repository.encode()))

@@ -8,9 +8,8 @@ period starts over.
 """
 
 import logging
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, ParamSpec
 
 from lakebed.engine.committed import Committed, CommittedFor, DiffEntry, Page, Query
 from lakebed.engine.errors import EntryNotFound, Invalid, TooManyTries
@@ -31,7 +30,7 @@ from lakebed.tracing import traced
 
 _LOGGER: Final = logging.getLogger(__name__)
 
-ResultT = TypeVar("ResultT")
+ParamT = ParamSpec("ParamT")
 
 _TRIES: Final = 3
 
@@ -66,11 +65,8 @@ class Reader:
             RepositoryNotFound, RefNotFound, InvalidRef: There is nothing to read from.
             EntryNotFound: There is no such entry.
         """
-
-        def read(found: Reading) -> Entry | None:
-            return self.look(found, key)[0]
-
-        found, entry = self._in_time(partial(self._readings.of_ref, repository_id, ref, key), read)
+        for found in self._in_time(self._readings.of_ref, repository_id, ref, key):
+            entry, _ = self.look(found, key)
         if entry is None:
             raise EntryNotFound(key)
         return found.repository, entry
@@ -85,19 +81,19 @@ class Reader:
             RepositoryNotFound, RefNotFound, InvalidRef: There is nothing to list.
             Invalid: The ref means what is staged on a branch.
         """
-
-        def read(found: Reading) -> Page[Entry]:
-            committed, metarange_id = self._committed_of(found)
-            if found.view is View.COMMITTED:
-                return committed.list(metarange_id, query)
-            if found.view is View.STAGED:
-                raise Invalid(f"{ref} cannot be listed: ask for the changes of the branch instead")
-            noting = Noting(now_us(self._runtime), self._noted_min)
-            cells = Cells.of(self._store, found.branch)
-            return list_entries(cells, committed, metarange_id, query, noting=noting)
-
-        found, page = self._in_time(partial(self._readings.of_ref, repository_id, ref), read)
+        for found in self._in_time(self._readings.of_ref, repository_id, ref):
+            page = self._page(found, ref, query)
         return found.repository, page
+
+    def _page(self, found: Reading, ref: str, query: Query) -> Page[Entry]:
+        if found.view is View.STAGED:
+            raise Invalid(f"{ref} cannot be listed: ask for the changes of the branch instead")
+        committed, metarange_id = self._committed_of(found)
+        if found.view is View.COMMITTED:
+            return committed.list(metarange_id, query)
+        noting = Noting(now_us(self._runtime), self._noted_min)
+        cells = Cells.of(self._store, found.branch)
+        return list_entries(cells, committed, metarange_id, query, noting=noting)
 
     @traced("engine.list_changes")
     def list_changes(
@@ -108,12 +104,10 @@ class Reader:
         Raises:
             RepositoryNotFound, BranchNotFound: There is no such branch.
         """
-
-        def read(found: Reading) -> Page[DiffEntry]:
+        for found in self._in_time(self._readings.of_branch, repository_id, branch):
             cells = Cells.of(self._store, found.branch)
-            return list_changes(cells, *self._committed_of(found), query)
-
-        return self._in_time(partial(self._readings.of_branch, repository_id, branch), read)[1]
+            page = list_changes(cells, *self._committed_of(found), query)
+        return page
 
     def look(self, found: Reading, key: bytes) -> tuple[Entry | None, Sequence[Item | None]]:
         """Return the entry of a key, or None, as the records that were read show it.
@@ -135,29 +129,26 @@ class Reader:
         return self._committed_in(found.repository.home), commit.metarange_id
 
     def _in_time(
-        self, begin: Callable[[], Reading], read: Callable[[Reading], ResultT]
-    ) -> tuple[Reading, ResultT]:
-        """Read the state of one record of a branch, soon enough that its tokens are still there.
+        self, begin: Callable[ParamT, Reading], *args: ParamT.args, **kwargs: ParamT.kwargs
+    ) -> Iterator[Reading]:
+        """Yield the records to read by, again if the tokens of a branch may be gone by the end.
 
         Args:
-            begin: Reads the record, and the others that the read begins with.
-            read: Reads what they name.
+            begin: Reads the records.
+            args: The arguments of `begin`.
+            kwargs: The same.
 
         Raises:
             TooManyTries: The read always took too long.
-            Also what `begin` and `read` raise.
         """
         for _ in range(_TRIES):
-            found = begin()
-            result = read(found)
-            if found.found is None or self._is_in_time(found.found):
-                return found, result
-            _LOGGER.warning("a read of branch %s took too long: it starts over", found.found.id)
+            found = begin(*args, **kwargs)
+            yield found
+            branch = found.found
+            if branch is None or self._runtime.monotonic() - branch.read_at < self._patience:
+                return
+            _LOGGER.warning("a read of branch %s took too long: it starts over", branch.id)
         raise TooManyTries("a read of a branch", _TRIES)
-
-    def _is_in_time(self, branch: Branch) -> bool:
-        """Whether the tokens of a branch, dropped or not, are certainly still there."""
-        return self._runtime.monotonic() - branch.read_at < self._patience
 
     def staged(
         self, branch: Branch, key: bytes, found: Sequence[Item | None] | None = None

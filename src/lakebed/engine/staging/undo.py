@@ -44,11 +44,14 @@ class UndoLog:
     def prepare(self, token: StagingToken, found: Item | None) -> tuple[bytes, Version]:
         """Return the value to write over what was found, and the version to write it with."""
         # If the reply to an earlier write was lost, our own value is there: not what to put back.
-        if not self._is_own(found):
-            self._replaced[token] = value_of(found)
-        version = new_version(self._runtime)
+        if found is None or not self._is_own(found):
+            self._replaced[token] = None if found is None else value_of(found)
+        before, version = self._replaced[token], new_version(self._runtime)
         self._versions.add(version)
-        return encode(self.entry, replaced_address=self._address_of(self._replaced[token])), version
+        # Until an undo, no other staged value may reference the object of the entry below.
+        entry = None if before is None else decode(self.entry.key, before)
+        address = "" if entry is None else entry.address
+        return encode(self.entry, replaced_address=address), version
 
     def undo(self) -> None:
         """Put back what was replaced.
@@ -68,11 +71,6 @@ class UndoLog:
                         self._store.set(partition, self._key, before, found.predicate)
                     break
 
-    def _is_own(self, found: Item | None) -> bool:
+    def _is_own(self, found: Item) -> bool:
         """Whether the value of a cell is this write's own, perhaps with a proposal beside it."""
-        return found is not None and version_of(found) in self._versions
-
-    def _address_of(self, value: bytes | None) -> str:
-        """Return the address of an object that garbage collection might take, if one is staged."""
-        entry = None if value is None else decode(self.entry.key, value)
-        return "" if entry is None else entry.address
+        return version_of(found) in self._versions

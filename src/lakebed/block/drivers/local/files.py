@@ -7,7 +7,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from shutil import rmtree
 from typing import Final, Self
@@ -68,11 +68,6 @@ def not_to_disk(_descriptor: int) -> None:
     """Leave it to the system when the disk gets them: storages that need not last."""
 
 
-def explained(place: object) -> AbstractContextManager[None]:
-    """Turn what the system raises into the errors of block storage."""
-    return _Explained(place)
-
-
 class _Explained:
     """See `explained`. Each read enters two of these: as generators, they took twice as long."""
 
@@ -88,6 +83,10 @@ class _Explained:
         # Some errors of block storage are OSErrors too.
         if isinstance(error, OSError) and not isinstance(error, BlockError):
             raise _explain(self._place, error) from error
+
+
+explained: Final = _Explained
+"""Turns errors of the system into those of block storage, for the place that they are about."""
 
 
 def _explain(place: object, error: OSError) -> BlockError:

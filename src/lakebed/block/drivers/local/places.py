@@ -11,7 +11,7 @@ Names are bytes here, UTF-8 whatever the locale says.
 from dataclasses import dataclass
 from typing import Final
 
-from lakebed.block.address import Address, Namespace
+from lakebed.block.address import Address, Namespace, split_store
 from lakebed.block.errors import InvalidAddress
 
 SCHEME: Final = "local"
@@ -55,9 +55,10 @@ def folder_of(root: bytes, namespace: Namespace) -> Names:
 
 
 def _names(root: bytes, place: Address | Namespace, path: str) -> Names:
-    if place.parts.scheme != SCHEME:
+    store = split_store(place.store)
+    if store.scheme != SCHEME:
         raise InvalidAddress(f"{place} is not an address of local storage")
-    names = (place.parts.bucket.encode(), *path.encode().split(b"/"))
+    names = (store.bucket.encode(), *path.encode().split(b"/"))
     for name in names:
         if name in {b"", b".", b".."}:
             raise InvalidAddress(
