@@ -14,7 +14,7 @@ from lakebed.formats.gc_files import GCFileKind
 from lakebed.kv.records import Records
 from lakebed.reclaim.cleaner import Cleaner
 from lakebed.reclaim.purge_search import Search
-from lakebed.reclaim.retention_rules import RetentionRules
+from lakebed.reclaim.retention import RetentionRules
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, open_lake
 from tests.reclaim.test_gc_prepare import address, addresses, end, prepare_pages
 
