@@ -5,6 +5,7 @@ leave it there.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 from google.protobuf.message import Message
@@ -24,6 +25,7 @@ from lakebed.engine import keys as engine_keys
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.leases import LeaseRecords
+from lakebed.engine.model import TagID
 from lakebed.hooks import keys as hook_keys
 from lakebed.hooks import records_pb2 as hook_pb
 from lakebed.hooks.runs import Runs
@@ -56,7 +58,7 @@ CHANGED = {
     "branches/", "closed_namespaces/", "expired/", "gc/", "groups/", "imports/", "leases/",
     "links/", "multiparts/", "policies/", "pulls/", "purges/", "repos/", "runs/",
     "settings/branch_protection", "settings/restored_refs", "settings/retention", "setup",
-    "users/",
+    "tags/", "users/",
 }  # fmt: skip
 """The records that this version changes. All others are written once, or anew as a whole: commits,
 announcements, staged entries, parts of an upload, claims, relations, credentials, the heartbeats
@@ -115,6 +117,22 @@ def change_branch(lake: Lake) -> None:
 
 def merge(lake: Lake) -> None:
     HeadChanges(lake.engine).merge(REPOSITORY, MAIN, DEV, MERGE)
+
+
+def move_branch(lake: Lake) -> None:
+    HeadChanges(lake.engine).hard_reset(REPOSITORY, DEV, MAIN)
+
+
+def make_tag(lake: Lake) -> None:
+    lake.engine.refs.create_tag(REPOSITORY, "v1", MAIN)
+
+
+def look_at_deletions(lake: Lake) -> None:
+    """A process that was about to delete a branch and a tag may have died."""
+    repository, engine = lake.repository, lake.engine
+    branch, tag = engine.branches.get(repository, DEV), engine.tags.get(repository, TagID("v1"))
+    assert not engine.branches.was_deleted(repository, DEV, branch.unique_id)
+    assert not engine.tags.was_deleted(repository, tag.id, tag.unique_id)
 
 
 def change_settings(lake: Lake) -> None:
@@ -218,7 +236,8 @@ def take_lease_over(lake: Lake) -> None:
 
 
 STEPS: list[Callable[[Lake], None]] = [
-    change_branch, merge, change_settings, change_settings, change_repository, give_out_link, link,
+    change_branch, merge, move_branch, make_tag, look_at_deletions, change_settings,
+    change_settings, change_repository, give_out_link, link,
     begin_multipart, complete_multipart, ask_for_import, run_import, make_pull, change_pull,
     take_gc_lease, give_gc_lease_back, prepare_run, confirm_run, mark_purged, note_purged,
     expire, expire, take_lease, take_lease_over,
@@ -269,6 +288,38 @@ def test_fields_of_a_later_version_stay(monkeypatch: pytest.MonkeyPatch) -> None
     change_users(store)
     assert not store.lost
     assert store.kept == CHANGED
+
+
+def reset_branch(lake: Lake) -> None:
+    lake.upload(b"dropped", "text")
+    HeadChanges(lake.engine).reset(REPOSITORY, MAIN)
+
+
+def move_main(lake: Lake) -> None:
+    head = lake.engine.branches.get(lake.repository, MAIN).commit_id
+    HeadChanges(lake.engine).hard_reset(REPOSITORY, MAIN, head)
+
+
+def merge_into_main(lake: Lake) -> None:
+    HeadChanges(lake.engine).merge(REPOSITORY, DEV, MAIN, replace(MERGE, allow_empty=True))
+
+
+@pytest.mark.parametrize("change", [change_branch, reset_branch, move_main, merge_into_main])
+def test_a_change_of_a_branch_drops_what_holds_until_then(change: Callable[[Lake], None]) -> None:
+    """Also the fields of a later version; those of the branch itself stay."""
+    with open_block(MemorySettings()) as block:
+        lake = make_lake(MemoryStore(ThreadRuntime()), block)
+        records = Records(lake.store, engine_keys.BRANCHES, lake.repository.partition)
+        message = records.get(b"main").message
+        message.transient.MergeFromString(LATER_FIELD)
+        message.transient.next_commit_id = message.commit_id
+        message.MergeFromString(LATER_FIELD)
+        before = records.set(b"main", message)
+        change(lake)
+        found = records.get(b"main")
+    assert found.predicate != before
+    assert not found.message.HasField("transient")
+    assert found.message.SerializeToString().count(LATER_FIELD) == 1
 
 
 @pytest.mark.parametrize(

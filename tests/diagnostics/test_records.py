@@ -14,7 +14,7 @@ from lakebed.engine import records_pb2 as pb
 from lakebed.hooks import keys as hooks_keys
 from lakebed.kv import Store, open_store
 from lakebed.kv.records import Kind, Records
-from lakebed.kv.schema import METADATA_PARTITION
+from lakebed.kv.schema import METADATA_PARTITION, SCHEMA_VERSION
 
 REPOSITORY = b"lake-0123456789abcdef0123"
 
@@ -74,7 +74,7 @@ def test_records_are_readable_and_secrets_are_not(store: Store) -> None:
         "secret": "********",
     }
     assert shown["StagedEntry", "key/\\xff/a"]["record"] == {"identity": "01fe"}
-    assert shown["text", "schema_version"]["record"] == {"text": "1"}
+    assert shown["text", "schema_version"]["record"] == {"text": str(SCHEMA_VERSION)}
     assert "record" not in shown["unknown", "what is this"]
     assert "sealed-secret" not in json.dumps(list(shown.values()))
 

@@ -6,7 +6,7 @@ Each function plants its mutant through a `pytest.MonkeyPatch`.
 import pytest
 
 from lakebed.block import BlockStore
-from lakebed.engine import engine, reading
+from lakebed.engine import reading
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.keys import COMMITS
 from lakebed.engine.model import Repository, RepositoryID
@@ -18,6 +18,7 @@ from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.records import Record, Records
 from lakebed.runtime import Runtime
 from lakebed.testing.faults import FaultyStore
+from tests.kit import engines
 
 
 def remember_repositories(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +82,7 @@ def dump_commits_first(monkeypatch: pytest.MonkeyPatch) -> None:
         before = _CommitsFromBefore(store, repository, runtime)
         return dump_refs(before, block, runtime, repository)
 
-    monkeypatch.setattr(engine, "dump_refs", commits_first)
+    monkeypatch.setattr(engines, "dump_refs", commits_first)
 
 
 def dump_what_is_deleted(monkeypatch: pytest.MonkeyPatch) -> None:

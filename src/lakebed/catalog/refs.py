@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
@@ -11,11 +11,19 @@ from lakebed.block import BlockStore
 from lakebed.catalog.purge_marks import PurgeMarks
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import PreconditionFailed, TooManyTries
-from lakebed.engine.model import Branch, BranchID, Commit, CommitID, RepositoryID, Tag, TagID
+from lakebed.engine.model import (
+    Branch,
+    BranchID,
+    Commit,
+    CommitID,
+    Repository,
+    RepositoryID,
+    Tag,
+    TagID,
+)
 from lakebed.engine.refs.dump import dump_refs
 from lakebed.engine.refs.log import LogPage, LogQuery
 from lakebed.engine.refs.protection import Protection
-from lakebed.engine.refs.resolve import may_name_commit
 from lakebed.engine.refs.restore import restore_refs
 from lakebed.formats import DumpID
 from lakebed.kv import ABSENT, Predicate, Store, Version
@@ -160,29 +168,20 @@ class Refs:
 
     @traced("catalog.get_judged_commit")
     def get_judged_commit(self, repository_id: RepositoryID, ref: str) -> tuple[Commit, str | None]:
-        """Return the commit of a ref, and which hook refused it, or None if none did.
+        """Return the commit of a ref, and the hook that refused it, or None if none did.
 
         Raises:
             RepositoryNotFound, RefNotFound, InvalidRef: There is none.
         """
+        repository, commit_id, refused_by = self._find_judged(repository_id, ref)
+        return self._engine.commits.get(repository, commit_id), refused_by
+
+    def _find_judged(
+        self, repository_id: RepositoryID, ref: str
+    ) -> tuple[Repository, CommitID, str | None]:
+        """Return a repository, the commit of a ref, and the hook that refused the commit."""
         repository, commit_id = self._engine.find_commit(repository_id, ref)
-        commit = self._engine.commits.get(repository, commit_id)
-        return commit, self._engine.refusals.find(repository, ref, commit_id)
-
-    @traced("catalog.refused")
-    def refused(self, repository_id: RepositoryID, ref: str) -> dict[CommitID, str]:
-        """Return the commits in the history of a ref that hooks refused, and which hooks.
-
-        That is at most the commit that the ref names by its id: no branch or tag leads to others.
-
-        Raises:
-            RepositoryNotFound, RefNotFound, InvalidRef: There is no such commit.
-        """
-        if not may_name_commit(ref):
-            return {}
-        repository, commit_id = self._engine.find_commit(repository_id, ref)
-        by = self._engine.refusals.find(repository, ref, commit_id)
-        return {} if by is None else {commit_id: by}
+        return repository, commit_id, self._engine.refusals.find(repository, ref, commit_id)
 
     @traced("catalog.log")
     def log(
@@ -216,7 +215,7 @@ class Refs:
         Raises:
             RepositoryNotFound, RefNotFound, InvalidRef, CommitNotFound: There is no such history.
         """
-        repository, head = self._engine.find_commit(repository_id, ref)
+        repository, head, refused_by = self._find_judged(repository_id, ref)
         resolver = self._engine.resolver
         query = LogQuery(
             first_parent=first_parent,
@@ -227,9 +226,10 @@ class Refs:
             prefixes=tuple(prefixes),
         )
         committed = self._engine.committed(repository)
-        return self._engine.history.page(
+        page = self._engine.history.page(
             repository, committed, head, query, amount=amount, look_ahead=look_ahead
         )
+        return page if refused_by is None else replace(page, refused={head: refused_by})
 
     @traced("catalog.find_merge_base")
     def find_merge_base(

@@ -1,8 +1,9 @@
 """Making and deleting branches and tags: what rules and hooks have to say, and in which order.
 
 What must hold of the records alone is in `lakebed.engine.refs`. Here the repository is looked at
-first (is it there, may it be changed), then rules, and then hooks are asked. They hear how it
-ended, unless that is unknown: then they find out themselves, later (`lakebed.hooks.post`).
+(is it there, may it be changed), then rules, and then hooks are asked. A creation does so when its
+record is written, in a state that readers do not find; a deletion before. Hooks hear how it ended,
+unless that is unknown: then they find out themselves, later (`lakebed.hooks.post`).
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,7 @@
 """Logs: the commits that led to one, all of them or those that changed some objects."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from lakebed.engine.committed import Committed
@@ -46,6 +46,9 @@ class LogPage:
     commits: tuple[Commit, ...]
     has_more: bool
     """Whether others follow; false if that was not to be found out."""
+    refused: Mapping[CommitID, str] = field(default_factory=dict)
+    """The refused commits, each with the hook that refused it. That is at most the commit that was
+    asked for by its id: no ref leads to another."""
 
 
 class History:

@@ -135,8 +135,7 @@ def log_commits(
         prefixes=[prefix.encode() for prefix in query.prefixes],
         look_ahead=not query.limit_only,
     )
-    refused = request.catalog.refs.refused(repository, ref)
-    results = [wire_commit(each, refused=refused.get(each.id)) for each in page.commits]
+    results = [wire_commit(each, refused=page.refused.get(each.id)) for each in page.commits]
     return page_of(results, has_more=page.has_more, last=results[-1].id if results else "")
 
 
