@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from threading import Event
 
 import pytest
@@ -404,7 +405,8 @@ class OneThreadEach(TurnableClock):
         self, function: Callable[[ItemT], ResultT], items: Iterable[ItemT], *, limit: int = 16
     ) -> list[ResultT]:
         with ThreadPoolExecutor(limit) as pool:
-            return list(pool.map(function, items))
+            calls = [pool.submit(copy_context().run, function, item) for item in items]
+            return [call.result() for call in calls]
 
 
 def test_a_merge_knows_what_its_request_may_do(lake: Lake) -> None:
