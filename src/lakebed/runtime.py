@@ -16,13 +16,12 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, suppress
-from contextvars import ContextVar, Token, copy_context
+from contextvars import copy_context
 from io import BytesIO
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
-ValueT = TypeVar("ValueT")
 
 Lock = AbstractContextManager[object]
 """Mutual exclusion by ``with``; not re-entrant."""
@@ -45,25 +44,6 @@ def about_to_wait() -> None:
 def call_before_waiting(action: Callable[[], None]) -> None:
     """Have something called each time that this thread is `about_to_wait`."""
     _of_thread.before_waiting = action
-
-
-class Bound(Generic[ValueT]):
-    """Lets a variable of this thread have a value while a ``with`` block runs.
-
-    Each request enters one of these: as a generator, it would take three times as long.
-    """
-
-    __slots__ = ("_token", "_value", "_variable")
-
-    def __init__(self, variable: ContextVar[ValueT], value: ValueT) -> None:
-        self._variable = variable
-        self._value = value
-
-    def __enter__(self) -> None:
-        self._token: Token[ValueT] = self._variable.set(self._value)
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._variable.reset(self._token)
 
 
 class Event(Protocol):

@@ -309,3 +309,19 @@ def test_one_memory_does_not_prolong_another() -> None:
     clock.sleep(seconds * 0.2)
     with pytest.raises(AuthenticationFailed):
         there.authenticate_token(token)
+
+
+def test_the_groups_of_a_user_are_as_old_as_other_records(store: Store) -> None:
+    clock = Clockwork()
+    here = service(store, clock, settings=AuthSettings(cache_seconds=5.0))
+    there = service(store, clock)
+    there.setup("admin")
+    there.users.create("jane")
+    _, jane = equip(here, "jane")
+    assert here.groups_of(jane) == ()
+    there.memberships.add("jane", "Viewers")
+    assert here.groups_of(jane) == ()
+    clock.sleep(5.1)
+    assert here.groups_of(jane) == ("Viewers",)
+    here.memberships.add("jane", "Developers")
+    assert here.groups_of(jane) == ("Developers", "Viewers"), "a change by this process"

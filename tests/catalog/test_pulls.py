@@ -405,8 +405,8 @@ class OneThreadEach(TurnableClock):
         self, function: Callable[[ItemT], ResultT], items: Iterable[ItemT], *, limit: int = 16
     ) -> list[ResultT]:
         with ThreadPoolExecutor(limit) as pool:
-            done = [pool.submit(copy_context().run, function, item) for item in items]
-            return [each.result() for each in done]
+            calls = [pool.submit(copy_context().run, function, item) for item in items]
+            return [call.result() for call in calls]
 
 
 def test_a_merge_knows_what_its_request_may_do(lake: Lake) -> None:

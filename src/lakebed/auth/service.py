@@ -117,6 +117,7 @@ class AuthService:
         self._accepted = Cache(held(self._accepts), runtime, settings)
         self._sessions = Cache(held(self._session), runtime, settings)
         self._rules = Cache(self._load_rules, runtime, settings)
+        self._groups = Cache(self._load_groups, runtime, settings)
 
     # Setup
 
@@ -278,8 +279,8 @@ class AuthService:
         return rules.test_of(action, context)
 
     def groups_of(self, identity: Identity) -> tuple[str, ...]:
-        """Return the names of a user's groups, as old as the rules that `authorize` goes by."""
-        return self._rules.get((identity.user_id, identity.unique_id)).groups
+        """Return the names of a user's groups."""
+        return self._groups.get((identity.user_id, identity.unique_id))
 
     @traced("auth.effective_policies")
     def effective_policies(
@@ -325,7 +326,7 @@ class AuthService:
         self.group_policies.prune_target(policy, unique_id)
 
     def _forget(self) -> None:
-        for cache in (self._known, self._accepted, self._sessions, self._rules):
+        for cache in (self._known, self._accepted, self._sessions, self._rules, self._groups):
             cache.clear()
 
     def _lookup(self, access_key_id: str) -> tuple[Identity, str]:
@@ -352,8 +353,10 @@ class AuthService:
 
     def _load_rules(self, user: tuple[UserID, UniqueID]) -> Rules:
         user_id, unique_id = user
-        groups = tuple(group.id for group in self.memberships.all_targets_of(user_id, unique_id))
-        return Rules(self._effective(user_id, unique_id), user_id, groups)
+        return Rules(self._effective(user_id, unique_id), user_id)
+
+    def _load_groups(self, user: tuple[UserID, UniqueID]) -> tuple[str, ...]:
+        return tuple(group.id for group in self.memberships.all_targets_of(*user))
 
     def _effective(self, user: str, unique_id: UniqueID) -> list[Policy]:
         """Return the policies of a user and of its groups; some may come twice.

@@ -73,11 +73,7 @@ class Rules:
         InvalidPolicy: A statement is not well formed; it is not ignored.
     """
 
-    def __init__(
-        self, policies: Iterable[Policy], user_id: str, groups: tuple[str, ...] = ()
-    ) -> None:
-        """Prepare the policies of a user and of its groups; `groups` are the names of these."""
-        self.groups = groups
+    def __init__(self, policies: Iterable[Policy], user_id: str) -> None:
         self._allow: list[_Rule] = []
         self._deny: list[_Rule] = []
         for policy in policies:
