@@ -127,11 +127,11 @@ class RemoteBackend:
 
     def collect_garbage(self, repository: str, options: "Options") -> "Summary":
         # It loads the engine's files, which a client of a server can do without.
-        from lakebed.reclaim.collector.job import Job  # noqa: PLC0415 - see above
-        from lakebed.reclaim.collector.on_arrow import ArrowExecutor  # noqa: PLC0415 - see above
-        from lakebed.reclaim.collector.server import Server  # noqa: PLC0415 - see above
-        from lakebed.reclaim.collector.storage import open_storage  # noqa: PLC0415 - see above
-        from lakebed.runtime import ThreadRuntime  # noqa: PLC0415 - see above
+        from lakebed.reclaim.collector.job import Job
+        from lakebed.reclaim.collector.on_arrow import ArrowExecutor
+        from lakebed.reclaim.collector.server import Server
+        from lakebed.reclaim.collector.storage import open_storage
+        from lakebed.runtime import ThreadRuntime
 
         with _explained():
             server = Server(
