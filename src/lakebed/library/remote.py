@@ -27,7 +27,7 @@ from lakebed.library.values import (
 )
 from lakebed.wire import refs
 from lakebed.wire.base import KeysQuery, Page, PageQuery
-from lakebed.wire.calls import BoundCall, Request
+from lakebed.wire.calls import BoundCall, WireRequest
 from lakebed.wire.imports import ImportCreation, ImportLocation, ImportQuery
 from lakebed.wire.objects import (
     CopyQuery,
@@ -336,7 +336,7 @@ class _Client(Client):
     """A client that raises the errors of the library."""
 
     @contextmanager
-    def open(self, request: Request[Any], **options: Any) -> Iterator[httpx.Response]:
+    def open(self, request: WireRequest[Any], **options: Any) -> Iterator[httpx.Response]:
         with _explained(), super().open(request, **options) as response:
             yield response
 

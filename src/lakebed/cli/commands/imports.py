@@ -158,7 +158,7 @@ def _start_job(
     """Run the Spark job of an import beside this thread; return where its error will be."""
     from lakebed.block import LocalSettings  # slow to load
     from lakebed.ingest.running import Options, run_job
-    from lakebed.ingest.server import Branch, Started
+    from lakebed.ingest.server import ImportBranch, Started
 
     options = Options(
         storage=None if local_root is None else LocalSettings(local_root.resolve()),
@@ -166,7 +166,7 @@ def _start_job(
         strict=strict,
     )
     started = Started.of(answer)
-    branch = Branch(destination.repository, destination.ref)
+    branch = ImportBranch(destination.repository, destination.ref)
     errors: list[Exception] = []
 
     def work() -> None:

@@ -18,7 +18,7 @@ from msgspec import Raw
 from msgspec.structs import fields as fields_of
 
 from lakebed.server.api.request import ApiRequest
-from lakebed.wire.calls import Call, Endpoint
+from lakebed.wire.calls import ApiCall, Endpoint
 
 HandlerT = TypeVar("HandlerT", bound=Callable[..., Any])
 
@@ -102,7 +102,7 @@ class Routes:
 
     def add(
         self,
-        call: Call[..., Any],
+        call: ApiCall[..., Any],
         needs: Access | Need | tuple[Need, ...],
         *,
         needs_slot: bool = True,
