@@ -48,9 +48,9 @@ def object_stats(path: str, **others: object) -> dict[str, object]:
 
 def asked(
     method: str, *segments: str, query: dict[str, Any] | None = None, body: Any = None
-) -> wire.Request[Any]:
+) -> wire.WireRequest[Any]:
     """A request for an operation that no API has; its answer is whatever JSON comes."""
-    return wire.Request(
+    return wire.WireRequest(
         wire.Endpoint(operation="x", tag="", method=method, path="/x", status=200),
         segments,
         query or {},

@@ -2,7 +2,6 @@
 
 All tests load this module; the clients are imported by those that use them.
 """
-# ruff: noqa: PLC0415
 
 import os
 import uuid

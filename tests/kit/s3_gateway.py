@@ -48,8 +48,8 @@ class Gateway:
     def client(self, **options: Any) -> Client:
         """A boto3 client with its default settings; path style, since the host is an address."""
         # Slow to import, and all tests load this module.
-        import boto3  # noqa: PLC0415
-        from botocore.config import Config  # noqa: PLC0415
+        import boto3
+        from botocore.config import Config
 
         return boto3.client(
             "s3",

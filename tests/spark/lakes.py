@@ -110,7 +110,7 @@ class GCLake:
     def executor(self, storage: Storage) -> Executor:
         if self.spark is None:
             return ArrowExecutor(storage, self.lake.clock)
-        from lakebed.reclaim.collector.on_spark import SparkExecutor  # noqa: PLC0415 - not installed everywhere
+        from lakebed.reclaim.collector.on_spark import SparkExecutor  # not installed everywhere
 
         return SparkExecutor(self.spark, storage)
 

@@ -18,7 +18,7 @@ from lakebed.ingest import job as jobs
 from lakebed.ingest.__main__ import main
 from lakebed.ingest.errors import ImportEnded
 from lakebed.ingest.job import Job
-from lakebed.ingest.server import Branch, Server, Started
+from lakebed.ingest.server import ImportBranch, Server, Started
 from lakebed.reclaim.collector.storage import find_storage
 from lakebed.testing.servers.lakebed import LakebedServer
 from lakebed.wire.base import Error
@@ -101,7 +101,7 @@ class Making:
     """An import that a test makes step by step."""
 
     def __init__(self, client: Client, server: LakebedServer, source: str) -> None:
-        self.branch = Branch(client.repository, "main")
+        self.branch = ImportBranch(client.repository, "main")
         settings = ClientSettings(server.endpoint, server.access_key_id, server.secret_access_key)
         self.http = HTTPClient(settings)
         path = ImportLocation(type="common_prefix", path=source, destination="lake")

@@ -15,7 +15,7 @@ REPOSITORY = "lake"
 
 def main(file: str) -> None:
     do_without_pandas()
-    from lakebed.server.app import open_services  # noqa: PLC0415 - it imports PyArrow
+    from lakebed.server.app import open_services  # it imports PyArrow
 
     settings = load(Path(file), environment={})
     services = open_services(settings)

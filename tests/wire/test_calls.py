@@ -7,7 +7,7 @@ import lakebed.wire
 from lakebed.catalog.preview import previews
 from lakebed.server.api.operations import ROUTES, not_there
 from lakebed.wire.base import Page, SkipQuery
-from lakebed.wire.calls import Call, Endpoint, Resource
+from lakebed.wire.calls import ApiCall, Endpoint, Resource
 from lakebed.wire.objects import ROWS_MAX, ObjectsAPI, ReadQuery
 from lakebed.wire.refs import BranchCreation, BranchesAPI, LogCommitsQuery, Merge, Ref, RefsAPI
 
@@ -21,7 +21,9 @@ def calls() -> list[Endpoint]:
         for kind in vars(import_module(name)).values()
         if isinstance(kind, type) and issubclass(kind, Resource) and kind.__module__ == name
     ]
-    found = [each for kind in resources for each in vars(kind).values() if isinstance(each, Call)]
+    found = [
+        each for kind in resources for each in vars(kind).values() if isinstance(each, ApiCall)
+    ]
     return [each.endpoint for each in found]
 
 

@@ -9,7 +9,7 @@ import yaml
 
 from lakebed.block import Address
 from lakebed.client.errors import Refused
-from lakebed.wire.calls import Request
+from lakebed.wire.calls import WireRequest
 from lakebed.wire.objects import PathQuery
 from lakebed.wire.refs import DiffRefsQuery, TagCreation
 from lakebed.wire.repositories import BranchProtectionRule
@@ -258,7 +258,7 @@ def test_a_file_that_changes_between_the_look_and_the_rename_is_kept(
     lake.commit()
     real = lake.client.open
 
-    def late(request: Request[Any], **options: Any) -> object:
+    def late(request: WireRequest[Any], **options: Any) -> object:
         if request.endpoint.transfer:
             write(root, "a.csv", "mine, just now")
         return real(request, **options)
@@ -352,7 +352,7 @@ def test_a_change_while_files_are_uploaded_is_a_conflict_too(
     write(root, "a.csv", "mine")
     real = lake.client.open
 
-    def late(request: Request[Any], **options: Any) -> object:
+    def late(request: WireRequest[Any], **options: Any) -> object:
         if "merge" in request.segments:
             monkeypatch.undo()
             lake.put("data/a.csv", "theirs")
@@ -375,7 +375,7 @@ def test_uploads_replace_what_was_seen_and_nothing_else(
     write(root, "new", "mine")
     real = lake.client.open
 
-    def late(request: Request[Any], **options: Any) -> object:
+    def late(request: WireRequest[Any], **options: Any) -> object:
         if request.endpoint.uploads:
             monkeypatch.undo()
             for name in ("a.csv", "new"):
@@ -395,7 +395,7 @@ def test_files_that_are_edited_during_a_commit_are_changed_since(
     write(root, "a.csv", "mine")
     real = lake.client.open
 
-    def late(request: Request[Any], **options: Any) -> object:
+    def late(request: WireRequest[Any], **options: Any) -> object:
         if "merge" in request.segments:
             write(root, "a.csv", "mine again")
             monkeypatch.undo()

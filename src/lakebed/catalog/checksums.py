@@ -37,7 +37,7 @@ class MD5(Digest, Protocol):
 def _crt() -> Any:
     """Return the library for the checksums that Python has not; it comes with the server."""
     try:
-        from awscrt import checksums  # noqa: PLC0415 - only servers have it
+        from awscrt import checksums  # only servers have it
     except ImportError as error:
         raise MissingExtraError("a checksum of S3", "server") from error
     return checksums

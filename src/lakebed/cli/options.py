@@ -141,7 +141,7 @@ def read_json(file: Path, kind: type[KindT], expected: str) -> KindT:
         CommandError: It is not JSON, or not of this kind.
         OSError: It cannot be read.
     """
-    import msgspec  # noqa: PLC0415 - few commands read a file
+    import msgspec  # few commands read a file
 
     text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
     try:

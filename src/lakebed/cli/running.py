@@ -30,7 +30,7 @@ def run(app: typer.Typer, arguments: list[str]) -> int:
     try:
         command = get_command(app)
         if "_LAKEBED_COMPLETE" in os.environ:
-            from typer._completion_classes import completion_init  # noqa: PLC0415 (for a shell only)
+            from typer._completion_classes import completion_init  # for a shell only
 
             completion_init()
         result = command.main(arguments, prog_name="lakebed", standalone_mode=False)

@@ -98,7 +98,7 @@ def table_lines(
         columns: What to show of each.
         terminal_width: How long lines may be. None: as the terminal is.
     """
-    from rich.cells import cell_len, set_cell_size  # noqa: PLC0415 (slow to load)
+    from rich.cells import cell_len, set_cell_size  # slow to load
 
     values = [[value(item) for _, value in columns] for item in items]
     shown = [[for_people(each) for each in row] for row in values]

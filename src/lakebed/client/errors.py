@@ -11,7 +11,7 @@ LakebedError
 """
 
 from lakebed.errors import LakebedError
-from lakebed.wire.base import Refusal
+from lakebed.wire.base import ErrorBody
 
 
 class ClientError(LakebedError):
@@ -52,11 +52,11 @@ class Refused(ClientError):
 
     kind = "server_refused"
 
-    def __init__(self, status: int, message: str, said: Refusal | None = None) -> None:
+    def __init__(self, status: int, message: str, said: ErrorBody | None = None) -> None:
         super().__init__(f"{message} ({status})")
         self.status = status
         self.message = message
-        self.said = said or Refusal()
+        self.said = said or ErrorBody()
         """The body of the answer, as far as it is understood."""
 
 

@@ -30,7 +30,7 @@ from lakebed.client.retry import PATIENT_READS, Retries, RetryPolicy
 from lakebed.client.settings import ClientSettings
 from lakebed.runtime import Runtime, ThreadRuntime
 from lakebed.wire import calls as wire
-from lakebed.wire.base import Refusal
+from lakebed.wire.base import ErrorBody
 
 if TYPE_CHECKING:  # each command needs a few of them
     from lakebed.wire.actions import ActionsAPI
@@ -85,7 +85,7 @@ class _Of(Generic[ResourceT]):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer(Generic[AnswerT]):
+class FullAnswer(Generic[AnswerT]):
     """An answer with its headers."""
 
     value: AnswerT
@@ -153,7 +153,7 @@ class Client:
         if "_storage" in self.__dict__:
             self._storage.close()
 
-    def send(self, request: wire.Request[AnswerT]) -> AnswerT:
+    def send(self, request: wire.WireRequest[AnswerT]) -> AnswerT:
         """Send a request; return its answer.
 
         Raises:
@@ -165,23 +165,25 @@ class Client:
         return self.ask(request).value
 
     def ask(
-        self, request: wire.Request[AnswerT], *, headers: Mapping[str, str] | None = None
-    ) -> Answer[AnswerT]:
+        self, request: wire.WireRequest[AnswerT], *, headers: Mapping[str, str] | None = None
+    ) -> FullAnswer[AnswerT]:
         """Send a request, perhaps with further headers; return its answer with its headers."""
         with self.open(request, headers=headers) as response:
             return self.answer(request, response)
 
-    def answer(self, request: wire.Request[AnswerT], response: httpx.Response) -> Answer[AnswerT]:
+    def answer(
+        self, request: wire.WireRequest[AnswerT], response: httpx.Response
+    ) -> FullAnswer[AnswerT]:
         """Read the answer to a request that was opened; raises as `send`."""
         response.read()
         traffic.show_answer_body(response)
         value: AnswerT = _value(response, request.answer)
-        return Answer(value, response.headers)
+        return FullAnswer(value, response.headers)
 
     @contextmanager
     def open(
         self,
-        request: wire.Request[Any],
+        request: wire.WireRequest[Any],
         *,
         content: Iterator[bytes] | None = None,
         headers: Mapping[str, str] | None = None,
@@ -335,9 +337,9 @@ def _joined(path: tuple[str, ...]) -> str:
 
 def _refusal(response: httpx.Response) -> Refused:
     try:
-        said = msgspec.json.decode(response.content, type=Refusal)
+        said = msgspec.json.decode(response.content, type=ErrorBody)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        said = Refusal()
+        said = ErrorBody()
     # What a Lakebed server adds says more than the words that all clients know.
     message = said.detail or said.message
     message = message or response.reason_phrase.lower() or "the server gave no reason"

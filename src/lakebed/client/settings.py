@@ -166,7 +166,7 @@ def read_file(config_file: Path) -> Mapping[str, Any]:
 
 
 def _parse(text: str, config_file: Path) -> Mapping[str, Any]:
-    import yaml  # noqa: PLC0415 (most commands find everything in the environment)
+    import yaml  # most commands find everything in the environment
 
     try:
         content = yaml.safe_load(text)

@@ -21,7 +21,7 @@ from lakebed.client.settings import load_settings
 from lakebed.errors import LakebedError
 from lakebed.ingest.errors import ImportEnded
 from lakebed.ingest.running import Options, run_job
-from lakebed.ingest.server import Branch, Started
+from lakebed.ingest.server import ImportBranch, Started
 from lakebed.wire.imports import ImportCreation, ImportLocation, ImportQuery, ImportStatus
 from lakebed.wire.refs import CommitCreation
 
@@ -56,7 +56,7 @@ def _import(asked: argparse.Namespace) -> str:
     target = _TARGET.fullmatch(asked.to)
     if target is None:
         sys.exit(f"lakebed: --to is {asked.to!r}, expected lakefs://repository/branch/path")
-    branch = Branch(target[1], target[2])
+    branch = ImportBranch(target[1], target[2])
     settings = load_settings(environ=os.environ, config_file=None, endpoint=asked.endpoint)
     root = asked.local_root
     options = Options(storage=root and LocalSettings(root.resolve()), strict=asked.strict)
@@ -80,7 +80,7 @@ def _say(line: str) -> None:
     sys.stderr.write(f"{line}\n")
 
 
-def _wait(client: Client, branch: Branch, import_id: str) -> ImportStatus:
+def _wait(client: Client, branch: ImportBranch, import_id: str) -> ImportStatus:
     """Return how an import stands when it has ended well."""
     while True:
         query = ImportQuery(id=import_id)

@@ -13,7 +13,7 @@ from lakebed.client.settings import ClientSettings
 from lakebed.errors import LakebedError
 from lakebed.ingest.beat import beating
 from lakebed.ingest.job import Job
-from lakebed.ingest.server import Branch, Server, Started
+from lakebed.ingest.server import ImportBranch, Server, Started
 from lakebed.reclaim.collector.spark import new_session
 from lakebed.reclaim.collector.storage import find_storage
 from lakebed.wire.imports import ImportReport
@@ -36,7 +36,7 @@ class Options:
 
 def run_job(
     settings: ClientSettings,
-    branch: Branch,
+    branch: ImportBranch,
     started: Started,
     options: Options,
     say: Callable[[str], None],

@@ -48,7 +48,7 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True)
-class Branch:
+class ImportBranch:
     """Where an import goes."""
 
     repository: str
@@ -58,7 +58,7 @@ class Branch:
 class Server:
     """Reports on one import. All requests may be repeated, and raise `ClientError`."""
 
-    def __init__(self, client: Client, branch: Branch, started: Started) -> None:
+    def __init__(self, client: Client, branch: ImportBranch, started: Started) -> None:
         """Report to a server; the client should wait while it starts again."""
         self._client = client
         self._branch = branch

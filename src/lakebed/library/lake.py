@@ -56,7 +56,7 @@ class Lake:
         >>> lake.filesystem().ls("books/main", detail=False)
         ['books/main/authors.txt']
         """
-        from lakebed.library.filesystem import LakebedFileSystem  # noqa: PLC0415 - for those who ask
+        from lakebed.library.filesystem import LakebedFileSystem  # for those who ask
 
         return LakebedFileSystem(**self._backend.options)
 
@@ -75,7 +75,7 @@ def open_lake(folder: str | PathLike[str], *, committer: str | None = None) -> L
     Raises:
         LakeError: It cannot be opened.
     """
-    from lakebed.library.embedded import EmbeddedBackend  # noqa: PLC0415 - it loads the engine
+    from lakebed.library.embedded import EmbeddedBackend  # it loads the engine
 
     return Lake(EmbeddedBackend(Path(folder), committer))
 
@@ -92,6 +92,6 @@ def connect(url: str | None = None, key: str | None = None, secret: str | None =
     Raises:
         Invalid: A setting is missing or wrong.
     """
-    from lakebed.library.remote import RemoteBackend  # noqa: PLC0415 - it loads the HTTP client
+    from lakebed.library.remote import RemoteBackend  # it loads the HTTP client
 
     return Lake(RemoteBackend(url, key, secret))

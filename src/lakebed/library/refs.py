@@ -378,7 +378,7 @@ class Repository:
         Raises:
             LakeError: The run ended early; nothing that is in use was deleted.
         """
-        from lakebed.reclaim.collector.job import Options  # noqa: PLC0415 - see above
+        from lakebed.reclaim.collector.job import Options
 
         options = Options(
             dry_run=dry_run,

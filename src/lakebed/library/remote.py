@@ -27,7 +27,7 @@ from lakebed.library.values import (
 )
 from lakebed.wire import refs
 from lakebed.wire.base import KeysQuery, Page, PageQuery
-from lakebed.wire.calls import BoundCall, Request
+from lakebed.wire.calls import BoundCall, WireRequest
 from lakebed.wire.imports import ImportCreation, ImportLocation, ImportQuery
 from lakebed.wire.objects import (
     CopyQuery,
@@ -127,11 +127,11 @@ class RemoteBackend:
 
     def collect_garbage(self, repository: str, options: "Options") -> "Summary":
         # It loads the engine's files, which a client of a server can do without.
-        from lakebed.reclaim.collector.job import Job  # noqa: PLC0415 - see above
-        from lakebed.reclaim.collector.on_arrow import ArrowExecutor  # noqa: PLC0415 - see above
-        from lakebed.reclaim.collector.server import Server  # noqa: PLC0415 - see above
-        from lakebed.reclaim.collector.storage import open_storage  # noqa: PLC0415 - see above
-        from lakebed.runtime import ThreadRuntime  # noqa: PLC0415 - see above
+        from lakebed.reclaim.collector.job import Job
+        from lakebed.reclaim.collector.on_arrow import ArrowExecutor
+        from lakebed.reclaim.collector.server import Server
+        from lakebed.reclaim.collector.storage import open_storage
+        from lakebed.runtime import ThreadRuntime
 
         with _explained():
             server = Server(
@@ -336,7 +336,7 @@ class _Client(Client):
     """A client that raises the errors of the library."""
 
     @contextmanager
-    def open(self, request: Request[Any], **options: Any) -> Iterator[httpx.Response]:
+    def open(self, request: WireRequest[Any], **options: Any) -> Iterator[httpx.Response]:
         with _explained(), super().open(request, **options) as response:
             yield response
 

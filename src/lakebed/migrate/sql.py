@@ -33,8 +33,8 @@ class SqlRefs:
             SourceRefused: The database cannot be reached, or has no such repository.
         """
         try:
-            import psycopg  # noqa: PLC0415 - an extra
-            from psycopg.rows import dict_row  # noqa: PLC0415 - an extra
+            import psycopg  # an extra
+            from psycopg.rows import dict_row  # an extra
         except ImportError:
             raise MissingExtraError("reading PostgreSQL", "postgres") from None
         self._repository = repository

@@ -32,7 +32,7 @@ class Error(Wire):
     """What was wrong, with which value, and what to do; for people."""
 
 
-class Refusal(Wire):
+class ErrorBody(Wire):
     """What a server says that refuses a request, as far as it says it."""
 
     message: str = ""

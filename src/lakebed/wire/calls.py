@@ -8,8 +8,8 @@ the struct of the answer:
         @call("getTag", "GET", "/{tag:path}")
         def get(self, repository: str, tag: str) -> Ref: ...
 
-`TagsAPI.get` is a `Call`: its `endpoint` is the line of the table, and its `request` a request for
-it. Of an instance, `tags.get("lake", "v1")` sends that request.
+`TagsAPI.get` is an `ApiCall`: its `endpoint` is the line of the table, and `request` makes a
+request for it. Of an instance, `tags.get("lake", "v1")` sends that request.
 """
 
 from collections.abc import Callable, Mapping
@@ -61,7 +61,7 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Request(Generic[AnswerT_co]):
+class WireRequest(Generic[AnswerT_co]):
     """A request for an operation, and the type of its answer."""
 
     endpoint: Endpoint
@@ -73,10 +73,10 @@ class Request(Generic[AnswerT_co]):
     """The type of the answer; text and bytes are answered as they are."""
 
 
-class Sender(Protocol):
+class SendsRequests(Protocol):
     """Sends a request, and returns its answer."""
 
-    def __call__(self, request: Request[AnswerT], /) -> AnswerT:
+    def __call__(self, request: WireRequest[AnswerT], /) -> AnswerT:
         """Send a request."""
 
 
@@ -87,7 +87,7 @@ class Resource:
     path: str
     """The beginning of the paths of its operations."""
 
-    def __init__(self, send: Sender) -> None:
+    def __init__(self, send: SendsRequests) -> None:
         self.send = send
 
     def __init_subclass__(cls, *, tag: str, path: str = "") -> None:
@@ -99,7 +99,7 @@ class BoundCall(Generic[P, AnswerT]):
 
     __slots__ = ("_send", "call")
 
-    def __init__(self, call: "Call[P, AnswerT]", send: Sender) -> None:
+    def __init__(self, call: "ApiCall[P, AnswerT]", send: SendsRequests) -> None:
         self.call = call
         self._send = send
 
@@ -108,7 +108,7 @@ class BoundCall(Generic[P, AnswerT]):
         return self._send(self.call.request(*args, **kwargs))
 
 
-class Call(Generic[P, AnswerT]):
+class ApiCall(Generic[P, AnswerT]):
     """An operation of a resource."""
 
     def __init__(
@@ -122,12 +122,12 @@ class Call(Generic[P, AnswerT]):
         self._owner = owner
 
     @overload
-    def __get__(self, resource: None, owner: type[Resource]) -> "Call[P, AnswerT]": ...
+    def __get__(self, resource: None, owner: type[Resource]) -> "ApiCall[P, AnswerT]": ...
     @overload
     def __get__(self, resource: Resource, owner: type[Resource]) -> BoundCall[P, AnswerT]: ...
     def __get__(
         self, resource: Resource | None, owner: type[Resource]
-    ) -> "Call[P, AnswerT] | BoundCall[P, AnswerT]":
+    ) -> "ApiCall[P, AnswerT] | BoundCall[P, AnswerT]":
         return self if resource is None else BoundCall(self, resource.send)
 
     @cached_property
@@ -152,11 +152,11 @@ class Call(Generic[P, AnswerT]):
         code = self._signature.__code__
         return code.co_varnames[1 : code.co_argcount]
 
-    def request(self, *args: P.args, **kwargs: P.kwargs) -> Request[AnswerT]:
+    def request(self, *args: P.args, **kwargs: P.kwargs) -> WireRequest[AnswerT]:
         """Return a request for the operation."""
         given: dict[str, Any] = {**dict(zip(self._names, args, strict=False)), **kwargs}
         query, body = given.pop("query", None), given.pop("body", None)
-        return Request(
+        return WireRequest(
             self.endpoint,
             tuple(_segment(part, given) for part in self.endpoint.path[1:].split("/")),
             {} if query is None else msgspec.to_builtins(query),
@@ -176,7 +176,7 @@ def call(
     statuses: tuple[int, ...] = (),
     media: str | None = None,
     headers: tuple[str, ...] = (),
-) -> Callable[[Callable[Concatenate[Any, P], AnswerT]], Call[P, AnswerT]]:
+) -> Callable[[Callable[Concatenate[Any, P], AnswerT]], ApiCall[P, AnswerT]]:
     """Make a method an operation; see `Endpoint` for the arguments.
 
     The path continues that of the resource.
@@ -192,8 +192,8 @@ def call(
         "headers": headers,
     }
 
-    def register(signature: Callable[Concatenate[Any, P], AnswerT]) -> Call[P, AnswerT]:
-        return Call(signature, path, fields)
+    def register(signature: Callable[Concatenate[Any, P], AnswerT]) -> ApiCall[P, AnswerT]:
+        return ApiCall(signature, path, fields)
 
     return register
 

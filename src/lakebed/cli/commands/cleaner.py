@@ -40,10 +40,10 @@ def run(
     A server does this every minute. One process must see that something is dropped for the whole
     grace period before it removes it: that needs a server, or --wait.
     """
-    from lakebed.kv import open_store  # noqa: PLC0415 - it is slow to import
-    from lakebed.reclaim.cleaner import Cleaner  # noqa: PLC0415 - it is slow to import
-    from lakebed.runtime import ThreadRuntime  # noqa: PLC0415 - as are its friends
-    from lakebed.server.config_files import read  # noqa: PLC0415 - it is slow to import
+    from lakebed.kv import open_store  # it is slow to import
+    from lakebed.reclaim.cleaner import Cleaner  # it is slow to import
+    from lakebed.runtime import ThreadRuntime
+    from lakebed.server.config_files import read  # it is slow to import
 
     settings = read(config, environment=os.environ, flags=dotted_settings(database__url=database))
     check_exists(settings.database.url)
@@ -64,7 +64,7 @@ def waiting(counts: "CleanerCounts") -> int:
 def _passes(cleaner: "Cleaner", grace_seconds: float) -> "CleanerCounts":
     """Make passes until nothing waits, or all that was there at first has had its time."""
     pause = min(_PAUSE_SECONDS_MAX, max(0.1, grace_seconds / 4))
-    from lakebed.reclaim.cleaner import CREATION_SECONDS  # noqa: PLC0415 - it is slow to import
+    from lakebed.reclaim.cleaner import CREATION_SECONDS  # it is slow to import
 
     longest = max(grace_seconds, CREATION_SECONDS) + _PASSES_AFTER_GRACE * pause
     until = time.monotonic() + longest

@@ -36,9 +36,9 @@ def fsck(
     It needs the settings of the server. Nothing is changed. The exit code is 1 if something is
     damaged; each damage is printed with the commits that it touches.
     """
-    from lakebed.block import open_block  # noqa: PLC0415 - it is slow to import
-    from lakebed.diagnostics.fsck import RepositoryCheck  # noqa: PLC0415 - as are its friends
-    from lakebed.runtime import ThreadRuntime  # noqa: PLC0415 - as are its friends
+    from lakebed.block import open_block  # it is slow to import
+    from lakebed.diagnostics.fsck import RepositoryCheck
+    from lakebed.runtime import ThreadRuntime
 
     repository = parse_repository(uri).repository
     settings, runtime = settings_of(config, database), ThreadRuntime()
@@ -77,8 +77,8 @@ def diagnose(
     of objects. What is broken is told in its place. Names of repositories, branches and damaged
     records are in it: look through it before you give it away.
     """
-    from lakebed.diagnostics.bundle import Request, make_bundle  # noqa: PLC0415 - it is slow
-    from lakebed.runtime import ThreadRuntime  # noqa: PLC0415 - as are its friends
+    from lakebed.diagnostics.bundle import Request, make_bundle  # it is slow
+    from lakebed.runtime import ThreadRuntime
 
     file = output or Path(f"lakebed-diagnose-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.zip")
     if file.exists():

@@ -65,8 +65,8 @@ def run(
 
     lakebed gc run lakefs://my-repo
     """
-    from lakebed.reclaim import collector  # noqa: PLC0415 - slow to load, for this command only
-    from lakebed.reclaim.collector.job import Options  # noqa: PLC0415 - likewise
+    from lakebed.reclaim import collector  # slow to load, for this command only
+    from lakebed.reclaim.collector.job import Options
 
     settings = session.settings
     options = Options(
@@ -87,7 +87,7 @@ def run(
             master=master,
             say=say,
         )
-    from lakebed.reclaim.collector.report import counts_by_branch  # noqa: PLC0415 - slow to load
+    from lakebed.reclaim.collector.report import counts_by_branch  # slow to load
 
     with _opened(session, repository.repository, local_root) as (_, storage):
         branches = counts_by_branch(storage, summary.as_dict())
@@ -107,10 +107,10 @@ def _watched(session: Session) -> Iterator[Callable[[str], None]]:
     if session.output.as_json or not sys.stderr.isatty():
         yield warn
         return
-    from rich.console import Console  # noqa: PLC0415 - slow to load, and for terminals only
-    from rich.progress import Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415 - likewise
+    from rich.console import Console  # slow to load, and for terminals only
+    from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
-    from lakebed.reclaim.collector.executors.read import TALLY  # noqa: PLC0415 - likewise
+    from lakebed.reclaim.collector.executors.read import TALLY
 
     step = TextColumn("{task.description} {task.fields[tally]}", markup=False)
     bar = Progress(step, TimeElapsedColumn(), console=Console(stderr=True))
@@ -131,8 +131,8 @@ def check(
     session: Session, repository: RepositoryArgument, *, local_root: LocalRootOption = None
 ) -> None:
     """See whether garbage collection could do its work; nothing of yours is touched."""
-    from lakebed.reclaim.collector.check import examine  # noqa: PLC0415 - slow to load
-    from lakebed.runtime import ThreadRuntime  # noqa: PLC0415 - likewise
+    from lakebed.reclaim.collector.check import examine  # slow to load
+    from lakebed.runtime import ThreadRuntime
 
     with _opened(session, repository.repository, local_root) as (server, storage):
         findings = list(examine(server, storage, ThreadRuntime()))
@@ -180,8 +180,8 @@ def show(
     local_root: LocalRootOption = None,
 ) -> None:
     """Show what a run found and deleted, branch by branch."""
-    from lakebed.formats.gc_files import GCRunID  # noqa: PLC0415 - slow to load
-    from lakebed.reclaim.collector.report import counts_by_branch, read_summary  # noqa: PLC0415 - likewise
+    from lakebed.formats.gc_files import GCRunID  # slow to load
+    from lakebed.reclaim.collector.report import counts_by_branch, read_summary
 
     with _opened(session, repository.repository, local_root) as (_, storage):
         summary = read_summary(storage, GCRunID(run_id))
@@ -262,7 +262,7 @@ def _unfinished(session: Session, repository: RepositoryUri) -> Iterator[Unfinis
 
 
 def _block_settings(local_root: Path | None) -> "BlockSettings | None":
-    from lakebed.block import LocalSettings  # noqa: PLC0415 - slow to load
+    from lakebed.block import LocalSettings  # slow to load
 
     return None if local_root is None else LocalSettings(local_root.resolve())
 
@@ -271,8 +271,8 @@ def _block_settings(local_root: Path | None) -> "BlockSettings | None":
 def _opened(
     session: Session, repository: str, local_root: Path | None
 ) -> "Iterator[tuple[Server, Storage]]":
-    from lakebed.reclaim.collector.server import Server  # noqa: PLC0415 - slow to load
-    from lakebed.reclaim.collector.storage import open_storage  # noqa: PLC0415 - likewise
+    from lakebed.reclaim.collector.server import Server  # slow to load
+    from lakebed.reclaim.collector.storage import open_storage
 
     settings = session.settings
     server = Server(

@@ -156,9 +156,9 @@ def _start_job(
     strict: bool,
 ) -> list[Exception]:
     """Run the Spark job of an import beside this thread; return where its error will be."""
-    from lakebed.block import LocalSettings  # noqa: PLC0415 - slow to load
-    from lakebed.ingest.running import Options, run_job  # noqa: PLC0415 - likewise
-    from lakebed.ingest.server import Branch, Started  # noqa: PLC0415 - likewise
+    from lakebed.block import LocalSettings  # slow to load
+    from lakebed.ingest.running import Options, run_job
+    from lakebed.ingest.server import ImportBranch, Started
 
     options = Options(
         storage=None if local_root is None else LocalSettings(local_root.resolve()),
@@ -166,7 +166,7 @@ def _start_job(
         strict=strict,
     )
     started = Started.of(answer)
-    branch = Branch(destination.repository, destination.ref)
+    branch = ImportBranch(destination.repository, destination.ref)
     errors: list[Exception] = []
 
     def work() -> None:
@@ -312,8 +312,8 @@ def _progress(session: Session, source: str, *, hidden: bool) -> Iterator[_Progr
     if hidden or session.output.as_json or not sys.stderr.isatty():
         yield _Progress()
         return
-    from rich.console import Console  # noqa: PLC0415 (slow to load, and for terminals only)
-    from rich.progress import (  # noqa: PLC0415
+    from rich.console import Console  # slow to load, and for terminals only
+    from rich.progress import (
         Progress,
         SpinnerColumn,
         TextColumn,

@@ -43,7 +43,7 @@ def inspect(
 
     Nothing is changed. Records that are damaged are named, and not shown.
     """
-    from lakebed.diagnostics.records import Filter, shown_records  # noqa: PLC0415 - it is slow
+    from lakebed.diagnostics.records import Filter, shown_records  # it is slow
 
     wanted = Filter(
         None if partition is None else os.fsencode(partition), os.fsencode(prefix), kind
@@ -65,9 +65,9 @@ def copy(
     The copy is complete when both have the same content hash. Then set database.url to TO and
     restart the servers. If this is cut off, run it again: it goes on.
     """
-    from lakebed.kv import halt  # noqa: PLC0415 - it is slow to import
-    from lakebed.kv.copying import StoreCopy  # noqa: PLC0415 - as are its friends
-    from lakebed.runtime import ThreadRuntime  # noqa: PLC0415 - as are its friends
+    from lakebed.kv import halt  # it is slow to import
+    from lakebed.kv.copying import StoreCopy
+    from lakebed.runtime import ThreadRuntime
 
     if source == target:
         raise Misuse("FROM and TO are the same database")
@@ -88,8 +88,8 @@ def copy(
 @app.command()
 def release(*, url: UrlArgument, yes: YesOption = False) -> None:
     """Let servers use a database again that was copied, or whose copy is given up."""
-    from lakebed.kv.copying import release as remove_mark  # noqa: PLC0415 - it is slow to import
-    from lakebed.runtime import ThreadRuntime  # noqa: PLC0415 - as are its friends
+    from lakebed.kv.copying import release as remove_mark  # it is slow to import
+    from lakebed.runtime import ThreadRuntime
 
     confirm("If the copy is in use, changes will part between the two. Go on?", yes=yes)
     side = _open_existing(url, ThreadRuntime())
@@ -100,15 +100,15 @@ def release(*, url: UrlArgument, yes: YesOption = False) -> None:
 
 def settings_of(config: Path | None, database: str | None) -> "ServerSettings":
     """Return the settings of a server, whether or not they fit together."""
-    from lakebed.server.config_files import read  # noqa: PLC0415 - it is slow to import
+    from lakebed.server.config_files import read  # it is slow to import
 
     return read(config, environment=os.environ, flags=dotted_settings(database__url=database))
 
 
 def open_to_read(url: str) -> "Store":
     """Open a database that is there, halted or not, for reading only."""
-    from lakebed.kv import open_store  # noqa: PLC0415 - it is slow to import
-    from lakebed.kv.halt import Permit  # noqa: PLC0415 - as are its friends
+    from lakebed.kv import open_store  # it is slow to import
+    from lakebed.kv.halt import Permit
 
     check_exists(url)
     return open_store(url, permit=Permit(reads_only=True))
@@ -121,7 +121,7 @@ def _open_existing(url: str, runtime: "Runtime") -> "Side":
 
 def check_exists(url: str) -> None:
     """Refuse a file that is not there: it must not be made by looking for it."""
-    from lakebed.server.settings import embedded_path  # noqa: PLC0415 - it is slow to import
+    from lakebed.server.settings import embedded_path  # it is slow to import
 
     path = embedded_path(url)
     if path is not None and not path.exists():
@@ -129,10 +129,10 @@ def check_exists(url: str) -> None:
 
 
 def _open(url: str, runtime: "Runtime") -> "Side":
-    from lakebed.kv import open_store  # noqa: PLC0415 - it is slow to import
-    from lakebed.kv.copying import Side  # noqa: PLC0415 - as are its friends
-    from lakebed.kv.halt import Permit  # noqa: PLC0415 - as are its friends
-    from lakebed.server.settings import mask  # noqa: PLC0415 - as are its friends
+    from lakebed.kv import open_store  # it is slow to import
+    from lakebed.kv.copying import Side
+    from lakebed.kv.halt import Permit
+    from lakebed.server.settings import mask
 
     permit = Permit()
     return Side(open_store(url, runtime=runtime, permit=permit), permit, mask(url))

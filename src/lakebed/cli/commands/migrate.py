@@ -97,13 +97,13 @@ def from_lakefs(
     The keys for lakeFS are those of lakectl: its file, or its variables. The settings of the new
     server (--config) say which database and storage to write to.
     """
-    from lakebed.block import Namespace  # noqa: PLC0415 - it is slow to import
-    from lakebed.client.http import Client  # noqa: PLC0415 - as are its friends
-    from lakebed.client.retry import OUTLAST_RESTARTS  # noqa: PLC0415 - as are its friends
-    from lakebed.client.settings import load_settings  # noqa: PLC0415 - as are its friends
-    from lakebed.migrate.lakefs_server import LakeFSServer  # noqa: PLC0415 - as are its friends
-    from lakebed.migrate.rounds import Plan  # noqa: PLC0415 - as are its friends
-    from lakebed.migrate.sources import Source  # noqa: PLC0415 - as are its friends
+    from lakebed.block import Namespace  # it is slow to import
+    from lakebed.client.http import Client
+    from lakebed.client.retry import OUTLAST_RESTARTS
+    from lakebed.client.settings import load_settings
+    from lakebed.migrate.lakefs_server import LakeFSServer
+    from lakebed.migrate.rounds import Plan
+    from lakebed.migrate.sources import Source
 
     repository = parse_repository(uri).repository
     keys = load_settings(environ=_lakectls(), config_file=None, endpoint=endpoint)
@@ -161,10 +161,10 @@ def from_sql(
 
     Otherwise as `lakebed migrate lakefs`. Metadata files are read from the storage.
     """
-    from lakebed.block import Namespace  # noqa: PLC0415 - it is slow to import
-    from lakebed.migrate.rounds import Plan  # noqa: PLC0415 - as are its friends
-    from lakebed.migrate.sources import Source  # noqa: PLC0415 - as are its friends
-    from lakebed.migrate.sql import SqlRefs  # noqa: PLC0415 - as are its friends
+    from lakebed.block import Namespace  # it is slow to import
+    from lakebed.migrate.rounds import Plan
+    from lakebed.migrate.sources import Source
+    from lakebed.migrate.sql import SqlRefs
 
     repository = parse_repository(uri).repository
     with _Target(config, database) as target, ExitStack() as stack:
@@ -216,8 +216,8 @@ def adopt_objects(
     be off, and no other repository of lakeFS may have imported objects from this one. Refused if
     another repository of this installation references one of them.
     """
-    from lakebed.block import Namespace  # noqa: PLC0415 - it is slow to import
-    from lakebed.migrate.adopt import adopt  # noqa: PLC0415 - as are its friends
+    from lakebed.block import Namespace  # it is slow to import
+    from lakebed.migrate.adopt import adopt
 
     repository = parse_repository(uri).repository
     if not lakefs_is_off:
@@ -249,9 +249,9 @@ def move_users(
     LAKEBED_ENDPOINT, LAKEBED_ACCESS_KEY_ID and LAKEBED_SECRET_ACCESS_KEY. Secrets cannot be read
     from lakeFS: every new user gets a new key, which is printed once.
     """
-    from lakebed.client.http import Client  # noqa: PLC0415 - it is slow to import
-    from lakebed.client.settings import load_settings  # noqa: PLC0415 - as are its friends
-    from lakebed.migrate.people import move_people  # noqa: PLC0415 - as are its friends
+    from lakebed.client.http import Client  # it is slow to import
+    from lakebed.client.settings import load_settings
+    from lakebed.migrate.people import move_people
 
     ours = {name: value for name, value in os.environ.items() if name.startswith(_OURS)}
     with ExitStack() as stack:
@@ -280,16 +280,16 @@ class _Target:
     """The installation that repositories are moved into."""
 
     def __init__(self, config: Path | None, database: str | None) -> None:
-        from lakebed.runtime import ThreadRuntime  # noqa: PLC0415 - it is slow to import
+        from lakebed.runtime import ThreadRuntime  # it is slow to import
 
         self._settings = settings_of(config, database)
         self._stack = ExitStack()
         self.runtime: Runtime = ThreadRuntime()
 
     def __enter__(self) -> Self:
-        from lakebed.block import open_block  # noqa: PLC0415 - it is slow to import
-        from lakebed.engine.engine import Engine  # noqa: PLC0415 - as are its friends
-        from lakebed.kv import open_store  # noqa: PLC0415 - as are its friends
+        from lakebed.block import open_block  # it is slow to import
+        from lakebed.engine.engine import Engine
+        from lakebed.kv import open_store
 
         store = self._stack.enter_context(
             open_store(self._settings.database.url, runtime=self.runtime)
@@ -305,8 +305,8 @@ class _Target:
 
     def addresses(self, namespace: str, lakefs_root: Path | None) -> "Addresses":
         """Return what turns addresses of a repository of lakeFS into those of the storage here."""
-        from lakebed.block import LocalSettings  # noqa: PLC0415 - it is slow to import
-        from lakebed.migrate.addresses import Addresses  # noqa: PLC0415 - as are its friends
+        from lakebed.block import LocalSettings  # it is slow to import
+        from lakebed.migrate.addresses import Addresses
 
         settings, roots = self._settings.blockstore.block, []
         if isinstance(settings, LocalSettings):
@@ -317,7 +317,7 @@ class _Target:
 
     def files_in(self, namespace: "Namespace") -> "StorageFiles":
         """Return the metadata files of lakeFS below a namespace."""
-        from lakebed.migrate.sources import StorageFiles  # noqa: PLC0415 - it is slow to import
+        from lakebed.migrate.sources import StorageFiles  # it is slow to import
 
         return StorageFiles(self.block, namespace)
 
@@ -332,7 +332,7 @@ class _Target:
         dry_run: bool,
     ) -> None:
         """Run a round, compare some commits, and say what was done."""
-        from lakebed.migrate.rounds import run_round  # noqa: PLC0415 - it is slow to import
+        from lakebed.migrate.rounds import run_round  # it is slow to import
 
         if dry_run:
             _print_what_is_there(source, plan)
@@ -355,8 +355,8 @@ class _Target:
             raise Incomplete(f"{damages} of lakeFS could not be moved, see above")
 
     def _verify(self, source: "Source", plan: "Plan", count: int) -> None:
-        from lakebed.engine.model import RepositoryID  # noqa: PLC0415 - it is slow to import
-        from lakebed.migrate import verify  # noqa: PLC0415 - as are its friends
+        from lakebed.engine.model import RepositoryID  # it is slow to import
+        from lakebed.migrate import verify
 
         commits = list(source.refs.commits())
         if 0 <= count < len(commits):

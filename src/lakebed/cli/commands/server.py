@@ -41,8 +41,8 @@ def run(
     flags; later ones win. `lakebed config check` shows the result.
     """
     _check_installed()
-    from lakebed.server.config_files import load  # noqa: PLC0415 - see above
-    from lakebed.server.processes.supervisor import serve  # noqa: PLC0415 - see above
+    from lakebed.server.config_files import load
+    from lakebed.server.processes.supervisor import serve
 
     flags = dotted_settings(listen__host=host, listen__port=port, processes__workers=workers)
     settings = load(config, environment=os.environ, flags=flags)
@@ -51,7 +51,7 @@ def run(
 
 def _say_ready(endpoint: str) -> None:
     """Say that a server is ready, and what it waits for if it is a new one."""
-    from lakebed.client.setup import waits_for_setup  # noqa: PLC0415 - see above
+    from lakebed.client.setup import waits_for_setup
 
     typer.echo(f"lakebed is ready at {endpoint}")
     if waits_for_setup(endpoint):
@@ -75,10 +75,10 @@ def quickstart(
     Starting it again in the same folder keeps everything.
     """
     _check_installed()
-    from lakebed.server import quickstart as steps  # noqa: PLC0415 - see above
-    from lakebed.server.config_files import load  # noqa: PLC0415 - see above
-    from lakebed.server.processes.preflight import check_place  # noqa: PLC0415 - see above
-    from lakebed.server.processes.supervisor import serve  # noqa: PLC0415 - see above
+    from lakebed.server import quickstart as steps
+    from lakebed.server.config_files import load
+    from lakebed.server.processes.preflight import check_place
+    from lakebed.server.processes.supervisor import serve
 
     variables = {"LAKEBED_SERVER__LOGGING__FORMAT": "text"} | dict(os.environ)
     steps.close_to_others(data_dir)
@@ -103,15 +103,15 @@ def check(*, config: ServerConfigOption = None) -> None:
     A storage in a cloud gets one signed request. All problems are told at once. A new database gets
     what a server needs in it, except that a file which is not there yet is not made.
     """
-    import yaml  # noqa: PLC0415 - only this command needs it
+    import yaml  # only this command needs it
 
-    from lakebed.server.config_files import read  # noqa: PLC0415 - see above
-    from lakebed.server.processes.preflight import (  # noqa: PLC0415 - see above
+    from lakebed.server.config_files import read
+    from lakebed.server.processes.preflight import (
         check_database,
         check_storage,
         warnings_of,
     )
-    from lakebed.server.settings import SettingsError, masked  # noqa: PLC0415 - see above
+    from lakebed.server.settings import SettingsError, masked
 
     settings = read(config, environment=os.environ)
     problems: list[str] = []
@@ -129,9 +129,9 @@ def check(*, config: ServerConfigOption = None) -> None:
 
 
 def _welcome(endpoint: str, pair: "KeyPair | None", data_dir: Path, garbage: str) -> None:
-    from rich.console import Console  # noqa: PLC0415 - see above
+    from rich.console import Console
 
-    from lakebed.server.quickstart import log_file  # noqa: PLC0415 - see above
+    from lakebed.server.quickstart import log_file
 
     console = Console(highlight=False, soft_wrap=True)  # lines to be copied must stay lines
     console.print(f"\n[bold green]Lakebed is ready[/] at [bold]{endpoint}[/]")

@@ -80,7 +80,7 @@ def _secret(before: str | None) -> str:
 
 def _write(file: Path, content: dict[str, Any]) -> None:
     """Replace the file by one that only its owner reads."""
-    import yaml  # noqa: PLC0415 - only this command writes it
+    import yaml  # only this command writes it
 
     handle, draft = tempfile.mkstemp(dir=file.absolute().parent, prefix=".lakectl-")
     try:

@@ -59,9 +59,9 @@ def run(
         LakebedError: The storage failed, or a file is damaged.
         MissingExtraError: A Spark is named, and PySpark is not installed.
     """
-    from lakebed.reclaim.collector.job import Job, Options  # noqa: PLC0415 - executors import this package
-    from lakebed.reclaim.collector.server import Server  # noqa: PLC0415 - as above
-    from lakebed.reclaim.collector.storage import open_storage  # noqa: PLC0415 - as above
+    from lakebed.reclaim.collector.job import Job, Options  # executors import this package
+    from lakebed.reclaim.collector.server import Server
+    from lakebed.reclaim.collector.storage import open_storage
 
     server = Server(
         endpoint, repository, access_key_id=access_key_id, secret_access_key=secret_access_key
@@ -76,11 +76,11 @@ def run(
 
 def _executor(storage: "Storage", master: str | None, say: Callable[[str], None]) -> "Executor":
     """Return Spark, or this process if PySpark is not installed."""
-    from lakebed.errors import MissingExtraError  # noqa: PLC0415 - executors import this package
+    from lakebed.errors import MissingExtraError  # executors import this package
 
     try:
-        from lakebed.reclaim.collector.on_spark import SparkExecutor  # noqa: PLC0415 - as above
-        from lakebed.reclaim.collector.spark import new_session  # noqa: PLC0415 - as above
+        from lakebed.reclaim.collector.on_spark import SparkExecutor
+        from lakebed.reclaim.collector.spark import new_session
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("pyspark"):
             raise
@@ -88,8 +88,8 @@ def _executor(storage: "Storage", master: str | None, say: Callable[[str], None]
             raise MissingExtraError("garbage collection on Spark", "spark") from error
     else:
         return SparkExecutor(new_session(master), storage)
-    from lakebed.reclaim.collector.on_arrow import ArrowExecutor  # noqa: PLC0415 - as above
-    from lakebed.runtime import ThreadRuntime  # noqa: PLC0415 - as above
+    from lakebed.reclaim.collector.on_arrow import ArrowExecutor
+    from lakebed.runtime import ThreadRuntime
 
     say("PySpark is not installed: this process does the work.")
     return ArrowExecutor(storage, ThreadRuntime())

@@ -160,6 +160,8 @@ class Operation:
             force=any(getattr(given.get(part), "force", False) for part in self._says_force),
             skips_hooks=self._can_skip and given["query"].skip_hooks,
         )
+        for name in route.unused:
+            given.pop(name, None)
         with acting_as(actor):
             return route.handler(**given)
 

@@ -2,22 +2,28 @@
 
 Their shapes are in `lakebed.wire`. A handler is a plain function. The names of its parameters say
 what they are: ``request`` is the request itself, ``query`` a struct of query parameters, ``body``
-what the JSON body holds, any other a part of the path. What it returns is answered as JSON, unless
-it is a `Reply`. From the same table come the dispatcher, the OpenAPI page, and the test that walks
-through all permissions.
+what the JSON body holds, any other a part of the path. It may leave out the request, a query of
+flags that the dispatcher obeys, and a body that means nothing here. What it returns is answered as
+JSON, unless it is a `Reply`. From the same table come the dispatcher, the OpenAPI page, and the
+test that walks through all permissions.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from types import NoneType
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, Final, TypeVar, get_type_hints
 
 from msgspec import Raw
+from msgspec.structs import fields as fields_of
 
-from lakebed.wire.calls import Call, Endpoint
+from lakebed.server.api.request import ApiRequest
+from lakebed.wire.calls import ApiCall, Endpoint
 
 HandlerT = TypeVar("HandlerT", bound=Callable[..., Any])
+
+_FLAGS: Final = frozenset({"force", "skip_hooks"})
+"""Fields of queries that the dispatcher obeys."""
 
 
 class Access(Enum):
@@ -76,6 +82,9 @@ class Route(Endpoint):
     needs_slot: bool = True
     """Whether it has to wait its turn: an answer that costs nothing is given whatever the load."""
 
+    unused: tuple[str, ...] = ()
+    """What the handler does not take."""
+
     @property
     def summary(self) -> str:
         """What it does, in a line."""
@@ -93,7 +102,7 @@ class Routes:
 
     def add(
         self,
-        call: Call[..., Any],
+        call: ApiCall[..., Any],
         needs: Access | Need | tuple[Need, ...],
         *,
         needs_slot: bool = True,
@@ -105,8 +114,12 @@ class Routes:
             answer, shape = hints.pop("return"), call.endpoint
             if shape.answer is Raw:  # of the handler's own making
                 shape = replace(shape, answer=answer)
-            found = {name: hints.pop(name, None) for name in ("request", "query", "body")}
-            assert (found["query"], found["body"]) == (shape.query, shape.body), shape.operation
+            expected = {"request": ApiRequest, "query": shape.query, "body": shape.body}
+            unused = tuple(name for name, kind in expected.items() if kind and name not in hints)
+            if shape.query is not None and "query" in unused:
+                assert {each.name for each in fields_of(shape.query)} <= _FLAGS, shape.operation
+            for name in expected.keys() & hints.keys():
+                assert hints.pop(name) == expected[name], f"{shape.operation}: {name}"
             assert answer in {shape.answer or NoneType, Reply}, f"{shape.operation}: {answer}"
             assert set(hints) == set(shape.parameters), f"{shape.operation}: {set(hints)}"
             self._routes.append(
@@ -115,6 +128,7 @@ class Routes:
                     handler=handler,
                     needs=(needs,) if isinstance(needs, Need) else needs,
                     needs_slot=needs_slot,
+                    unused=unused,
                 )
             )
             return handler

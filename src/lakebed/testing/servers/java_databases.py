@@ -111,7 +111,7 @@ def cassandra_url(port: int) -> str:
 
 def make_keyspace(port: int, name: str, *, durable: bool = True) -> None:
     """Make a keyspace of one copy."""
-    from cassandra.cluster import Cluster  # noqa: PLC0415 - only these tests need the library
+    from cassandra.cluster import Cluster  # only these tests need the library
 
     patience = {"connect_timeout": 60.0, "control_connection_timeout": 60.0}
     with Cluster(["127.0.0.1"], port=port, protocol_version=4, **patience) as cluster:

@@ -66,8 +66,8 @@ def progress(
     if hidden or session.output.as_json or not sys.stderr.isatty():
         yield Bar()
         return
-    from rich.console import Console  # noqa: PLC0415 (slow to load, and for terminals only)
-    from rich.progress import (  # noqa: PLC0415
+    from rich.console import Console  # slow to load, and for terminals only
+    from rich.progress import (
         BarColumn,
         DownloadColumn,
         MofNCompleteColumn,
@@ -77,7 +77,7 @@ def progress(
         TimeRemainingColumn,
         TransferSpeedColumn,
     )
-    from rich.table import Column  # noqa: PLC0415 (as above)
+    from rich.table import Column
 
     # The title gives way to the figures, which are never cut.
     title_column = Column(ratio=2, no_wrap=True, overflow="ellipsis")

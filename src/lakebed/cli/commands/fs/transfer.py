@@ -14,7 +14,7 @@ from typing import BinaryIO, Final
 from lakebed.cli.errors import CommandError, Damaged
 from lakebed.cli.uris import PathUri
 from lakebed.client.http import Client
-from lakebed.wire.calls import Request
+from lakebed.wire.calls import WireRequest
 from lakebed.wire.objects import ForcePathQuery, ObjectsAPI, ObjectStats, PathQuery, ReadQuery
 from lakebed.wire.staging import AddressQuery, StagingMetadata
 
@@ -164,7 +164,7 @@ def _remove_drafts() -> None:
         _remove(draft)
 
 
-def read_request(source: PathUri) -> Request[bytes]:
+def read_request(source: PathUri) -> WireRequest[bytes]:
     """Return the request for the bytes of an object."""
     return ObjectsAPI.get.request(source.repository, source.ref, ReadQuery(path=source.path))
 

@@ -39,8 +39,8 @@ def _unmarshal_yaml(data: Any) -> Any:
 
 
 def _read_parquet_schema(data: Any) -> list[dict[str, str]]:
-    import pyarrow as pa  # noqa: PLC0415 - it takes a while, and few scripts need it
-    import pyarrow.parquet as pq  # noqa: PLC0415
+    import pyarrow as pa  # it takes a while, and few scripts need it
+    import pyarrow.parquet as pq
 
     try:
         schema = pq.ParquetFile(pa.BufferReader(text(data))).schema

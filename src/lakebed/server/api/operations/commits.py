@@ -12,7 +12,6 @@ from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.server.api.request import ApiRequest, as_key, as_text, one_of, seconds
 from lakebed.server.api.routes import Need, Reply, Routes, fs
 from lakebed.server.http.errors import body_of
-from lakebed.wire.base import ForceQuery, SkipQuery
 from lakebed.wire.refs import (
     BranchesAPI,
     CherryPickCreation,
@@ -102,7 +101,6 @@ def merge_into_branch(
     repository: RepositoryID,
     ref: str,
     destination_branch: BranchID,
-    query: SkipQuery,  # noqa: ARG001 - the dispatcher reads it
     body: Merge = _PLAIN,
 ) -> Reply:
     """Merge a ref into a branch."""
@@ -143,7 +141,6 @@ def revert(
     request: ApiRequest,
     repository: RepositoryID,
     branch: BranchID,
-    query: SkipQuery,  # noqa: ARG001 - the dispatcher reads it
     body: RevertCreation,
 ) -> Reply:
     """Undo on a branch what a commit changed."""
@@ -170,7 +167,6 @@ def cherry_pick(
     request: ApiRequest,
     repository: RepositoryID,
     branch: BranchID,
-    query: SkipQuery,  # noqa: ARG001 - the dispatcher reads it
     body: CherryPickCreation,
 ) -> Commit:
     """Do again on a branch what a commit changed."""
@@ -195,7 +191,6 @@ def reset_branch(
     request: ApiRequest,
     repository: RepositoryID,
     branch: BranchID,
-    query: ForceQuery,  # noqa: ARG001 - the dispatcher reads it
     body: ResetCreation,
 ) -> None:
     """Discard what is uncommitted on a branch: all, below a prefix, or one object."""

@@ -1,6 +1,6 @@
 """What clients ask a server about itself."""
 
-from typing import Any, Final
+from typing import Final
 
 from lakebed import __version__
 from lakebed.server.api.request import ApiRequest
@@ -57,7 +57,7 @@ def _storage(services: Services) -> StorageConfig:
 
 
 @routes.add(ConfigAPI.health, Access.ANYONE, needs_slot=False)
-def health_check(request: ApiRequest) -> None:
+def health_check() -> None:
     """Answer that the server is there."""
 
 
@@ -75,7 +75,7 @@ def get_config(request: ApiRequest) -> Config:
 
 
 @routes.add(ConfigAPI.version, Access.SIGNED_IN)
-def get_version(request: ApiRequest) -> VersionConfig:  # noqa: ARG001
+def get_version() -> VersionConfig:
     """Return the version of the server."""
     return _version()
 
@@ -93,13 +93,13 @@ def get_garbage_collection(request: ApiRequest) -> GarbageCollectionConfig:
 
 
 @routes.add(ConfigAPI.auth_capabilities, Access.ANYONE)
-def get_auth_capabilities(request: ApiRequest) -> dict[str, bool]:  # noqa: ARG001
+def get_auth_capabilities() -> dict[str, bool]:
     """Return what user management can do."""
     return {"invite_user": False, "forgot_password": False}
 
 
 @routes.add(ConfigAPI.post_statistics, Access.SIGNED_IN)
-def post_statistics(request: ApiRequest, body: dict[str, Any]) -> Reply:  # noqa: ARG001
+def post_statistics() -> Reply:
     """Accept statistics from clients, and keep none."""
     return Reply()
 

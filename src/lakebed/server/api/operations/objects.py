@@ -34,7 +34,7 @@ from lakebed.server.http.conditions import (
 from lakebed.server.http.dispositions import ATTACHMENT
 from lakebed.server.http.errors import BadRequest, NotImplementedHere, message_of, status_of
 from lakebed.server.http.forms import form_file
-from lakebed.wire.base import ForceQuery, Page
+from lakebed.wire.base import Page
 from lakebed.wire.objects import (
     CopyQuery,
     ForcePathQuery,
@@ -302,7 +302,6 @@ def delete_objects(
     request: ApiRequest,
     repository: RepositoryID,
     branch: BranchID,
-    query: ForceQuery,  # noqa: ARG001 - the dispatcher reads it
     body: PathList,
 ) -> ObjectErrorList:
     """Delete many objects; the answer names those that could not be deleted."""

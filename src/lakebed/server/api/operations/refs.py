@@ -7,7 +7,7 @@ from lakebed.server.api.operations.commits import SKIP_HOOKS, wire_commit
 from lakebed.server.api.pages import first_page, page_of
 from lakebed.server.api.request import ApiRequest, as_key
 from lakebed.server.api.routes import Reply, Routes, fs
-from lakebed.wire.base import ForceSkipQuery, Page, PageQuery, SkipQuery
+from lakebed.wire.base import Page, PageQuery
 from lakebed.wire.refs import (
     BranchCreation,
     BranchesAPI,
@@ -50,7 +50,6 @@ def list_branches(request: ApiRequest, repository: RepositoryID, query: Branches
 def create_branch(
     request: ApiRequest,
     repository: RepositoryID,
-    query: SkipQuery,  # noqa: ARG001 - the dispatcher reads it
     body: BranchCreation,
 ) -> Reply:
     """Create a branch; the answer is the id of its commit, as text."""
@@ -71,7 +70,6 @@ def delete_branch(
     request: ApiRequest,
     repository: RepositoryID,
     branch: BranchID,
-    query: ForceSkipQuery,  # noqa: ARG001 - the dispatcher reads it
 ) -> None:
     """Delete a branch and what is uncommitted on it."""
     request.catalog.refs.delete_branch(repository, branch)
@@ -91,7 +89,6 @@ def list_tags(request: ApiRequest, repository: RepositoryID, query: PageQuery) -
 def create_tag(
     request: ApiRequest,
     repository: RepositoryID,
-    query: SkipQuery,  # noqa: ARG001 - the dispatcher reads it
     body: TagCreation,
 ) -> Ref:
     """Create a tag."""
@@ -109,7 +106,6 @@ def delete_tag(
     request: ApiRequest,
     repository: RepositoryID,
     tag: TagID,
-    query: ForceSkipQuery,  # noqa: ARG001 - the dispatcher reads it
 ) -> None:
     """Delete a tag; the commit stays."""
     request.catalog.refs.delete_tag(repository, tag)

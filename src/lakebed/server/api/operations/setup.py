@@ -1,7 +1,7 @@
 """Setting an installation up, and logging in."""
 
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from lakebed.auth import KeyPair
 from lakebed.server.api.operations.auth import wire_new_credential
@@ -49,7 +49,7 @@ def setup(request: ApiRequest, body: Setup) -> CredentialsWithSecret:
 
 
 @routes.add(SetupAPI.set_communication, Access.ANYONE)
-def set_up_communication(request: ApiRequest, body: dict[str, Any]) -> Reply:  # noqa: ARG001
+def set_up_communication() -> Reply:
     """Accept and ignore news preferences: nothing is ever sent to anyone."""
     return Reply()
 
