@@ -254,6 +254,6 @@ def test_a_lost_reply_leaves_the_rest_to_the_next_pass(
         def lose(*_args: object) -> None:
             raise OutcomeUnknown("lost")
 
-        patch.setattr(lake.store, "delete_if", lose)
+        patch.setattr(lake.store, "delete", lose)
         assert clean_expired(lake.catalog, lake.clock).uncertain == 1
     assert clean_expired(lake.catalog, lake.clock).tasks == 1

@@ -35,9 +35,8 @@ from lakebed.formats.gc_files import (
 )
 from lakebed.ids import UniqueID
 from lakebed.kv.records import Records
-from lakebed.reclaim.prepare import Prepared
+from lakebed.reclaim.prepare import PageLimits, Position, Prepared, StagedWalk
 from lakebed.reclaim.run_files import RunFiles
-from lakebed.reclaim.staged_walk import PageLimits, Position, StagedWalk
 from lakebed.times import now_us
 from tests.kit import staging
 from tests.kit.engines import dump, restore
@@ -267,7 +266,7 @@ def test_an_entry_that_is_committed_while_pages_are_written_is_found(lake: Lake)
 
 def test_pages_remember_the_tokens_of_a_branch(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page in the middle of a branch goes on with what the branch named then."""
-    monkeypatch.setattr("lakebed.reclaim.staged_walk._RECORDS", 2)
+    monkeypatch.setattr("lakebed.reclaim.prepare._RECORDS", 2)
     for number in range(10):
         staging.put(lake.engine, REPOSITORY, MAIN, replace(entry_of(lake), key=b"k%05d" % number))
     prepared = lake.reclaim.preparation.prepare_uncommitted(
@@ -469,7 +468,7 @@ def test_a_page_goes_on_with_the_very_next_key(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, records: int
 ) -> None:
     """Whatever a page ended with, also if the keys that follow begin with it."""
-    monkeypatch.setattr("lakebed.reclaim.staged_walk._RECORDS", records)
+    monkeypatch.setattr("lakebed.reclaim.prepare._RECORDS", records)
     base = entry_of(lake)
     HeadChanges(lake.engine).reset(REPOSITORY, MAIN)
     tails = [
@@ -507,8 +506,8 @@ def test_pages_together_hold_everything(
 ) -> None:
     folder: Path = tmp_path_factory.getbasetemp()
     with open_lake("memory", folder) as lake, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lakebed.reclaim.staged_walk._RECORDS", 2)
-        patch.setattr("lakebed.reclaim.staged_walk._BRANCHES", 3)
+        patch.setattr("lakebed.reclaim.prepare._RECORDS", 2)
+        patch.setattr("lakebed.reclaim.prepare._BRANCHES", 3)
         patch.setattr("lakebed.reclaim.run_files.FILE_ROWS", 3)
         base = entry_of(lake)
         expected: list[str] = [str(lake.repository.namespace.address(base.address))]

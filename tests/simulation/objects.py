@@ -45,9 +45,9 @@ from lakebed.formats.gc_files import GCFile, GCFileKind, GCManifest, decode_gc_t
 from lakebed.formats.object_paths import ObjectPath
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.managed import ManagedStore
+from lakebed.reclaim.prepare import PageLimits
 from lakebed.reclaim.run_files import RunFiles
 from lakebed.reclaim.service import Reclaim
-from lakebed.reclaim.staged_walk import PageLimits
 from lakebed.runtime import ItemT, ResultT, Runtime, ThreadRuntime
 from lakebed.testing.simulation.block import SimulatedBlock
 from lakebed.testing.simulation.scheduler import SimulatedProcess

@@ -12,10 +12,9 @@ from lakebed.catalog.purge_marks import PurgeMarks
 from lakebed.engine.expiry_marks import Marks
 from lakebed.reclaim import expirer, keep
 from lakebed.reclaim.collector import columns, job
-from lakebed.reclaim.prepare import GCPreparation
+from lakebed.reclaim.prepare import GCPreparation, StagedWalk
 from lakebed.reclaim.purge_search import Search
 from lakebed.reclaim.retention import RuleBook
-from lakebed.reclaim.staged_walk import StagedWalk
 from lakebed.testing.simulation.explore import first_failure
 from tests.kit.rounds import rounds
 from tests.simulation import lifecycle

@@ -16,7 +16,7 @@ from lakebed.formats.object_paths import ObjectPath
 from lakebed.kv import Predicate, Version
 from lakebed.kv.records import Records
 from lakebed.reclaim import prepare
-from lakebed.reclaim.staged_walk import StagedWalk
+from lakebed.reclaim.prepare import StagedWalk
 from lakebed.testing.simulation.explore import first_failure
 from lakebed.times import now_us
 from tests.kit.rounds import rounds

@@ -31,7 +31,7 @@ from lakebed.reclaim.collector.executors import delete
 from lakebed.reclaim.collector.job import Options
 from lakebed.reclaim.collector.report import run_ids
 from lakebed.reclaim.collector.storage import SavedState, Storage, open_storage
-from lakebed.reclaim.staged_walk import PageLimits
+from lakebed.reclaim.prepare import PageLimits
 from tests.kit.engines import dump, restore
 from tests.spark.lakes import DEV, HOUR, MAIN, REPOSITORY, GCLake, LocalServer, local_lake
 
@@ -379,7 +379,7 @@ def test_a_quiet_repository_that_is_prepared_in_other_pages(
     lake: GCLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where one page ends and the next begins is also a matter of time."""
-    monkeypatch.setattr("lakebed.reclaim.staged_walk._RECORDS", 1)
+    monkeypatch.setattr("lakebed.reclaim.prepare._RECORDS", 1)
     kept = {lake.upload("a", "1"), lake.upload("b", "2")}
     lake.upload("c", "3")
     lake.delete("c")

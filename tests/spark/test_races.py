@@ -11,7 +11,7 @@ from lakebed.engine.errors import Stale
 from lakebed.formats.gc_files import GCRunID
 from lakebed.ids import UniqueID
 from lakebed.reclaim.collector.job import Options
-from lakebed.reclaim.staged_walk import PageLimits
+from lakebed.reclaim.prepare import PageLimits
 from tests.spark.lakes import MAIN, REPOSITORY, GCLake, LocalServer, local_lake
 
 pytestmark = pytest.mark.timeout(600)
@@ -50,7 +50,7 @@ def test_an_entry_that_is_overwritten_while_a_commit_is_under_way(
 def test_a_young_copy_that_is_moved_while_the_server_reads(
     lake: GCLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lakebed.reclaim.staged_walk._RECORDS", 1)
+    monkeypatch.setattr("lakebed.reclaim.prepare._RECORDS", 1)
     kept = {lake.upload("m", "1"), lake.upload("z", "2")}
 
     class Interrupted(LocalServer):

@@ -260,12 +260,11 @@ class Links:
             self._note_staged(request, standing.record)
         return stats_of(repository.namespace, entry)
 
-    def clean(self, repository: Repository) -> int:
+    def clean(self, repository: Repository, times: CatalogSettings | None = None) -> int:
         """Remove the records of links that expired a while ago; return how many."""
+        settings = times or self._settings
         now = self._runtime.now()
-        return remove_where(
-            self._links(repository), lambda link: is_over(link, self._settings, now)
-        )
+        return remove_where(self._links(repository), lambda link: is_over(link, settings, now))
 
     def unfinished(self, repository: Repository, start: bytes = b"") -> Iterator[_LinkRecord]:
         """Iterate over the links that were not staged yet, by name, from `start` on."""

@@ -108,7 +108,7 @@ class Pins:
             raise resized(stats, found.size)
         return pb.Pin(address=str(key.address), etag=found.etag, size=found.size)
 
-    def clean(self, repository: Repository) -> int:
+    def clean(self, repository: Repository, times: CatalogSettings | None = None) -> int:
         """Remove pins of objects that are gone; look for some of them, and return how many."""
         pins = Records(self._store, PINS, repository.partition)
         start = self._positions.pop(repository.unique_id, b"")
@@ -117,7 +117,7 @@ class Pins:
         removed = 0
         for record in records:
             try:
-                if self._is_over(repository, record):
+                if self._is_over(repository, record, times or self._settings):
                     pins.delete_if(record.name, record.predicate)
                     removed += 1
             except PredicateFailed:
@@ -130,9 +130,11 @@ class Pins:
             self._positions[repository.unique_id] = max(names) + b"\0"
         return removed
 
-    def _is_over(self, repository: Repository, record: Record[pb.Pin]) -> bool:
+    def _is_over(
+        self, repository: Repository, record: Record[pb.Pin], times: CatalogSettings
+    ) -> bool:
         # As old as this, no presigned URL to write it works: see `CatalogSettings.check`.
-        age = self._settings.min_age_seconds + self._settings.skew_seconds
+        age = times.min_age_seconds + times.skew_seconds
         is_old = issued_us(ObjectUID(record.name.decode())) < to_us(self._runtime.now() - age)
         return is_old and not self._block.exists(
             repository.namespace.address(record.message.address)

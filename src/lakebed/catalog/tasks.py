@@ -148,9 +148,10 @@ class Tasks:
             error_kind=("task_died" if died else task.error_kind) if failed else None,
         )
 
-    def clean(self, repository: Repository) -> int:
+    def clean(self, repository: Repository, times: CatalogSettings | None = None) -> int:
         """Remove the records of tasks that ended, or died, a while ago; return how many."""
-        overdue_us = to_us(self._runtime.now() - self._settings.task_life_seconds)
+        settings = times or self._settings
+        overdue_us = to_us(self._runtime.now() - settings.task_life_seconds)
 
         def is_over(task: pb.Task) -> bool:
             ended = task.state != pb.TASK_STATE_RUNNING or self._died(task)

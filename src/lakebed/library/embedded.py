@@ -10,12 +10,12 @@ from typing import Any, BinaryIO, Final
 from lakebed.actor import Actor, EntryPoint, acting_as
 from lakebed.block import Between
 from lakebed.catalog import model
-from lakebed.catalog.catalog import Catalog
 from lakebed.catalog.commits import STRATEGIES, STRATEGY_KEY, merge_request
 from lakebed.catalog.diff import Difference
 from lakebed.catalog.errors import MergeConflict as EngineConflict
 from lakebed.catalog.imports.imports import ImportID
 from lakebed.catalog.places import parse_namespace
+from lakebed.catalog.settings import CatalogSettings
 from lakebed.catalog.tasks import run_inline
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.committed import Page, Query
@@ -56,7 +56,7 @@ from lakebed.reclaim.collector.on_arrow import ArrowExecutor
 from lakebed.reclaim.collector.report import Summary
 from lakebed.reclaim.collector.storage import Storage
 from lakebed.reclaim.expired_records import clean_expired
-from lakebed.reclaim.service import OwnServer, Reclaim
+from lakebed.reclaim.service import CollectionParts, OwnServer
 
 _PAGE: Final = 1000
 _CHUNK_BYTES: Final = 1 << 20
@@ -163,12 +163,12 @@ class EmbeddedBackend:
             )
             found = self._catalog.repositories.get(RepositoryID(repository))
             storage = Storage(parts.settings.storage, found.namespace, found.unique_id)
-            # A server of this folder may go by longer times than we: the usual ones.
-            patient = Catalog(engine, store, block, parts.runtime)
-            reclaim = Reclaim(patient, engine, store, block, parts.runtime)
+            # A server of this folder may go by longer times than this process: the usual ones.
+            times = CatalogSettings()
+            collection = CollectionParts(engine, store, block, parts.runtime, times)
             job = Job(
                 ArrowExecutor(storage, parts.runtime),
-                OwnServer(reclaim, found),
+                OwnServer(collection, found),
                 storage,
                 runtime=parts.runtime,
             )
@@ -176,7 +176,7 @@ class EmbeddedBackend:
             if not options.dry_run:
                 # Without a server, nobody else removes the records of what has ended.
                 self._cleaner.run_once()
-                clean_expired(patient, parts.runtime)
+                clean_expired(self._catalog, parts.runtime, times)
             return summary
 
     # Branches and tags

@@ -9,10 +9,14 @@ times at once.
 """
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from lakebed.catalog.catalog import Catalog
+from lakebed.catalog.settings import CatalogSettings
+from lakebed.engine.model import Repository
 from lakebed.kv import CorruptRecord, OutcomeUnknown, StoreUnavailable
 from lakebed.runtime import Runtime
 
@@ -37,35 +41,42 @@ class ExpiredCounts:
     pulls: int = 0
     """Merges of pull requests that were cut off, and are brought to an end now."""
     uncertain: int = 0
-    """Rooms of repositories that were cut off: the store gave no certain answer, or a record is
-    damaged. The next pass looks again."""
+    """Kinds of records of a repository that were cut off: the store gave no certain answer, or a
+    record is damaged. The next pass looks again."""
 
 
-def clean_expired(catalog: Catalog, runtime: Runtime) -> ExpiredCounts:
+def clean_expired(
+    catalog: Catalog, runtime: Runtime, times: CatalogSettings | None = None
+) -> ExpiredCounts:
     """Go through all repositories once, and remove what has expired.
+
+    Args:
+        catalog: It has the records.
+        runtime: Clock and pauses.
+        times: When records expire; None: by the settings of the catalog.
 
     Raises:
         StoreUnavailable: The store did not answer; the next pass goes on.
     """
     counts = ExpiredCounts()
-    rooms = {
-        "links": catalog.links.clean,
-        "multiparts": catalog.multiparts.clean,
-        "tasks": catalog.tasks.clean,
-        "imports": catalog.imports.clean,
-        "pins": catalog.pins.clean,
+    kinds: dict[str, Callable[[Repository], int]] = {
+        "links": partial(catalog.links.clean, times=times),
+        "multiparts": partial(catalog.multiparts.clean, times=times),
+        "tasks": partial(catalog.tasks.clean, times=times),
+        "imports": partial(catalog.imports.clean, times=times),
+        "pins": partial(catalog.pins.clean, times=times),
         "pulls": catalog.pulls.clean,
     }
     for repository in catalog.repositories.list_readable():
         counts.repositories += 1
-        for room, clean in rooms.items():
+        for kind, clean in kinds.items():
             try:
-                setattr(counts, room, getattr(counts, room) + clean(repository))
+                setattr(counts, kind, getattr(counts, kind) + clean(repository))
             except StoreUnavailable:
                 raise
             except (OutcomeUnknown, CorruptRecord) as error:
                 _LOGGER.warning(
-                    "%s of repository %s are left alone: %s", room, repository.id, error
+                    "%s of repository %s are left alone: %s", kind, repository.id, error
                 )
                 counts.uncertain += 1
         runtime.sleep(PAUSE_SECONDS)

@@ -28,8 +28,43 @@ from lakebed.reclaim.unfinished import UnfinishedUploads
 from lakebed.runtime import Runtime
 
 
-class Reclaim:
-    """What a server or the library does to delete data; one for a process and all its threads."""
+class CollectionParts:
+    """The server's part in runs of garbage collection; one for a process and all its threads."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        store: Store,
+        block: BlockStore,
+        runtime: Runtime,
+        settings: CatalogSettings | None = None,
+    ) -> None:
+        """Put the parts together.
+
+        Args:
+            engine: The engine of the catalog.
+            store: Leases and marks go there.
+            block: The objects are there.
+            runtime: Clock, chance and concurrency.
+            settings: Times and bounds, the same for all processes of an installation.
+        """
+        settings = settings or CatalogSettings()
+        self.rules = RuleBook(store, runtime)
+        self.expirer = Expirer(
+            store, runtime, engine.marks, self.rules, expiring_seconds=engine.expiring_seconds
+        )
+        self.leases = GCLeases(engine, store, runtime, seconds=settings.task_heartbeat_seconds)
+        self.clocks = Clocks(block, runtime, settings)
+        self.retention = Retention(engine, self.rules, self.expirer, self.leases, self.clocks)
+        self.purge_marks = PurgeMarks(store)
+        self.backups = Backups(engine, self.expirer, store, block, runtime, self.purge_marks)
+        self.preparation = GCPreparation(
+            engine, self.expirer, store, block, runtime, settings, self.backups
+        )
+
+
+class Reclaim(CollectionParts):
+    """What a server does to delete data, and to tell what was deleted and why."""
 
     def __init__(
         self,
@@ -40,35 +75,17 @@ class Reclaim:
         runtime: Runtime,
         settings: CatalogSettings | None = None,
     ) -> None:
-        """Put the parts together.
-
-        Args:
-            catalog: Its unfinished uploads can be ended.
-            engine: The engine of the catalog.
-            store: Leases and marks go there.
-            block: The objects are there.
-            runtime: Clock, chance and concurrency.
-            settings: Times and bounds, the same for all processes of an installation.
-        """
+        """Put the parts together; the unfinished uploads of `catalog` can be ended."""
+        super().__init__(engine, store, block, runtime, settings)
         settings = settings or CatalogSettings()
-        marks = PurgeMarks(store)
-        self.rules = RuleBook(store, runtime)
-        self.expirer = Expirer(
-            store, runtime, engine.marks, self.rules, expiring_seconds=engine.expiring_seconds
-        )
-        self.leases = GCLeases(engine, store, runtime, seconds=settings.task_heartbeat_seconds)
-        self.clocks = Clocks(block, runtime, settings)
-        self.retention = Retention(engine, self.rules, self.expirer, self.leases, self.clocks)
-        self.backups = Backups(engine, self.expirer, store, block, runtime, marks)
-        self.preparation = GCPreparation(
-            engine, self.expirer, store, block, runtime, settings, self.backups
-        )
         self.storage_marks = GCMarks(engine, block, runtime, settings)
         self.runs = GCRuns(engine, block, runtime)
         self.explanations = Explanations(
-            engine, self.expirer, store, block, runtime, settings, marks, self.runs
+            engine, self.expirer, store, block, runtime, settings, self.purge_marks, self.runs
         )
-        self.purges = Purges(engine, store, block, runtime, settings, marks, self.backups)
+        self.purges = Purges(
+            engine, store, block, runtime, settings, self.purge_marks, self.backups
+        )
         self.repository_purges = RepositoryPurges(engine, store, block, runtime, settings)
         self.unfinished = UnfinishedUploads(engine, catalog.links, catalog.multiparts)
 
@@ -76,18 +93,18 @@ class Reclaim:
 class OwnServer:
     """The server's part of runs of one repository, without HTTP: see `ServerSide`."""
 
-    def __init__(self, reclaim: Reclaim, repository: Repository) -> None:
-        self._reclaim = reclaim
+    def __init__(self, parts: CollectionParts, repository: Repository) -> None:
+        self._parts = parts
         self._id = repository.id
 
     def expire(self, unique_id: str, *, max_share: float, dry_run: bool) -> dict[str, Any]:
-        done = self._reclaim.retention.expire(
+        done = self._parts.retention.expire(
             self._id, unique_id=UniqueID(unique_id), max_share=max_share, dry_run=dry_run
         )
         return asdict(done)
 
     def prepare(self, unique_id: str) -> GCRunID:
-        gc, meant = self._reclaim.preparation, UniqueID(unique_id)
+        gc, meant = self._parts.preparation, UniqueID(unique_id)
         page = gc.prepare_uncommitted(self._id, unique_id=meant)
         while page.continuation_token is not None:
             page = gc.prepare_uncommitted(self._id, unique_id=meant, token=page.continuation_token)
@@ -97,14 +114,14 @@ class OwnServer:
         return page.run_id
 
     def check_still_there(self, unique_id: str, run_id: GCRunID) -> None:
-        self._reclaim.preparation.prepare_commits(
+        self._parts.preparation.prepare_commits(
             self._id, unique_id=UniqueID(unique_id), run_id=run_id
         )
 
     def write_old_commits(
         self, unique_id: str, run_id: GCRunID, *, since_us: int, dry_run: bool
     ) -> tuple[GCFile, ...]:
-        return self._reclaim.preparation.write_old_commits(
+        return self._parts.preparation.write_old_commits(
             self._id,
             unique_id=UniqueID(unique_id),
             run_id=run_id,
@@ -113,10 +130,10 @@ class OwnServer:
         )
 
     def take_lease(self, holder: str, over: str) -> LeaseState:
-        return self._reclaim.leases.take(self._id, holder, over=over)
+        return self._parts.leases.take(self._id, holder, over=over)
 
     def renew_lease(self, holder: str) -> LeaseState:
-        return self._reclaim.leases.renew(self._id, holder)
+        return self._parts.leases.renew(self._id, holder)
 
     def give_lease_back(self, holder: str, *, is_good: bool, next_us: int) -> None:
-        self._reclaim.leases.give_back(self._id, holder, is_good=is_good, next_us=next_us)
+        self._parts.leases.give_back(self._id, holder, is_good=is_good, next_us=next_us)

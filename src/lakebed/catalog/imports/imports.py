@@ -239,10 +239,11 @@ class Imports:
                     raise
         raise ImportOver(import_id, "goes on too fast: try again")
 
-    def clean(self, repository: Repository) -> int:
+    def clean(self, repository: Repository, times: CatalogSettings | None = None) -> int:
         """Remove the records of imports that ended a while ago; return how many."""
-        overdue_us = to_us(self._runtime.now() - self._settings.task_life_seconds)
-        forgotten_us = overdue_us - to_us(self._settings.task_life_seconds)
+        settings = times or self._settings
+        overdue_us = to_us(self._runtime.now() - settings.task_life_seconds)
+        forgotten_us = overdue_us - to_us(settings.task_life_seconds)
 
         def is_over(found: pb.Import) -> bool:
             running = found.state == pb.IMPORT_STATE_RUNNING

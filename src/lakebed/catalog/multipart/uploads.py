@@ -283,11 +283,12 @@ class MultipartUploads:
             return False  # it was finished just now, or another has ended it
         return True
 
-    def clean(self, repository: Repository) -> int:
+    def clean(self, repository: Repository, times: CatalogSettings | None = None) -> int:
         """Remove the uploads that are too old to be completed or asked for; return how many."""
+        settings = times or self._settings
         removed = 0
         for record in self._records(repository).scan_readable():
-            if is_over(record.message, self._settings, self._runtime.now()):
+            if is_over(record.message, settings, self._runtime.now()):
                 try:
                     self._drop(repository, record)
                     removed += 1
