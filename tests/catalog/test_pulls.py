@@ -176,13 +176,13 @@ def test_what_is_not_there(lake: Lake) -> None:
 
 @pytest.mark.parametrize("gone", [DEV, BranchID("other")])
 def test_a_branch_that_is_gone(lake: Lake, gone: BranchID) -> None:
-    lake.catalog.refs.create_branch(REPOSITORY, "other", DEV)
+    lake.catalog.ref_changes.create_branch(REPOSITORY, "other", DEV)
     commit(lake, DEV, b"new")
     pulls = lake.catalog.pulls
     pull_id = pulls.create(
         REPOSITORY, source=DEV, destination=BranchID("other"), title="t", author=""
     )
-    lake.catalog.refs.delete_branch(REPOSITORY, gone)
+    lake.catalog.ref_changes.delete_branch(REPOSITORY, gone)
     with pytest.raises(BranchNotFound, match=gone):
         pulls.merge(REPOSITORY, pull_id, REQUEST)
     pull = get(lake, pull_id)
@@ -283,7 +283,7 @@ def test_our_metadata_is_refused_from_clients(lake: Lake) -> None:
 
 
 def test_a_cherry_pick_does_not_copy_it(lake: Lake, pull_id: PullID) -> None:
-    lake.catalog.refs.create_branch(REPOSITORY, "other", MAIN)
+    lake.catalog.ref_changes.create_branch(REPOSITORY, "other", MAIN)
     lake.catalog.pulls.merge(REPOSITORY, pull_id, REQUEST)
     picked = lake.catalog.commits.cherry_pick(
         REPOSITORY, BranchID("other"), MAIN, committer="", parent_number=1

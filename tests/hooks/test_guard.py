@@ -171,10 +171,10 @@ def test_branches_and_tags_are_judged_by_their_commits(lake: HookLake) -> None:
     lake.put_action("gate", *(f"{when}-{each}" for when in ("pre", "post") for each in what))
     head = lake.commit().id
     with acting_as(Actor(user="bea")):
-        lake.catalog.refs.create_branch(LAKE, "new", "main~0")
-        lake.catalog.refs.create_tag(LAKE, "v1", "main")
-        lake.catalog.refs.delete_branch(LAKE, BranchID("new"))
-        lake.catalog.refs.delete_tag(LAKE, TagID("v1"))
+        lake.catalog.ref_changes.create_branch(LAKE, "new", "main~0")
+        lake.catalog.ref_changes.create_tag(LAKE, "v1", "main")
+        lake.catalog.ref_changes.delete_branch(LAKE, BranchID("new"))
+        lake.catalog.ref_changes.delete_tag(LAKE, TagID("v1"))
     lake.actions.post.run_waiting()
     told = {
         event.event_type.value: (
@@ -195,11 +195,11 @@ def test_branches_and_tags_are_judged_by_their_commits(lake: HookLake) -> None:
 
 @pytest.mark.parametrize("what", ["create-branch", "delete-branch", "create-tag", "delete-tag"])
 def test_refs_can_be_refused(lake: HookLake, what: str) -> None:
-    lake.catalog.refs.create_tag(LAKE, "old", "main")
+    lake.catalog.ref_changes.create_tag(LAKE, "old", "main")
     lake.answers.deeds["check"] = fail
     lake.put_action("gate", f"pre-{what}", branch=DEV)
     lake.commit(DEV)
-    refs = lake.catalog.refs
+    refs = lake.catalog.ref_changes
     if what == "delete-tag":
         refs.create_tag(LAKE, "at-dev", "dev")
     deeds: dict[str, Callable[[], object]] = {
@@ -208,10 +208,13 @@ def test_refs_can_be_refused(lake: HookLake, what: str) -> None:
         "create-tag": lambda: refs.create_tag(LAKE, "v1", "dev"),
         "delete-tag": lambda: refs.delete_tag(LAKE, TagID("at-dev")),
     }
-    before = list(refs.list_branches(LAKE)), list(refs.list_tags(LAKE))
+    before = list(lake.catalog.refs.list_branches(LAKE)), list(lake.catalog.refs.list_tags(LAKE))
     with pytest.raises(Refused, match=f"pre-{what} hook aborted"):
         deeds[what]()
-    assert (list(refs.list_branches(LAKE)), list(refs.list_tags(LAKE))) == before
+    assert (
+        list(lake.catalog.refs.list_branches(LAKE)),
+        list(lake.catalog.refs.list_tags(LAKE)),
+    ) == before
 
 
 def test_a_prepared_commit_holds_what_the_hook_wrote(lake: HookLake) -> None:

@@ -292,7 +292,7 @@ def test_a_file_that_cannot_be_used_is_repaired_without_being_read(lake: HookLak
 def test_hooks_of_refs_are_skipped_and_that_is_written_down(lake: HookLake, what: str) -> None:
     lake.put_action("refs", f"pre-{what}", hooks=["refs"])
     lake.commit()
-    refs = lake.catalog.refs
+    refs = lake.catalog.ref_changes
     lake.answers.deeds["refs"] = lambda _event, _output: None
     branch = refs.create_branch(LAKE, "there", "main").id
     tag = refs.create_tag(LAKE, "tagged", "main").id
@@ -322,7 +322,7 @@ def test_a_ref_at_a_file_that_cannot_be_used_is_not_stuck(lake: HookLake, what: 
     HeadChanges(plain).commit(LAKE, MAIN, REQUEST)
     branch = plain.refs.create_branch(LAKE, "there", "main").id
     tag = plain.refs.create_tag(LAKE, "tagged", "main").id
-    refs = lake.catalog.refs
+    refs = lake.catalog.ref_changes
     deeds: dict[str, Callable[[], object]] = {
         "create-branch": lambda: refs.create_branch(LAKE, "new", "main"),
         "delete-branch": lambda: refs.delete_branch(LAKE, branch),
@@ -386,7 +386,7 @@ def test_no_ref_is_made_to_a_refused_commit(lake: HookLake) -> None:
     commit_id = refused_commit(lake)
     lake.catalog.commits.reset(LAKE, MAIN)
     head = lake.head()
-    refs, commits = lake.catalog.refs, lake.catalog.commits
+    refs, commits = lake.catalog.ref_changes, lake.catalog.commits
     merge = MergeRequest(committer="ann", message="m")
     for attempt in (
         lambda ref: refs.create_branch(LAKE, "sneak", ref),
@@ -398,7 +398,7 @@ def test_no_ref_is_made_to_a_refused_commit(lake: HookLake) -> None:
             with pytest.raises(CommitRefused, match="refused by pre-commit hook 'check'"):
                 attempt(ref)
     assert lake.head() == head
-    assert [branch.id for branch in refs.list_branches(LAKE)] == ["dev", "main"]
+    assert [branch.id for branch in lake.catalog.refs.list_branches(LAKE)] == ["dev", "main"]
     # Its parent was not refused.
     refs.create_branch(LAKE, "fine", f"{commit_id}~1")
 

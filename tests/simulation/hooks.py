@@ -367,13 +367,13 @@ def change_refs(process: HookedProcess) -> None:
         catalog.commits.commit(REPOSITORY, TOPIC, REQUEST)
 
     deeds: list[Callable[[], object]] = [
-        lambda: catalog.refs.create_branch(REPOSITORY, TOPIC, MAIN),
+        lambda: catalog.ref_changes.create_branch(REPOSITORY, TOPIC, MAIN),
         commit_to_topic,
         commit_to_topic,
         lambda: catalog.commits.hard_reset(REPOSITORY, TOPIC, MAIN),
-        lambda: catalog.refs.delete_branch(REPOSITORY, TOPIC),
-        lambda: catalog.refs.create_tag(REPOSITORY, TAG, MAIN),
-        lambda: catalog.refs.delete_tag(REPOSITORY, TAG),
+        lambda: catalog.ref_changes.delete_branch(REPOSITORY, TOPIC),
+        lambda: catalog.ref_changes.create_tag(REPOSITORY, TAG, MAIN),
+        lambda: catalog.ref_changes.delete_tag(REPOSITORY, TAG),
     ]
     for _ in range(14):
         process.actor.runtime.sleep(world.random.random() * world.random.choice([1, 30]))
@@ -416,7 +416,7 @@ SCENARIOS: Final = {"hooks": hooks, "refs": refs, "gates": gates}
 
 
 def make_and_delete_refs(process: HookedProcess) -> None:
-    refs = process.catalog.refs
+    refs = process.catalog.ref_changes
     with suppress(LakebedError):
         refs.create_branch(REPOSITORY, "new", MAIN)
         refs.create_tag(REPOSITORY, "v1", MAIN)

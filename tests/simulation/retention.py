@@ -263,16 +263,16 @@ class User:
 
     def create_branch(self) -> None:
         source = self.random.choice([self.old(), self.old(), MAIN, DEV])
-        self.catalog.refs.create_branch(REPOSITORY, self.random.choice(BRANCHES[1:]), source)
+        self.catalog.ref_changes.create_branch(REPOSITORY, self.random.choice(BRANCHES[1:]), source)
 
     def create_tag(self) -> None:
-        self.catalog.refs.create_tag(REPOSITORY, self.random.choice(TAGS), self.old())
+        self.catalog.ref_changes.create_tag(REPOSITORY, self.random.choice(TAGS), self.old())
 
     def delete_branch(self) -> None:
-        self.catalog.refs.delete_branch(REPOSITORY, self.branch())
+        self.catalog.ref_changes.delete_branch(REPOSITORY, self.branch())
 
     def delete_tag(self) -> None:
-        self.catalog.refs.delete_tag(REPOSITORY, self.random.choice(TAGS))
+        self.catalog.ref_changes.delete_tag(REPOSITORY, self.random.choice(TAGS))
 
     def know(self, commit_id: CommitID) -> None:
         self.lake.known.append(commit_id)

@@ -95,10 +95,10 @@ class Lake:
     def make_old(self) -> CommitID:
         """A commit that no branch leads to, and that is a day old; only it holds an object."""
         catalog = self.other.catalog
-        catalog.refs.create_branch(REPOSITORY, "tmp", MAIN)
+        catalog.ref_changes.create_branch(REPOSITORY, "tmp", MAIN)
         catalog.uploads.upload(REPOSITORY, BranchID("tmp"), b"old", [b"old"])
         made = catalog.commits.commit(REPOSITORY, BranchID("tmp"), REQUEST).commit.id
-        catalog.refs.delete_branch(REPOSITORY, BranchID("tmp"))
+        catalog.ref_changes.delete_branch(REPOSITORY, BranchID("tmp"))
         self.pass_days(0.5)
         return made
 
@@ -170,11 +170,11 @@ class Process:
 
 
 def create_branch(process: Process) -> object:
-    return process.catalog.refs.create_branch(REPOSITORY, NEW, process.lake.old)
+    return process.catalog.ref_changes.create_branch(REPOSITORY, NEW, process.lake.old)
 
 
 def create_tag(process: Process) -> object:
-    return process.catalog.refs.create_tag(REPOSITORY, "t", process.lake.old)
+    return process.catalog.ref_changes.create_tag(REPOSITORY, "t", process.lake.old)
 
 
 def hard_reset(process: Process) -> object:
@@ -191,7 +191,7 @@ def cherry_pick(process: Process) -> object:
 
 def cherry_pick_with_a_hook(process: Process) -> object:
     """Whoever hears of the new commit makes a tag there."""
-    refs = process.lake.other.catalog.refs
+    refs = process.lake.other.catalog.ref_changes
 
     def take_up(commit_id: CommitID) -> None:
         with suppress(NotUnique):
