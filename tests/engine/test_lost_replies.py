@@ -13,7 +13,6 @@ from lakebed.block import MemorySettings, Namespace, open_block
 from lakebed.engine.commits.requests import MergeRequest
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, TagID
-from lakebed.engine.parts import EngineParts
 from lakebed.engine.staging.writer import if_absent
 from lakebed.kv import (
     KVError,
@@ -32,7 +31,7 @@ from tests.simulation.world import DEV, MAIN, entry
 
 ResultT = TypeVar("ResultT")
 
-OPERATIONS: dict[str, Callable[[EngineParts], object]] = {
+OPERATIONS: dict[str, Callable[[Engine], object]] = {
     "commit": commit,
     "put": lambda engine: put(engine, b"a", "w2"),
     "put if absent": lambda engine: staging.put(
@@ -73,7 +72,7 @@ class LosesOneReplyAndAllThatFollow:
         return result
 
 
-def visible(engine: EngineParts) -> tuple[object, ...]:
+def visible(engine: Engine) -> tuple[object, ...]:
     return (
         [(branch.id, branch.commit_id) for branch in engine.branches.list(REPOSITORY)],
         [(tag.id, tag.commit_id) for tag in engine.tags.list(REPOSITORY)],

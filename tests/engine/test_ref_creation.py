@@ -248,7 +248,7 @@ def test_a_state_that_readers_do_not_find(engine: Engine, store: Store, state: i
         with pytest.raises(RefNotFound):
             engine.resolver.resolve(repository, name)
         with pytest.raises(RefNotFound):
-            engine.find_commit(LAKE, name)
+            engine.readings.commit_of(LAKE, name)
         for create in (engine.refs.create_branch, engine.refs.create_tag):
             with pytest.raises(NotUnique, match="is being deleted"):
                 create(LAKE, name, MAIN)

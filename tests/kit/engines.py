@@ -35,10 +35,10 @@ def cherry_pick(
 def dump(engine: Engine, repository_id: RepositoryID) -> DumpManifest:
     """Dump all refs of a repository."""
     repository = engine.repositories.get(repository_id)
-    return dump_refs(engine._store, engine._block, engine._runtime, repository)
+    return dump_refs(engine.store, engine.block, engine.runtime, repository)
 
 
 def restore(engine: Engine, repository_id: RepositoryID, dump_id: DumpID) -> DumpManifest:
     """Restore a dump into a bare repository."""
     repository = engine.repositories.get_writable(repository_id)
-    return restore_refs(engine._store, engine._block, engine._runtime, repository, dump_id)
+    return restore_refs(engine.store, engine.block, engine.runtime, repository, dump_id)

@@ -133,7 +133,7 @@ class Refs:
         Raises:
             RepositoryNotFound, RefNotFound, InvalidRef: There is none.
         """
-        repository, commit_id = self._engine.find_commit(repository_id, ref)
+        repository, commit_id = self._engine.readings.commit_of(repository_id, ref)
         return self._engine.commits.get(repository, commit_id)
 
     @traced("catalog.get_judged_commit")
@@ -143,7 +143,7 @@ class Refs:
         Raises:
             RepositoryNotFound, RefNotFound, InvalidRef: There is none.
         """
-        repository, commit_id = self._engine.find_commit(repository_id, ref)
+        repository, commit_id = self._engine.readings.commit_of(repository_id, ref)
         commit = self._engine.commits.get(repository, commit_id)
         return commit, self._engine.refusals.find(repository, ref, commit_id)
 
@@ -158,7 +158,7 @@ class Refs:
         """
         if not may_name_commit(ref):
             return {}
-        repository, commit_id = self._engine.find_commit(repository_id, ref)
+        repository, commit_id = self._engine.readings.commit_of(repository_id, ref)
         by = self._engine.refusals.find(repository, ref, commit_id)
         return {} if by is None else {commit_id: by}
 
@@ -194,7 +194,7 @@ class Refs:
         Raises:
             RepositoryNotFound, RefNotFound, InvalidRef, CommitNotFound: There is no such history.
         """
-        repository, head = self._engine.find_commit(repository_id, ref)
+        repository, head = self._engine.readings.commit_of(repository_id, ref)
         resolver = self._engine.resolver
         query = LogQuery(
             first_parent=first_parent,
