@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import pytest
 
-from lakebed.block import MemorySettings, Namespace, open_block
+from lakebed.block import Namespace
 from lakebed.engine.commits.requests import MergeRequest
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, TagID
@@ -27,6 +27,7 @@ from lakebed.testing.faults import FaultyStore, Interceptor, StoreCall
 from tests.engine.commit_kit import CommitKit, commit, head, put, shown
 from tests.engine.histories import REPOSITORY
 from tests.kit import staging
+from tests.kit.engines import new_engine
 from tests.simulation.world import DEV, MAIN, entry
 
 ResultT = TypeVar("ResultT")
@@ -205,7 +206,7 @@ def test_a_repository_is_not_tried_to_be_made_again_and_again(
     for number in range(20):
         network = TakesSomeWrites(number, kind)
         store = FaultyStore(open_store("memory://"), network)
-        engine = Engine(store, open_block(MemorySettings()))
+        engine = new_engine(store)
         try:
             engine.repositories.create("lake", Namespace.parse("mem://lake/x"), committer="")
         except OutcomeUnknown:

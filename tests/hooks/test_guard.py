@@ -10,7 +10,6 @@ from lakebed.block import Namespace
 from lakebed.catalog.commits import HeadChanges
 from lakebed.catalog.imports.sources import ImportSource
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
-from lakebed.engine.engine import Engine
 from lakebed.engine.errors import Refused
 from lakebed.engine.model import BranchID, RepositoryID, TagID
 from lakebed.hooks import reading
@@ -23,6 +22,7 @@ from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.runtime import ThreadRuntime
 from lakebed.testing.faults import FaultyStore
 from tests.hooks.run_kit import DEV, FOLDER, HEARTBEAT_SECONDS, LAKE, MAIN, HookLake, fail
+from tests.kit.engines import new_engine
 from tests.kit.served import eventually
 from tests.kit.steps import StepBlockStore, StepRuntime, Steps
 
@@ -315,7 +315,7 @@ def test_actions_run_side_by_side(lake: HookLake) -> None:
 
 def test_a_slow_hook_stops_nobody_else(lake: HookLake) -> None:
     """While a hook runs, others write and commit to the same branch."""
-    other = Engine(lake.store, lake.block, runtime=lake.clock)
+    other = new_engine(lake.store, lake.block, runtime=lake.clock)
 
     def look(event: Event, _output: Output) -> None:
         if len(lake.heard(EventType.PRE_COMMIT)) == 1:
@@ -331,7 +331,7 @@ def test_a_slow_hook_stops_nobody_else(lake: HookLake) -> None:
 
 def test_a_branch_that_never_rests_is_given_up(lake: HookLake) -> None:
     """A hook that moves its own branch is offered what comes of that, but not for ever."""
-    other = Engine(lake.store, lake.block, runtime=lake.clock)
+    other = new_engine(lake.store, lake.block, runtime=lake.clock)
     numbers = iter(range(100))
 
     def move(_event: Event, _output: Output) -> None:
@@ -511,7 +511,7 @@ def test_without_action_files_hooks_cost_no_call(operation: str) -> None:
         engine = (
             lake.process(runtime).engine
             if has_hooks
-            else Engine(store, lake.block, runtime=runtime)
+            else new_engine(store, lake.block, runtime=runtime)
         )
         # A process that has made one commit before: it knows what it wrote.
         lake.put(b"z0", "changed", DEV)

@@ -11,7 +11,6 @@ from lakebed.catalog.commits import HeadChanges
 from lakebed.catalog.errors import InvalidMetadata
 from lakebed.catalog.imports.sources import ImportSource
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
-from lakebed.engine.engine import Engine
 from lakebed.engine.errors import CommitRefused, Refused
 from lakebed.engine.model import BranchID, Commit
 from lakebed.hooks.events import Event, EventType
@@ -21,6 +20,7 @@ from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.runtime import ThreadRuntime
 from lakebed.testing.faults import FaultyStore, ResultT, StoreCall
 from tests.hooks.run_kit import DEV, FOLDER, LAKE, MAIN, HookLake, action, fail
+from tests.kit.engines import new_engine
 
 GATE = FOLDER + b"gate.yaml"
 FEATURE = BranchID("feature")
@@ -218,7 +218,7 @@ def test_the_gates_that_judged_are_those_of_the_head_that_is_replaced(
     lake: HookLake, way: Callable[[HookLake], Commit]
 ) -> None:
     """While the first gate runs, the head gets another one, which is asked then."""
-    other = Engine(lake.store, lake.block, runtime=lake.clock)  # without hooks
+    other = new_engine(lake.store, lake.block, runtime=lake.clock)  # without hooks
     moved: list[Commit] = []
 
     def move(_event: Event, _output: Output) -> None:
@@ -277,7 +277,7 @@ def test_a_file_that_cannot_be_used_is_repaired_without_being_read(lake: HookLak
         pytest.raises(Refused, match=r"action file _lakefs_actions/gate\.yaml"),
     ):
         lake.commit()  # what comes after is asked of the new commit
-    broken = Engine(lake.store, lake.block, runtime=lake.clock)
+    broken = new_engine(lake.store, lake.block, runtime=lake.clock)
     HeadChanges(broken).commit(LAKE, MAIN, REQUEST)
     lake.set_strict(strict=True)
     lake.catalog.objects.delete(LAKE, MAIN, GATE)
@@ -317,7 +317,7 @@ def test_hooks_of_refs_are_skipped_and_that_is_written_down(lake: HookLake, what
 
 @pytest.mark.parametrize("what", ["create-branch", "delete-branch", "create-tag", "delete-tag"])
 def test_a_ref_at_a_file_that_cannot_be_used_is_not_stuck(lake: HookLake, what: str) -> None:
-    plain = Engine(lake.store, lake.block, runtime=lake.clock)  # without hooks
+    plain = new_engine(lake.store, lake.block, runtime=lake.clock)  # without hooks
     lake.put(GATE, "name: [")
     HeadChanges(plain).commit(LAKE, MAIN, REQUEST)
     branch = plain.refs.create_branch(LAKE, "there", "main").id

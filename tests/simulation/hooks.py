@@ -31,6 +31,7 @@ from lakebed.kv.managed import ManagedStore
 from lakebed.runtime import Runtime, ThreadRuntime
 from lakebed.testing.simulation.scheduler import SimulatedProcess
 from lakebed.testing.simulation.simulator import Faults, Simulation
+from tests.kit.engines import new_engine
 from tests.simulation.monitor import WatchedStore
 from tests.simulation.objects import DEV, ENGINE, LINKS, MAIN, REPOSITORY, REQUEST, CatalogWorld
 
@@ -140,7 +141,7 @@ class Hooking:
             store = ManagedStore(store, actor.runtime)
         block = world.block.handle(actor)
         guard = Guard(actor.runtime)
-        engine = Engine(store, block, runtime=actor.runtime, settings=ENGINE, hooks=guard)
+        engine = new_engine(store, block, runtime=actor.runtime, settings=ENGINE, hooks=guard)
         catalog = Catalog(engine, store, block, actor.runtime, world.settings, links=LINKS)
         actions = self.actions(engine, catalog, guard, (store, block, actor.runtime))
         return HookedProcess(actor, catalog, actions, self)

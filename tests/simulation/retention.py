@@ -44,6 +44,7 @@ from lakebed.testing.simulation.scheduler import SimulatedProcess
 from lakebed.testing.simulation.simulator import Faults, Simulation
 from lakebed.testing.simulation.store import SimulatedStore
 from tests.kit import staging
+from tests.kit.engines import new_engine
 from tests.simulation.objects import DEV, MAIN, REPOSITORY, CatalogWorld
 from tests.simulation.world import OnlookerRuntime, model_committed_for
 
@@ -145,7 +146,7 @@ class Lake:
         if world.random.random() < 0.5:
             store = ManagedStore(store, actor.runtime)
         block = world.block.handle(actor)
-        engine = Engine(
+        engine = new_engine(
             store, block, runtime=actor.runtime, settings=ENGINE, hooks=Told(self.known)
         )
         catalog = Catalog(engine, store, block, actor.runtime, CatalogSettings())
@@ -429,7 +430,7 @@ def restore(lake: Lake) -> None:
     """
     world, dump_id = lake.world, lake.world.random.choice(lake.dumps)
     runtime, store, block = OnlookerRuntime(world.simulation), world.store.inner, world.block.inner
-    world.onlooker = engine = Engine(store, block, runtime=runtime, settings=ENGINE)
+    world.onlooker = engine = new_engine(store, block, runtime=runtime, settings=ENGINE)
     catalog = Catalog(engine, store, block, runtime, CatalogSettings())
     reclaim = Reclaim(catalog, engine, store, block, runtime)
     catalog.repositories.delete(REPOSITORY)

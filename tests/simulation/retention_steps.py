@@ -33,6 +33,7 @@ from lakebed.reclaim.run_files import RunFiles
 from lakebed.reclaim.service import Reclaim
 from lakebed.testing.faults import FaultyStore, StoreCall
 from tests.kit import staging
+from tests.kit.engines import new_engine
 from tests.kit.lake import DEV, MAIN, REPOSITORY, TurnableClock
 
 ResultT = TypeVar("ResultT")
@@ -79,7 +80,7 @@ class Lake:
 
     def process(self, *, interrupted: bool) -> "Process":
         store = FaultyStore(self.store, self.intercept) if interrupted else self.store
-        engine = Engine(store, self.block, runtime=self.clock, hooks=self.hooks)
+        engine = new_engine(store, self.block, runtime=self.clock, hooks=self.hooks)
         catalog = Catalog(engine, store, self.block, self.clock)
         reclaim = Reclaim(catalog, engine, store, self.block, self.clock)
         return Process(engine, catalog, reclaim, self)
