@@ -75,7 +75,7 @@ def test_what_a_commit_names_is_shared_however_old_it_is(
 ) -> None:
     lake.upload(b"a", "x")
     commit = HeadChanges(lake.engine).commit(REPOSITORY, MAIN, REQUEST).commit
-    lake.catalog.refs.create_tag(REPOSITORY, TagID("v1"), commit.id)
+    lake.catalog.ref_changes.create_tag(REPOSITORY, TagID("v1"), commit.id)
     lake.clock.ahead_seconds += 10 * lake.settings.min_age_seconds
     made = copies_of(lake, monkeypatch)
     for branch in (MAIN, DEV):

@@ -29,7 +29,6 @@ from lakebed.catalog.imports.record import LeasedImport
 from lakebed.catalog.imports.sources import ImportSource, in_order
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.committed import Query
-from lakebed.engine.engine import Engine
 from lakebed.engine.errors import BranchNotFound, DirtyBranch
 from lakebed.engine.model import RepositoryID
 from lakebed.formats import AddressType, boundaries, imported
@@ -37,6 +36,7 @@ from lakebed.formats.imported import ImportedPage, imported_page
 from lakebed.reclaim.expired_records import clean_expired
 from lakebed.runtime import ThreadRuntime
 from tests.kit import staging
+from tests.kit.engines import new_engine
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, open_lake
 from tests.kit.receiver import PATIENCE_SECONDS
 
@@ -411,7 +411,7 @@ def small_ranges(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def another_process(lake: Lake) -> Catalog:
-    engine = Engine(lake.store, lake.block, runtime=lake.clock)
+    engine = new_engine(lake.store, lake.block, runtime=lake.clock)
     return Catalog(engine, lake.store, lake.block, lake.clock, lake.settings, runs_imports=False)
 
 

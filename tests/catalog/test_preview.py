@@ -376,7 +376,7 @@ def test_a_diff_by_key_is_that_of_two_dictionaries(
 
 def test_versions_of_an_object_are_compared(shelf: Shelf) -> None:
     shelf.put("a.csv", b"id,v\n1,a\n2,b\n")
-    shelf.catalog.refs.create_branch(shelf.repository.id, "other", "main")
+    shelf.catalog.ref_changes.create_branch(shelf.repository.id, "other", "main")
     shelf.put("b.txt", b"text")
     with pytest.raises(NotComparable, match="only rows of"):
         shelf.previews.diff(shelf.repository.id, "main", "main", b"b.txt", [])

@@ -23,7 +23,6 @@ from lakebed.catalog.keys import PULLS_MERGING
 from lakebed.catalog.pulls.model import PullID, PullRequest, PullStatus, check_pull_id
 from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
-from lakebed.engine.engine import Engine
 from lakebed.engine.errors import (
     BranchNotFound,
     DirtyBranch,
@@ -36,6 +35,7 @@ from lakebed.kv.records import Records
 from lakebed.reclaim.expired_records import clean_expired
 from lakebed.runtime import ItemT, ResultT
 from lakebed.testing.faults import FaultyStore, StoreCall
+from tests.kit.engines import new_engine
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, TurnableClock
 
 REQUEST = MergeRequest(committer="bob", message="merge it", metadata={"why": "because"})
@@ -177,13 +177,13 @@ def test_what_is_not_there(lake: Lake) -> None:
 
 @pytest.mark.parametrize("gone", [DEV, BranchID("other")])
 def test_a_branch_that_is_gone(lake: Lake, gone: BranchID) -> None:
-    lake.catalog.refs.create_branch(REPOSITORY, "other", DEV)
+    lake.catalog.ref_changes.create_branch(REPOSITORY, "other", DEV)
     commit(lake, DEV, b"new")
     pulls = lake.catalog.pulls
     pull_id = pulls.create(
         REPOSITORY, source=DEV, destination=BranchID("other"), title="t", author=""
     )
-    lake.catalog.refs.delete_branch(REPOSITORY, gone)
+    lake.catalog.ref_changes.delete_branch(REPOSITORY, gone)
     with pytest.raises(BranchNotFound, match=gone):
         pulls.merge(REPOSITORY, pull_id, REQUEST)
     pull = get(lake, pull_id)
@@ -284,7 +284,7 @@ def test_our_metadata_is_refused_from_clients(lake: Lake) -> None:
 
 
 def test_a_cherry_pick_does_not_copy_it(lake: Lake, pull_id: PullID) -> None:
-    lake.catalog.refs.create_branch(REPOSITORY, "other", MAIN)
+    lake.catalog.ref_changes.create_branch(REPOSITORY, "other", MAIN)
     lake.catalog.pulls.merge(REPOSITORY, pull_id, REQUEST)
     picked = lake.catalog.commits.cherry_pick(
         REPOSITORY, BranchID("other"), MAIN, committer="", parent_number=1
@@ -310,7 +310,7 @@ def other_process(lake: Lake, *meetings: tuple[bytes, Callable[[], object]]) -> 
         return apply()
 
     store = FaultyStore(lake.store, intercept)
-    engine = Engine(store, lake.block, runtime=lake.clock)
+    engine = new_engine(store, lake.block, runtime=lake.clock)
     return Catalog(engine, store, lake.block, lake.clock, lake.settings)
 
 
@@ -392,7 +392,7 @@ def test_a_long_merge_gives_signs_of_life(lake: Lake, pull_id: PullID) -> None:
         return applied
 
     store = FaultyStore(lake.store, intercept)
-    engine = Engine(store, lake.block, runtime=lake.clock)
+    engine = new_engine(store, lake.block, runtime=lake.clock)
     catalog = Catalog(engine, store, lake.block, lake.clock, settings)
     catalog.pulls.merge(REPOSITORY, pull_id, REQUEST)
     assert get(lake, pull_id).status is PullStatus.MERGED
@@ -413,7 +413,7 @@ def test_a_merge_knows_what_its_request_may_do(lake: Lake) -> None:
     """That it may write to a read-only repository, for example, and for whom hooks run."""
     name = RepositoryID("archive")
     runtime = OneThreadEach()
-    engine = Engine(lake.store, lake.block, runtime=runtime)
+    engine = new_engine(lake.store, lake.block, runtime=runtime)
     catalog = Catalog(engine, lake.store, lake.block, runtime)
     place = Namespace.parse(f"{lake.block.scheme}://lake/{name}")
     engine.repositories.create(name, place, committer="", read_only=True)

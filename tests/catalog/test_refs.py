@@ -19,7 +19,7 @@ def commit(lake: Lake, path: bytes, branch: BranchID = MAIN) -> str:
 
 def test_hidden_branches_are_listed_on_request(lake: Lake) -> None:
     refs = lake.catalog.refs
-    refs.create_branch(REPOSITORY, "secret", MAIN, hidden=True)
+    lake.catalog.ref_changes.create_branch(REPOSITORY, "secret", MAIN, hidden=True)
     names = [branch.id for branch in refs.list_branches(REPOSITORY)]
     assert names == [DEV, MAIN]
     everyone = refs.list_branches(REPOSITORY, show_hidden=True, prefix="s")
@@ -36,11 +36,11 @@ def test_a_repository_that_is_not_there_is_refused_before_the_first_item(lake: L
 
 def test_tags(lake: Lake) -> None:
     refs = lake.catalog.refs
-    made = refs.create_tag(REPOSITORY, "v1", MAIN)
+    made = lake.catalog.ref_changes.create_tag(REPOSITORY, "v1", MAIN)
     assert refs.get_tag(REPOSITORY, TagID("v1")) == made
     assert list(refs.list_tags(REPOSITORY)) == [made]
     assert refs.get_commit(REPOSITORY, "v1").id == refs.get_branch(REPOSITORY, MAIN).commit_id
-    refs.delete_tag(REPOSITORY, TagID("v1"))
+    lake.catalog.ref_changes.delete_tag(REPOSITORY, TagID("v1"))
     assert list(refs.list_tags(REPOSITORY)) == []
 
 

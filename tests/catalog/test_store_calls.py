@@ -21,6 +21,7 @@ from lakebed.engine.reading import RECENT_SECONDS
 from lakebed.engine.staging.writer import if_absent
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.testing.faults import FaultyStore, StoreCall
+from tests.kit.engines import new_engine
 from tests.kit.lake import MAIN, REPOSITORY, TurnableClock
 
 ResultT = TypeVar("ResultT")
@@ -47,7 +48,7 @@ class CountedLake:
     def process(self) -> tuple[Engine, Catalog]:
         """The engine and the catalog of a process that has seen nothing yet."""
         store = FaultyStore(self._store, self._note)
-        engine = Engine(store, self.block, runtime=self.clock)
+        engine = new_engine(store, self.block, runtime=self.clock)
         return engine, Catalog(engine, store, self.block, self.clock, CatalogSettings())
 
     def upload(self, path: bytes) -> None:

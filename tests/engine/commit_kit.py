@@ -5,13 +5,13 @@ from collections.abc import Callable
 from lakebed.block.drivers.memory import MemoryBlockStore
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.commits.requests import CommitProposals, CommitRequest, CommitResult
+from lakebed.engine.engine import Engine
 from lakebed.engine.errors import (
     EntryNotFound,
 )
 from lakebed.engine.hooks import Hooks, Proposal
 from lakebed.engine.keys import GRAVELER, REPOSITORIES
 from lakebed.engine.model import Branch, Commit
-from lakebed.engine.parts import EngineParts, assemble
 from lakebed.engine.repositories.removal import ACTIVE
 from lakebed.kv import Store
 from lakebed.kv.drivers.memory import MemoryStore
@@ -63,14 +63,14 @@ class CommitKit:
         for branch in (MAIN, DEV):
             engine.branches.create(REPOSITORY, branch, first.id)
 
-    def engine(self, hooks: Hooks | None = None, store: Store | None = None) -> EngineParts:
-        return assemble(
+    def engine(self, hooks: Hooks | None = None, store: Store | None = None) -> Engine:
+        return Engine(
             store or self.store,
             self.block,
-            self.runtime,
-            lambda _: self.committed,
+            runtime=self.runtime,
             hooks=hooks,
             settings=SETTINGS,
+            committed_in=lambda _: self.committed,
         )
 
     def contents(self, commit: Commit) -> dict[bytes, str]:
@@ -78,28 +78,28 @@ class CommitKit:
         return {key: value.address for key, value in found.items()}
 
 
-def put(engine: EngineParts, key: bytes, name: str) -> None:
+def put(engine: Engine, key: bytes, name: str) -> None:
     staging.put(engine, REPOSITORY.id, MAIN, entry(key, name))
 
 
-def commit(engine: EngineParts, *, allow_empty: bool = False) -> CommitResult:
+def commit(engine: Engine, *, allow_empty: bool = False) -> CommitResult:
     request = CommitRequest(committer="ann", message="m", allow_empty=allow_empty)
     return engine.committer.commit(REPOSITORY, MAIN, request)
 
 
-def publish(engine: EngineParts, sealed: Branch) -> CommitResult | None:
+def publish(engine: Engine, sealed: Branch) -> CommitResult | None:
     """Publish what is sealed on a branch, as the last steps of a commit do."""
     request = CommitRequest(committer="", message="")
     proposals = CommitProposals.begin(REPOSITORY, "commit", request)
     return engine.committer._commit_sealed(proposals, sealed)
 
 
-def shown(engine: EngineParts, key: bytes) -> str | None:
+def shown(engine: Engine, key: bytes) -> str | None:
     try:
         return staging.get(engine, REPOSITORY.id, MAIN, key).address
     except EntryNotFound:
         return None
 
 
-def head(engine: EngineParts) -> Commit:
+def head(engine: Engine) -> Commit:
     return engine.commits.get(REPOSITORY, engine.branches.get(REPOSITORY, MAIN).commit_id)

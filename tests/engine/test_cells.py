@@ -12,7 +12,6 @@ from lakebed.block.drivers.memory import MemoryBlockStore
 from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.committed import Query
-from lakebed.engine.engine import Engine
 from lakebed.engine.errors import (
     EntryNotFound,
     NoChanges,
@@ -42,6 +41,7 @@ from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.runtime import ThreadRuntime
 from lakebed.testing.faults import FaultyStore, StoreCall
 from tests.kit import staging
+from tests.kit.engines import new_engine
 from tests.simulation import engine_mutants as mutants
 from tests.simulation.world import entry
 
@@ -65,7 +65,7 @@ class Lake:
     def __init__(self, *, tokens: int, rows: int) -> None:
         runtime = ThreadRuntime()
         self.store = MemoryStore(runtime)
-        self.engine = Engine(self.store, MemoryBlockStore(runtime), runtime=runtime)
+        self.engine = new_engine(self.store, MemoryBlockStore(runtime), runtime=runtime)
         self.engine.repositories.create(LAKE, Namespace.parse("mem://lake/x"), committer="")
         for key in COMMITTED:
             staging.put(self.engine, LAKE, MAIN, entry(key, "committed"))

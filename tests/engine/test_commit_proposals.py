@@ -9,12 +9,12 @@ import pytest
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.commits.commit import Committer
 from lakebed.engine.commits.requests import CommitProposals, CommitRequest, MergeRequest
+from lakebed.engine.engine import Engine
 from lakebed.engine.errors import NoChanges, Refused
 from lakebed.engine.expiry_marks import EXPIRED, Marks
 from lakebed.engine.hooks import Hooks, Preparation, Proposal
 from lakebed.engine.keys import DROPPED_PARTITION
 from lakebed.engine.model import Branch, Commit, CommitID, Repository, StagingToken
-from lakebed.engine.parts import EngineParts
 from lakebed.testing.faults import FaultyStore, ResultT, StoreCall
 from tests.engine.commit_kit import CommitKit, commit, head, put
 from tests.engine.histories import REPOSITORY
@@ -32,7 +32,7 @@ class Expired(Exception):
 class Listening(Hooks):
     """Writes down what it is asked, in order, and does things when first asked."""
 
-    def __init__(self, engine: Callable[[], EngineParts], *things: Callable[[], object]) -> None:
+    def __init__(self, engine: Callable[[], Engine], *things: Callable[[], object]) -> None:
         self.heard: list[tuple[str, Proposal]] = []
         self._engine = engine
         self._things = list(things)
@@ -171,7 +171,7 @@ def test_nobody_is_told_an_id_before_its_sources_were_checked(
     assert not hooks.heard
 
 
-def mark_expired(engine: EngineParts, commit_id: CommitID) -> None:
+def mark_expired(engine: Engine, commit_id: CommitID) -> None:
     message = pb.Expiry(state=EXPIRED, expired_us=1)
     engine.marks.records(REPOSITORY).set(commit_id.encode(), message)
 

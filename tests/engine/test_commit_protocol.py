@@ -19,6 +19,7 @@ from lakebed.engine.commits.requests import (
     CommitResult,
     MergeRequest,
 )
+from lakebed.engine.engine import Engine
 from lakebed.engine.errors import (
     BranchNotFound,
     DirtyBranch,
@@ -31,7 +32,6 @@ from lakebed.engine.errors import (
 from lakebed.engine.hooks import Hooks, Proposal
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import Branch, Commit
-from lakebed.engine.parts import EngineParts
 from lakebed.engine.staging.codec import encode
 from lakebed.engine.staging.writer import if_absent
 from lakebed.kv import OutcomeUnknown
@@ -382,7 +382,7 @@ def test_what_changes_nothing_never_piles_up(lake: CommitKit, what: str) -> None
     assert lake.contents(head(ours))[b"a"] == "w0"  # the committed address stays
 
 
-def _merge(engine: EngineParts) -> Commit:
+def _merge(engine: Engine) -> Commit:
     """Merge something new from the other branch."""
     staging.put(engine, REPOSITORY.id, DEV, entry(b"dev", "d1"))
     with suppress(NoChanges):

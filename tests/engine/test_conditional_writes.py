@@ -13,9 +13,9 @@ import pytest
 
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.committed import Query
+from lakebed.engine.engine import Engine
 from lakebed.engine.errors import BranchNotFound, PreconditionFailed, Stale, TooManyTries
 from lakebed.engine.keys import STAGED_PREFIX
-from lakebed.engine.parts import EngineParts
 from lakebed.engine.staging.cells import has_proposal, value_of, version_of
 from lakebed.engine.staging.writer import Condition, if_absent
 from lakebed.formats import Entry
@@ -52,11 +52,11 @@ class Kit(CommitKit):
         if self.in_pause:
             self.in_pause.pop(0)()
 
-    def at(self, number: int, *, before: bool, thing: Callable[[], object]) -> EngineParts:
+    def at(self, number: int, *, before: bool, thing: Callable[[], object]) -> Engine:
         """Return an engine that does something at its n-th write of the cell."""
         return self.engine(store=FaultyStore(self.store, At(number, thing, before=before)))
 
-    def dying(self) -> EngineParts:
+    def dying(self) -> Engine:
         """Return an engine whose next conditional write of the key dies before it is confirmed."""
         return self.at(2, before=True, thing=partial(raise_, Died()))
 
@@ -94,7 +94,7 @@ def lake() -> Kit:
     return Kit()
 
 
-def create(engine: EngineParts, name: str, **options: Any) -> None:
+def create(engine: Engine, name: str, **options: Any) -> None:
     staging.put(engine, REPOSITORY.id, MAIN, entry(b"a", name), condition=if_absent, **options)
 
 
@@ -108,7 +108,7 @@ def seal(lake: Kit) -> None:
     engine.publisher.seal(REPOSITORY, engine.branches.get(REPOSITORY, MAIN))
 
 
-def die(engine: EngineParts, name: str, condition: Condition) -> None:
+def die(engine: Engine, name: str, condition: Condition) -> None:
     """Let a writer die while it makes its write."""
     with pytest.raises(Died):
         staging.put(engine, REPOSITORY.id, MAIN, entry(b"a", name), condition=condition)
@@ -127,7 +127,7 @@ def race(lake: Kit) -> list[str]:
     moments: list[str] = []
     late: list[Callable[[], object]] = []
 
-    def attempt(name: str, engine: EngineParts) -> None:
+    def attempt(name: str, engine: Engine) -> None:
         with suppress(PreconditionFailed):
             create(engine, name)
             won.append(name)
@@ -256,7 +256,7 @@ def test_a_branch_that_is_sealed_between_proposal_and_look_begins_it_again(lake:
     assert lake.cell() is not None
 
 
-def merge_and_read(lake: Kit, read: Callable[[EngineParts], object]) -> list[object]:
+def merge_and_read(lake: Kit, read: Callable[[Engine], object]) -> list[object]:
     """Let a merge bring the key after the look, under the same token, and let someone read."""
     seen: list[object] = []
 
@@ -281,7 +281,7 @@ def test_a_proposal_that_a_read_took_away_is_not_confirmed(lake: Kit) -> None:
 
 
 def test_a_proposal_that_a_listing_took_away_is_not_confirmed(lake: Kit) -> None:
-    def read(engine: EngineParts) -> list[str]:
+    def read(engine: Engine) -> list[str]:
         page = staging.list_entries(engine, REPOSITORY.id, MAIN, QUERY)
         return [item.address for item in page.items if isinstance(item, Entry)]
 

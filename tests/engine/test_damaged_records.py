@@ -25,6 +25,7 @@ from lakebed.kv.records import Kind
 from lakebed.reclaim.cleaner import Cleaner
 from lakebed.runtime import ThreadRuntime
 from tests.kit import staging
+from tests.kit.engines import new_engine
 from tests.simulation.world import entry
 
 LAKE = RepositoryID("lake")
@@ -41,7 +42,7 @@ def store() -> Iterator[Store]:
 @pytest.fixture
 def engine(store: Store) -> Engine:
     block = MemoryBlockStore(ThreadRuntime())
-    engine = Engine(store, block, runtime=ThreadRuntime())
+    engine = new_engine(store, block, runtime=ThreadRuntime())
     for name in ("lake", "other"):
         place = Namespace.parse(f"mem://bucket/{name}")
         engine.repositories.create(RepositoryID(name), place, committer="ann")

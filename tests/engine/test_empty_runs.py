@@ -8,9 +8,9 @@ import pytest
 
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.committed import Query
+from lakebed.engine.engine import Engine
 from lakebed.engine.keys import EMPTIED, STAGED_PREFIX
 from lakebed.engine.model import StagingToken
-from lakebed.engine.parts import EngineParts
 from lakebed.engine.staging import listing
 from lakebed.engine.staging.empty_runs import EmptyRunNotes, Stretch, fill
 from lakebed.engine.staging.writer import if_absent
@@ -30,7 +30,7 @@ ResultT = TypeVar("ResultT")
 KEYS = [b"a/%d" % number for number in range(8)]
 SHORT = Query(amount=1)  # read in steps of two
 
-FILLERS: dict[str, Callable[[EngineParts], None]] = {
+FILLERS: dict[str, Callable[[Engine], None]] = {
     "put": lambda engine: put(engine, KEYS[5], "new"),
     "conditional put": lambda engine: staging.put(
         engine, REPOSITORY.id, MAIN, entry(KEYS[5], "new"), condition=if_absent
@@ -68,7 +68,7 @@ def note_at(store: Store, token: StagingToken) -> Item | None:
     return store.get_many([(token.encode(), EMPTIED)])[0]
 
 
-def listed(engine: EngineParts, query: Query = SHORT) -> list[bytes]:
+def listed(engine: Engine, query: Query = SHORT) -> list[bytes]:
     return [item.key for item in staging.list_entries(engine, REPOSITORY.id, MAIN, query).items]
 
 

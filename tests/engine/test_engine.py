@@ -2,7 +2,7 @@
 
 import pytest
 
-from lakebed.block import MemorySettings, Namespace, open_block
+from lakebed.block import Namespace
 from lakebed.catalog.commits import HeadChanges
 from lakebed.catalog.diff import Difference, Differences
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
@@ -10,9 +10,8 @@ from lakebed.engine.committed import ChangeType, CommonPrefix, Query
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import Invalid, NoChanges, ParentNumberMissing
 from lakebed.engine.model import BranchID, CommitID, RepositoryID
-from lakebed.kv import open_store
 from tests.kit import staging
-from tests.kit.engines import cherry_pick
+from tests.kit.engines import cherry_pick, new_engine
 from tests.simulation.world import entry
 
 LAKE = RepositoryID("lake")
@@ -24,7 +23,7 @@ REQUEST = CommitRequest(committer="tester", message="some")
 @pytest.fixture
 def engine() -> Engine:
     """An engine with a repository that has two branches."""
-    engine = Engine(open_store("memory://"), open_block(MemorySettings()))
+    engine = new_engine()
     engine.repositories.create(LAKE, Namespace.parse("mem://lake/x"), committer="")
     engine.refs.create_branch(LAKE, DEV, MAIN)
     return engine

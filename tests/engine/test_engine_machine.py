@@ -22,12 +22,11 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from lakebed.block import MemorySettings, Namespace, open_block
+from lakebed.block import Namespace
 from lakebed.catalog.commits import HeadChanges
 from lakebed.catalog.diff import Difference, Differences
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.committed import CommonPrefix, DiffEntry, Query
-from lakebed.engine.engine import Engine
 from lakebed.engine.errors import (
     DefaultBranch,
     DirtyBranch,
@@ -46,7 +45,7 @@ from lakebed.kv import open_store
 from lakebed.reclaim.cleaner import Cleaner
 from lakebed.runtime import ThreadRuntime
 from tests.kit import staging
-from tests.kit.engines import cherry_pick, dump, restore
+from tests.kit.engines import cherry_pick, dump, new_engine, restore
 from tests.simulation.world import entry
 
 REPOSITORY = RepositoryID("lake")
@@ -72,7 +71,7 @@ class EngineMachine(RuleBasedStateMachine):
         super().__init__()
         self.folder = TemporaryDirectory()
         self.store = open_store(self.url.format(folder=self.folder.name, unique=uuid4().hex))
-        self.lake = Engine(self.store, open_block(MemorySettings()))
+        self.lake = new_engine(self.store)
         self.cleaner = Cleaner(self.store, ThreadRuntime(), grace_seconds=0)
         self.heads: dict[BranchID, CommitID] = {}
         self.shown: dict[BranchID, Contents] = {}
@@ -443,7 +442,7 @@ def test_the_engine_agrees_with_plain_dicts(
 
 def test_a_refused_operation_leaves_everything_as_it_was(tmp_path: Path) -> None:
     with open_store(f"sqlite:///{tmp_path}/lake.db") as store:
-        lake = Engine(store, open_block(MemorySettings()))
+        lake = new_engine(store)
         lake.repositories.create(REPOSITORY, NAMESPACE, committer="")
         staging.put(lake, REPOSITORY, MAIN, entry(b"a", "w1"))
         with pytest.raises(DirtyBranch, match="commit or reset them first"):

@@ -16,6 +16,7 @@ from lakebed.engine.model import BranchID, Commit, RepositoryID
 from lakebed.formats import MetaRangeID, metarange_path
 from lakebed.kv import Store, open_store
 from tests.kit import staging
+from tests.kit.engines import new_engine
 from tests.simulation.world import entry
 
 MINE = RepositoryID("mine")
@@ -36,7 +37,7 @@ class TwoRepositories:
 
     def another_engine(self) -> Engine:
         """What another process would have: caches of its own."""
-        return Engine(self._store, open_block(LocalSettings(self.folder)))
+        return new_engine(self._store, open_block(LocalSettings(self.folder)))
 
     def create(self, name: RepositoryID) -> None:
         self.engine.repositories.create(name, Namespace.parse(f"local://{name}/x"), committer="")

@@ -9,11 +9,10 @@ from typing import TypeVar
 
 import pytest
 
-from lakebed.block import MemorySettings, Namespace, open_block
+from lakebed.block import Namespace
 from lakebed.engine.commits.requests import MergeRequest
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, TagID
-from lakebed.engine.parts import EngineParts
 from lakebed.engine.staging.writer import if_absent
 from lakebed.kv import (
     KVError,
@@ -28,11 +27,12 @@ from lakebed.testing.faults import FaultyStore, Interceptor, StoreCall
 from tests.engine.commit_kit import CommitKit, commit, head, put, shown
 from tests.engine.histories import REPOSITORY
 from tests.kit import staging
+from tests.kit.engines import new_engine
 from tests.simulation.world import DEV, MAIN, entry
 
 ResultT = TypeVar("ResultT")
 
-OPERATIONS: dict[str, Callable[[EngineParts], object]] = {
+OPERATIONS: dict[str, Callable[[Engine], object]] = {
     "commit": commit,
     "put": lambda engine: put(engine, b"a", "w2"),
     "put if absent": lambda engine: staging.put(
@@ -73,7 +73,7 @@ class LosesOneReplyAndAllThatFollow:
         return result
 
 
-def visible(engine: EngineParts) -> tuple[object, ...]:
+def visible(engine: Engine) -> tuple[object, ...]:
     return (
         [(branch.id, branch.commit_id) for branch in engine.branches.list(REPOSITORY)],
         [(tag.id, tag.commit_id) for tag in engine.tags.list(REPOSITORY)],
@@ -206,7 +206,7 @@ def test_a_repository_is_not_tried_to_be_made_again_and_again(
     for number in range(20):
         network = TakesSomeWrites(number, kind)
         store = FaultyStore(open_store("memory://"), network)
-        engine = Engine(store, open_block(MemorySettings()))
+        engine = new_engine(store)
         try:
             engine.repositories.create("lake", Namespace.parse("mem://lake/x"), committer="")
         except OutcomeUnknown:

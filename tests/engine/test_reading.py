@@ -10,7 +10,6 @@ from lakebed.block.drivers.memory import MemoryBlockStore
 from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.committed import Query
-from lakebed.engine.engine import Engine
 from lakebed.engine.errors import Deleting, EntryNotFound, RefNotFound, RepositoryNotFound
 from lakebed.engine.model import RepositoryID
 from lakebed.formats import Entry
@@ -19,6 +18,7 @@ from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.runtime import ThreadRuntime
 from lakebed.testing.faults import FaultyStore, StoreCall
 from tests.kit import staging
+from tests.kit.engines import new_engine
 from tests.simulation.world import DEV, MAIN, entry
 
 ResultT = TypeVar("ResultT")
@@ -41,8 +41,8 @@ class ReaderAndWriter:
         self.block = MemoryBlockStore(runtime)
         self.calls: list[str] = []
         self.before_call: dict[int, Callable[[], object]] = {}
-        self.writer = Engine(self.store, self.block)
-        self.reader = Engine(FaultyStore(self.store, self._intercept), self.block)
+        self.writer = new_engine(self.store, self.block)
+        self.reader = new_engine(FaultyStore(self.store, self._intercept), self.block)
         self.create()
 
     def create(self) -> None:
@@ -63,7 +63,7 @@ class ReaderAndWriter:
 
     def read_piecemeal(self, before_call: dict[int, Callable[[], object]]) -> str:
         """Read as a process that has seen the branch, with things done before some calls."""
-        reader = Engine(Piecemeal(self.store, self._intercept), self.block)
+        reader = new_engine(Piecemeal(self.store, self._intercept), self.block)
         staging.get(reader, NAME, MAIN, b"key")
         self.calls.clear()
         self.before_call = before_call

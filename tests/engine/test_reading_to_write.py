@@ -10,7 +10,6 @@ from lakebed.block import Namespace
 from lakebed.block.drivers.memory import MemoryBlockStore
 from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.commits.requests import CommitRequest
-from lakebed.engine.engine import Engine
 from lakebed.engine.errors import (
     BranchNotFound,
     EntryNotFound,
@@ -26,6 +25,7 @@ from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.runtime import ThreadRuntime
 from lakebed.testing.faults import FaultyStore, StoreCall
 from tests.kit import staging
+from tests.kit.engines import new_engine
 from tests.simulation.world import DEV, MAIN, entry
 
 ResultT = TypeVar("ResultT")
@@ -46,8 +46,8 @@ class TwoProcesses:
         runtime = ThreadRuntime()
         store = MemoryStore(runtime)
         block = MemoryBlockStore(runtime)
-        self.other = Engine(store, block)
-        self.writer = Engine(Piecemeal(store, self._intercept), block)
+        self.other = new_engine(store, block)
+        self.writer = new_engine(Piecemeal(store, self._intercept), block)
         self._calls = 0
         self._meanwhile: dict[int, Callable[[], object]] = {}
         self.create()

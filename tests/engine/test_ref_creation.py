@@ -28,15 +28,15 @@ from lakebed.kv import Store, open_store
 from lakebed.kv.records import Records
 from lakebed.runtime import ResultT
 from lakebed.testing.faults import FaultyStore, StoreCall
-from tests.kit.engines import dump, restore
+from tests.kit.engines import dump, new_engine, restore
 
 LAKE = RepositoryID("lake")
 MAIN = BranchID("main")
 DEV = BranchID("dev")
 
 
-def new_engine(store: Store, hooks: Hooks | None = None, block: BlockStore | None = None) -> Engine:
-    engine = Engine(store, block or open_block(MemorySettings()), hooks=hooks)
+def new_lake(store: Store, hooks: Hooks | None = None, block: BlockStore | None = None) -> Engine:
+    engine = new_engine(store, block or open_block(MemorySettings()), hooks=hooks)
     engine.repositories.create(LAKE, Namespace.parse("mem://lake/x"), committer="")
     return engine
 
@@ -48,7 +48,7 @@ def store() -> Store:
 
 @pytest.fixture
 def engine(store: Store) -> Engine:
-    return new_engine(store)
+    return new_lake(store)
 
 
 def test_a_name_is_that_of_a_branch_or_of_a_tag(engine: Engine) -> None:
@@ -86,7 +86,7 @@ class Asked(Hooks):
 
 def test_hooks_are_asked_once_for_each_name_that_is_free(store: Store) -> None:
     hooks = Asked()
-    engine = new_engine(store, hooks)
+    engine = new_lake(store, hooks)
     engine.refs.create_tag(LAKE, "v1", MAIN)
     engine.refs.create_branch(LAKE, DEV, MAIN)
     for taken in ("v1", DEV):
@@ -165,7 +165,7 @@ def test_a_creation_costs_few_calls_to_the_store() -> None:
         calls.append(call.operation)
         return apply()
 
-    engine = new_engine(FaultyStore(open_store("memory://"), note))
+    engine = new_lake(FaultyStore(open_store("memory://"), note))
     engine.refs.create_branch(LAKE, DEV, MAIN)  # which reads the commit
     for create in (engine.refs.create_branch, engine.refs.create_tag):
         calls.clear()
@@ -180,7 +180,7 @@ def test_a_creation_goes_by_nothing_that_has_changed(what: str, kind: str) -> No
     """Another process changes something; this one has not seen that."""
     store = open_store("memory://")
     block = open_block(MemorySettings())
-    engine, other = new_engine(store, block=block), Engine(store, block)
+    engine, other = new_lake(store, block=block), new_engine(store, block)
     repository = engine.repositories.get(LAKE)
     old = engine.branches.get(repository, MAIN).commit_id
     is_branch = kind == "branch"
@@ -220,7 +220,7 @@ def test_a_creation_goes_by_nothing_that_has_changed(what: str, kind: str) -> No
 def test_a_creation_finds_a_source_that_became_a_tag(engine: Engine, store: Store) -> None:
     """The branch that this process has seen was deleted, and a tag of that name was made."""
     engine.refs.create_branch(LAKE, DEV, MAIN)
-    other = Engine(store, open_block(MemorySettings()))
+    other = new_engine(store, open_block(MemorySettings()))
     other.refs.delete_branch(LAKE, DEV)
     with pytest.raises(RefNotFound):
         engine.refs.create_branch(LAKE, "new", DEV)
@@ -248,7 +248,7 @@ def test_a_state_that_readers_do_not_find(engine: Engine, store: Store, state: i
         with pytest.raises(RefNotFound):
             engine.resolver.resolve(repository, name)
         with pytest.raises(RefNotFound):
-            engine.find_commit(LAKE, name)
+            engine.readings.commit_of(LAKE, name)
         for create in (engine.refs.create_branch, engine.refs.create_tag):
             with pytest.raises(NotUnique, match="is being deleted"):
                 create(LAKE, name, MAIN)
@@ -276,7 +276,7 @@ def test_a_list_of_one_kind_reads_nothing_of_the_other(branches: int, tags: int)
         return found
 
     store = FaultyStore(open_store("memory://"), note)
-    engine = new_engine(store)
+    engine = new_lake(store)
     repository = engine.repositories.get(LAKE)
     head = engine.branches.get(repository, MAIN).commit_id
     for number in range(branches):

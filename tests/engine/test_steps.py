@@ -172,7 +172,7 @@ def test_a_log(lake: Lake) -> None:
     engine = lake.process()
 
     def log() -> LogPage:
-        repository, head = engine.find_commit(LAKE, MAIN)
+        repository, head = engine.readings.commit_of(LAKE, MAIN)
         return engine.history.page(
             repository, engine.committed(repository), head, LogQuery(), amount=10
         )
@@ -189,12 +189,12 @@ def test_a_log(lake: Lake) -> None:
 
 def test_a_log_does_not_show_a_repository_that_was_deleted(lake: Lake) -> None:
     engine, other = lake.process(), lake.process()
-    engine.find_commit(LAKE, MAIN)
+    engine.readings.commit_of(LAKE, MAIN)
     other.repositories.delete(LAKE)
     with pytest.raises(RepositoryNotFound):
-        engine.find_commit(LAKE, MAIN)
+        engine.readings.commit_of(LAKE, MAIN)
     other.repositories.create(LAKE, Namespace.parse("mem://lake/y"), committer="")
-    repository, head = engine.find_commit(LAKE, MAIN)
+    repository, head = engine.readings.commit_of(LAKE, MAIN)
     assert (
         len(
             engine.history.page(

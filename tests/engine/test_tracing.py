@@ -4,13 +4,12 @@ from contextlib import contextmanager
 import pytest
 
 from lakebed import tracing
-from lakebed.block import MemorySettings, Namespace, open_block
+from lakebed.block import Namespace
 from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.commits.requests import CommitRequest
-from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, RepositoryID
-from lakebed.kv import open_store
 from tests.kit import staging
+from tests.kit.engines import new_engine
 from tests.simulation.world import entry
 
 LAKE = RepositoryID("lake")
@@ -35,7 +34,7 @@ def spans() -> Iterator[list[str]]:
 
 
 def test_what_callers_ask_for_is_a_span(spans: list[str]) -> None:
-    engine = Engine(open_store("memory://"), open_block(MemorySettings()))
+    engine = new_engine()
     engine.repositories.create(LAKE, Namespace.parse("mem://lake/x"), committer="")
     spans.clear()
     staging.put(engine, LAKE, MAIN, entry(b"a", "a"))

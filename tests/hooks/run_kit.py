@@ -21,6 +21,7 @@ from lakebed.hooks.settings import HooksSettings
 from lakebed.kv import Store
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.runtime import Runtime
+from tests.kit.engines import new_engine
 from tests.kit.lake import TurnableClock
 
 LAKE = RepositoryID("lake")
@@ -99,7 +100,7 @@ class HookLake:
         """Another process on the same store."""
         runtime = runtime or self.clock
         guard = Guard(runtime)
-        engine = Engine(self.store, self.block, runtime=runtime, hooks=guard)
+        engine = new_engine(self.store, self.block, runtime=runtime, hooks=guard)
         catalog = Catalog(engine, self.store, self.block, runtime)
         actions = Actions(
             guard,

@@ -10,7 +10,6 @@ from lakebed.block import Namespace
 from lakebed.catalog.commits import HeadChanges
 from lakebed.catalog.imports.sources import ImportSource
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
-from lakebed.engine.engine import Engine
 from lakebed.engine.errors import Refused
 from lakebed.engine.model import BranchID, RepositoryID, TagID
 from lakebed.hooks import reading
@@ -23,6 +22,7 @@ from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.runtime import ThreadRuntime
 from lakebed.testing.faults import FaultyStore
 from tests.hooks.run_kit import DEV, FOLDER, HEARTBEAT_SECONDS, LAKE, MAIN, HookLake, fail
+from tests.kit.engines import new_engine
 from tests.kit.served import eventually
 from tests.kit.steps import StepBlockStore, StepRuntime, Steps
 
@@ -171,10 +171,10 @@ def test_branches_and_tags_are_judged_by_their_commits(lake: HookLake) -> None:
     lake.put_action("gate", *(f"{when}-{each}" for when in ("pre", "post") for each in what))
     head = lake.commit().id
     with acting_as(Actor(user="bea")):
-        lake.catalog.refs.create_branch(LAKE, "new", "main~0")
-        lake.catalog.refs.create_tag(LAKE, "v1", "main")
-        lake.catalog.refs.delete_branch(LAKE, BranchID("new"))
-        lake.catalog.refs.delete_tag(LAKE, TagID("v1"))
+        lake.catalog.ref_changes.create_branch(LAKE, "new", "main~0")
+        lake.catalog.ref_changes.create_tag(LAKE, "v1", "main")
+        lake.catalog.ref_changes.delete_branch(LAKE, BranchID("new"))
+        lake.catalog.ref_changes.delete_tag(LAKE, TagID("v1"))
     lake.actions.post.run_waiting()
     told = {
         event.event_type.value: (
@@ -195,11 +195,11 @@ def test_branches_and_tags_are_judged_by_their_commits(lake: HookLake) -> None:
 
 @pytest.mark.parametrize("what", ["create-branch", "delete-branch", "create-tag", "delete-tag"])
 def test_refs_can_be_refused(lake: HookLake, what: str) -> None:
-    lake.catalog.refs.create_tag(LAKE, "old", "main")
+    lake.catalog.ref_changes.create_tag(LAKE, "old", "main")
     lake.answers.deeds["check"] = fail
     lake.put_action("gate", f"pre-{what}", branch=DEV)
     lake.commit(DEV)
-    refs = lake.catalog.refs
+    refs = lake.catalog.ref_changes
     if what == "delete-tag":
         refs.create_tag(LAKE, "at-dev", "dev")
     deeds: dict[str, Callable[[], object]] = {
@@ -208,10 +208,13 @@ def test_refs_can_be_refused(lake: HookLake, what: str) -> None:
         "create-tag": lambda: refs.create_tag(LAKE, "v1", "dev"),
         "delete-tag": lambda: refs.delete_tag(LAKE, TagID("at-dev")),
     }
-    before = list(refs.list_branches(LAKE)), list(refs.list_tags(LAKE))
+    before = list(lake.catalog.refs.list_branches(LAKE)), list(lake.catalog.refs.list_tags(LAKE))
     with pytest.raises(Refused, match=f"pre-{what} hook aborted"):
         deeds[what]()
-    assert (list(refs.list_branches(LAKE)), list(refs.list_tags(LAKE))) == before
+    assert (
+        list(lake.catalog.refs.list_branches(LAKE)),
+        list(lake.catalog.refs.list_tags(LAKE)),
+    ) == before
 
 
 def test_a_prepared_commit_holds_what_the_hook_wrote(lake: HookLake) -> None:
@@ -312,7 +315,7 @@ def test_actions_run_side_by_side(lake: HookLake) -> None:
 
 def test_a_slow_hook_stops_nobody_else(lake: HookLake) -> None:
     """While a hook runs, others write and commit to the same branch."""
-    other = Engine(lake.store, lake.block, runtime=lake.clock)
+    other = new_engine(lake.store, lake.block, runtime=lake.clock)
 
     def look(event: Event, _output: Output) -> None:
         if len(lake.heard(EventType.PRE_COMMIT)) == 1:
@@ -328,7 +331,7 @@ def test_a_slow_hook_stops_nobody_else(lake: HookLake) -> None:
 
 def test_a_branch_that_never_rests_is_given_up(lake: HookLake) -> None:
     """A hook that moves its own branch is offered what comes of that, but not for ever."""
-    other = Engine(lake.store, lake.block, runtime=lake.clock)
+    other = new_engine(lake.store, lake.block, runtime=lake.clock)
     numbers = iter(range(100))
 
     def move(_event: Event, _output: Output) -> None:
@@ -508,7 +511,7 @@ def test_without_action_files_hooks_cost_no_call(operation: str) -> None:
         engine = (
             lake.process(runtime).engine
             if has_hooks
-            else Engine(store, lake.block, runtime=runtime)
+            else new_engine(store, lake.block, runtime=runtime)
         )
         # A process that has made one commit before: it knows what it wrote.
         lake.put(b"z0", "changed", DEV)

@@ -32,7 +32,7 @@ def run_all(lake: HookLake) -> None:
 
 
 def creations(lake: HookLake) -> dict[str, Callable[[], object]]:
-    refs = lake.catalog.refs
+    refs = lake.catalog.ref_changes
     return {
         "branch": lambda: refs.create_branch(LAKE, "new", "main"),
         "tag": lambda: refs.create_tag(LAKE, "new", "main"),
@@ -105,7 +105,7 @@ def test_a_run_that_breaks_does_not_stop_the_others(lake: HookLake) -> None:
 
     lake.answers.deeds["check"] = stumble
     for name in ("first", "bad", "last"):
-        lake.catalog.refs.create_tag(LAKE, name, "main")
+        lake.catalog.ref_changes.create_tag(LAKE, name, "main")
     run_all(lake)
     assert {event.tag_id for event in lake.answers.events()} == {"first", "bad", "last"}
     passed = [run.passed for run in lake.actions.runs.list(LAKE) if "tag" in run.event_type]
@@ -114,7 +114,7 @@ def test_a_run_that_breaks_does_not_stop_the_others(lake: HookLake) -> None:
 
 def test_a_record_that_nobody_understands_does_not_stop_the_others(lake: HookLake) -> None:
     for name in ("first", "odd", "last"):
-        lake.catalog.refs.create_tag(LAKE, name, "main")
+        lake.catalog.ref_changes.create_tag(LAKE, name, "main")
     records = lake.actions.runs.records(lake.repository)
     (odd,) = [each for each in records.scan() if each.message.tag == "odd"]
     odd.message.event_type = "of-a-later-version"
@@ -136,7 +136,7 @@ def test_what_happened_first_is_told_first(lake: HookLake) -> None:
 
 def test_what_others_run_is_not_remembered_for_ever(lake: HookLake) -> None:
     other = lake.process()
-    lake.catalog.refs.create_branch(LAKE, BranchID("new"), "main")
+    lake.catalog.ref_changes.create_branch(LAKE, BranchID("new"), "main")
 
     def look(_event: Event, _output: Output) -> None:
         other.actions.post.run_waiting()
@@ -163,7 +163,7 @@ def test_a_repository_whose_hooks_take_long_leaves_room_for_others(lake: HookLak
     lake.answers.deeds["check"] = look
     names = {f"t{number}" for number in range(5)}
     for name in names:
-        lake.catalog.refs.create_tag(LAKE, name, "main")
+        lake.catalog.ref_changes.create_tag(LAKE, name, "main")
     lake.actions.post.run_waiting()
     assert {event.tag_id for event in lake.answers.events()} == names
     assert most == AT_ONCE_MAX

@@ -16,7 +16,7 @@ KEYS = [b"A", b"_lakefs_actions", FOLDER + b"a", FOLDER + b"b/c", b"_lakefs_acti
 def test_a_look_into_one_range_says_what_a_listing_says(count: int) -> None:
     lake = HookLake()
     for number, keys in enumerate(combinations(KEYS, count)):
-        branch = lake.catalog.refs.create_branch(LAKE, f"b{number}", "dev")
+        branch = lake.catalog.ref_changes.create_branch(LAKE, f"b{number}", "dev")
         for key in keys:
             lake.put(key, branch=branch.id)
         # Without hooks: these files are no action files.

@@ -11,7 +11,6 @@ from lakebed.catalog.commits import HeadChanges
 from lakebed.catalog.errors import InvalidMetadata
 from lakebed.catalog.imports.sources import ImportSource
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
-from lakebed.engine.engine import Engine
 from lakebed.engine.errors import CommitRefused, Refused
 from lakebed.engine.model import BranchID, Commit, CommitID
 from lakebed.hooks.events import Event, EventType
@@ -21,6 +20,7 @@ from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.runtime import ThreadRuntime
 from lakebed.testing.faults import FaultyStore, ResultT, StoreCall
 from tests.hooks.run_kit import DEV, FOLDER, LAKE, MAIN, HookLake, action, fail
+from tests.kit.engines import new_engine
 
 GATE = FOLDER + b"gate.yaml"
 FEATURE = BranchID("feature")
@@ -218,7 +218,7 @@ def test_the_gates_that_judged_are_those_of_the_head_that_is_replaced(
     lake: HookLake, way: Callable[[HookLake], Commit]
 ) -> None:
     """While the first gate runs, the head gets another one, which is asked then."""
-    other = Engine(lake.store, lake.block, runtime=lake.clock)  # without hooks
+    other = new_engine(lake.store, lake.block, runtime=lake.clock)  # without hooks
     moved: list[Commit] = []
 
     def move(_event: Event, _output: Output) -> None:
@@ -277,7 +277,7 @@ def test_a_file_that_cannot_be_used_is_repaired_without_being_read(lake: HookLak
         pytest.raises(Refused, match=r"action file _lakefs_actions/gate\.yaml"),
     ):
         lake.commit()  # what comes after is asked of the new commit
-    broken = Engine(lake.store, lake.block, runtime=lake.clock)
+    broken = new_engine(lake.store, lake.block, runtime=lake.clock)
     HeadChanges(broken).commit(LAKE, MAIN, REQUEST)
     lake.set_strict(strict=True)
     lake.catalog.objects.delete(LAKE, MAIN, GATE)
@@ -292,7 +292,7 @@ def test_a_file_that_cannot_be_used_is_repaired_without_being_read(lake: HookLak
 def test_hooks_of_refs_are_skipped_and_that_is_written_down(lake: HookLake, what: str) -> None:
     lake.put_action("refs", f"pre-{what}", hooks=["refs"])
     lake.commit()
-    refs = lake.catalog.refs
+    refs = lake.catalog.ref_changes
     lake.answers.deeds["refs"] = lambda _event, _output: None
     branch = refs.create_branch(LAKE, "there", "main").id
     tag = refs.create_tag(LAKE, "tagged", "main").id
@@ -317,12 +317,12 @@ def test_hooks_of_refs_are_skipped_and_that_is_written_down(lake: HookLake, what
 
 @pytest.mark.parametrize("what", ["create-branch", "delete-branch", "create-tag", "delete-tag"])
 def test_a_ref_at_a_file_that_cannot_be_used_is_not_stuck(lake: HookLake, what: str) -> None:
-    plain = Engine(lake.store, lake.block, runtime=lake.clock)  # without hooks
+    plain = new_engine(lake.store, lake.block, runtime=lake.clock)  # without hooks
     lake.put(GATE, "name: [")
     HeadChanges(plain).commit(LAKE, MAIN, REQUEST)
     branch = plain.refs.create_branch(LAKE, "there", "main").id
     tag = plain.refs.create_tag(LAKE, "tagged", "main").id
-    refs = lake.catalog.refs
+    refs = lake.catalog.ref_changes
     deeds: dict[str, Callable[[], object]] = {
         "create-branch": lambda: refs.create_branch(LAKE, "new", "main"),
         "delete-branch": lambda: refs.delete_branch(LAKE, branch),
@@ -389,7 +389,7 @@ def test_no_ref_is_made_to_a_refused_commit(lake: HookLake) -> None:
     commit_id = refused_commit(lake)
     lake.catalog.commits.reset(LAKE, MAIN)
     head = lake.head()
-    refs, commits = lake.catalog.refs, lake.catalog.commits
+    refs, commits = lake.catalog.ref_changes, lake.catalog.commits
     merge = MergeRequest(committer="ann", message="m")
     for attempt in (
         lambda ref: refs.create_branch(LAKE, "sneak", ref),
@@ -401,7 +401,7 @@ def test_no_ref_is_made_to_a_refused_commit(lake: HookLake) -> None:
             with pytest.raises(CommitRefused, match="refused by pre-commit hook 'check'"):
                 attempt(ref)
     assert lake.head() == head
-    assert [branch.id for branch in refs.list_branches(LAKE)] == ["dev", "main"]
+    assert [branch.id for branch in lake.catalog.refs.list_branches(LAKE)] == ["dev", "main"]
     # Its parent was not refused.
     refs.create_branch(LAKE, "fine", f"{commit_id}~1")
 

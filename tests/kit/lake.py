@@ -16,6 +16,7 @@ from lakebed.engine.staging.writer import Writer
 from lakebed.kv import Store, open_store
 from lakebed.reclaim.service import Reclaim
 from lakebed.runtime import ThreadRuntime
+from tests.kit.engines import new_engine
 
 REPOSITORY = RepositoryID("lake")
 MAIN = BranchID("main")
@@ -120,7 +121,7 @@ def make_lake(
     """Make a repository with the branches main and dev."""
     clock = TurnableClock()
     settings = settings or CatalogSettings()
-    engine = Engine(store, block, runtime=clock)
+    engine = new_engine(store, block, runtime=clock)
     catalog = Catalog(engine, store, block, clock, settings, links=links)
     reclaim = Reclaim(catalog, engine, store, block, clock, settings)
     compare_no_clocks(reclaim)

@@ -12,12 +12,12 @@ from lakebed import cli
 from lakebed.block import LocalSettings, open_block
 from lakebed.cli import running
 from lakebed.engine.committed import Query
-from lakebed.engine.engine import Engine
 from lakebed.engine.errors import EntryNotFound
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.kv import open_store
 from lakebed.runtime import ThreadRuntime
 from tests.kit import staging
+from tests.kit.engines import new_engine
 from tests.migrate.lakes import FakeLakeFS, entry_of
 from tests.migrate.served import served
 
@@ -95,7 +95,7 @@ class Commands:
         runtime = ThreadRuntime()
         url = f"sqlite:///{self.config.parent}/lakebed.db"
         with open_store(url, runtime=runtime) as store:
-            engine = Engine(store, open_block(LocalSettings(self.blocks)), runtime=runtime)
+            engine = new_engine(store, open_block(LocalSettings(self.blocks)), runtime=runtime)
             lake, side = RepositoryID("lake"), BranchID(branch)
             page = engine.reader.list_changes(lake, side, Query())
             found: dict[bytes, str | None] = {}

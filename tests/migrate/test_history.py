@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from lakebed.block import Address, BlockStore, Namespace
 from lakebed.block.drivers.memory import MemoryBlockStore
 from lakebed.engine.committed import Query
-from lakebed.engine.engine import Engine
 from lakebed.engine.errors import Invalid, Protected, RepositoryNotFound
 from lakebed.engine.model import MOVED_NAMESPACE, BranchID, CommitID, Repository, RepositoryID
 from lakebed.formats import entries_of
@@ -30,6 +29,7 @@ from lakebed.runtime import ThreadRuntime
 from lakebed.testing.faults import FaultyStore
 from tests.engine.test_dump import FailAt
 from tests.kit import staging
+from tests.kit.engines import new_engine
 from tests.kit.lakefs_tables import table, value
 from tests.migrate.lakes import Contents, FakeLakeFS, entry_of
 
@@ -55,7 +55,7 @@ class Target:
         self.runtime = ThreadRuntime()
         self.store = store or MemoryStore(self.runtime)
         self.block = block or MemoryBlockStore(self.runtime)
-        self.engine = Engine(self.store, self.block, runtime=self.runtime)
+        self.engine = new_engine(self.store, self.block, runtime=self.runtime)
 
     @cached_property
     def repository(self) -> Repository:

@@ -12,7 +12,6 @@ from lakebed.catalog.errors import AddressClosed, AddressTaken, Purged
 from lakebed.catalog.model import new_entry
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.commits.requests import CommitRequest
-from lakebed.engine.engine import Engine
 from lakebed.engine.errors import Invalid, NamespaceTaken
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import MOVED_NAMESPACE, BranchID, CommitID, RepositoryID
@@ -33,6 +32,7 @@ from lakebed.reclaim.retention import RetentionRules
 from lakebed.testing.faults import FaultyStore
 from tests.engine.test_dump import FailAt
 from tests.kit import staging
+from tests.kit.engines import new_engine
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, make_lake
 from tests.spark.lakes import GCLake, local_lake
 
@@ -450,7 +450,7 @@ def test_an_adoption_that_was_cut_off_is_repeated(lake: GCLake, *, applied: bool
     opened = lake.lake
     for count in range(1, 50):
         faulty = FaultyStore(opened.store, FailAt(count, applied=applied))
-        engine = Engine(faulty, opened.block, runtime=opened.clock)
+        engine = new_engine(faulty, opened.block, runtime=opened.clock)
         try:
             adopt(engine, "lake")
         except KVError:

@@ -13,13 +13,13 @@ from lakebed.block import Namespace, StorageUnavailable
 from lakebed.catalog.catalog import Catalog
 from lakebed.catalog.errors import MissingBytes, Purged
 from lakebed.engine.commits.requests import CommitRequest
-from lakebed.engine.engine import Engine
 from lakebed.engine.keys import GRAVELER, REPOSITORIES
 from lakebed.engine.model import CommitID
 from lakebed.kv import open_store
 from lakebed.reclaim.purge_search import PurgeQuery
 from lakebed.reclaim.retention import RetentionRules
 from lakebed.reclaim.service import Reclaim
+from tests.kit.engines import new_engine
 from tests.kit.lake import MAIN, REPOSITORY, Lake, open_lake
 
 DAY = 86_400.0
@@ -43,7 +43,7 @@ def back_up(tmp_path: Path) -> None:
 def restored(lake: Lake, tmp_path: Path) -> Iterator[Lake]:
     """The backup of the database, beside the storage as it is now."""
     with open_store(f"sqlite:///{tmp_path}/backup.db") as store:
-        engine = Engine(store, lake.block, runtime=lake.clock)
+        engine = new_engine(store, lake.block, runtime=lake.clock)
         catalog = Catalog(engine, store, lake.block, lake.clock, lake.settings)
         reclaim = Reclaim(catalog, engine, store, lake.block, lake.clock, lake.settings)
         yield replace(lake, store=store, engine=engine, catalog=catalog, reclaim=reclaim)

@@ -38,7 +38,7 @@ def test_the_data_of_old_commits_goes_and_that_of_tags_stays(lake: GCLake) -> No
     gone, tagged = lake.upload("a"), lake.upload("b", "tagged")
     lake.commit()
     lake.delete("a")
-    lake.lake.catalog.refs.create_tag(REPOSITORY, "v1", lake.commit())
+    lake.lake.catalog.ref_changes.create_tag(REPOSITORY, "v1", lake.commit())
     lake.delete("b")
     kept = lake.upload("c", "kept")
     lake.commit()
@@ -53,7 +53,7 @@ def test_the_data_of_old_commits_goes_and_that_of_tags_stays(lake: GCLake) -> No
     second = lake.run()
     assert (second.mode, second.deleted) == ("optimized", 1)
     assert lake.stored() == {tagged, kept}
-    lake.lake.catalog.refs.delete_tag(REPOSITORY, TagID("v1"))
+    lake.lake.catalog.ref_changes.delete_tag(REPOSITORY, TagID("v1"))
     for hours in (0, 25, 2):
         lake.later(hours)
         lake.run()

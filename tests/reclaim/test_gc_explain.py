@@ -54,7 +54,7 @@ def test_commits(lake: GCLake) -> None:
     second = lake.commit()
     lake.upload("c")
     lake.commit()
-    catalog.refs.create_tag(REPOSITORY, "v1", second)
+    catalog.ref_changes.create_tag(REPOSITORY, "v1", second)
     rules = RetentionRules(2, [BranchRule("main", 5)])
     lake.lake.reclaim.retention.set_rules(REPOSITORY, rules)
     says(of_commit(lake, first), "kept", "less than a day ago", "main leads to it", "5 days")

@@ -314,11 +314,11 @@ def commit_metarange(lake: Lake, old: CommitID) -> object:
 
 
 def create_branch(lake: Lake, old: CommitID) -> object:
-    return lake.catalog.refs.create_branch(REPOSITORY, "new", old)
+    return lake.catalog.ref_changes.create_branch(REPOSITORY, "new", old)
 
 
 def create_tag(lake: Lake, old: CommitID) -> object:
-    return lake.catalog.refs.create_tag(REPOSITORY, "new", old)
+    return lake.catalog.ref_changes.create_tag(REPOSITORY, "new", old)
 
 
 def hard_reset(lake: Lake, old: CommitID) -> None:
@@ -366,7 +366,7 @@ def test_a_name_that_was_refused_can_be_taken(lake: Lake) -> None:
     for use in (create_branch, create_tag):
         with pytest.raises(CommitExpired):
             use(lake, old)
-    lake.catalog.refs.create_tag(REPOSITORY, "new", "main")
+    lake.catalog.ref_changes.create_tag(REPOSITORY, "new", "main")
 
 
 def test_a_metarange_is_not_taken_from_a_commit_that_was_refused(lake: Lake) -> None:
@@ -455,9 +455,9 @@ def test_a_restore_marks_what_has_expired_and_leaves_out_refs_to_it(
     lake: Lake, caplog: pytest.LogCaptureFixture
 ) -> None:
     old = old_commit(lake)
-    lake.catalog.refs.create_tag(REPOSITORY, "old", old)
+    lake.catalog.ref_changes.create_tag(REPOSITORY, "old", old)
     dump_id = lake.catalog.refs.dump(REPOSITORY)
-    lake.catalog.refs.delete_tag(REPOSITORY, TagID("old"))
+    lake.catalog.ref_changes.delete_tag(REPOSITORY, TagID("old"))
     for _ in range(2):
         expire(lake)
         pass_days(lake, 1.1)

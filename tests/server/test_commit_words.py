@@ -16,7 +16,7 @@ LONG = "\N{SNOWMAN}" * (WORDS_BYTES_MAX // 3 + 1)
 @pytest.fixture(scope="module")
 def world() -> Iterator[Server]:
     with server() as found:
-        found.services.catalog.refs.create_branch(RepositoryID(REPOSITORY), "dev", "main")
+        found.services.catalog.ref_changes.create_branch(RepositoryID(REPOSITORY), "dev", "main")
         for branch in ("main", "dev"):
             found.put(f"of {branch}", b"data", branch)
             made = found.call("POST", f"{BRANCHES}/{branch}/commits", json={"message": "m"})

@@ -250,13 +250,13 @@ def test_what_a_deleted_repository_left_stays_closed(world: Server) -> None:
 @pytest.fixture
 def release(world: Server) -> Iterator[str]:
     """The path of a branch with a commit of its own."""
-    refs = world.services.catalog.refs
+    refs = world.services.catalog.ref_changes
     refs.create_branch(RepositoryID(REPOSITORY), "release", BRANCH)
     world.put("released", branch="release")
     path = f"/repositories/{REPOSITORY}/branches/release"
     assert world.call("POST", f"{path}/commits", json={"message": "m"}).status_code == 201
     yield path
-    refs.set_protection(RepositoryID(REPOSITORY), [])
+    world.services.catalog.refs.set_protection(RepositoryID(REPOSITORY), [])
     refs.delete_branch(RepositoryID(REPOSITORY), BranchID("release"))
 
 

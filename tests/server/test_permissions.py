@@ -28,7 +28,7 @@ def new_world() -> Iterator[Server]:
         )
         assert commit.status_code == 201, commit.text
         found.put("folder/staged")
-        found.services.catalog.refs.create_tag(RepositoryID(REPOSITORY), "v1", BRANCH)
+        found.services.catalog.ref_changes.create_tag(RepositoryID(REPOSITORY), "v1", BRANCH)
         found.services.auth.users.create("someone")
         yield found
 

@@ -18,7 +18,7 @@ ARN = f"arn:lakefs:fs:::repository/{REPOSITORY}"
 def world() -> Iterator[Server]:
     """A server with a branch that has a change to merge."""
     with server() as found:
-        found.services.catalog.refs.create_branch(RepositoryID(REPOSITORY), "dev", "main")
+        found.services.catalog.ref_changes.create_branch(RepositoryID(REPOSITORY), "dev", "main")
         put(found, "dev", "new")
         yield found
 
@@ -150,7 +150,7 @@ def test_merges_that_are_refused(world: Server) -> None:
     conflict = world.call("PUT", f"{PULLS}/{pull_id}/merge")
     assert conflict.status_code == 409
     assert (conflict.json["reference"], conflict.json["conflicts"]) == ("", ["new"])
-    world.services.catalog.refs.create_branch(RepositoryID(REPOSITORY), "other", "dev")
+    world.services.catalog.ref_changes.create_branch(RepositoryID(REPOSITORY), "other", "dev")
     same = create(world, source_branch="other", destination_branch="dev")
     assert world.call("PUT", f"{PULLS}/{same}/merge").status_code == 400
     assert get(world, same)["not_mergeable_because"]

@@ -31,6 +31,7 @@ from lakebed.kv.managed import ManagedStore
 from lakebed.runtime import Runtime, ThreadRuntime
 from lakebed.testing.simulation.scheduler import SimulatedProcess
 from lakebed.testing.simulation.simulator import Faults, Simulation
+from tests.kit.engines import new_engine
 from tests.simulation.monitor import WatchedStore
 from tests.simulation.objects import DEV, ENGINE, LINKS, MAIN, REPOSITORY, REQUEST, CatalogWorld
 
@@ -140,7 +141,7 @@ class Hooking:
             store = ManagedStore(store, actor.runtime)
         block = world.block.handle(actor)
         guard = Guard(actor.runtime)
-        engine = Engine(store, block, runtime=actor.runtime, settings=ENGINE, hooks=guard)
+        engine = new_engine(store, block, runtime=actor.runtime, settings=ENGINE, hooks=guard)
         catalog = Catalog(engine, store, block, actor.runtime, world.settings, links=LINKS)
         actions = self.actions(engine, catalog, guard, (store, block, actor.runtime))
         return HookedProcess(actor, catalog, actions, self)
@@ -367,13 +368,13 @@ def change_refs(process: HookedProcess) -> None:
         catalog.commits.commit(REPOSITORY, TOPIC, REQUEST)
 
     deeds: list[Callable[[], object]] = [
-        lambda: catalog.refs.create_branch(REPOSITORY, TOPIC, MAIN),
+        lambda: catalog.ref_changes.create_branch(REPOSITORY, TOPIC, MAIN),
         commit_to_topic,
         commit_to_topic,
         lambda: catalog.commits.hard_reset(REPOSITORY, TOPIC, MAIN),
-        lambda: catalog.refs.delete_branch(REPOSITORY, TOPIC),
-        lambda: catalog.refs.create_tag(REPOSITORY, TAG, MAIN),
-        lambda: catalog.refs.delete_tag(REPOSITORY, TAG),
+        lambda: catalog.ref_changes.delete_branch(REPOSITORY, TOPIC),
+        lambda: catalog.ref_changes.create_tag(REPOSITORY, TAG, MAIN),
+        lambda: catalog.ref_changes.delete_tag(REPOSITORY, TAG),
     ]
     for _ in range(14):
         process.actor.runtime.sleep(world.random.random() * world.random.choice([1, 30]))
@@ -416,7 +417,7 @@ SCENARIOS: Final = {"hooks": hooks, "refs": refs, "gates": gates}
 
 
 def make_and_delete_refs(process: HookedProcess) -> None:
-    refs = process.catalog.refs
+    refs = process.catalog.ref_changes
     with suppress(LakebedError):
         refs.create_branch(REPOSITORY, "new", MAIN)
         refs.create_tag(REPOSITORY, "v1", MAIN)

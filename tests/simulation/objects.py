@@ -35,7 +35,6 @@ from lakebed.catalog.model import ObjectStats, physical_address
 from lakebed.catalog.settings import CatalogSettings, LinkSettings
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.committed import Query
-from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, CommitID, RepositoryID
 from lakebed.engine.settings import EngineSettings
 from lakebed.engine.staging.writer import Condition, if_absent
@@ -54,6 +53,7 @@ from lakebed.testing.simulation.scheduler import SimulatedProcess
 from lakebed.testing.simulation.simulator import Faults, Simulation
 from lakebed.testing.simulation.store import SimulatedStore
 from tests.kit import staging
+from tests.kit.engines import new_engine
 
 REPOSITORY: Final = RepositoryID("lake")
 MAIN: Final = BranchID("main")
@@ -109,7 +109,7 @@ class CatalogWorld:
         storage = self.simulation.actor("storage").runtime
         self.block = SimulatedBlock(self.simulation, MemoryBlockStore(storage))
         self.onlooker_runtime = runtime = OnlookerRuntime(storage)
-        self.onlooker = Engine(self.store.inner, self.block.inner, runtime=runtime)
+        self.onlooker = new_engine(self.store.inner, self.block.inner, runtime=runtime)
         self.catalog = Catalog(
             self.onlooker, self.store.inner, self.block.inner, runtime, settings, links=LINKS
         )
@@ -129,7 +129,7 @@ class CatalogWorld:
         if self.random.random() < 0.5:
             store = ManagedStore(store, actor.runtime)
         block = self.block.handle(actor)
-        engine = Engine(store, block, runtime=actor.runtime, settings=ENGINE)
+        engine = new_engine(store, block, runtime=actor.runtime, settings=ENGINE)
         catalog = Catalog(engine, store, block, actor.runtime, self.settings, links=LINKS)
         reclaim = Reclaim(catalog, engine, store, block, actor.runtime, self.settings)
         return Process(actor, catalog, reclaim, self)

@@ -44,6 +44,7 @@ from lakebed.testing.simulation.scheduler import SimulatedProcess
 from lakebed.testing.simulation.simulator import Faults, Simulation
 from lakebed.testing.simulation.store import SimulatedStore
 from tests.kit import staging
+from tests.kit.engines import new_engine
 from tests.simulation.objects import DEV, MAIN, REPOSITORY, CatalogWorld
 from tests.simulation.world import OnlookerRuntime, model_committed_for
 
@@ -145,7 +146,7 @@ class Lake:
         if world.random.random() < 0.5:
             store = ManagedStore(store, actor.runtime)
         block = world.block.handle(actor)
-        engine = Engine(
+        engine = new_engine(
             store, block, runtime=actor.runtime, settings=ENGINE, hooks=Told(self.known)
         )
         catalog = Catalog(engine, store, block, actor.runtime, CatalogSettings())
@@ -263,16 +264,16 @@ class User:
 
     def create_branch(self) -> None:
         source = self.random.choice([self.old(), self.old(), MAIN, DEV])
-        self.catalog.refs.create_branch(REPOSITORY, self.random.choice(BRANCHES[1:]), source)
+        self.catalog.ref_changes.create_branch(REPOSITORY, self.random.choice(BRANCHES[1:]), source)
 
     def create_tag(self) -> None:
-        self.catalog.refs.create_tag(REPOSITORY, self.random.choice(TAGS), self.old())
+        self.catalog.ref_changes.create_tag(REPOSITORY, self.random.choice(TAGS), self.old())
 
     def delete_branch(self) -> None:
-        self.catalog.refs.delete_branch(REPOSITORY, self.branch())
+        self.catalog.ref_changes.delete_branch(REPOSITORY, self.branch())
 
     def delete_tag(self) -> None:
-        self.catalog.refs.delete_tag(REPOSITORY, self.random.choice(TAGS))
+        self.catalog.ref_changes.delete_tag(REPOSITORY, self.random.choice(TAGS))
 
     def know(self, commit_id: CommitID) -> None:
         self.lake.known.append(commit_id)
@@ -429,7 +430,7 @@ def restore(lake: Lake) -> None:
     """
     world, dump_id = lake.world, lake.world.random.choice(lake.dumps)
     runtime, store, block = OnlookerRuntime(world.simulation), world.store.inner, world.block.inner
-    world.onlooker = engine = Engine(store, block, runtime=runtime, settings=ENGINE)
+    world.onlooker = engine = new_engine(store, block, runtime=runtime, settings=ENGINE)
     catalog = Catalog(engine, store, block, runtime, CatalogSettings())
     reclaim = Reclaim(catalog, engine, store, block, runtime)
     catalog.repositories.delete(REPOSITORY)

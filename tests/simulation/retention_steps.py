@@ -33,6 +33,7 @@ from lakebed.reclaim.run_files import RunFiles
 from lakebed.reclaim.service import Reclaim
 from lakebed.testing.faults import FaultyStore, StoreCall
 from tests.kit import staging
+from tests.kit.engines import new_engine
 from tests.kit.lake import DEV, MAIN, REPOSITORY, TurnableClock
 
 ResultT = TypeVar("ResultT")
@@ -79,7 +80,7 @@ class Lake:
 
     def process(self, *, interrupted: bool) -> "Process":
         store = FaultyStore(self.store, self.intercept) if interrupted else self.store
-        engine = Engine(store, self.block, runtime=self.clock, hooks=self.hooks)
+        engine = new_engine(store, self.block, runtime=self.clock, hooks=self.hooks)
         catalog = Catalog(engine, store, self.block, self.clock)
         reclaim = Reclaim(catalog, engine, store, self.block, self.clock)
         return Process(engine, catalog, reclaim, self)
@@ -95,10 +96,10 @@ class Lake:
     def make_old(self) -> CommitID:
         """A commit that no branch leads to, and that is a day old; only it holds an object."""
         catalog = self.other.catalog
-        catalog.refs.create_branch(REPOSITORY, "tmp", MAIN)
+        catalog.ref_changes.create_branch(REPOSITORY, "tmp", MAIN)
         catalog.uploads.upload(REPOSITORY, BranchID("tmp"), b"old", [b"old"])
         made = catalog.commits.commit(REPOSITORY, BranchID("tmp"), REQUEST).commit.id
-        catalog.refs.delete_branch(REPOSITORY, BranchID("tmp"))
+        catalog.ref_changes.delete_branch(REPOSITORY, BranchID("tmp"))
         self.pass_days(0.5)
         return made
 
@@ -170,11 +171,11 @@ class Process:
 
 
 def create_branch(process: Process) -> object:
-    return process.catalog.refs.create_branch(REPOSITORY, NEW, process.lake.old)
+    return process.catalog.ref_changes.create_branch(REPOSITORY, NEW, process.lake.old)
 
 
 def create_tag(process: Process) -> object:
-    return process.catalog.refs.create_tag(REPOSITORY, "t", process.lake.old)
+    return process.catalog.ref_changes.create_tag(REPOSITORY, "t", process.lake.old)
 
 
 def hard_reset(process: Process) -> object:
@@ -191,7 +192,7 @@ def cherry_pick(process: Process) -> object:
 
 def cherry_pick_with_a_hook(process: Process) -> object:
     """Whoever hears of the new commit makes a tag there."""
-    refs = process.lake.other.catalog.refs
+    refs = process.lake.other.catalog.ref_changes
 
     def take_up(commit_id: CommitID) -> None:
         with suppress(NotUnique):

@@ -50,7 +50,7 @@ def expire(process: Process, *, days: float) -> None:
 def expiring(simulation: KillsAt) -> None:
     world = CatalogWorld(simulation)
     old, tagged, _, head = [upload(world, b"a", b"%d" % number) for number in range(4)]
-    world.catalog.refs.create_tag(REPOSITORY, TagID("v1"), tagged)
+    world.catalog.ref_changes.create_tag(REPOSITORY, TagID("v1"), tagged)
     world.reclaim.retention.set_rules(REPOSITORY, RetentionRules(1))
     victim, heir = world.process("victim"), world.process("heir")
 

@@ -5,10 +5,11 @@ the store nor the storage; a contract in ``pyproject.toml`` holds that. The cata
 (expressions such as ``main~3``) and paths as bytes. What it returns shows an object as its user
 knows it: what the catalog keeps in an entry's metadata for itself is left out.
 
-| room (attribute of `Catalog`)     | what it does                                                |
+| component (attribute of `Catalog`)| what it does                                                |
 |-----------------------------------|-------------------------------------------------------------|
 | `repositories`                    | creates, lists and deletes repositories                     |
 | `refs`                            | branches, tags, logs, merge bases, protection rules, dumps  |
+| `ref_changes`                     | creates and deletes branches and tags                       |
 | `commits`                         | commits, merges, reverts, cherry-picks, resets              |
 | `pulls`                           | pull requests                                               |
 | `diff`                            | what differs between refs, or is uncommitted                |

@@ -76,6 +76,7 @@ class Catalog:
         """What the URLs of storage namespaces begin with."""
         self.repositories = engine.repositories
         self.refs = Refs(engine, store, block, runtime, purge_marks)
+        self.ref_changes = engine.refs
         self.commits = HeadChanges(engine)
         self.diff = Differences(engine)
         self.presigning = Presigning(

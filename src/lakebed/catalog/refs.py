@@ -110,18 +110,6 @@ class Refs:
         """
         return self._engine.branches.get(self._engine.repositories.get(repository_id), branch)
 
-    @traced("catalog.create_branch")
-    def create_branch(
-        self, repository_id: RepositoryID, name: str, source: str, *, hidden: bool = False
-    ) -> Branch:
-        """Create a branch at the commit of a ref; raises as `RefChanges.create_branch` does."""
-        return self._engine.refs.create_branch(repository_id, name, source, hidden=hidden)
-
-    @traced("catalog.delete_branch")
-    def delete_branch(self, repository_id: RepositoryID, branch: BranchID) -> None:
-        """Delete a branch and what is staged on it; raises as `RefChanges.delete_branch` does."""
-        self._engine.refs.delete_branch(repository_id, branch)
-
     # Tags
 
     def list_tags(
@@ -144,16 +132,6 @@ class Refs:
         """
         return self._engine.tags.get(self._engine.repositories.get(repository_id), tag)
 
-    @traced("catalog.create_tag")
-    def create_tag(self, repository_id: RepositoryID, name: str, ref: str) -> Tag:
-        """Create a tag for the commit of a ref; raises as `RefChanges.create_tag` does."""
-        return self._engine.refs.create_tag(repository_id, name, ref)
-
-    @traced("catalog.delete_tag")
-    def delete_tag(self, repository_id: RepositoryID, tag: TagID) -> None:
-        """Delete a tag; raises as `RefChanges.delete_tag` does."""
-        self._engine.refs.delete_tag(repository_id, tag)
-
     # History
 
     @traced("catalog.get_commit")
@@ -163,7 +141,7 @@ class Refs:
         Raises:
             RepositoryNotFound, RefNotFound, InvalidRef: There is none.
         """
-        repository, commit_id = self._engine.find_commit(repository_id, ref)
+        repository, commit_id = self._engine.readings.commit_of(repository_id, ref)
         return self._engine.commits.get(repository, commit_id)
 
     @traced("catalog.get_judged_commit")
@@ -180,7 +158,7 @@ class Refs:
         self, repository_id: RepositoryID, ref: str
     ) -> tuple[Repository, CommitID, str | None]:
         """Return a repository, the commit of a ref, and the hook that refused the commit."""
-        repository, commit_id = self._engine.find_commit(repository_id, ref)
+        repository, commit_id = self._engine.readings.commit_of(repository_id, ref)
         return repository, commit_id, self._engine.refusals.find(repository, ref, commit_id)
 
     @traced("catalog.log")

@@ -1,44 +1,47 @@
-"""The engine as its callers see it: the rules that concern several of its parts.
+"""The engine put together: one object whose attributes are its components.
 
-Every operation reads the repository's record, uncached. That proves that the repository is there,
-and gives the unique id that names its partition. To list repositories, branches, tags and
-commits, callers use the parts themselves (`Engine.branches` and so on).
+`Readings` finds repositories and branches, and says whether they may be written to; the components
+that it does not serve are given repositories that were read already.
 """
 
 from collections.abc import Callable
 from typing import Final
 
 from lakebed.block import BlockStore
-from lakebed.engine.commits.build import Build, Forecast, MergeBuild
-from lakebed.engine.committed import (
-    Cache,
-    Committed,
-    committed_for,
-)
-from lakebed.engine.errors import (
-    InvalidRef,
-)
+from lakebed.engine.commits.build import Build, Builds, Forecast, MergeBuild
+from lakebed.engine.commits.commit import Committer
+from lakebed.engine.commits.dirty import DirtyCheck
+from lakebed.engine.commits.merges import Merger
+from lakebed.engine.commits.publish import Publisher
+from lakebed.engine.commits.reset import Resetter
+from lakebed.engine.committed import Cache, Committed, CommittedFor, committed_for
+from lakebed.engine.expiry_marks import Marks
 from lakebed.engine.hooks import Hooks
-from lakebed.engine.model import (
-    CommitID,
-    Repository,
-    RepositoryID,
-)
-from lakebed.engine.parts import assemble
+from lakebed.engine.model import Repository
+from lakebed.engine.reading import Readings
 from lakebed.engine.ref_changes import RefChanges
 from lakebed.engine.references import References
+from lakebed.engine.refs.ancestry import MergeBases
+from lakebed.engine.refs.branches import Branches
+from lakebed.engine.refs.commits import Commits
 from lakebed.engine.refs.log import History
-from lakebed.engine.refs.resolve import View
+from lakebed.engine.refs.protection import BranchProtection
+from lakebed.engine.refs.refusals import Refusals
+from lakebed.engine.refs.resolve import Resolver
+from lakebed.engine.refs.tags import Tags
+from lakebed.engine.repositories.repositories import Repositories
 from lakebed.engine.settings import CacheSettings, EngineSettings
+from lakebed.engine.staging.reader import Reader
+from lakebed.engine.staging.writer import Writer
 from lakebed.kv import Store
 from lakebed.runtime import Runtime, ThreadRuntime
-from lakebed.tracing import traced
 
 
 class Engine:
     """Repositories, refs, staged and committed entries; one for a process and all its threads.
 
-    Refs are expressions (see `lakebed.engine.refs.resolve`): branch, tag, commit id, ``main~3``.
+    Its callers are the components of the catalog, and tools. Refs are expressions (see
+    `lakebed.engine.refs.resolve`): branch, tag, commit id, ``main~3``.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class Engine:
         build_large: Build | None = None,
         merge_large: MergeBuild | None = None,
         foresee_large: Callable[[], None] | None = None,
+        committed_in: CommittedFor | None = None,
     ) -> None:
         """Put an engine on a store and a storage.
 
@@ -68,78 +72,92 @@ class Engine:
             merge_large: The same for large merges.
             foresee_large: Called in the thread of a writer when there were so many writes that a
                 large commit is likely to follow (`Forecast`).
+            committed_in: Opens the committed entries of repositories; by default those in `block`.
         """
-        self._store = store
-        self._block = block
-        self._runtime = runtime or ThreadRuntime()
-        self.hooks = hooks or Hooks()
-        self._committed_in = committed_for(block, self._runtime, Cache(self._runtime, cache))
-        self.forecast = Forecast(
-            foresee_large, large_keys=(settings or EngineSettings()).large_commit_keys
+        self.store, self.block = store, block
+        self.runtime = runtime = runtime or ThreadRuntime()
+        self.hooks = hooks = hooks or Hooks()
+        settings = settings or EngineSettings()
+        self.scan_limit_seconds: Final = settings.scan_limit_seconds
+        """How old a scan of staged changes may be when a commit of them is published."""
+        self.expiring_seconds: Final = settings.expiring_seconds
+        """How long a commit is marked before it expires."""
+        committed_in = committed_in or committed_for(block, runtime, Cache(runtime, cache))
+        self._committed_in = committed_in
+        builds = Builds(
+            store, committed_in, runtime, settings, large=build_large, large_merge=merge_large
         )
-        self._parts = assemble(
+        self.forecast = Forecast(foresee_large, large_keys=settings.large_commit_keys)
+        self.branches = branches = Branches(store, runtime)
+        self.tags = Tags(store, runtime)
+        self.commits = commits = Commits(store, runtime)
+        self.history = History(commits, runtime)
+        self.merge_bases = MergeBases(commits, runtime)
+        self.marks = marks = Marks(store)
+        self.refusals = Refusals(store, runtime)
+        self.resolver = Resolver(branches, self.tags, commits)
+        self.protection = BranchProtection(store, runtime)
+        self.repositories = Repositories(
+            store, block, runtime, branches=branches, commits=commits, committed_in=committed_in
+        )
+        self.readings = Readings(
             store,
-            block,
-            self._runtime,
-            self._committed_in,
-            hooks=self.hooks,
-            settings=settings,
-            build_large=build_large,
-            merge_large=merge_large,
+            runtime,
+            repositories=self.repositories,
+            branches=branches,
+            protection=self.protection,
+            resolver=self.resolver,
+        )
+        self.reader = Reader(store, self.readings, commits, committed_in, runtime, settings)
+        self.writer = Writer(
+            store,
+            self.readings,
+            branches,
+            self.reader,
+            runtime,
+            settings,
             on_write=self.forecast.count_write,
         )
-        self.scan_limit_seconds: Final = (settings or EngineSettings()).scan_limit_seconds
-        """How old what a commit under way has read may be when it is published."""
-        self.expiring_seconds: Final = (settings or EngineSettings()).expiring_seconds
-        """How long a commit is marked before it expires."""
-        self.repositories = self._parts.repositories
-        self.resolver = self._parts.resolver
-        self.readings = self._parts.readings
-        self.reader = self._parts.reader
-        self.writer = self._parts.writer
-        self.branches = self._parts.branches
-        self.tags = self._parts.tags
-        self.commits = self._parts.commits
-        self.history = History(self.commits, self._runtime)
-        self.protection = self._parts.protection
-        self.merge_bases = self._parts.merge_bases
-        self.publisher = self._parts.publisher
-        self.dirty = self._parts.dirty
-        self.committer = self._parts.committer
-        self.merger = self._parts.merger
-        self.resetter = self._parts.resetter
-        self.marks = self._parts.marks
-        self.refusals = self._parts.refusals
+        self.publisher = publisher = Publisher(branches, commits, runtime, settings)
+        self.dirty = DirtyCheck(store, commits, self.reader, publisher, committed_in, settings)
+        self.committer = Committer(
+            branches,
+            commits,
+            publisher,
+            builds,
+            runtime,
+            hooks=hooks,
+            marks=marks,
+            refusals=self.refusals,
+            settings=settings,
+        )
+        self.merger = Merger(
+            branches,
+            commits,
+            self.merge_bases,
+            publisher,
+            self.committer,
+            self.dirty,
+            committed_in,
+            builds,
+            runtime,
+            marks=marks,
+            settings=settings,
+        )
+        self.resetter = Resetter(
+            store, branches, publisher, self.dirty, self.reader, marks, runtime, settings
+        )
         self.refs = RefChanges(
-            self._runtime,
+            runtime,
             repositories=self.repositories,
             resolver=self.resolver,
-            branches=self.branches,
+            branches=branches,
             tags=self.tags,
             protection=self.protection,
             refusals=self.refusals,
-            hooks=self.hooks,
+            hooks=hooks,
         )
-        self.references = References(
-            store, self.branches, self.commits, self.marks, self._committed_in
-        )
-
-    @traced("engine.find_commit")
-    def find_commit(self, repository_id: RepositoryID, ref: str) -> tuple[Repository, CommitID]:
-        """Return a repository, and the commit that a ref names in it.
-
-        If this process has seen the repository before, that takes one call to the store: the record
-        of the ref is read where it would be, and then that of the repository proves the place.
-
-        Raises:
-            RepositoryNotFound, RefNotFound, InvalidRef: There is no such commit.
-        """
-        found = self.readings.of_ref(repository_id, ref)
-        if found.view is View.STAGED:
-            raise InvalidRef(
-                f"{ref} means what is staged on a branch: use a branch, a tag or a commit"
-            )
-        return found.repository, found.commit_id
+        self.references = References(store, branches, commits, marks, committed_in)
 
     def committed(self, repository: Repository) -> Committed:
         """Return the committed entries of a repository."""

@@ -26,6 +26,7 @@ from lakebed.actor import current_actor
 from lakebed.engine.errors import (
     BranchNotFound,
     Deleting,
+    InvalidRef,
     Protected,
     ReadOnly,
     RepositoryNotFound,
@@ -137,6 +138,20 @@ class Readings:
             commit_id=resolved.commit_id,
             view=resolved.view,
         )
+
+    @traced("engine.find_commit")
+    def commit_of(self, repository_id: RepositoryID, ref: str) -> tuple[Repository, CommitID]:
+        """Return a repository, and the commit that a ref names in it; raises as `of_ref` does.
+
+        Raises:
+            InvalidRef: The ref means the changes that are staged on a branch.
+        """
+        found = self.of_ref(repository_id, ref)
+        if found.view is View.STAGED:
+            raise InvalidRef(
+                f"{ref} means what is staged on a branch: use a branch, a tag or a commit"
+            )
+        return found.repository, found.commit_id
 
     def of_branch(self, repository_id: RepositoryID, branch: BranchID) -> Reading:
         """Return a branch.

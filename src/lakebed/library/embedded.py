@@ -194,11 +194,11 @@ class EmbeddedBackend:
 
     def create_branch(self, repository: str, branch: str, source: str) -> None:
         with self._work():
-            self._catalog.refs.create_branch(RepositoryID(repository), branch, source)
+            self._catalog.ref_changes.create_branch(RepositoryID(repository), branch, source)
 
     def delete_branch(self, repository: str, branch: str) -> None:
         with self._work():
-            self._catalog.refs.delete_branch(RepositoryID(repository), BranchID(branch))
+            self._catalog.ref_changes.delete_branch(RepositoryID(repository), BranchID(branch))
 
     def list_tags(self, repository: str, prefix: str) -> Iterator[str]:
         with self._work():
@@ -211,11 +211,11 @@ class EmbeddedBackend:
 
     def create_tag(self, repository: str, tag: str, source: str) -> None:
         with self._work():
-            self._catalog.refs.create_tag(RepositoryID(repository), tag, source)
+            self._catalog.ref_changes.create_tag(RepositoryID(repository), tag, source)
 
     def delete_tag(self, repository: str, tag: str) -> None:
         with self._work():
-            self._catalog.refs.delete_tag(RepositoryID(repository), TagID(tag))
+            self._catalog.ref_changes.delete_tag(RepositoryID(repository), TagID(tag))
 
     # History
 

@@ -53,7 +53,7 @@ def create_branch(
     body: BranchCreation,
 ) -> Reply:
     """Create a branch; the answer is the id of its commit, as text."""
-    created = request.catalog.refs.create_branch(
+    created = request.catalog.ref_changes.create_branch(
         repository, body.name, body.source, hidden=body.hidden
     )
     return Reply(body=created.commit_id, content_type="text/plain")
@@ -72,7 +72,7 @@ def delete_branch(
     branch: BranchID,
 ) -> None:
     """Delete a branch and what is uncommitted on it."""
-    request.catalog.refs.delete_branch(repository, branch)
+    request.catalog.ref_changes.delete_branch(repository, branch)
 
 
 # Tags
@@ -92,7 +92,7 @@ def create_tag(
     body: TagCreation,
 ) -> Ref:
     """Create a tag."""
-    return _wire(request.catalog.refs.create_tag(repository, body.id, body.ref))
+    return _wire(request.catalog.ref_changes.create_tag(repository, body.id, body.ref))
 
 
 @routes.add(TagsAPI.get, fs("ReadTag", _TAG_ARN))
@@ -108,7 +108,7 @@ def delete_tag(
     tag: TagID,
 ) -> None:
     """Delete a tag; the commit stays."""
-    request.catalog.refs.delete_tag(repository, tag)
+    request.catalog.ref_changes.delete_tag(repository, tag)
 
 
 # History
