@@ -7,10 +7,10 @@ import lakebed.kv
 def test_the_public_names_of_the_store() -> None:
     assert sorted(lakebed.kv.__all__) == [
         "ABSENT",
+        "ANY",
         "CorruptRecord",
         "EXISTS",
         "ForeignStore",
-        "Guard",
         "InvalidArgument",
         "Item",
         "KVError",
@@ -20,6 +20,7 @@ def test_the_public_names_of_the_store() -> None:
         "Pair",
         "Predicate",
         "PredicateFailed",
+        "Put",
         "SchemaTooNew",
         "SchemaTooOld",
         "Store",

@@ -4,13 +4,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from typing import TypeVar
 
 import pytest
 
 from lakebed.kv import Store
-from lakebed.kv.managed import Judge, ManagedStore, Place
-from lakebed.kv.store import Item
+from lakebed.kv.managed import ManagedStore
+from lakebed.kv.store import Item, Predicate, Version
 from lakebed.runtime import Runtime
 from lakebed.testing.simulation.explore import first_failure, load, spread
 from lakebed.testing.simulation.simulator import Simulation
@@ -39,52 +38,47 @@ def fails_within(scenario: Callable[[int], None], *, seeds: int) -> bool:
     return False
 
 
-ResultT = TypeVar("ResultT")
-
 # Mutants of the store that retries, each with one rule of its contract broken
 
 
 class RepeatsBlindly(ManagedStore):
     """Takes a lost reply for a failure and writes again."""
 
-    def _write(
-        self, operation: str, place: Place, judge: Judge, call: Callable[[], ResultT]
-    ) -> ResultT | None:
-        repeats = not operation.startswith("delete")
-        return super()._write(operation, place, (lambda _: False) if repeats else judge, call)
+    def _was_applied(
+        self, predicate: Predicate, version: Version | None, there: Item | None
+    ) -> bool | None:
+        return super()._was_applied(predicate, version, there) if version is None else False
 
 
 class TakesAbsenceForNotApplied(ManagedStore):
     """Writes again if the key is absent, though its write may have been applied and deleted."""
 
-    def _write(
-        self, operation: str, place: Place, judge: Judge, call: Callable[[], ResultT]
-    ) -> ResultT | None:
-        def judge_so(there: Item | None) -> bool | None:
-            return False if there is None else judge(there)
-
-        repeats = not operation.startswith("delete")
-        return super()._write(operation, place, judge_so if repeats else judge, call)
+    def _was_applied(
+        self, predicate: Predicate, version: Version | None, there: Item | None
+    ) -> bool | None:
+        if version is not None and there is None:
+            return False
+        return super()._was_applied(predicate, version, there)
 
 
 class TakesAnyAnswerForSuccess(ManagedStore):
     """Reports success without looking for its own version."""
 
-    def _write(
-        self, operation: str, place: Place, judge: Judge, call: Callable[[], ResultT]
-    ) -> ResultT | None:
-        believes = not operation.startswith("delete")
-        return super()._write(operation, place, (lambda _: True) if believes else judge, call)
+    def _was_applied(
+        self, predicate: Predicate, version: Version | None, there: Item | None
+    ) -> bool | None:
+        return super()._was_applied(predicate, version, there) if version is None else True
 
 
 class DeletesBlindly(ManagedStore):
     """Repeats a conditional delete whose reply was lost."""
 
-    def _write(
-        self, operation: str, place: Place, judge: Judge, call: Callable[[], ResultT]
-    ) -> ResultT | None:
-        repeats = operation == "delete_if"
-        return super()._write(operation, place, (lambda _: False) if repeats else judge, call)
+    def _was_applied(
+        self, predicate: Predicate, version: Version | None, there: Item | None
+    ) -> bool | None:
+        if version is None and isinstance(predicate, bytes):
+            return False
+        return super()._was_applied(predicate, version, there)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,6 @@ from lakebed.kv.store import (
     PARTITIONS_PAGE,
     VERSION_BYTES,
     DeletePredicate,
-    Guard,
     Item,
     Limits,
     Predicate,
@@ -127,15 +126,9 @@ class PostgreSQLStore(Store):
         self._put(Put(partition, key, value, predicate, version))
         return version
 
-    def write(
-        self,
-        writes: Sequence[Put],
-        reads: Sequence[Place] = (),
-        *,
-        guards: Sequence[Guard] = (),
-    ) -> list[Item | None]:
-        if guards or len(writes) != 1 or not 0 < len(reads) <= statements.FEW_KEYS:
-            return super().write(writes, reads, guards=guards)
+    def write(self, writes: Sequence[Put], reads: Sequence[Place] = ()) -> list[Item | None]:
+        if len(writes) != 1 or not 0 < len(reads) <= statements.FEW_KEYS:
+            return super().write(writes, reads)
         self.limits.check_keys(reads)
         write = self._put(writes[0], reads)
         if write.read_error is not None:
