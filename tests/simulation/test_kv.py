@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import pytest
 
@@ -87,6 +88,12 @@ class DeletesBlindly(ManagedStore):
 )
 def test_the_checker_bites(mutant: Callable[[Store, Runtime], Store]) -> None:
     assert fails_within(lambda seed: outcomes_hold(seed, mutant), seeds=500)
+
+
+def test_what_follows_a_write_must_not_deny_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That a later step of a call changed nothing does not say that the call changed nothing."""
+    monkeypatch.setattr("lakebed.kv.store.step_of_many", lambda *, applied: nullcontext(applied))
+    assert fails_within(lambda seed: outcomes_hold(seed, ManagedStore), seeds=500)
 
 
 def test_the_same_seed_gives_the_same_run() -> None:
