@@ -55,9 +55,9 @@ from lakebed.kv.store import (
     Put,
     Store,
     Version,
+    applied_before,
     new_version,
-    settling,
-    step_of_many,
+    still_unknown,
 )
 from lakebed.runtime import Runtime
 from lakebed.tracing import span_starter
@@ -173,11 +173,11 @@ class ManagedStore(Store):
                 chunk = writes[begin : begin + WRITE_CHUNK]
                 places = [put[:2] for put in chunk]
                 inside = [put._replace(partition=self._inside(put.partition)) for put in chunk]
-                with step_of_many(applied=begin > 0):
+                with applied_before(any_step=begin > 0):
                     self._repeat("write", places, self.driver.write, inside)
         if found is not None or not reads:
             return found or []
-        with step_of_many(applied=bool(writes)):
+        with applied_before(any_step=bool(writes)):
             return self.get_many(reads)
 
     def delete(self, partition: bytes, key: bytes, predicate: DeletePredicate = ANY) -> None:
@@ -269,7 +269,7 @@ class ManagedStore(Store):
                 raise error from None
             except StoreUnavailable as unanswered:
                 tries = tries or self._tries("get", self._clock(), patient=True)
-                with settling(error):
+                with still_unknown(error):
                     tries.pause_or_raise(unanswered)
 
     def _tries(self, operation: str, begun: float, *, patient: bool = False) -> Tries:

@@ -235,18 +235,18 @@ def _pages(
 
 
 @contextmanager
-def step_of_many(*, applied: bool) -> Iterator[None]:
-    """One step of a call that is made of several, some of which may have been `applied` before.
+def applied_before(*, any_step: bool) -> Iterator[None]:
+    """Make a step of a call of several; `any_step` says whether a step before it was applied.
 
     That this step changed nothing then no longer means that the call changed nothing.
 
     Raises:
-        OutcomeUnknown: Instead of `StoreUnavailable` or `StoreClosed`, if steps were applied.
+        OutcomeUnknown: Instead of `StoreUnavailable` or `StoreClosed`, if a step was applied.
     """
     try:
         yield
     except (StoreUnavailable, StoreClosed) as error:
-        if not applied:
+        if not any_step:
             raise
         unknown = OutcomeUnknown(f"only the first steps were applied: {error}")
         if isinstance(error, StoreUnavailable):
@@ -255,11 +255,10 @@ def step_of_many(*, applied: bool) -> Iterator[None]:
 
 
 @contextmanager
-def settling(error: OutcomeUnknown) -> Iterator[None]:
-    """Look what became of a write whose outcome is unknown.
+def still_unknown(error: OutcomeUnknown) -> Iterator[None]:
+    """Read back the outcome of a write; it stays unknown if the store does not answer this either.
 
-    If the store does not answer this either, the outcome stays unknown. The error of the look would
-    say that nothing changed, which is true of the look alone.
+    The error of this read would say that nothing changed, which is true of the read alone.
 
     Raises:
         OutcomeUnknown: The one given, instead of `StoreUnavailable` or `StoreClosed`.
@@ -460,13 +459,13 @@ class Store(ABC):
             self._set_each(writes)
         if not reads:
             return []
-        with step_of_many(applied=bool(writes)):
+        with applied_before(any_step=bool(writes)):
             return self.get_many(reads)
 
     def _set_each(self, writes: Sequence[Put]) -> None:
         applied = False
         for partition, key, value, predicate, version in writes:
-            with step_of_many(applied=applied):
+            with applied_before(any_step=applied):
                 self.set(partition, key, value, predicate, version=version)
             applied = True
 

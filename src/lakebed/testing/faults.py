@@ -18,7 +18,7 @@ from lakebed.kv.store import (
     Put,
     Store,
     Version,
-    step_of_many,
+    applied_before,
 )
 
 ResultT = TypeVar("ResultT")
@@ -82,7 +82,7 @@ class FaultyStore(Store):
             return super().write(writes, reads)
         call = StoreCall("write", b"", b"", writes=True)
         self._intercept(call, lambda: self._inner.write(writes))
-        with step_of_many(applied=True):
+        with applied_before(any_step=True):
             return self.get_many(reads) if reads else []
 
     def delete(self, partition: bytes, key: bytes, predicate: DeletePredicate = ANY) -> None:

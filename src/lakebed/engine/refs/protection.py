@@ -127,7 +127,7 @@ class BranchProtection:
         """
         _refuse(branch, self.get(repository).strict)
 
-    def recognise(self, repository: Repository, item: Item | None) -> Protection:
+    def from_item(self, repository: Repository, item: Item | None) -> Protection:
         """Return the rules, given their record as it was read by other means."""
         record = None if item is None else self._records(repository.partition).decode(item)
         return _recorded(record)

@@ -38,10 +38,10 @@ from lakebed.kv.store import (
     Put,
     Store,
     Version,
+    applied_before,
     check_deletable,
     check_predicate,
     new_version,
-    step_of_many,
 )
 from lakebed.runtime import Runtime
 
@@ -132,7 +132,7 @@ class PostgreSQLStore(Store):
         self.limits.check_keys(reads)
         write = self._put(writes[0], reads)
         if write.read_error is not None:
-            with step_of_many(applied=True):
+            with applied_before(any_step=True):
                 raise _no_answer(write.read_error) from write.read_error
         return [write.found[place] for place in reads]
 
@@ -188,7 +188,7 @@ class PostgreSQLStore(Store):
         """Set several values, in chunks that are each applied whole or not at all."""
         applied = False
         for chunk in self._chunks(writes):
-            with step_of_many(applied=applied):
+            with applied_before(any_step=applied):
                 self._set_chunk(chunk)
             applied = True
 

@@ -21,10 +21,10 @@ from lakebed.kv.store import (
     Put,
     Store,
     Version,
+    applied_before,
     check_deletable,
     check_predicate,
     new_version,
-    step_of_many,
 )
 from lakebed.runtime import Runtime
 
@@ -157,7 +157,7 @@ class SqliteStore(Store):
             raise PredicateFailed(writes[done].partition, writes[done].key)
         if few:
             return _items(found)
-        with step_of_many(applied=True):
+        with applied_before(any_step=True):
             return self.get_many(reads)
 
     def _step(self, put: Put) -> Step:
