@@ -11,7 +11,6 @@ def test_the_public_names_of_the_store() -> None:
         "CorruptRecord",
         "EXISTS",
         "ForeignStore",
-        "Guard",
         "InvalidArgument",
         "Item",
         "KVError",

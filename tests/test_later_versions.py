@@ -29,7 +29,7 @@ from lakebed.engine.model import TagID
 from lakebed.hooks import keys as hook_keys
 from lakebed.hooks import records_pb2 as hook_pb
 from lakebed.hooks.runs import Runs
-from lakebed.kv import Guard, Item
+from lakebed.kv import Item
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.records import Kind, Records
 from lakebed.kv.store import Put
@@ -81,14 +81,10 @@ class LaterStore(MemoryStore):
                     super().set(partition, key, value + LATER_FIELD)
 
     def write(
-        self,
-        writes: Sequence[Put],
-        reads: Sequence[tuple[bytes, bytes]] = (),
-        *,
-        guards: Sequence[Guard] = (),
+        self, writes: Sequence[Put], reads: Sequence[tuple[bytes, bytes]] = ()
     ) -> list[Item | None]:
         before = [self._find(put.partition, put.key) for put in writes]
-        found = super().write(writes, reads, guards=guards)
+        found = super().write(writes, reads)
         for put, item in zip(writes, before, strict=True):
             self._note(put.key, item, put.value)
         return found

@@ -6,9 +6,9 @@ settings ask for it (extra ``otel``). No layer below the server imports OpenTele
 """
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from functools import wraps
-from typing import Final, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 ParamT = ParamSpec("ParamT")
 ResultT = TypeVar("ResultT")
@@ -17,7 +17,6 @@ StartSpan = Callable[[str], AbstractContextManager[object]]
 """Begins a span of the given name; the span ends with the ``with`` block."""
 
 _start_span: StartSpan | None = None
-_NO_SPAN: Final = nullcontext()
 
 
 def turn_on(start_span: StartSpan) -> None:
@@ -32,9 +31,9 @@ def turn_off() -> None:
     _start_span = None
 
 
-def span(name: str) -> AbstractContextManager[object]:
-    """Begin a span, for a function that has several names; see `traced`."""
-    return _NO_SPAN if _start_span is None else _start_span(name)
+def span_starter() -> StartSpan | None:
+    """Return the function that begins spans, or None while tracing is off."""
+    return _start_span
 
 
 def traced(name: str) -> Callable[[Callable[ParamT, ResultT]], Callable[ParamT, ResultT]]:

@@ -26,7 +26,6 @@ def test_every_call_is_counted_and_timed() -> None:
     store.set(b"p", b"k", b"w", version)
     store.get(b"p", b"k")
     list(store.scan(b"p"))
-    list(store.scan_pairs(b"p"))
     store.get_many([(b"p", b"k")])
     store.write([Put(b"p", b"k", b"v")])
     store.delete(b"p", b"k", store.get(b"p", b"k").predicate)
@@ -39,7 +38,7 @@ def test_every_call_is_counted_and_timed() -> None:
             "get_many", "write", "drop_tombstones",
         )
     }  # fmt: skip
-    assert counts == {**dict.fromkeys(counts, 1.0), "get": 2.0, "scan_page": 2.0}
+    assert counts == {**dict.fromkeys(counts, 1.0), "get": 2.0}
     assert sample("lakebed_kv_seconds_sum", "get") > 0
 
 

@@ -6,13 +6,11 @@ import pytest
 from lakebed.errors import LakebedError, MissingExtraError
 from lakebed.kv import (
     ABSENT,
-    Guard,
     InvalidArgument,
     PredicateFailed,
     SchemaTooNew,
     open_store,
 )
-from lakebed.kv.drivers.sqlite.driver import SqliteStore
 from lakebed.kv.schema import METADATA_PARTITION, SCHEMA_KEY, SCHEMA_VERSION
 from lakebed.kv.store import Put, puts
 
@@ -63,7 +61,6 @@ def test_installations_in_one_database_do_not_see_each_other(tmp_path: Path) -> 
         open_store(f"{url}?namespace=two") as two,
     ):
         stores = [plain, one, two]
-        assert all(store.guards_writes for store in stores)
         for number, store in enumerate(stores):
             store.set(b"p", b"key", b"%d" % number)
             store.write(puts(b"p", [(b"many", b"%d" % number)]))
@@ -75,10 +72,10 @@ def test_installations_in_one_database_do_not_see_each_other(tmp_path: Path) -> 
         assert [len(list(store.scan(b"p"))) for store in stores] == [3, 0, 3]
         with pytest.raises(PredicateFailed):
             one.set(b"p", b"key", b"new", two.get(b"p", b"key").predicate)
-        guards = [Guard(b"p", b"key", ABSENT)]
-        one.write([Put(b"p", b"guarded", b"", ABSENT)], guards=guards)
-        with pytest.raises(PredicateFailed):
-            two.write([Put(b"p", b"guarded", b"", ABSENT)], guards=guards)
+        one.write([Put(b"p", b"key", b"", ABSENT)])
+        with pytest.raises(PredicateFailed) as caught:
+            two.write([Put(b"p", b"key", b"", ABSENT)])
+        assert (caught.value.partition, caught.value.key) == (b"p", b"key")
     # A namespace is a store of its own, with a version of its own in it.
     with open_store(f"{url}?namespace=two") as two:
         two.set(METADATA_PARTITION, SCHEMA_KEY, b"%d" % (SCHEMA_VERSION + 1))
@@ -120,14 +117,3 @@ def test_each_namespace_lists_its_own_partitions(tmp_path: Path) -> None:
             assert set(store.partitions()) == {METADATA_PARTITION, partition}
     with open_store(url) as store:
         assert list(store.partitions()) == [METADATA_PARTITION]
-
-
-def test_a_scan_without_versions_reaches_the_driver_as_such(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Through all wrappers: to read versions in vain takes a third of the time."""
-    with open_store(f"sqlite:///{tmp_path}/lakebed.db?namespace=ours") as store:
-        store.write(puts(b"p", [(b"%03d" % number, b"value") for number in range(100)]))
-        monkeypatch.setattr(SqliteStore, "scan_page", None)
-        expected = [(b"%03d" % number, b"value") for number in range(10, 20)]
-        assert list(store.scan_pairs(b"p", prefix=b"01")) == expected

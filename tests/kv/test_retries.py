@@ -8,10 +8,7 @@ from prometheus_client import REGISTRY
 
 from lakebed.kv import (
     ABSENT,
-    Guard,
-    KeyNotFound,
     OutcomeUnknown,
-    PredicateFailed,
     Store,
     StoreClosed,
     StoreFull,
@@ -60,11 +57,11 @@ def test_an_unavailable_store_is_tried_again() -> None:
     assert script.calls == ["set", "set", "set"]
 
 
-def test_a_page_of_pairs_is_tried_again() -> None:
+def test_a_page_is_tried_again() -> None:
     script = Script(None, StoreUnavailable("injected"))
     store = retrying(script)
     store.set(b"p", b"k", b"v")
-    assert list(store.scan_pairs(b"p")) == [(b"k", b"v")]
+    assert [item.value for item in store.scan(b"p")] == [b"v"]
     assert script.calls == ["set", "scan_page", "scan_page"]
 
 
@@ -302,13 +299,9 @@ def test_a_drop_of_tombstones_is_repeated() -> None:
 def test_the_default_bulk_calls_do_not_claim_that_nothing_happened() -> None:
     class OneByOne(MemoryStore):
         def write(
-            self,
-            writes: Sequence[Put],
-            reads: Sequence[tuple[bytes, bytes]] = (),
-            *,
-            guards: Sequence[Guard] = (),
+            self, writes: Sequence[Put], reads: Sequence[tuple[bytes, bytes]] = ()
         ) -> list[Item | None]:
-            return Store.write(self, writes, reads, guards=guards)
+            return Store.write(self, writes, reads)
 
         def set(
             self,
@@ -370,33 +363,3 @@ def test_a_write_that_was_applied_is_not_said_to_be_not_if_its_keys_cannot_be_re
         store.write([Put(b"p", b"k", b"v", ABSENT)], [(b"p", b"k")])
     assert not isinstance(caught.value, StoreUnavailable)
     assert store.get(b"p", b"k").value == b"v"
-
-
-def test_a_guard_is_asked_again_by_the_call_that_is_repeated() -> None:
-    store: Store
-    tries = 0
-
-    def intercept(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
-        nonlocal tries
-        tries += call.operation == "set_if"
-        if call.operation == "set_if" and tries == 1:
-            store.set(b"p", b"guarded", b"by another")
-            raise StoreUnavailable("away")
-        return apply()
-
-    store = retrying(intercept)
-    with pytest.raises(PredicateFailed):
-        store.write([Put(b"p", b"k", b"v", ABSENT)], guards=[Guard(b"p", b"guarded", ABSENT)])
-    assert tries == 2
-    with pytest.raises(KeyNotFound):
-        store.get(b"p", b"k")
-
-
-def test_a_guarded_write_whose_reply_was_lost_is_settled() -> None:
-    script = Script(OutcomeUnknown("lost"), applied=True)
-    store = retrying(script)
-    guards = [Guard(b"p", b"guarded", ABSENT)]
-    (found,) = store.write([Put(b"p", b"k", b"v", ABSENT)], [(b"p", b"k")], guards=guards)
-    assert found is not None
-    assert found.value == b"v"
-    assert script.calls == ["set_if", "get", "get_many"]

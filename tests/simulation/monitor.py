@@ -13,7 +13,7 @@ from lakebed.engine.model import Home, RepositoryID, repository_partition
 from lakebed.engine.repositories.removal import ACTIVE, DELETING, INITIAL, RepositoryRecord
 from lakebed.formats import OWNER_PATH, decode_owner
 from lakebed.ids import UniqueID
-from lakebed.kv import ANY, Guard, Item, Put
+from lakebed.kv import ANY, Item, Put
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.records import Records
 from lakebed.kv.store import DeletePredicate
@@ -74,14 +74,10 @@ class WatchedStore(MemoryStore):
         self._tell_of(partition, key, MemoryStore.get_many(self, [(partition, key)])[0])
 
     def write(
-        self,
-        writes: Sequence[Put],
-        reads: Sequence[tuple[bytes, bytes]] = (),
-        *,
-        guards: Sequence[Guard] = (),
+        self, writes: Sequence[Put], reads: Sequence[tuple[bytes, bytes]] = ()
     ) -> list[Item | None]:
         """Write and report; `set` comes here too."""
-        found = super().write(writes, reads, guards=guards)
+        found = super().write(writes, reads)
         for put in writes:
             self._tell(put.partition, put.key)
         return found

@@ -23,7 +23,7 @@ from lakebed.kv import (
 )
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.managed import ManagedStore
-from lakebed.kv.store import new_version
+from lakebed.kv.store import ANY, Put, new_version
 from lakebed.runtime import Runtime, ThreadRuntime
 from lakebed.testing.simulation.simulator import Faults, Simulation
 from lakebed.testing.simulation.store import Applied, SimulatedStore
@@ -38,7 +38,8 @@ ALL_FAULTS = Faults(
 def new_simulation(seed: int, faults: Faults) -> tuple[Simulation, SimulatedStore]:
     simulation = Simulation(seed, faults)
     # Without a simulated runtime: the test looks into the store when no task runs any more.
-    return simulation, SimulatedStore(simulation, MemoryStore(ThreadRuntime()))
+    store = SimulatedStore(simulation, MemoryStore(ThreadRuntime()), piecemeal=True)
+    return simulation, store
 
 
 # A counter
@@ -174,8 +175,9 @@ def outcomes_hold(seed: int, wrap: Callable[[Store, Runtime], Store]) -> None:
 
 
 def check_writes(log: list[Applied], answers: Answers) -> None:
-    applied = Counter(write.version for write in log if write.operation != "delete_if")
-    last = {write.version: write.step for write in log}
+    writes = [each for each in log if each.operation != "delete_if"]
+    applied = Counter(write.version for write in writes)
+    last = {write.version: write.step for write in writes}
     assert all(times == 1 for times in applied.values()), f"applied more than once: {applied}"
     assert answers.succeeded <= set(applied), "acknowledged, but not applied"
     assert not answers.refused & set(applied), "refused, but applied"
@@ -193,23 +195,32 @@ def check_deletes(log: list[Applied], answers: Answers, *, everyone_lives: bool)
 
 
 def write_somehow(simulation: Simulation, store: Store, runtime: Runtime, answers: Answers) -> None:
-    """Do one of the writes to one of two keys, and note what the caller was told."""
-    key = simulation.random.choice([b"one", b"two"])
-    version = new_version(runtime)
+    """Do one of the writes to one or two keys, and note what the caller was told."""
+    keys = [b"one", b"two"]
+    simulation.random.shuffle(keys)
+    way = simulation.random.random()
+    versions = [new_version(runtime)]
     try:
-        predicate = choose_predicate(simulation, read(store, key))
-        if isinstance(predicate, bytes) and simulation.random.random() < 0.3:
-            delete_noting(store, key, predicate, answers)
-            return
-        if predicate is None:
-            store.set(PARTITION, key, b"value", version=version)
+        if way < 0.2:
+            versions.append(new_version(runtime))
+            puts = zip(keys, versions, strict=True)
+            store.write([Put(PARTITION, key, b"value", ANY, version) for key, version in puts])
         else:
-            store.set(PARTITION, key, b"value", predicate, version=version)
-        answers.succeeded.add(version)
+            key = keys[0]
+            predicate = choose_predicate(simulation, read(store, key))
+            if isinstance(predicate, bytes) and simulation.random.random() < 0.3:
+                delete_noting(store, key, predicate, answers)
+                return
+            if way < 0.6:
+                store.set(PARTITION, key, b"value", predicate, version=versions[0])
+            else:
+                put = Put(PARTITION, key, b"value", predicate, versions[0])
+                store.write([put], [(PARTITION, key)])
+        answers.succeeded.update(versions)
     except (PredicateFailed, StoreUnavailable):
-        answers.refused.add(version)
+        answers.refused.update(versions)
     except OutcomeUnknown:
-        answers.raised_at[version] = simulation.step
+        answers.raised_at.update(dict.fromkeys(versions, simulation.step))
 
 
 def delete_noting(store: Store, key: bytes, predicate: Version, answers: Answers) -> None:
@@ -229,8 +240,8 @@ def read(store: Store, key: bytes) -> Item | None:
         return None
 
 
-def choose_predicate(simulation: Simulation, entry: Item | None) -> Predicate | None:
-    choices: list[Predicate | None] = [None, ABSENT, EXISTS]
+def choose_predicate(simulation: Simulation, entry: Item | None) -> Predicate:
+    choices: list[Predicate] = [ANY, ABSENT, EXISTS]
     if entry is not None:
         choices += [entry.predicate] * 3
     return simulation.random.choice(choices)

@@ -4,13 +4,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from typing import TypeVar
+from contextlib import nullcontext
 
 import pytest
 
 from lakebed.kv import Store
-from lakebed.kv.managed import Judge, ManagedStore, Place
-from lakebed.kv.store import Item
+from lakebed.kv.managed import ManagedStore
+from lakebed.kv.store import Item, Predicate, Version
 from lakebed.runtime import Runtime
 from lakebed.testing.simulation.explore import first_failure, load, spread
 from lakebed.testing.simulation.simulator import Simulation
@@ -39,52 +39,47 @@ def fails_within(scenario: Callable[[int], None], *, seeds: int) -> bool:
     return False
 
 
-ResultT = TypeVar("ResultT")
-
 # Mutants of the store that retries, each with one rule of its contract broken
 
 
 class RepeatsBlindly(ManagedStore):
     """Takes a lost reply for a failure and writes again."""
 
-    def _write(
-        self, operation: str, place: Place, judge: Judge, call: Callable[[], ResultT]
-    ) -> ResultT | None:
-        repeats = not operation.startswith("delete")
-        return super()._write(operation, place, (lambda _: False) if repeats else judge, call)
+    def _was_applied(
+        self, predicate: Predicate, version: Version | None, there: Item | None
+    ) -> bool | None:
+        return super()._was_applied(predicate, version, there) if version is None else False
 
 
 class TakesAbsenceForNotApplied(ManagedStore):
     """Writes again if the key is absent, though its write may have been applied and deleted."""
 
-    def _write(
-        self, operation: str, place: Place, judge: Judge, call: Callable[[], ResultT]
-    ) -> ResultT | None:
-        def judge_so(there: Item | None) -> bool | None:
-            return False if there is None else judge(there)
-
-        repeats = not operation.startswith("delete")
-        return super()._write(operation, place, judge_so if repeats else judge, call)
+    def _was_applied(
+        self, predicate: Predicate, version: Version | None, there: Item | None
+    ) -> bool | None:
+        if version is not None and there is None:
+            return False
+        return super()._was_applied(predicate, version, there)
 
 
 class TakesAnyAnswerForSuccess(ManagedStore):
     """Reports success without looking for its own version."""
 
-    def _write(
-        self, operation: str, place: Place, judge: Judge, call: Callable[[], ResultT]
-    ) -> ResultT | None:
-        believes = not operation.startswith("delete")
-        return super()._write(operation, place, (lambda _: True) if believes else judge, call)
+    def _was_applied(
+        self, predicate: Predicate, version: Version | None, there: Item | None
+    ) -> bool | None:
+        return super()._was_applied(predicate, version, there) if version is None else True
 
 
 class DeletesBlindly(ManagedStore):
     """Repeats a conditional delete whose reply was lost."""
 
-    def _write(
-        self, operation: str, place: Place, judge: Judge, call: Callable[[], ResultT]
-    ) -> ResultT | None:
-        repeats = operation == "delete_if"
-        return super()._write(operation, place, (lambda _: False) if repeats else judge, call)
+    def _was_applied(
+        self, predicate: Predicate, version: Version | None, there: Item | None
+    ) -> bool | None:
+        if version is None and isinstance(predicate, bytes):
+            return False
+        return super()._was_applied(predicate, version, there)
 
 
 @pytest.mark.parametrize(
@@ -93,6 +88,14 @@ class DeletesBlindly(ManagedStore):
 )
 def test_the_checker_bites(mutant: Callable[[Store, Runtime], Store]) -> None:
     assert fails_within(lambda seed: outcomes_hold(seed, mutant), seeds=500)
+
+
+def test_what_follows_a_write_must_not_deny_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That a later step of a call changed nothing does not say that the call changed nothing."""
+    monkeypatch.setattr(
+        "lakebed.kv.store.applied_before", lambda *, any_step: nullcontext(any_step)
+    )
+    assert fails_within(lambda seed: outcomes_hold(seed, ManagedStore), seeds=500)
 
 
 def test_the_same_seed_gives_the_same_run() -> None:

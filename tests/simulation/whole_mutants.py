@@ -41,17 +41,17 @@ def trust_the_branch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def trust_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
     """A read in one call does not check whether the repository changed."""
-    recognise = Repositories.recognise
+    from_item = Repositories.from_item
 
     def trusting(
         self: Repositories, repository: RepositoryID, item: Item | None, read_at: float
     ) -> Repository:
         seen = self.last_seen(repository)
         if item is None or seen is None:
-            return recognise(self, repository, item, read_at)
+            return from_item(self, repository, item, read_at)
         return seen[1]
 
-    monkeypatch.setattr(Repositories, "recognise", trusting)
+    monkeypatch.setattr(Repositories, "from_item", trusting)
 
 
 class _CommitsFromBefore(FaultyStore):

@@ -86,7 +86,7 @@ from lakebed.formats import Entry
 from lakebed.formats.object_paths import ObjectPath
 from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable
 from lakebed.kv.records import Record, Records
-from lakebed.kv.store import step_of_many
+from lakebed.kv.store import applied_before
 from lakebed.runtime import Runtime
 from lakebed.times import now_us, to_datetime, to_us
 from lakebed.tracing import traced
@@ -385,7 +385,7 @@ class Links:
     def _note_staged(self, request: _Request, read: _LinkRecord) -> None:
         links = self._links(request.repository)
         record: _LinkRecord | None = read
-        with step_of_many(applied=True):  # the entry is staged
+        with applied_before(any_step=True):  # the entry is staged
             for _ in range(_TRIES):
                 # Expired by now, or noted by a repeat of this request. If somebody has aborted it,
                 # that was after the entry was staged.

@@ -237,15 +237,15 @@ class Readings:
             items = self._store.get_many(self.places_after_write(before))
         note, rules, branch_now, repository_now = items
         written, name = before.repository, before.branch.id
-        repository = self._repositories.recognise(written.id, repository_now, read_at)
+        repository = self._repositories.from_item(written.id, repository_now, read_at)
         if repository.unique_id != written.unique_id:
             raise RepositoryNotFound(written.id)
-        branch = self._branches.recognise(repository, name, branch_now, read_at)
+        branch = self._branches.from_item(repository, name, branch_now, read_at)
         after = Reading(
             repository=repository,
             found=branch,
             commit_id=CommitID("") if branch is None else branch.commit_id,
-            rules=self._protection.recognise(repository, rules),
+            rules=self._protection.from_item(repository, rules),
             note=note,
         )
         return _checked(name, after, None)
@@ -285,14 +285,14 @@ class Readings:
             wanted.append((GRAVELER, REPOSITORIES.prefix + repository_id.encode()))
             read_at = self._runtime.monotonic()
             items = self._store.get_many(wanted)
-            current = self._repositories.recognise(repository_id, items[-1], read_at)
+            current = self._repositories.from_item(repository_id, items[-1], read_at)
             if repository is None or current.unique_id != repository.unique_id:
                 repository = current  # seen for the first time, or made again under this name
                 if name is not None:
                     continue
             if name is None:
                 return Reading(repository=current, found=None, commit_id=CommitID(""))
-            branch = self._branches.recognise(current, name, items[-2], read_at)
+            branch = self._branches.from_item(current, name, items[-2], read_at)
             if branch is None:
                 tag = None if with_rules or before is not None else items[-3]
                 head = self._resolver.commit_in([None, tag]) or CommitID("")
@@ -303,7 +303,7 @@ class Readings:
                 found=branch,
                 commit_id=head,
                 view=view or View.COMMITTED,
-                rules=self._protection.recognise(current, items[-3]) if with_rules else None,
+                rules=self._protection.from_item(current, items[-3]) if with_rules else None,
                 cells=items[:cells] if cells and _is_as_seen(before, branch) else None,
             )
         raise TooManyTries(f"the read of branch {name} of {repository_id}", _TRIES)

@@ -200,7 +200,7 @@ class RefChanges:
 
             def judge(found: Sequence[Item | None]) -> CommitID:
                 record, *named = found
-                now = self._repositories.recognise(repository.id, record, read_at)
+                now = self._repositories.from_item(repository.id, record, read_at)
                 if now.unique_id != repository.unique_id:
                     raise RepositoryNotFound(repository.id)
                 if now.read_only and not current_actor().force:
@@ -223,7 +223,7 @@ class RefChanges:
         read_at: float,
     ) -> CommitID:
         """Return the commit that a ref means, given the records at its places."""
-        self._branches.recognise(repository, BranchID(source), found[0], read_at)
+        self._branches.from_item(repository, BranchID(source), found[0], read_at)
         named = self._resolver.commit_in(found)
         return named or self._resolver.commit_id(repository, source)
 

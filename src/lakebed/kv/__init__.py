@@ -20,7 +20,7 @@ from lakebed.kv.errors import (
     UnsafeStore,
 )
 from lakebed.kv.registry import check_url, open_store, serves_one_process
-from lakebed.kv.store import ABSENT, ANY, EXISTS, Guard, Item, Pair, Predicate, Put, Store, Version
+from lakebed.kv.store import ABSENT, ANY, EXISTS, Item, Pair, Predicate, Put, Store, Version
 
 __all__ = [
     "ABSENT",
@@ -28,7 +28,6 @@ __all__ = [
     "EXISTS",
     "CorruptRecord",
     "ForeignStore",
-    "Guard",
     "InvalidArgument",
     "Item",
     "KVError",

@@ -61,10 +61,10 @@ from lakebed.kv.store import (
     Put,
     Store,
     Version,
+    applied_before,
     check_deletable,
     check_predicate,
     new_version,
-    step_of_many,
 )
 from lakebed.runtime import Runtime
 
@@ -301,7 +301,7 @@ class FencedStore(Store):
         try:
             self._runtime.map_parallel(write, newest.values(), limit=BULK_PARALLEL)
         except (StoreUnavailable, StoreClosed) as error:
-            with step_of_many(applied=bool(written)):
+            with applied_before(any_step=bool(written)):
                 raise error from None
 
     def drop_tombstones(

@@ -50,27 +50,23 @@ from lakebed.kv.store import (
     ANY,
     NAMESPACE_MARK,
     DeletePredicate,
-    Guard,
     Item,
     Predicate,
     Put,
     Store,
     Version,
+    applied_before,
     new_version,
-    settling,
-    step_of_many,
+    still_unknown,
 )
 from lakebed.runtime import Runtime
-from lakebed.tracing import span
+from lakebed.tracing import span_starter
 
 ParamT = ParamSpec("ParamT")
 ResultT = TypeVar("ResultT")
 
 Place = tuple[bytes, bytes]
 """A partition and a key."""
-
-Judge = Callable[[Item | None], bool | None]
-"""Given the item that was read back: whether a write was applied, or None if that is not known."""
 
 OPERATIONS: Final = (
     *("get", "get_many", "scan_page", "partition_page"),
@@ -114,7 +110,6 @@ class ManagedStore(Store):
         self.name = driver.name
         self.limits = driver.limits
         self.shared_between_processes = driver.shared_between_processes
-        self.guards_writes = driver.guards_writes
         self.driver = driver
         self._runtime = runtime
         self._clock = runtime.monotonic
@@ -159,41 +154,36 @@ class ManagedStore(Store):
         version: Version | None = None,
     ) -> Version:
         version = version or new_version(self._runtime)
-        put = Put(self._inside(partition), key, value, predicate, version)
+        inside = self._inside(partition)
+        call = partial(self.driver.set, inside, key, value, predicate, version=version)
         operation = "set" if predicate is ANY else "set_if"
-        call = partial(self.driver.set, *put[:4], version=version)
-        self._write(operation, (partition, key), partial(_judge_put, put), call)
+        self._write(operation, (partition, key), predicate, version, call)
         return version
 
-    def write(
-        self,
-        writes: Sequence[Put],
-        reads: Sequence[Place] = (),
-        *,
-        guards: Sequence[Guard] = (),
-    ) -> list[Item | None]:
-        places = [put[:2] for put in writes]
-        inside = [put._replace(partition=self._inside(put.partition)) for put in writes]
+    def write(self, writes: Sequence[Put], reads: Sequence[Place] = ()) -> list[Item | None]:
         found: list[Item | None] | None = None
         if len(writes) == 1:
-            put = inside[0]._replace(version=inside[0].version or new_version(self._runtime))
-            guards = [each._replace(partition=self._inside(each.partition)) for each in guards]
-            call = partial(self.driver.write, [put], self._all_inside(reads), guards=guards)
-            found = self._write("write", places[0], partial(_judge_put, put), call)
+            partition, key, value, predicate, version = writes[0]
+            version = version or new_version(self._runtime)
+            put = Put(self._inside(partition), key, value, predicate, version)
+            call = partial(self.driver.write, [put], self._all_inside(reads))
+            found = self._write("write", (partition, key), predicate, version, call)
         else:
             for begin in range(0, len(writes), WRITE_CHUNK):
-                chunk = slice(begin, begin + WRITE_CHUNK)
-                with step_of_many(applied=begin > 0):
-                    self._repeat("write", places[chunk], self.driver.write, inside[chunk])
+                chunk = writes[begin : begin + WRITE_CHUNK]
+                places = [put[:2] for put in chunk]
+                inside = [put._replace(partition=self._inside(put.partition)) for put in chunk]
+                with applied_before(any_step=begin > 0):
+                    self._repeat("write", places, self.driver.write, inside)
         if found is not None or not reads:
             return found or []
-        with step_of_many(applied=bool(writes)):
+        with applied_before(any_step=bool(writes)):
             return self.get_many(reads)
 
     def delete(self, partition: bytes, key: bytes, predicate: DeletePredicate = ANY) -> None:
-        operation = "delete" if predicate is ANY else "delete_if"
         call = partial(self.driver.delete, self._inside(partition), key, predicate)
-        self._write(operation, (partition, key), partial(_judge_delete, predicate), call)
+        operation = "delete" if predicate is ANY else "delete_if"
+        self._write(operation, (partition, key), predicate, None, call)
 
     def drop_tombstones(
         self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
@@ -226,9 +216,16 @@ class ManagedStore(Store):
                 tries.pause_or_raise(error)
 
     def _write(
-        self, operation: str, place: Place, judge: Judge, call: Callable[[], ResultT]
+        self,
+        operation: str,
+        place: Place,
+        predicate: Predicate,
+        version: Version | None,
+        call: Callable[[], ResultT],
     ) -> ResultT | None:
         """Make a write until its outcome is certain; None: it was applied without a reply.
+
+        `version` is that of the write, or None for a deletion.
 
         Raises:
             OutcomeUnknown: It may have been applied, or it was repeated for long enough.
@@ -240,7 +237,8 @@ class ManagedStore(Store):
                 return self._try(operation, (place,), call)
             except OutcomeUnknown as error:
                 if not isinstance(error, StoreUnavailable):
-                    applied = judge(self._read_back(place, error))
+                    there = self._read_back(place, error)
+                    applied = self._was_applied(predicate, version, there)
                     if applied is not False:
                         _log_lost(operation, place, error, applied=applied)
                         if applied:
@@ -248,6 +246,16 @@ class ManagedStore(Store):
                         raise
                 tries = tries or self._tries(operation, begun)
                 tries.pause_or_raise(error)
+
+    def _was_applied(
+        self, predicate: Predicate, version: Version | None, there: Item | None
+    ) -> bool | None:
+        """Judge a write by the item that was read back; None: its outcome cannot be known."""
+        if there is None:
+            return True if version is None and predicate is ANY else None
+        if there.predicate == version:
+            return True
+        return False if there.predicate == predicate else None
 
     def _read_back(self, place: Place, error: OutcomeUnknown) -> Item | None:
         partition, key = self._inside(place[0]), place[1]
@@ -261,7 +269,7 @@ class ManagedStore(Store):
                 raise error from None
             except StoreUnavailable as unanswered:
                 tries = tries or self._tries("get", self._clock(), patient=True)
-                with settling(error):
+                with still_unknown(error):
                     tries.pause_or_raise(unanswered)
 
     def _tries(self, operation: str, begun: float, *, patient: bool = False) -> Tries:
@@ -278,9 +286,12 @@ class ManagedStore(Store):
         """Make one try: a span, measured, and refused if it writes and the store is halted."""
         begun = self._clock()
         try:
-            with span("kv." + operation):
-                if places and self._halt is not None:
-                    self._halt.check(places)
+            if places and self._halt is not None:
+                self._halt.check(places)
+            begin_span = span_starter()
+            if begin_span is None:
+                return call(*args, **kwargs)
+            with begin_span("kv." + operation):
                 return call(*args, **kwargs)
         except KVError as error:
             if not isinstance(error, KeyNotFound):
@@ -302,18 +313,6 @@ class ManagedStore(Store):
 
     def _all_inside(self, places: Sequence[Place]) -> Sequence[Place]:
         return [(self._inside(of), key) for of, key in places] if self._front else places
-
-
-def _judge_put(put: Put, there: Item | None) -> bool | None:
-    if there is not None and there.predicate == put.version:
-        return True
-    return None if there is None or there.predicate != put.predicate else False
-
-
-def _judge_delete(predicate: DeletePredicate, there: Item | None) -> bool | None:
-    if predicate is ANY:
-        return True if there is None else None
-    return None if there is None or there.predicate != predicate else False
 
 
 def _log_lost(operation: str, place: Place, error: OutcomeUnknown, *, applied: bool | None) -> None:

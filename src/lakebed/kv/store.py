@@ -26,7 +26,7 @@ from enum import Enum
 from functools import partial
 from itertools import chain
 from operator import itemgetter
-from typing import Final, Literal, NamedTuple, NewType, Self, TypeVar
+from typing import Final, Literal, NamedTuple, NewType, Self
 
 from lakebed.kv.errors import (
     InvalidArgument,
@@ -131,14 +131,6 @@ def puts(partition: bytes, values: Iterable[tuple[bytes, bytes]]) -> list[Put]:
     return [Put(partition, key, value) for key, value in values]
 
 
-class Guard(NamedTuple):
-    """What must hold of a key beside the one that is written."""
-
-    partition: bytes
-    key: bytes
-    predicate: Version | Literal[Presence.ABSENT]
-
-
 @dataclass(frozen=True, slots=True)
 class Limits:
     """The largest partition, key and value that a driver holds."""
@@ -206,12 +198,7 @@ NAMESPACE_MARK: Final = b"\x00"
 PARTITIONS_PAGE: Final = 200
 """About how many partitions a driver returns in one call."""
 
-_key_of = itemgetter(0)
 _value_of = itemgetter(1)
-
-RowT = TypeVar("RowT", Item, Pair)
-_ReadPage = Callable[[bytes, bytes, int, bytes | None], list[RowT]]
-"""As `Store.scan_page`."""
 
 
 def after_prefix(prefix: bytes) -> bytes:
@@ -224,11 +211,11 @@ def after_prefix(prefix: bytes) -> bytes:
 
 
 def _pages(
-    read: Callable[[bytes, int, bytes | None], list[RowT]],
+    read: Callable[[bytes, int, bytes | None], list[Item]],
     start: bytes,
     limit: int | None,
     end: bytes | None,
-) -> Iterator[list[RowT]]:
+) -> Iterator[list[Item]]:
     """Yield what a scan comes to, page by page."""
     size = FIRST_PAGE if limit is None else min(limit, LARGEST_LIMITED_PAGE)
     while size:
@@ -239,7 +226,7 @@ def _pages(
         if limit is not None:
             limit -= size
         # The successor of the last key: no key lies between the two.
-        start = _key_of(page[-1]) + b"\x00"
+        start = page[-1].key + b"\x00"
         page_bytes = sum(map(len, map(_value_of, page)))
         fitting = PAGE_BYTES * size // (page_bytes + 1) + 1
         size = min(size * 4, LARGEST_PAGE, fitting)
@@ -248,18 +235,18 @@ def _pages(
 
 
 @contextmanager
-def step_of_many(*, applied: bool) -> Iterator[None]:
-    """One step of a call that is made of several, some of which may have been `applied` before.
+def applied_before(*, any_step: bool) -> Iterator[None]:
+    """Make a step of a call of several; `any_step` says whether a step before it was applied.
 
     That this step changed nothing then no longer means that the call changed nothing.
 
     Raises:
-        OutcomeUnknown: Instead of `StoreUnavailable` or `StoreClosed`, if steps were applied.
+        OutcomeUnknown: Instead of `StoreUnavailable` or `StoreClosed`, if a step was applied.
     """
     try:
         yield
     except (StoreUnavailable, StoreClosed) as error:
-        if not applied:
+        if not any_step:
             raise
         unknown = OutcomeUnknown(f"only the first steps were applied: {error}")
         if isinstance(error, StoreUnavailable):
@@ -268,11 +255,10 @@ def step_of_many(*, applied: bool) -> Iterator[None]:
 
 
 @contextmanager
-def settling(error: OutcomeUnknown) -> Iterator[None]:
-    """Look what became of a write whose outcome is unknown.
+def still_unknown(error: OutcomeUnknown) -> Iterator[None]:
+    """Read back the outcome of a write; it stays unknown if the store does not answer this either.
 
-    If the store does not answer this either, the outcome stays unknown. The error of the look would
-    say that nothing changed, which is true of the look alone.
+    The error of this read would say that nothing changed, which is true of the read alone.
 
     Raises:
         OutcomeUnknown: The one given, instead of `StoreUnavailable` or `StoreClosed`.
@@ -302,9 +288,6 @@ class Store(ABC):
 
     shared_between_processes: bool
     """Whether other processes that open the same URL see the same data."""
-
-    guards_writes: bool = False
-    """Whether `write` takes guards."""
 
     @abstractmethod
     def get(self, partition: bytes, key: bytes) -> Item:
@@ -358,15 +341,6 @@ class Store(ABC):
             StoreUnavailable: The store did not answer.
         """
 
-    def pairs_page(
-        self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
-    ) -> list[Pair]:
-        """Return keys and values as `scan_page` does; callers use `scan_pairs`.
-
-        A driver that has less to do without versions implements this too.
-        """
-        return [(item.key, item.value) for item in self.scan_page(partition, start, limit, end)]
-
     @abstractmethod
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
         """Return some partitions, and the cursor of the next page; None: that was the last one.
@@ -404,31 +378,6 @@ class Store(ABC):
         Raises:
             StoreUnavailable: The store did not answer.
         """
-        return self._scan_by(self.scan_page, partition, start, prefix, limit)
-
-    def scan_pairs(
-        self,
-        partition: bytes,
-        start: bytes = b"",
-        *,
-        prefix: bytes = b"",
-        limit: int | None = None,
-    ) -> Iterator[Pair]:
-        """Iterate over keys and values as `scan` does, without versions: of many, that is faster.
-
-        Raises:
-            StoreUnavailable: The store did not answer.
-        """
-        return self._scan_by(self.pairs_page, partition, start, prefix, limit)
-
-    def _scan_by(
-        self,
-        read: _ReadPage[RowT],
-        partition: bytes,
-        start: bytes,
-        prefix: bytes,
-        limit: int | None,
-    ) -> Iterator[RowT]:
         self.limits.check_partition(partition)
         if not isinstance(start, bytes):
             raise InvalidArgument(f"start must be bytes, not {type(start).__name__}")
@@ -436,9 +385,8 @@ class Store(ABC):
             raise InvalidArgument(f"prefix must be bytes, not {type(prefix).__name__}")
         if limit is not None and limit < 0:
             raise InvalidArgument(f"limit must be 0 or more, not {limit}")
-        pages = _pages(
-            partial(read, partition), max(start, prefix), limit, after_prefix(prefix) or None
-        )
+        read = partial(self.scan_page, partition)
+        pages = _pages(read, max(start, prefix), limit, after_prefix(prefix) or None)
         # Not one by one through a generator: that took a sixth of the time of a long scan.
         return chain.from_iterable(pages)
 
@@ -482,11 +430,7 @@ class Store(ABC):
             return None
 
     def write(
-        self,
-        writes: Sequence[Put],
-        reads: Sequence[tuple[bytes, bytes]] = (),
-        *,
-        guards: Sequence[Guard] = (),
+        self, writes: Sequence[Put], reads: Sequence[tuple[bytes, bytes]] = ()
     ) -> list[Item | None]:
         """Write some values, each as by `set`; then read some keys, as by `get_many`.
 
@@ -498,18 +442,13 @@ class Store(ABC):
 
         A database that can run several writes and reads in one transaction or request does.
 
-        A store that `guards_writes` applies a single write only if all guards hold at the moment
-        when the write takes effect.
-
         Raises:
-            PredicateFailed: The predicate of the write that the error names does not hold, or a
-                guard does not. This write and those behind it were not applied; those before it
-                were. So of a single write, nothing was written.
+            PredicateFailed: The predicate of the write that the error names does not hold. This
+                write and those behind it were not applied; those before it were. So of a single
+                write, nothing was written.
             InvalidArgument: An argument is refused; nothing was written.
             OutcomeUnknown: Any of the writes may have been applied; none will be applied later.
         """
-        if guards:
-            raise InvalidArgument(f"a store in {self.name} does not guard its writes")
         for put in writes:
             self.limits.check(put.partition, put.key, put.value)
             check_predicate(put.predicate)
@@ -520,13 +459,13 @@ class Store(ABC):
             self._set_each(writes)
         if not reads:
             return []
-        with step_of_many(applied=bool(writes)):
+        with applied_before(any_step=bool(writes)):
             return self.get_many(reads)
 
     def _set_each(self, writes: Sequence[Put]) -> None:
         applied = False
         for partition, key, value, predicate, version in writes:
-            with step_of_many(applied=applied):
+            with applied_before(any_step=applied):
                 self.set(partition, key, value, predicate, version=version)
             applied = True
 

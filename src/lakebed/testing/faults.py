@@ -13,13 +13,12 @@ from lakebed.kv.errors import OutcomeUnknown, StoreUnavailable
 from lakebed.kv.store import (
     ANY,
     DeletePredicate,
-    Guard,
     Item,
     Predicate,
     Put,
     Store,
     Version,
-    step_of_many,
+    applied_before,
 )
 
 ResultT = TypeVar("ResultT")
@@ -51,7 +50,6 @@ class FaultyStore(Store):
         self.name = inner.name
         self.limits = inner.limits
         self.shared_between_processes = inner.shared_between_processes
-        self.guards_writes = inner.guards_writes
         self._inner = inner
         self._intercept = intercept
 
@@ -78,21 +76,13 @@ class FaultyStore(Store):
         )
 
     def write(
-        self,
-        writes: Sequence[Put],
-        reads: Sequence[tuple[bytes, bytes]] = (),
-        *,
-        guards: Sequence[Guard] = (),
+        self, writes: Sequence[Put], reads: Sequence[tuple[bytes, bytes]] = ()
     ) -> list[Item | None]:
-        if len(writes) < 2 and not guards:
+        if len(writes) < 2:
             return super().write(writes, reads)
-        if guards:
-            (put,) = writes
-            call = StoreCall("set_if", put.partition, put.key, writes=True, version=put.version)
-        else:
-            call = StoreCall("write", b"", b"", writes=True)
-        self._intercept(call, lambda: self._inner.write(writes, guards=guards))
-        with step_of_many(applied=True):
+        call = StoreCall("write", b"", b"", writes=True)
+        self._intercept(call, lambda: self._inner.write(writes))
+        with applied_before(any_step=True):
             return self.get_many(reads) if reads else []
 
     def delete(self, partition: bytes, key: bytes, predicate: DeletePredicate = ANY) -> None:

@@ -23,7 +23,7 @@ from lakebed.engine.staging.codec import decode, encode
 from lakebed.formats import Entry
 from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable
 from lakebed.kv.records import Record, Records
-from lakebed.kv.store import step_of_many
+from lakebed.kv.store import applied_before
 from lakebed.times import to_datetime, to_us
 
 _TRIES: Final = 10
@@ -179,7 +179,7 @@ class MultipartRecords:
                 return True
             staged = copy_of(record.message)
             staged.staged = True
-            with step_of_many(applied=True):  # the entry is staged
+            with applied_before(any_step=True):  # the entry is staged
                 try:
                     self._uploads.set_if(record.name, staged, record.predicate)
                     self.drop_parts(id_of(decided))

@@ -21,7 +21,7 @@ from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
 from lakebed.engine.settings import EngineSettings
 from lakebed.kv import OutcomeUnknown, PredicateFailed, StoreUnavailable
-from lakebed.kv.store import settling
+from lakebed.kv.store import still_unknown
 from lakebed.runtime import Runtime
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ class Publisher:
         except StoreUnavailable:
             raise
         except OutcomeUnknown as unknown:
-            with settling(unknown):
+            with still_unknown(unknown):
                 current = self.look_again(repository, branch)
                 return None if self._is_ancestor(repository, commit, current) else current
         return None

@@ -38,7 +38,7 @@ from lakebed.kv import (
     Store,
     StoreUnavailable,
 )
-from lakebed.kv.store import settling, step_of_many
+from lakebed.kv.store import applied_before, still_unknown
 from lakebed.runtime import Runtime
 
 _PAGE: Final = 100
@@ -78,7 +78,7 @@ class Resetter:
         token = new_staging_token(self._runtime, repository.id, branch)
         is_uncertain = False
         for _ in range(self._tries):
-            with step_of_many(applied=is_uncertain):
+            with applied_before(any_step=is_uncertain):
                 self._branches.announce_drop(repository, branch, current.tokens)
                 try:
                     self._branches.change(
@@ -89,7 +89,7 @@ class Resetter:
                 except StoreUnavailable:
                     raise
                 except OutcomeUnknown as unknown:
-                    with settling(unknown):
+                    with still_unknown(unknown):
                         current = self._publisher.look_again(repository, first)
                     if token in current.tokens:
                         return
@@ -103,7 +103,7 @@ class Resetter:
     def reset_key(self, repository: Repository, branch: BranchID, key: bytes) -> None:
         """Discard what is staged for one key; raises as `reset` does."""
         for number in range(self._tries):
-            with step_of_many(applied=number > 0):
+            with applied_before(any_step=number > 0):
                 before = self._branches.get(repository, branch)
                 staged = self._reader.staged(before, key)
                 value = newest(staged)
@@ -118,14 +118,14 @@ class Resetter:
         tries = self._tries
         has_begun = False
         while tries:
-            with step_of_many(applied=has_begun):
+            with applied_before(any_step=has_begun):
                 before = self._branches.get(repository, branch)
                 cells = Cells.of(self._store, before)
                 changes = StagedChanges(cells, start=start, prefix=prefix)
                 page = changes.begin(_PAGE)
             keys = [path_of(name) for name, _ in page]
             has_begun = True
-            with step_of_many(applied=True):
+            with applied_before(any_step=True):
                 done = self._restore_page(repository, before, page)
             if done and self._unchanged(repository, before, keys):
                 if len(page) < _PAGE:
@@ -151,7 +151,7 @@ class Resetter:
         first = current = self._branches.get(repository, branch)
         is_uncertain = False
         for _ in range(self._tries):
-            with step_of_many(applied=is_uncertain):
+            with applied_before(any_step=is_uncertain):
                 current = self._dirty.require_clean(repository, current)
                 before_try(current)
                 self._branches.announce_drop(repository, branch, current.sealed_tokens)
@@ -166,7 +166,7 @@ class Resetter:
                 except StoreUnavailable:
                     raise
                 except OutcomeUnknown as unknown:
-                    with settling(unknown):
+                    with still_unknown(unknown):
                         current = self._publisher.look_again(repository, first)
                     if current.commit_id == target.id:
                         return
@@ -182,7 +182,7 @@ class Resetter:
         Keys that became visible are taken out of the notes of listings (`empty_runs`).
         """
         token = before.staging_token
-        with step_of_many(applied=True):
+        with applied_before(any_step=True):
             places = [(token.encode(), EMPTIED)]
             after, (note,) = self._branches.get_with(repository, before.id, places)
             empty_runs.fill(self._store, token, keys, note)

@@ -19,7 +19,7 @@ from lakebed.engine.refs.shared_reads import SharedReads
 from lakebed.ids import UniqueID, new_unique_id
 from lakebed.kv import Item, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable
 from lakebed.kv.records import Record, Records
-from lakebed.kv.store import Put, settling
+from lakebed.kv.store import Put, still_unknown
 from lakebed.lru import LRU
 from lakebed.runtime import Runtime
 from lakebed.times import now_us
@@ -66,7 +66,7 @@ class Branches:
         """
         return self._seen.get((repository.partition, branch))
 
-    def recognise(
+    def from_item(
         self, repository: Repository, branch: BranchID, item: Item | None, read_at: float
     ) -> Branch | None:
         """Return a branch, given its record as it was read by other means; None: there is none.
@@ -223,7 +223,7 @@ class Branches:
             except StoreUnavailable:
                 raise
             except OutcomeUnknown as unknown:
-                with settling(unknown):
+                with still_unknown(unknown):
                     found = records.find(branch.encode())
                 # It is gone, and perhaps another was made under this name: ours was deleted.
                 if found is None or found.message.unique_id != first.unique_id:

@@ -12,7 +12,7 @@ from lakebed.engine.refs.lakefs_ids import lakefs_id
 from lakebed.formats import MetaRangeID
 from lakebed.kv import OutcomeUnknown, Store, StoreUnavailable
 from lakebed.kv.records import Records
-from lakebed.kv.store import Put, settling
+from lakebed.kv.store import Put, still_unknown
 from lakebed.lru import LRU
 from lakebed.runtime import Runtime
 from lakebed.times import now_us
@@ -205,7 +205,7 @@ class Commits:
         except StoreUnavailable:
             raise
         except OutcomeUnknown as unknown:
-            with settling(unknown):
+            with still_unknown(unknown):
                 self._store.write(writes)
 
     def _records(self, repository: Repository) -> Records[pb.Commit]:

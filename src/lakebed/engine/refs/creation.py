@@ -72,7 +72,7 @@ from lakebed.kv import (
     Version,
 )
 from lakebed.kv.records import Record, Records
-from lakebed.kv.store import new_version, settling
+from lakebed.kv.store import new_version, still_unknown
 from lakebed.runtime import Runtime
 
 RefT = TypeVar("RefT", pb.Branch, pb.Tag)
@@ -251,7 +251,7 @@ class _Creation(Generic[RefT, OtherT]):
         except StoreUnavailable:
             raise
         except OutcomeUnknown as unknown:
-            with settling(unknown):
+            with still_unknown(unknown):
                 found = self._own.find(self._name)
             there = None if found is None else found.predicate
             if there == version:

@@ -131,7 +131,7 @@ class BranchProtection:
         """
         self.get(repository).check(branch, strict=True)
 
-    def recognise(self, repository: Repository, item: Item | None) -> Protection:
+    def from_item(self, repository: Repository, item: Item | None) -> Protection:
         """Return the rules, given their record as it was read by other means."""
         if item is None:
             return _NO_RULES

@@ -83,7 +83,7 @@ from lakebed.kv import (
     Version,
 )
 from lakebed.kv.records import Record, Records
-from lakebed.kv.store import settling
+from lakebed.kv.store import still_unknown
 from lakebed.lru import LRU
 from lakebed.runtime import Runtime
 from lakebed.times import now_us
@@ -175,7 +175,7 @@ class Repositories:
         known = self._known.get(repository)
         return None if known is None else (known.version, known.repository)
 
-    def recognise(self, repository: RepositoryID, item: Item | None, read_at: float) -> Repository:
+    def from_item(self, repository: RepositoryID, item: Item | None, read_at: float) -> Repository:
         """Return a repository, given its record as it was read by other means.
 
         Args:
@@ -375,7 +375,7 @@ class Repositories:
             except StoreUnavailable:
                 raise
             except OutcomeUnknown as unknown:
-                with settling(unknown):
+                with still_unknown(unknown):
                     found = self._removal.settle(repository)
                 if found is None or found.message.unique_id != message.unique_id:
                     continue
@@ -393,7 +393,7 @@ class Repositories:
         except PredicateFailed:
             raise GivenUp(f"the creation of repository {record.name.decode()}") from None
         except OutcomeUnknown as unknown:
-            with settling(unknown):
+            with still_unknown(unknown):
                 found = self._records.find(record.name)
             if (
                 found is None
@@ -531,7 +531,7 @@ class Repositories:
             except PredicateFailed:
                 continue
             except OutcomeUnknown as unknown:
-                with settling(unknown):
+                with still_unknown(unknown):
                     found = self._find_active(repository)
                 if found.message != message:
                     raise

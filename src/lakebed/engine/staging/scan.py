@@ -9,7 +9,7 @@ form of the columns, so a page with one is read value by value.
 """
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from operator import itemgetter
 from typing import Final
@@ -28,6 +28,7 @@ from lakebed.kv import Item, Pair
 
 _ROWS: Final = 8192
 _CUT: Final = len(STAGED_PREFIX)
+_pair_of: Callable[[Item], Pair] = itemgetter(0, 1)
 
 # Of a few tokens, each is asked for all that may be needed of it, in one call. Of many, that would
 # be many times what is needed: each is read on as far as its turn comes.
@@ -104,8 +105,7 @@ class StagedChanges:
             yield row[0], rank, row
 
     def _scan(self, token: StagingToken) -> Iterator[Pair]:
-        scan = self._cells.store.scan_pairs
-        rows = scan(token.encode(), self._start, prefix=self._prefix, limit=self._limit)
+        rows = self._scan_from(token, self._start, self._limit)
         if self._limit is not None:
             rows = self._beyond(rows, token, self._limit)
         begun: list[Pair] = []
@@ -123,8 +123,13 @@ class StagedChanges:
             left -= 1
             yield row
             if not left:
-                scan = self._cells.store.scan_pairs
-                yield from scan(token.encode(), row[0] + b"\0", prefix=self._prefix)
+                yield from self._scan_from(token, row[0] + b"\0")
+
+    def _scan_from(
+        self, token: StagingToken, start: bytes, limit: int | None = None
+    ) -> Iterator[Pair]:
+        items = self._cells.store.scan(token.encode(), start, prefix=self._prefix, limit=limit)
+        return map(_pair_of, items)
 
 
 def changes_table(page: Sequence[Item | Pair]) -> pa.Table:

@@ -80,7 +80,7 @@ from lakebed.kv import (
     StoreUnavailable,
     Version,
 )
-from lakebed.kv.store import new_version, settling, step_of_many
+from lakebed.kv.store import applied_before, new_version, still_unknown
 from lakebed.runtime import Runtime
 from lakebed.tracing import traced
 
@@ -168,7 +168,7 @@ class Writer:
         _check_fresh(undo_log, is_fresh)
         for number in range(self._tries):
             token = known.branch.staging_token
-            with step_of_many(applied=number > 0):
+            with applied_before(any_step=number > 0):
                 found = undo_log.find(token) if known.cells is None else known.cells[0]
                 predicate: Predicate = ABSENT if found is None else found.predicate
                 value, version = undo_log.prepare(token, found)
@@ -219,9 +219,9 @@ class Writer:
         unknown: OutcomeUnknown | None = None
         for number in range(self._tries):
             token = current.staging_token
-            with step_of_many(applied=number > 0):
+            with applied_before(any_step=number > 0):
                 unknown = self._set(token.encode(), STAGED_PREFIX + key, TOMBSTONE)
-            with step_of_many(applied=True):
+            with applied_before(any_step=True):
                 current = self._branches.get(repository, current.id)
             if unknown is None and current.staging_token == token:
                 return self._on_write()
@@ -319,7 +319,7 @@ class Writer:
             except StoreUnavailable:
                 raise
             except OutcomeUnknown as unknown:
-                with settling(unknown):
+                with still_unknown(unknown):
                     (found,) = self._store.get_many([(partition, proposal.key)])
                 if found is None or found.predicate != proposal.predicate:
                     if found is not None and version_of(found) == version:
@@ -368,7 +368,7 @@ class Writer:
             ReadOnly, Protected, RepositoryNotFound, Deleting: It may not be written to any more.
             OutcomeUnknown: The store does not answer; the entry may be visible.
         """
-        with step_of_many(applied=applied):
+        with applied_before(any_step=applied):
             after = self._readings.after_write(known, *second)
             empty_runs.fill(self._store, known.branch.staging_token, keys, after.note)
         return after

@@ -58,10 +58,10 @@ from lakebed.kv.store import (
     Store,
     Version,
     after_prefix,
+    applied_before,
     check_deletable,
     check_predicate,
     new_version,
-    step_of_many,
 )
 from lakebed.kv.urls import split_url
 from lakebed.runtime import Runtime
@@ -235,7 +235,7 @@ class FoundationDBStore(Store):
                     _put(transaction, partition, key, value, version or new_version(self._runtime))
 
             partition = chunk[0].partition
-            with self._lifetime.call(partition), step_of_many(applied=applied):
+            with self._lifetime.call(partition), applied_before(any_step=applied):
                 self._write(_name(partition), change)
             applied = True
 

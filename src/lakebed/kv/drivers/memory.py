@@ -13,7 +13,6 @@ from lakebed.kv.store import (
     ANY,
     EXISTS,
     DeletePredicate,
-    Guard,
     Item,
     Limits,
     Predicate,
@@ -40,7 +39,6 @@ class MemoryStore(Store):
     name = "memory"
     limits = Limits(partition_bytes=1024, key_bytes=4096, value_bytes=64 << 20)
     shared_between_processes = False
-    guards_writes = True
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -70,21 +68,16 @@ class MemoryStore(Store):
         return version
 
     def write(
-        self,
-        writes: Sequence[Put],
-        reads: Sequence[tuple[bytes, bytes]] = (),
-        *,
-        guards: Sequence[Guard] = (),
+        self, writes: Sequence[Put], reads: Sequence[tuple[bytes, bytes]] = ()
     ) -> list[Item | None]:
         for put in writes:
             self._check(put.partition, put.key, put.value)
             check_predicate(put.predicate)
-        for place in (*reads, *(guard[:2] for guard in guards)):
+        for place in reads:
             self._check(*place)
         with self._lock:
             for partition, key, value, predicate, version in writes:
-                wanted = [(partition, key, predicate), *guards]
-                if not all(_holds(each, self._find(of, name)) for of, name, each in wanted):
+                if not _holds(predicate, self._find(partition, key)):
                     raise PredicateFailed(partition, key)
                 item = Item(key, value, version or new_version(self._runtime))
                 self._partitions[partition][key] = item

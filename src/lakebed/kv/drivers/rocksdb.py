@@ -51,10 +51,10 @@ from lakebed.kv.store import (
     Store,
     Version,
     after_prefix,
+    applied_before,
     check_deletable,
     check_predicate,
     new_version,
-    step_of_many,
 )
 from lakebed.runtime import Runtime, about_to_wait
 
@@ -182,7 +182,7 @@ class RocksDBStore(Store):
             names = [row_name(put.partition, put.key) for put in chunk]
             for name, put in zip(names, chunk, strict=True):
                 batch.put(name, (put.version or new_version(self._runtime)) + put.value)
-            with self._lifetime.call(chunk[0].partition), step_of_many(applied=applied):
+            with self._lifetime.call(chunk[0].partition), applied_before(any_step=applied):
                 self._write(names, lambda batch=batch: self._database.write(batch))  # type: ignore[misc] # bound at once
             applied = True
 

@@ -22,10 +22,7 @@ import pytest
 from lakebed.kv import (
     ABSENT,
     EXISTS,
-    Guard,
-    InvalidArgument,
     KeyNotFound,
-    Predicate,
     PredicateFailed,
     SchemaTooNew,
     Store,
@@ -172,44 +169,6 @@ class SequentialConformance(ScansConformance, ArgumentsConformance):
         assert (caught.value.partition, caught.value.key) == (partition, b"key")
         assert store.write([Put(partition, b"key", b"fifth", version)]) == []
         assert store.get(partition, b"key").value == b"fifth"
-
-    def test_guards(self, store: Store, partition: bytes) -> None:
-        other = partition + b"-other"
-        version = store.set(other, b"there", b"value")
-        absent, there = Guard(other, b"none", ABSENT), Guard(other, b"there", version)
-        if not store.guards_writes:
-            with pytest.raises(InvalidArgument, match="does not guard its writes"):
-                store.write([Put(partition, b"key", b"value", ABSENT)], guards=[absent])
-            return
-        wrong = [
-            Guard(other, b"there", ABSENT),
-            Guard(other, b"there", new_version(ThreadRuntime())),
-            Guard(other, b"none", version),
-            Guard(partition, b"there", version),
-        ]
-        keys = [(other, b"there")]
-        written: Predicate = ABSENT
-        for value in (b"created", b"changed"):
-            for guard in wrong:
-                for guards in ([guard], [absent, guard, there], [there, absent, guard]):
-                    with pytest.raises(PredicateFailed) as caught:
-                        store.write([Put(partition, b"key", value, written)], keys, guards=guards)
-                    assert (caught.value.partition, caught.value.key) == (partition, b"key")
-            mark = new_version(ThreadRuntime())
-            found = store.write(
-                [Put(partition, b"key", value, written, mark)], keys, guards=[absent, there]
-            )
-            assert found == [(b"there", b"value", version)]
-            assert store.get(partition, b"key") == (b"key", value, mark)
-            written = mark
-        with pytest.raises(PredicateFailed):
-            store.write([Put(partition, b"key", b"", ABSENT)], keys, guards=[absent, there])
-        store.write([Put(partition, b"key", b"", EXISTS)], guards=[absent])
-        assert store.get(partition, b"key").value == b""
-        with pytest.raises(InvalidArgument):
-            store.write(
-                [Put(partition, b"key", b"value", EXISTS)], guards=[Guard(other, b"", ABSENT)]
-            )
 
     def test_a_predicate_is_of_one_key(self, store: Store, partition: bytes) -> None:
         store.set(partition, b"key", b"value")

@@ -4,18 +4,14 @@ import multiprocessing
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import partial
 from uuid import uuid4
 
-import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from lakebed.kv import (
     ABSENT,
-    Guard,
-    InvalidArgument,
     Item,
     PredicateFailed,
     Store,
@@ -108,29 +104,6 @@ class ConcurrencyConformance(Sizes):
         in_threads([partial(write, b"a", b"b"), partial(write, b"b", b"a")])
         pairs = [(seen[b"a%d" % number], seen[b"b%d" % number]) for number in range(20)]
         assert (None, None) not in pairs
-
-    def test_of_two_that_guard_against_each_other_one_writes(
-        self, store: Store, partition: bytes
-    ) -> None:
-        if not store.guards_writes:
-            guards = [Guard(partition, b"other", ABSENT)]
-            with pytest.raises(InvalidArgument, match="does not guard its writes"):
-                store.write([Put(partition, b"key", b"value", ABSENT)], guards=guards)
-            return
-        barrier = threading.Barrier(2)
-
-        def write(own: bytes, other: bytes) -> None:
-            for number in range(50):
-                barrier.wait()
-                guards = [Guard(partition, b"%d" % number + other, ABSENT)]
-                with suppress(PredicateFailed):
-                    store.write(
-                        [Put(partition, b"%d" % number + own, b"value", ABSENT)], guards=guards
-                    )
-
-        in_threads([partial(write, b"a", b"b"), partial(write, b"b", b"a")])
-        written = [item.key[:-1] for item in store.scan(partition)]
-        assert sorted(written) == sorted(b"%d" % number for number in range(50))
 
     def test_one_of_many_conditional_deletes_wins(self, store: Store, partition: bytes) -> None:
         versions = [store.set(partition, b"%02d" % number, b"value") for number in range(20)]

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, rule
 
 from lakebed.kv import ABSENT, EXISTS, KeyNotFound, PredicateFailed, Store, Version
-from lakebed.kv.store import Put, puts
+from lakebed.kv.store import puts
 
 AWKWARD_KEYS = [b"\x00", b"\x00\x00", b"a", b"a\x00", b"a\x00b", b"a/", b"aa", b"\x7f", b"\x80"]
 AWKWARD_KEYS += ["grün".encode(), b"\xff", b"\xff\x00", b"\xff\xff"]
@@ -78,13 +78,9 @@ class StoreMachine(RuleBasedStateMachine):
                 with pytest.raises(PredicateFailed):
                     self.store.delete(self.partition, key, version)
 
-    @rule(items=st.lists(st.tuples(_keys, _values), max_size=5), anywhere=st.booleans())
-    def set_many(self, items: list[tuple[bytes, bytes]], anywhere: bool) -> None:
-        """Write many, by either of the calls for that."""
-        if anywhere:
-            self.store.write([Put(self.partition, key, value) for key, value in items])
-        else:
-            self.store.write(puts(self.partition, items))
+    @rule(items=st.lists(st.tuples(_keys, _values), max_size=5))
+    def write(self, items: list[tuple[bytes, bytes]]) -> None:
+        self.store.write(puts(self.partition, items))
         for key, value in items:
             item = self.store.get(self.partition, key)
             self.model[key] = (value, item.predicate)

@@ -1,10 +1,10 @@
 """A key-value store under the simulator: handles for actors, and the truth about every write."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from lakebed.kv.store import Guard, Item, Put, Store, Version
+from lakebed.kv.store import Store, Version
 from lakebed.testing.faults import FaultyStore, StoreCall, lost
 from lakebed.testing.simulation.scheduler import SimulatedProcess
 from lakebed.testing.simulation.simulator import Simulation
@@ -27,17 +27,7 @@ class _PiecemealStore(FaultyStore):
     """Makes a call for each key of a bulk call, as a driver may that knows no better."""
 
     get_many = Store.get_many
-
-    def write(
-        self,
-        writes: Sequence[Put],
-        reads: Sequence[tuple[bytes, bytes]] = (),
-        *,
-        guards: Sequence[Guard] = (),
-    ) -> list[Item | None]:
-        if guards:
-            return super().write(writes, reads, guards=guards)
-        return Store.write(self, writes, reads)
+    write = Store.write
 
 
 class SimulatedStore:
@@ -53,7 +43,6 @@ class SimulatedStore:
         self.inner = inner
         self._simulation = simulation
         self._handle = _PiecemealStore if piecemeal else FaultyStore
-        self._handles = 0
         self.applied: list[Applied] = []
         """Every write that took effect, in order: what checkers compare answers with."""
 
@@ -74,8 +63,4 @@ class SimulatedStore:
                 actor, label, apply_and_record, lambda known: lost(call, known=known)
             )
 
-        handle = self._handle(self.inner, intercept)
-        # Callers go other ways then: some of the actors one, some of them another.
-        self._handles += 1
-        handle.guards_writes = self._handles % 4 < 2
-        return handle
+        return self._handle(self.inner, intercept)

@@ -37,10 +37,10 @@ from lakebed.kv.store import (
     Store,
     Version,
     after_prefix,
+    applied_before,
     check_deletable,
     check_predicate,
     new_version,
-    step_of_many,
 )
 from lakebed.runtime import Runtime
 
@@ -203,7 +203,7 @@ class EtcdStore(Store):
                 self._put(partition, key, value, version or new_version(self._runtime))
                 for partition, key, value, _, version in chunk
             ]
-            with self._lifetime.call(chunk[0].partition), step_of_many(applied=applied):
+            with self._lifetime.call(chunk[0].partition), applied_before(any_step=applied):
                 self._write([], puts)
             applied = True
 

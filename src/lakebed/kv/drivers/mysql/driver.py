@@ -43,10 +43,10 @@ from lakebed.kv.store import (
     Put,
     Store,
     Version,
+    applied_before,
     check_deletable,
     check_predicate,
     new_version,
-    step_of_many,
 )
 from lakebed.runtime import Runtime
 
@@ -189,7 +189,7 @@ class MySQLStore(Store):
                 for part in (partition, key, value, version or new_version(self._runtime))
             ]
             self._lifetime.begin(chunk[0].partition)
-            with step_of_many(applied=applied):
+            with applied_before(any_step=applied):
                 self._write(statements.set_many(len(chunk)), *parameters)
             applied = True
 

@@ -2,7 +2,7 @@
 
 One table; every call is one statement that commits by itself. Writes of single keys that come at
 the same time share a statement (`batches`), and what follows is said of that one. A read behind a
-write (`set_if_then_get`) is another statement, sent along with it. PostgreSQL 14 or newer, reached
+write (`Store.write`) is another statement, sent along with it. PostgreSQL 14 or newer, reached
 directly: a connection pooler in between is detected and refused, since it may give each statement
 to another process, and what follows would not hold.
 

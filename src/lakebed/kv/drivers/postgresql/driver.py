@@ -32,17 +32,16 @@ from lakebed.kv.store import (
     PARTITIONS_PAGE,
     VERSION_BYTES,
     DeletePredicate,
-    Guard,
     Item,
     Limits,
     Predicate,
     Put,
     Store,
     Version,
+    applied_before,
     check_deletable,
     check_predicate,
     new_version,
-    step_of_many,
 )
 from lakebed.runtime import Runtime
 
@@ -127,19 +126,13 @@ class PostgreSQLStore(Store):
         self._put(Put(partition, key, value, predicate, version))
         return version
 
-    def write(
-        self,
-        writes: Sequence[Put],
-        reads: Sequence[Place] = (),
-        *,
-        guards: Sequence[Guard] = (),
-    ) -> list[Item | None]:
-        if guards or len(writes) != 1 or not 0 < len(reads) <= statements.FEW_KEYS:
-            return super().write(writes, reads, guards=guards)
+    def write(self, writes: Sequence[Put], reads: Sequence[Place] = ()) -> list[Item | None]:
+        if len(writes) != 1 or not 0 < len(reads) <= statements.FEW_KEYS:
+            return super().write(writes, reads)
         self.limits.check_keys(reads)
         write = self._put(writes[0], reads)
         if write.read_error is not None:
-            with step_of_many(applied=True):
+            with applied_before(any_step=True):
                 raise _no_answer(write.read_error) from write.read_error
         return [write.found[place] for place in reads]
 
@@ -195,7 +188,7 @@ class PostgreSQLStore(Store):
         """Set several values, in chunks that are each applied whole or not at all."""
         applied = False
         for chunk in self._chunks(writes):
-            with step_of_many(applied=applied):
+            with applied_before(any_step=applied):
                 self._set_chunk(chunk)
             applied = True
 

@@ -2,13 +2,12 @@
 
 import sqlite3
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from itertools import chain
 from typing import Any, Final
 
 from lakebed.kv.drivers.sqlite.file import DatabaseFile, path_of
 from lakebed.kv.drivers.sqlite.readers import Readers, as_item
-from lakebed.kv.drivers.sqlite.writer import Query, Row, Step, Writer
+from lakebed.kv.drivers.sqlite.writer import Query, Step, Writer
 from lakebed.kv.errors import KeyNotFound, PredicateFailed
 from lakebed.kv.store import (
     ABSENT,
@@ -16,18 +15,16 @@ from lakebed.kv.store import (
     EXISTS,
     PARTITIONS_PAGE,
     DeletePredicate,
-    Guard,
     Item,
     Limits,
-    Pair,
     Predicate,
     Put,
     Store,
     Version,
+    applied_before,
     check_deletable,
     check_predicate,
     new_version,
-    step_of_many,
 )
 from lakebed.runtime import Runtime
 
@@ -61,8 +58,6 @@ _SCAN_TO: Final = """
     SELECT key, value, version FROM entries
     WHERE partition = ?1 AND key >= ?2 AND key < ?4 ORDER BY key LIMIT ?3
 """
-_PAIRS: Final = _SCAN.replace(", version", "")
-_PAIRS_TO: Final = _SCAN_TO.replace(", version", "")
 # From each partition straight to the next one, whatever lies between: few rows are read.
 _PARTITIONS: Final = """
     WITH RECURSIVE found(partition) AS (
@@ -73,13 +68,12 @@ _PARTITIONS: Final = """
     )
     SELECT partition FROM found WHERE partition IS NOT NULL LIMIT ?2
 """
-_SET_IF_ABSENT: Final = "INSERT OR IGNORE INTO entries VALUES (?1, ?2, ?3, ?4)"
 _SET_IF_EXISTS: Final = (
     "UPDATE entries SET value = ?3, version = ?4 WHERE partition = ?1 AND key = ?2"
 )
 _SET: Final = {
     ANY: "INSERT OR REPLACE INTO entries VALUES (?1, ?2, ?3, ?4)",
-    ABSENT: _SET_IF_ABSENT,
+    ABSENT: "INSERT OR IGNORE INTO entries VALUES (?1, ?2, ?3, ?4)",
     EXISTS: _SET_IF_EXISTS,
 }
 _SET_IF_VERSION: Final = f"{_SET_IF_EXISTS} AND version = ?5"
@@ -97,21 +91,6 @@ def _bound(parameters: Iterable[bytes]) -> tuple[bytearray, ...]:
     return tuple(map(bytearray, parameters))
 
 
-@lru_cache
-def _with_guards(statement: str, columns: int, count: int) -> str:
-    """Return a conditional write that also asks for the versions of so many other keys.
-
-    The parameters of each key follow on those of the statement: partition, key, and the version; or
-    NULL, which is what ``SELECT`` gives for a key that is not there.
-    """
-    found = "(SELECT version FROM entries WHERE partition = ?{} AND key = ?{})"
-    numbers = range(columns + 1, columns + 3 * count, 3)
-    asked = " AND ".join(f"{found} IS ?{{}}".format(at, at + 1, at + 2) for at in numbers)
-    if statement == _SET_IF_ABSENT:
-        return f"INSERT OR IGNORE INTO entries SELECT ?1, ?2, ?3, ?4 WHERE {asked}"
-    return f"{statement} AND {asked}"
-
-
 def _items(rows: list[tuple[Any, ...]]) -> list[Item | None]:
     """Return what `_GET_FEW` found, in the order of the keys."""
     [row] = rows
@@ -127,7 +106,6 @@ class SqliteStore(Store):
     name = "sqlite"
     limits = Limits(partition_bytes=1024, key_bytes=4096, value_bytes=64 << 20)
     shared_between_processes = True
-    guards_writes = True
 
     def __init__(self, file: DatabaseFile, runtime: Runtime) -> None:
         """Open the connections.
@@ -163,14 +141,10 @@ class SqliteStore(Store):
         return version
 
     def write(
-        self,
-        writes: Sequence[Put],
-        reads: Sequence[tuple[bytes, bytes]] = (),
-        *,
-        guards: Sequence[Guard] = (),
+        self, writes: Sequence[Put], reads: Sequence[tuple[bytes, bytes]] = ()
     ) -> list[Item | None]:
         self.limits.check_keys(reads)
-        steps = [self._step(put, guards) for put in writes]
+        steps = [self._step(put) for put in writes]
         if not steps:
             return self.get_many(reads)
         if len(steps) > 1 and all(put.predicate is ANY for put in writes):
@@ -183,33 +157,18 @@ class SqliteStore(Store):
             raise PredicateFailed(writes[done].partition, writes[done].key)
         if few:
             return _items(found)
-        with step_of_many(applied=True):
+        with applied_before(any_step=True):
             return self.get_many(reads)
 
-    def _step(self, put: Put, guards: Sequence[Guard]) -> Step:
+    def _step(self, put: Put) -> Step:
         """Return the statement of a write, and its row."""
         partition, key, value, predicate, version = put
         self.limits.check(partition, key, value)
         check_predicate(predicate)
-        row: Row = (partition, key, value, version or new_version(self._runtime))
+        row = (partition, key, value, version or new_version(self._runtime))
         if isinstance(predicate, bytes):
-            row = (*row, predicate)
-            statement = _SET_IF_VERSION
-        else:
-            statement = _SET[predicate]
-        if guards:
-            statement, row = self._guarded(statement, row, guards)
-        return statement, [row]
-
-    def _guarded(self, statement: str, row: Row, guards: Sequence[Guard]) -> tuple[str, Row]:
-        """Return a statement of a write, and its row, so that it writes only if the guards hold."""
-        whole: list[bytes | None] = list(row)
-        for partition, key, predicate in guards:
-            self.limits.check(partition, key)
-            if predicate is not ABSENT:
-                check_predicate(predicate)
-            whole += (partition, key, None if predicate is ABSENT else predicate)
-        return _with_guards(statement, len(row), len(guards)), tuple(whole)
+            return _SET_IF_VERSION, [(*row, predicate)]
+        return _SET[predicate], [row]
 
     def delete(self, partition: bytes, key: bytes, predicate: DeletePredicate = ANY) -> None:
         self.limits.check(partition, key)
@@ -227,13 +186,6 @@ class SqliteStore(Store):
         if end is None:
             return self._readers.fetch_items(_SCAN, (partition, start, limit))
         return self._readers.fetch_items(_SCAN_TO, (partition, start, limit, end))
-
-    def pairs_page(
-        self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
-    ) -> list[Pair]:
-        if end is None:
-            return self._readers.fetch(_PAIRS, (partition, start, limit))
-        return self._readers.fetch(_PAIRS_TO, (partition, start, limit, end))
 
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
         page = [row[0] for row in self._readers.fetch(_PARTITIONS, (cursor, PARTITIONS_PAGE))]

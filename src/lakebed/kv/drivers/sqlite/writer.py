@@ -17,7 +17,7 @@ from lakebed.kv.drivers.sqlite.file import DatabaseFile, error_code, is_busy
 from lakebed.kv.errors import OutcomeUnknown, StoreLocked, StoreUnavailable
 from lakebed.kv.group_commit import Batch, GroupCommit, Write, copy_error
 
-Row = tuple[bytes | None, ...]
+Row = tuple[bytes, ...]
 
 
 class Query(NamedTuple):

@@ -30,10 +30,10 @@ from lakebed.kv.store import (
     Put,
     Store,
     Version,
+    applied_before,
     check_deletable,
     check_predicate,
     new_version,
-    step_of_many,
 )
 from lakebed.runtime import Runtime
 
@@ -166,7 +166,7 @@ class ValkeyStore(Store):
                     for _, key, value, _, version in chunk
                     for part in (key, (version or new_version(self._runtime)) + value)
                 ]
-                with self._lifetime.call(partition), step_of_many(applied=applied):
+                with self._lifetime.call(partition), applied_before(any_step=applied):
                     self._write(scripts.SET_MANY, partition, *arguments)
                 applied = True
 
