@@ -14,8 +14,8 @@ SEEDS ?= 10000
 SECONDS ?= 300
 PARALLEL := -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 # The tests of single packages, and what all drivers must do, in memory.
-FAST := $(addprefix tests/,auth block catalog cli client engine formats hooks httpd kv reclaim server) \
-	$(wildcard tests/test_*.py) $(patsubst %,tests/library/test_%.py,doctests embedded lake loading sharing) \
+FAST := $(addprefix tests/,auth base block clients/cli clients/http engine formats httpd kv lake reclaim server wire) \
+	$(wildcard tests/test_*.py) $(patsubst %,tests/clients/library/test_%.py,doctests embedded lake loading sharing) \
 	$(patsubst %,tests/conformance/test_%.py,block_memory kv_memory)
 
 # Tools of Go, which no package brings.

@@ -32,10 +32,10 @@ from benchmarks.http_load import requests_per_second
 from benchmarks.report import Row, report
 from benchmarks.scratch import scratch_folder
 from lakebed.block import LocalSettings, Namespace, open_block
-from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID
 from lakebed.kv import open_store
+from lakebed.lake.commits import HeadChanges
 from lakebed.testing.servers.lakebed import LakebedServer, lakebed_server
 
 CONNECTIONS = 16

@@ -21,13 +21,13 @@ import pyarrow.parquet as pq
 
 from benchmarks.committed_data import as_puts, in_batches, numbered_entries
 from benchmarks.report import Row, report
+from lakebed.base.ids import UniqueID
+from lakebed.base.runtime import ThreadRuntime
 from lakebed.block import LocalSettings, Namespace, open_block
 from lakebed.engine.committed import Cache, Committed, Query
 from lakebed.engine.model import Home
 from lakebed.engine.settings import CacheSettings
 from lakebed.formats import MetaRangeID, metarange_path, range_path
-from lakebed.ids import UniqueID
-from lakebed.runtime import ThreadRuntime
 
 ENTRIES = 1_000_000
 MEMORY_LIMIT_BYTES = 1_500_000_000

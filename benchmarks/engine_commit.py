@@ -10,14 +10,14 @@ import pyarrow.parquet as pq
 
 from benchmarks.engine_data import LAKE, MAIN, REQUEST, BenchLake, open_lake, tables
 from benchmarks.report import Row
+from lakebed.base.runtime import ThreadRuntime
 from lakebed.block import LocalSettings, open_block
-from lakebed.catalog.commits import HeadChanges
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.committed import Committed
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import BranchID, Home
 from lakebed.formats import ENTRY_SCHEMA, MetaRangeID
-from lakebed.runtime import ThreadRuntime
+from lakebed.lake.commits import HeadChanges
 
 AT_MOST_1_3_TIMES = 1 / 1.3
 AT_MOST_1_5_TIMES = 1 / 1.5

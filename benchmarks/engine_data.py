@@ -13,8 +13,7 @@ import pyarrow.compute as pc
 
 from benchmarks.committed_data import numbered_entries
 from lakebed.block import LocalSettings, Namespace, open_block
-from lakebed.builders import Builders
-from lakebed.catalog.commits import HeadChanges
+from lakebed.engine.build_processes import Builders
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.engine import Engine
 from lakebed.engine.keys import STAGED_PREFIX
@@ -25,6 +24,7 @@ from lakebed.formats import ENTRY_SCHEMA, AddressType, Entry, entries_of
 from lakebed.kv import Store, open_store
 from lakebed.kv.registry import serves_one_process
 from lakebed.kv.store import puts
+from lakebed.lake.commits import HeadChanges
 
 LAKE = RepositoryID("lake")
 MAIN = BranchID("main")

@@ -7,16 +7,16 @@ from time import perf_counter
 
 from benchmarks.engine_data import LAKE, MAIN, REQUEST, BenchLake, open_lake, tables
 from benchmarks.report import Row
+from lakebed.base.runtime import ThreadRuntime
 from lakebed.block import BlockStore, LocalSettings, open_block
-from lakebed.catalog.catalog import Catalog
-from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID
-from lakebed.hooks.actions import Actions
-from lakebed.hooks.guard import Guard
-from lakebed.hooks.kinds import Caller
-from lakebed.hooks.settings import HooksSettings
-from lakebed.runtime import ThreadRuntime
+from lakebed.lake.catalog import Catalog
+from lakebed.lake.commits import HeadChanges
+from lakebed.lake.hooks.actions import Actions
+from lakebed.lake.hooks.guard import Guard
+from lakebed.lake.hooks.kinds import Caller
+from lakebed.lake.hooks.settings import HooksSettings
 
 CHANGES = 10
 NO_MEASURABLE_TIME = 0.97

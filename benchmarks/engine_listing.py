@@ -9,9 +9,9 @@ from benchmarks.engine_commit import SCAN, bare_values
 from benchmarks.engine_data import LAKE, MAIN, REQUEST, BenchLake, open_lake, tables, tombstones
 from benchmarks.report import Row
 from lakebed.block import LocalSettings, open_block
-from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.committed import CommonPrefix, Query
 from lakebed.engine.engine import Engine
+from lakebed.lake.commits import HeadChanges
 from lakebed.testing.faults import FaultyStore, StoreCall
 from tests.kit import staging
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 from benchmarks.engine_data import LAKE, MAIN, REQUEST, BenchLake, open_lake, tables
 from benchmarks.engine_writers import THREADS, in_threads
 from benchmarks.report import Row
-from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.commits.requests import MergeRequest
 from lakebed.engine.model import BranchID
+from lakebed.lake.commits import HeadChanges
 from tests.kit import staging
 
 DEV = BranchID("dev")

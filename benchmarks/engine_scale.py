@@ -9,9 +9,9 @@ from time import perf_counter
 
 from benchmarks.engine_data import LAKE, MAIN, REQUEST, BenchLake, open_lake, tables
 from benchmarks.report import Row
-from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.committed import CommonPrefix, Query
 from lakebed.engine.model import BranchID
+from lakebed.lake.commits import HeadChanges
 from tests.kit import staging
 
 AT_MOST_1_5_TIMES = 1 / 1.5

@@ -13,8 +13,8 @@ from prometheus_client import REGISTRY
 
 from benchmarks.engine_data import LAKE, MAIN, REQUEST, BenchLake, open_lake, some_entry, tables
 from benchmarks.report import Row
-from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.errors import NoChanges
+from lakebed.lake.commits import HeadChanges
 from tests.kit import staging
 
 THREADS = 16

@@ -37,6 +37,7 @@ from pyspark.sql import SparkSession
 from benchmarks import garbage_prepare
 from benchmarks.garbage_lake import NAMESPACE, UID, GarbageLake, PreparedServer
 from benchmarks.report import Row, report
+from lakebed.base.runtime import ThreadRuntime
 from lakebed.block import LocalSettings, Namespace
 from lakebed.formats.gc_files import GCRunID
 from lakebed.formats.layout import gc_path
@@ -46,7 +47,6 @@ from lakebed.reclaim.collector.on_spark import SparkExecutor
 from lakebed.reclaim.collector.report import Summary
 from lakebed.reclaim.collector.spark import new_session
 from lakebed.reclaim.collector.storage import Storage
-from lakebed.runtime import ThreadRuntime
 
 OBJECTS: Final = 2_000_000
 COMMITS: Final = 200

@@ -13,6 +13,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from lakebed.base.leases import LeaseState
+from lakebed.clients.garbage.server import Server
 from lakebed.formats import (
     OWNER_PATH,
     AddressType,
@@ -41,8 +43,6 @@ from lakebed.formats.gc_files import (
 )
 from lakebed.formats.layout import gc_path
 from lakebed.formats.object_paths import ObjectPath, new_object_uid, new_partition
-from lakebed.leases import LeaseState
-from lakebed.reclaim.collector.server import Server
 
 NAMESPACE: Final = "local://lake/data"
 UID: Final = "ab" * 10

@@ -10,11 +10,11 @@ from time import perf_counter
 from benchmarks.engine_commit import bare_commit
 from benchmarks.engine_data import LAKE, MAIN, BenchLake, open_lake, tables
 from benchmarks.report import Row
+from lakebed.base.runtime import ThreadRuntime
 from lakebed.block import LocalSettings, open_block
-from lakebed.catalog.catalog import Catalog
 from lakebed.engine.model import BranchID
+from lakebed.lake.catalog import Catalog
 from lakebed.reclaim.service import Reclaim
-from lakebed.runtime import ThreadRuntime
 
 AT_MOST_1_8_TIMES = 1 / 1.8
 

@@ -21,16 +21,16 @@ from benchmarks.committed import OUR_OPTIONS
 from benchmarks.importing_lake import PLACE, GeneratedStore, listing
 from benchmarks.importing_spark import spark_and_print
 from benchmarks.report import Row, report
+from lakebed.base.runtime import ThreadRuntime
 from lakebed.block import Namespace
 from lakebed.block.drivers.local.store import LocalBlockStore
-from lakebed.catalog.catalog import Catalog
-from lakebed.catalog.imports.sources import ImportSource
 from lakebed.engine.committed import Interval
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.formats.imported import imported_page
 from lakebed.kv import open_store
-from lakebed.runtime import ThreadRuntime
+from lakebed.lake.catalog import Catalog
+from lakebed.lake.imports.sources import ImportSource
 
 OBJECTS: Final = 10_000_000
 MEMORY_BYTES: Final = 600_000_000

@@ -11,10 +11,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.base.runtime import ThreadRuntime
 from lakebed.block import LIST_SCHEMA, Address, BlockStore, LocalSettings, Namespace
 from lakebed.block.drivers.local.store import LocalBlockStore
 from lakebed.reclaim.collector.storage import Storage
-from lakebed.runtime import ThreadRuntime
 
 PLACE: Final = Namespace.parse("local://generated/lake")
 _EVENTS: Final = PLACE.folder("events")

@@ -17,12 +17,12 @@ from pyspark.sql import SparkSession
 from benchmarks.garbage import driver_memory
 from benchmarks.importing_lake import PLACE, GeneratedStorage
 from lakebed.block import LocalSettings, Namespace
+from lakebed.clients.ingest.job import Job
+from lakebed.clients.ingest.plan import Source
+from lakebed.clients.ingest.server import Server, Started
 from lakebed.formats import OWNER_PATH, Owner, encode_owner
 from lakebed.formats.boundaries import Breaks
 from lakebed.formats.gc_files import GCMark
-from lakebed.ingest.job import Job
-from lakebed.ingest.plan import Source
-from lakebed.ingest.server import Server, Started
 from lakebed.reclaim.collector.spark import new_session
 from lakebed.wire.imports import ImportReport, ImportStatus
 

@@ -18,7 +18,7 @@ from unittest.mock import patch
 from benchmarks.engine_data import LAKE, MAIN, REQUEST, open_lake, tables
 from benchmarks.engine_listing import list_all
 from benchmarks.report import Row, report
-from lakebed.catalog.commits import HeadChanges
+from lakebed.lake.commits import HeadChanges
 from lakebed.testing.servers import ServerMissingError
 from lakebed.testing.servers.databases import (
     DatabaseServer,

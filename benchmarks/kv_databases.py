@@ -49,6 +49,7 @@ from benchmarks.kv_postgresql import (
     _our_set_if,
 )
 from benchmarks.report import Row
+from lakebed.base.runtime import ThreadRuntime
 from lakebed.kv import Store, Version, open_store
 from lakebed.kv.drivers.etcd.driver import EtcdStore
 from lakebed.kv.drivers.mysql import statements
@@ -57,7 +58,6 @@ from lakebed.kv.drivers.valkey import scripts
 from lakebed.kv.drivers.valkey.driver import _names
 from lakebed.kv.fenced import Cell
 from lakebed.kv.objects import object_name, stored
-from lakebed.runtime import ThreadRuntime
 from lakebed.testing.servers import ServerMissingError
 from lakebed.testing.servers.databases import (
     azurite_server,

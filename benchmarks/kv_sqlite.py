@@ -20,12 +20,12 @@ from typing import Self
 from unittest.mock import patch
 
 from benchmarks.report import Row
+from lakebed.base.runtime import ThreadRuntime
 from lakebed.kv.drivers.sqlite.driver import SqliteStore
 from lakebed.kv.drivers.sqlite.file import DatabaseFile
 from lakebed.kv.drivers.sqlite.writer import Writer
 from lakebed.kv.managed import ManagedStore
 from lakebed.kv.store import Store, puts
-from lakebed.runtime import ThreadRuntime
 
 ROUNDS = 13
 VALUE = bytes(200)

@@ -12,8 +12,8 @@ import pyarrow as pa
 from benchmarks.engine_commit import open_committed
 from benchmarks.engine_data import open_lake
 from benchmarks.report import Row, report
-from lakebed.migrate import lakefs_pb2 as pb
-from lakebed.migrate.values import read_entries
+from lakebed.clients.migrate import lakefs_pb2 as pb
+from lakebed.clients.migrate.values import read_entries
 from tests.kit.lakefs_tables import table, value
 
 HALF = 0.5

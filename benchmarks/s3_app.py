@@ -12,7 +12,7 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from lakebed.auth import KeyPair
 from lakebed.block import Namespace
-from lakebed.catalog.places import parse_namespace
+from lakebed.lake.places import parse_namespace
 from lakebed.server.app import build, open_services
 from lakebed.server.config_files import load
 from lakebed.server.http.bodies import Body

@@ -7,9 +7,9 @@ import pkgutil
 import pytest
 
 import lakebed
+from lakebed.base.errors import LakebedError, MissingExtraError, quoted
 from lakebed.block import errors as block
 from lakebed.engine.errors import MissingFile, UnsortedEntries
-from lakebed.errors import LakebedError, MissingExtraError, quoted
 from lakebed.kv import errors as kv
 
 

@@ -13,29 +13,29 @@ from google.protobuf.message import Message
 from lakebed.auth import AuthService
 from lakebed.auth import records_pb2 as auth_pb
 from lakebed.auth.entities import keys as auth_keys
+from lakebed.base.leases import Lease
+from lakebed.base.runtime import ThreadRuntime
 from lakebed.block import MemorySettings, Namespace, open_block
-from lakebed.catalog import keys as catalog_keys
-from lakebed.catalog.commits import HeadChanges
-from lakebed.catalog.imports.imports import Imports
-from lakebed.catalog.imports.sources import ImportSource
-from lakebed.catalog.multipart.records import MultipartID, NamedPart, Target
-from lakebed.catalog.purge_marks import PurgeMarks
-from lakebed.catalog.records_pb2 import Purge
 from lakebed.engine import keys as engine_keys
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.leases import LeaseRecords
 from lakebed.engine.model import TagID
-from lakebed.hooks import keys as hook_keys
-from lakebed.hooks import records_pb2 as hook_pb
-from lakebed.hooks.runs import Runs
 from lakebed.kv import Item
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.records import Kind, Records
 from lakebed.kv.store import Put
-from lakebed.leases import Lease
+from lakebed.lake import keys as catalog_keys
+from lakebed.lake.commits import HeadChanges
+from lakebed.lake.hooks import keys as hook_keys
+from lakebed.lake.hooks import records_pb2 as hook_pb
+from lakebed.lake.hooks.runs import Runs
+from lakebed.lake.imports.imports import Imports
+from lakebed.lake.imports.sources import ImportSource
+from lakebed.lake.multipart.records import MultipartID, NamedPart, Target
+from lakebed.lake.purge_marks import PurgeMarks
+from lakebed.lake.records_pb2 import Purge
 from lakebed.reclaim.retention import BranchRule, RetentionRules
-from lakebed.runtime import ThreadRuntime
 from tests.auth.kit import KEYS, Clockwork, allow
 from tests.kit import engines
 from tests.kit.growth import SleeplessClock

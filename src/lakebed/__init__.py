@@ -1,17 +1,17 @@
 """Lakebed: Git-like version control for data lakes.
 
 `lakebed.open` opens a lake in a folder, `lakebed.connect` one on a server; see
-`lakebed.library`. Everything is loaded when it is first asked for, so that importing this costs
-next to nothing.
+`lakebed.clients.library`. Everything is loaded when it is first asked for, so that importing this
+costs next to nothing.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from lakebed.errors import LakebedError
+from lakebed.base.errors import LakebedError
 
 if TYPE_CHECKING:
-    from lakebed.library.errors import (
+    from lakebed.clients.library.errors import (
         Conflict,
         Forbidden,
         Invalid,
@@ -22,11 +22,17 @@ if TYPE_CHECKING:
         PreconditionFailed,
         Unavailable,
     )
-    from lakebed.library.lake import Lake, connect
-    from lakebed.library.lake import open_lake as open  # noqa: A004 - called as lakebed.open
-    from lakebed.library.objects import StoredObject, WriteableObject
-    from lakebed.library.refs import Branch, Reference, Repository, Tag
-    from lakebed.library.values import Change, Commit, CommonPrefix, ObjectInfo, RepositoryInfo
+    from lakebed.clients.library.lake import Lake, connect
+    from lakebed.clients.library.lake import open_lake as open  # noqa: A004 - called as lakebed.open
+    from lakebed.clients.library.objects import StoredObject, WriteableObject
+    from lakebed.clients.library.refs import Branch, Reference, Repository, Tag
+    from lakebed.clients.library.values import (
+        Change,
+        Commit,
+        CommonPrefix,
+        ObjectInfo,
+        RepositoryInfo,
+    )
 
 __version__ = "0.1.0.dev0"
 """As in pyproject.toml: to read it from the installed package takes as long as a small command."""
@@ -74,6 +80,6 @@ _OTHER_NAMES: Final = {"open": "open_lake"}
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module 'lakebed' has no attribute {name!r}")
-    module = import_module(f"lakebed.library.{_MODULES[name]}")
+    module = import_module(f"lakebed.clients.library.{_MODULES[name]}")
     found = globals()[name] = getattr(module, _OTHER_NAMES.get(name, name))
     return found

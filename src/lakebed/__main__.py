@@ -1,6 +1,6 @@
 """``python -m lakebed`` is the command ``lakebed``."""
 
-from lakebed.cli import main
+from lakebed.clients.cli import main
 
 if __name__ == "__main__":
     main()

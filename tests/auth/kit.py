@@ -15,8 +15,8 @@ from lakebed.auth import (
     Statement,
 )
 from lakebed.auth.policy.actions import object_arn
+from lakebed.base.runtime import Runtime, ThreadRuntime
 from lakebed.kv import Store
-from lakebed.runtime import Runtime, ThreadRuntime
 
 KEYS = ServerKeys(encryption=bytes(range(32)), signing=bytes(range(64)))
 QUICKSTART = KeyPair(

@@ -29,10 +29,10 @@ from lakebed.auth import (
 from lakebed.auth import records_pb2 as pb
 from lakebed.auth.entities.keys import AUTH, CREDENTIALS, SETUP, SETUP_NAME, USER_GROUPS
 from lakebed.auth.entities.relations import Relations
+from lakebed.base.runtime import Runtime, ThreadRuntime
 from lakebed.kv import OutcomeUnknown, Store
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.records import Records
-from lakebed.runtime import Runtime, ThreadRuntime
 from lakebed.testing.simulation.scheduler import SimulatedProcess
 from lakebed.testing.simulation.simulator import NO_FAULTS, Faults, Simulation
 from lakebed.testing.simulation.store import SimulatedStore

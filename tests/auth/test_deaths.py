@@ -21,9 +21,9 @@ from lakebed.auth import (
     UserNotFound,
 )
 from lakebed.auth.entities.keys import AUTH
+from lakebed.base.runtime import ThreadRuntime
 from lakebed.kv import Store
 from lakebed.kv.drivers.memory import MemoryStore
-from lakebed.runtime import ThreadRuntime
 from lakebed.testing.faults import FaultyStore, StoreCall, lost
 from tests.auth.kit import (
     NO_ADDRESS,

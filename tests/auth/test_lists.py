@@ -16,8 +16,8 @@ from lakebed.auth import (
     PolicyNotFound,
     UserNotFound,
 )
+from lakebed.base.runtime import ThreadRuntime
 from lakebed.kv.drivers.memory import MemoryStore
-from lakebed.runtime import ThreadRuntime
 from lakebed.testing.faults import FaultyStore, StoreCall
 from tests.auth.kit import allow, service
 

@@ -6,10 +6,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from lakebed import tracing
 from lakebed.auth import AuthenticationFailed, AuthService, KeyPair, ServerKeys
 from lakebed.auth import records_pb2 as pb
 from lakebed.auth.entities.keys import AUTH, SETUP, SETUP_NAME, USERS
+from lakebed.base import tracing
 from lakebed.kv import Store
 from lakebed.kv.records import Records
 from tests.auth.kit import NO_ADDRESS, READ, Clockwork, allow, service

@@ -26,9 +26,9 @@ from lakebed.auth import (
 )
 from lakebed.auth.entities.keys import AUTH
 from lakebed.auth.policy.actions import repository_arn
+from lakebed.base.runtime import ThreadRuntime
 from lakebed.kv import OutcomeUnknown, StoreUnavailable
 from lakebed.kv.drivers.memory import MemoryStore
-from lakebed.runtime import ThreadRuntime
 from lakebed.testing.faults import FaultyStore, StoreCall, lost
 from tests.auth.kit import NO_ADDRESS, allow, deny, service
 

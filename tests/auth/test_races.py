@@ -23,10 +23,10 @@ from lakebed.auth.entities.credentials import Credentials
 from lakebed.auth.entities.keys import AUTH, SETUP_NAME, pairs_of, parted
 from lakebed.auth.secrets import SecretBox
 from lakebed.auth.setup import Setup, _Attempt
-from lakebed.ids import new_unique_id
+from lakebed.base.ids import new_unique_id
+from lakebed.base.runtime import Runtime
 from lakebed.kv import Store
 from lakebed.kv.records import Kind, Record, Records
-from lakebed.runtime import Runtime
 from lakebed.testing.simulation.explore import first_failure
 from tests.auth.kit import KEYS, UNCACHED
 from tests.auth.scenarios import (

@@ -24,10 +24,10 @@ from lakebed.auth.entities.keys import (
     pair,
     pairs_of,
 )
+from lakebed.base.runtime import ThreadRuntime
 from lakebed.kv import Store
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.records import Record, Records
-from lakebed.runtime import ThreadRuntime
 from lakebed.testing.faults import FaultyStore, StoreCall
 from tests.auth.kit import QUICKSTART, READ, allow, deny, equip, may
 from tests.auth.scenarios import Memberships, Open, open_right, with_memberships

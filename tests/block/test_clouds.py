@@ -17,6 +17,7 @@ from obstore.exceptions import (
 )
 from obstore.store import MemoryStore
 
+from lakebed.base.runtime import ThreadRuntime
 from lakebed.block import (
     LIST_SCHEMA,
     Address,
@@ -44,7 +45,6 @@ from lakebed.block.drivers.cloud.errors import Answer, explain, refusal
 from lakebed.block.drivers.cloud.streams import Source, held_back, in_sizes
 from lakebed.block.drivers.gcs import _listed
 from lakebed.block.drivers.s3.store import S3BlockStore
-from lakebed.runtime import ThreadRuntime
 
 ADDRESS = Address.parse("s3://bucket/path")
 MINE, OTHER = UploadId("11" * 16), UploadId("22" * 16)

@@ -3,8 +3,8 @@ import re
 import pytest
 
 import lakebed.block.errors
+from lakebed.base.errors import LakebedError
 from lakebed.block import BlockError, ObjectNotFound
-from lakebed.errors import LakebedError
 
 TREE = {
     "BlockError": (LakebedError,),

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from prometheus_client import REGISTRY
 
-from lakebed import tracing
+from lakebed.base import tracing
+from lakebed.base.runtime import ThreadRuntime
 from lakebed.block import (
     Address,
     AlreadyExists,
@@ -29,7 +30,6 @@ from lakebed.block import (
 from lakebed.block.drivers.memory import MemoryBlockStore
 from lakebed.block.store import UploadId
 from lakebed.block.wrappers.metrics import MeteredBlockStore
-from lakebed.runtime import ThreadRuntime
 
 NAMESPACE = Namespace.parse("mem://data/somewhere")
 ADDRESS = NAMESPACE.address("object")

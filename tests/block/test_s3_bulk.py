@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from lakebed.base.runtime import ThreadRuntime
 from lakebed.block import (
     Address,
     Forbidden,
@@ -21,7 +22,6 @@ from lakebed.block import (
 from lakebed.block.drivers.s3 import open_driver
 from lakebed.block.drivers.s3.store import S3BlockStore
 from lakebed.block.drivers.s3.wire import ListingPage, Wire
-from lakebed.runtime import ThreadRuntime
 from tests.kit.object_stores import BUCKET, versioned
 
 pytestmark = pytest.mark.slow

@@ -9,6 +9,7 @@ from threading import Thread
 
 import pytest
 
+from lakebed.base.runtime import ThreadRuntime
 from lakebed.block import (
     Address,
     BlockError,
@@ -20,7 +21,6 @@ from lakebed.block import (
     open_block,
 )
 from lakebed.block.drivers.s3.store import S3BlockStore
-from lakebed.runtime import ThreadRuntime
 from lakebed.server.config_files import read
 from lakebed.server.processes.background import check_storage as check_services
 from lakebed.server.processes.preflight import check_storage

@@ -16,7 +16,7 @@ from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 
 from lakebed.block import S3Settings
-from lakebed.catalog.places import parse_namespace
+from lakebed.lake.places import parse_namespace
 from lakebed.server.app import open_services
 from lakebed.server.config_files import load
 from tests.compat.s3_tools import PART_BYTES, AwsCli, Rclone

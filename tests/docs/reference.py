@@ -18,10 +18,10 @@ from prometheus_client.metrics import MetricWrapperBase
 from typer.main import get_command
 
 import lakebed
-from lakebed import cli
 from lakebed.auth import Action
 from lakebed.auth.policy.defaults import BASE_GROUPS, BASE_POLICIES
-from lakebed.errors import LakebedError
+from lakebed.base.errors import LakebedError
+from lakebed.clients import cli
 from lakebed.server.api.operations import ROUTES
 from lakebed.server.api.routes import Access, Route
 from lakebed.server.http import errors as http_errors

@@ -15,8 +15,8 @@ from typing import Final
 import httpx
 import pytest
 
-from lakebed import cli
-from lakebed.cli import running
+from lakebed.clients import cli
+from lakebed.clients.cli import running
 from lakebed.server.quickstart import SAMPLE, WELL_KNOWN_PAIR
 from lakebed.testing.servers.lakebed import end
 from lakebed.testing.servers.object_stores import free_ports

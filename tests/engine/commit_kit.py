@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from lakebed.base.runtime import ThreadRuntime
 from lakebed.block.drivers.memory import MemoryBlockStore
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.commits.requests import CommitProposals, CommitRequest, CommitResult
@@ -16,7 +17,6 @@ from lakebed.engine.repositories.removal import ACTIVE
 from lakebed.kv import Store
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.records import Records
-from lakebed.runtime import ThreadRuntime
 from lakebed.testing.models.committed import ModelCommitted
 from tests.engine.histories import REPOSITORY
 from tests.kit import staging

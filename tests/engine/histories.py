@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
+from lakebed.base.ids import UniqueID, new_unique_id
+from lakebed.base.runtime import ThreadRuntime
 from lakebed.block import BlockStore, MemorySettings, Namespace, open_block
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.committed import Breaks, Cache, Committed
@@ -14,10 +16,8 @@ from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
 from lakebed.engine.refs.tags import Tags
 from lakebed.formats import MetaRangeID
-from lakebed.ids import UniqueID, new_unique_id
 from lakebed.kv import Store, open_store
 from lakebed.kv.records import Records
-from lakebed.runtime import ThreadRuntime
 
 RUNTIME = ThreadRuntime()
 

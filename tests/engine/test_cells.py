@@ -7,9 +7,10 @@ from typing import TypeVar
 
 import pytest
 
+from lakebed.base.errors import LakebedError
+from lakebed.base.runtime import ThreadRuntime
 from lakebed.block import Namespace
 from lakebed.block.drivers.memory import MemoryBlockStore
-from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.committed import Query
 from lakebed.engine.errors import (
@@ -35,10 +36,9 @@ from lakebed.engine.staging.cells import (
 from lakebed.engine.staging.codec import TOMBSTONE, encode
 from lakebed.engine.staging.scan import StagedChanges
 from lakebed.engine.staging.writer import if_absent
-from lakebed.errors import LakebedError
 from lakebed.kv import CorruptRecord, Item, Version
 from lakebed.kv.drivers.memory import MemoryStore
-from lakebed.runtime import ThreadRuntime
+from lakebed.lake.commits import HeadChanges
 from lakebed.testing.faults import FaultyStore, StoreCall
 from tests.kit import staging
 from tests.kit.engines import new_engine

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from lakebed.base.runtime import ThreadRuntime
 from lakebed.block import Namespace
 from lakebed.block.drivers.memory import MemoryBlockStore
-from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.engine import Engine
 from lakebed.engine.keys import (
     BRANCHES,
@@ -22,8 +22,8 @@ from lakebed.engine.keys import (
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.kv import Store, open_store
 from lakebed.kv.records import Kind
+from lakebed.lake.commits import HeadChanges
 from lakebed.reclaim.cleaner import Cleaner
-from lakebed.runtime import ThreadRuntime
 from tests.kit import staging
 from tests.kit.engines import new_engine
 from tests.simulation.world import entry

@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakebed.base.errors import LakebedError
+from lakebed.base.times import now_us
 from lakebed.block import Address
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import (
@@ -23,7 +25,6 @@ from lakebed.engine.refs.commits import compute_id
 from lakebed.engine.refs.dump import FILE_ROWS, dump_refs
 from lakebed.engine.refs.log import History, LogQuery
 from lakebed.engine.refs.restore import restore_refs
-from lakebed.errors import LakebedError
 from lakebed.formats import (
     MANIFEST_NAME,
     REF_SCHEMAS,
@@ -44,7 +45,6 @@ from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.records import Records
 from lakebed.reclaim.retention import RuleBook
 from lakebed.testing.faults import FaultyStore, StoreCall, lost
-from lakebed.times import now_us
 from tests.engine.histories import NO_METARANGE, RUNTIME, HistoryKit, Shape, shapes
 from tests.kit.rounds import rounds
 

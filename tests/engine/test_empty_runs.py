@@ -6,6 +6,7 @@ from typing import TypeVar
 
 import pytest
 
+from lakebed.base.runtime import ThreadRuntime
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.committed import Query
 from lakebed.engine.engine import Engine
@@ -17,7 +18,6 @@ from lakebed.engine.staging.writer import if_absent
 from lakebed.formats import MetaRangeID
 from lakebed.kv import Item, OutcomeUnknown, Store
 from lakebed.kv.drivers.memory import MemoryStore
-from lakebed.runtime import ThreadRuntime
 from lakebed.testing.faults import FaultyStore, StoreCall
 from tests.engine.commit_kit import CommitKit, commit, put
 from tests.engine.histories import REPOSITORY

@@ -3,13 +3,13 @@
 import pytest
 
 from lakebed.block import Namespace
-from lakebed.catalog.commits import HeadChanges
-from lakebed.catalog.diff import Difference, Differences
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.committed import ChangeType, CommonPrefix, Query
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import Invalid, NoChanges, ParentNumberMissing
 from lakebed.engine.model import BranchID, CommitID, RepositoryID
+from lakebed.lake.commits import HeadChanges
+from lakebed.lake.diff import Difference, Differences
 from tests.kit import staging
 from tests.kit.engines import cherry_pick, new_engine
 from tests.simulation.world import entry

@@ -22,9 +22,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from lakebed.base.runtime import ThreadRuntime
 from lakebed.block import Namespace
-from lakebed.catalog.commits import HeadChanges
-from lakebed.catalog.diff import Difference, Differences
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.committed import CommonPrefix, DiffEntry, Query
 from lakebed.engine.errors import (
@@ -42,8 +41,9 @@ from lakebed.engine.model import BranchID, CommitID, RepositoryID
 from lakebed.engine.staging.writer import if_absent
 from lakebed.formats import Entry
 from lakebed.kv import open_store
+from lakebed.lake.commits import HeadChanges
+from lakebed.lake.diff import Difference, Differences
 from lakebed.reclaim.cleaner import Cleaner
-from lakebed.runtime import ThreadRuntime
 from tests.kit import staging
 from tests.kit.engines import cherry_pick, dump, new_engine, restore
 from tests.simulation.world import entry

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from lakebed.block import LocalSettings, Namespace, open_block
-from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.committed import Query
 from lakebed.engine.engine import Engine
@@ -15,6 +14,7 @@ from lakebed.engine.errors import CommitNotFound, MetaRangeNotFound, MissingFile
 from lakebed.engine.model import BranchID, Commit, RepositoryID
 from lakebed.formats import MetaRangeID, metarange_path
 from lakebed.kv import Store, open_store
+from lakebed.lake.commits import HeadChanges
 from tests.kit import staging
 from tests.kit.engines import new_engine
 from tests.simulation.world import entry

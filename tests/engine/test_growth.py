@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from lakebed.base.runtime import ThreadRuntime
 from lakebed.kv import Store, open_store
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.fenced import FencedStore
 from lakebed.kv.managed import ManagedStore
-from lakebed.runtime import ThreadRuntime
 from tests.kit.growth import MemoryCells, check_growth
 
 

@@ -5,14 +5,14 @@ from typing import Final
 
 import pytest
 
+from lakebed.base.leases import FORGOTTEN_SECONDS, Lease, with_heartbeat
+from lakebed.base.runtime import ResultT, ThreadRuntime
 from lakebed.engine.keys import LEASES
 from lakebed.engine.leases import LeaseRecords
 from lakebed.kv import KeyNotFound, OutcomeUnknown, Store
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.records import Records
 from lakebed.kv.schema import METADATA_PARTITION
-from lakebed.leases import FORGOTTEN_SECONDS, Lease, with_heartbeat
-from lakebed.runtime import ResultT, ThreadRuntime
 from lakebed.testing.faults import FaultyStore, StoreCall
 
 SECONDS: Final = 60.0

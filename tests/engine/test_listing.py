@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lakebed.base.runtime import ThreadRuntime
 from lakebed.block import MemorySettings, open_block
 from lakebed.engine.committed import Breaks, Committed, CommonPrefix, Page, Query
 from lakebed.engine.keys import STAGED_PREFIX
@@ -20,7 +21,6 @@ from lakebed.formats import Entry, MetaRangeID, entries_of, entries_table
 from lakebed.kv import CorruptRecord, Item, Store, Version
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.store import puts
-from lakebed.runtime import ThreadRuntime
 from lakebed.testing.faults import FaultyStore, StoreCall
 from tests.engine.histories import REPOSITORY
 from tests.simulation.world import entry

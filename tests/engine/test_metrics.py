@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from lakebed.base.runtime import ThreadRuntime
 from lakebed.block import LocalSettings, Namespace, open_block
-from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.commits.build import Builds
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.committed import Cache, committed_for
@@ -15,8 +15,8 @@ from lakebed.engine.errors import MergeConflict, NoChanges
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.engine.settings import CacheSettings, EngineSettings
 from lakebed.kv import open_store
+from lakebed.lake.commits import HeadChanges
 from lakebed.reclaim.cleaner import Cleaner
-from lakebed.runtime import ThreadRuntime
 from tests.engine.samples import sample
 from tests.kit import staging
 from tests.simulation.world import entry

@@ -5,9 +5,9 @@ from typing import TypeVar
 
 import pytest
 
+from lakebed.base.runtime import ThreadRuntime
 from lakebed.block import Namespace
 from lakebed.block.drivers.memory import MemoryBlockStore
-from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.committed import Query
 from lakebed.engine.errors import Deleting, EntryNotFound, RefNotFound, RepositoryNotFound
@@ -15,7 +15,7 @@ from lakebed.engine.model import RepositoryID
 from lakebed.formats import Entry
 from lakebed.kv import Store
 from lakebed.kv.drivers.memory import MemoryStore
-from lakebed.runtime import ThreadRuntime
+from lakebed.lake.commits import HeadChanges
 from lakebed.testing.faults import FaultyStore, StoreCall
 from tests.kit import staging
 from tests.kit.engines import new_engine

@@ -5,10 +5,10 @@ from typing import TypeVar
 
 import pytest
 
-from lakebed.actor import Actor, acting_as
+from lakebed.base.actor import Actor, acting_as
+from lakebed.base.runtime import ThreadRuntime
 from lakebed.block import Namespace
 from lakebed.block.drivers.memory import MemoryBlockStore
-from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.errors import (
     BranchNotFound,
@@ -22,7 +22,7 @@ from lakebed.engine.model import RepositoryID
 from lakebed.engine.staging.writer import if_absent
 from lakebed.kv import Store
 from lakebed.kv.drivers.memory import MemoryStore
-from lakebed.runtime import ThreadRuntime
+from lakebed.lake.commits import HeadChanges
 from lakebed.testing.faults import FaultyStore, StoreCall
 from tests.kit import staging
 from tests.kit.engines import new_engine

@@ -5,8 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from lakebed.base.ids import UniqueID
+from lakebed.base.runtime import ResultT
 from lakebed.block import BlockStore, MemorySettings, Namespace, open_block
-from lakebed.catalog.commits import HeadChanges
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.engine import Engine
@@ -23,10 +24,9 @@ from lakebed.engine.hooks import Hooks
 from lakebed.engine.keys import BRANCHES, CREATING, EXPIRY, LIVE, TAGS
 from lakebed.engine.model import BranchID, CommitID, Repository, RepositoryID, TagID
 from lakebed.engine.refs.resolve import View
-from lakebed.ids import UniqueID
 from lakebed.kv import Store, open_store
 from lakebed.kv.records import Records
-from lakebed.runtime import ResultT
+from lakebed.lake.commits import HeadChanges
 from lakebed.testing.faults import FaultyStore, StoreCall
 from tests.kit.engines import dump, new_engine, restore
 

@@ -8,6 +8,8 @@ from itertools import islice
 
 import pytest
 
+from lakebed.base.leases import Lease
+from lakebed.base.runtime import ThreadRuntime
 from lakebed.block import Namespace
 from lakebed.block.drivers.memory import MemoryBlockStore
 from lakebed.engine import records_pb2 as pb
@@ -34,9 +36,7 @@ from lakebed.engine.repositories.repositories import Repositories
 from lakebed.formats import OWNER_PATH
 from lakebed.kv import LimitExceeded, Store, open_store
 from lakebed.kv.records import Records
-from lakebed.leases import Lease
 from lakebed.reclaim.cleaner import Cleaner, CleanerCounts
-from lakebed.runtime import ThreadRuntime
 
 LAKE = RepositoryID("lake")
 MAIN = BranchID("main")

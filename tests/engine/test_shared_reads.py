@@ -5,9 +5,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
+from lakebed.base.runtime import Event, Lock, ThreadRuntime
 from lakebed.engine.refs.shared_reads import SharedReads
 from lakebed.kv import StoreUnreachable
-from lakebed.runtime import Event, Lock, ThreadRuntime
 from tests.kit.served import eventually
 
 PATIENCE_SECONDS = 60

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
+from lakebed.base.runtime import ThreadRuntime
 from lakebed.block import Namespace
-from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.commits.build import BuildRequest, Built
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.engine import Engine
@@ -20,7 +20,7 @@ from lakebed.engine.refs.log import LogPage, LogQuery
 from lakebed.engine.staging.writer import if_absent
 from lakebed.kv import Store
 from lakebed.kv.drivers.memory import MemoryStore
-from lakebed.runtime import ThreadRuntime
+from lakebed.lake.commits import HeadChanges
 from lakebed.testing.faults import FaultyStore
 from tests.kit import staging
 from tests.kit.steps import StepBlockStore, StepRuntime, Steps

@@ -3,11 +3,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from lakebed import tracing
+from lakebed.base import tracing
 from lakebed.block import Namespace
-from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.model import BranchID, RepositoryID
+from lakebed.lake.commits import HeadChanges
 from tests.kit import staging
 from tests.kit.engines import new_engine
 from tests.simulation.world import entry

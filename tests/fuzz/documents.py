@@ -11,10 +11,10 @@ import yaml
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from lakebed.cli.commands.auth import _read_statements
-from lakebed.cli.errors import CommandError
-from lakebed.client import errors as client_errors
-from lakebed.client.settings import load_settings
+from lakebed.clients.cli.commands.auth import _read_statements
+from lakebed.clients.cli.errors import CommandError
+from lakebed.clients.http import errors as client_errors
+from lakebed.clients.http.settings import load_settings
 from lakebed.server import config_files
 from lakebed.server.api.dispatch import _decode, _list_fields, _read_query, permissions
 from lakebed.server.api.operations import ROUTES

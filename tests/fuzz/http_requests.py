@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lakebed.auth import AuthenticationFailed
 from lakebed.block import Address
-from lakebed.catalog.errors import RangeNotSatisfiable
+from lakebed.lake.errors import RangeNotSatisfiable
 from lakebed.server.http.authentication import authenticate
 from lakebed.server.http.bodies import Body, BodyError
 from lakebed.server.http.browsers import BrowserRefused, Guard, Sender, sender_of

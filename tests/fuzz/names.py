@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from lakebed.auth.entities.names import check_access_key_id, check_name, is_access_key_id
 from lakebed.auth.errors import InvalidName as InvalidAuthName
 from lakebed.block import Address, InvalidAddress, Namespace
-from lakebed.cli.commands.fs.names import file_for
-from lakebed.cli.errors import Misuse, UnsafeKey
-from lakebed.cli.uris import parse_object, parse_path, parse_ref, parse_repository
-from lakebed.client.errors import SettingsError
-from lakebed.client.settings import normal_endpoint
+from lakebed.clients.cli.commands.fs.names import file_for
+from lakebed.clients.cli.errors import Misuse, UnsafeKey
+from lakebed.clients.cli.uris import parse_object, parse_path, parse_ref, parse_repository
+from lakebed.clients.http.errors import SettingsError
+from lakebed.clients.http.settings import normal_endpoint
 from lakebed.engine.errors import Invalid, InvalidName
 from lakebed.engine.names import check_branch_name, check_repository_name, check_tag_name
 from lakebed.engine.refs.protection import _PATTERN

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from lakebed.block import ByteRange, ByteStream
 from lakebed.block.ranges import Between
-from lakebed.catalog.errors import UnreadableTable
-from lakebed.catalog.preview.bounded import BoundedFile
-from lakebed.catalog.preview.decoding import Preview, Task, decode_here
-from lakebed.catalog.preview.frames import receive
-from lakebed.catalog.preview.texts import (
+from lakebed.lake.errors import UnreadableTable
+from lakebed.lake.preview.bounded import BoundedFile
+from lakebed.lake.preview.decoding import Preview, Task, decode_here
+from lakebed.lake.preview.frames import receive
+from lakebed.lake.preview.texts import (
     _TAGS,
     MARKDOWN_LENGTH_MAX,
     decode,

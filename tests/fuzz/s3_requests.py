@@ -7,8 +7,8 @@ from xml.sax.saxutils import escape
 
 from hypothesis import strategies as st
 
-from lakebed.catalog import entry_metadata
-from lakebed.catalog.checksums import Checksum
+from lakebed.lake import entry_metadata
+from lakebed.lake.checksums import Checksum
 from lakebed.server.s3 import xml_reader
 from lakebed.server.s3.checksum_fields import (
     requested_checksum,

@@ -5,10 +5,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Self
 
+from lakebed.base.runtime import Runtime, ThreadRuntime
 from lakebed.kv import ABSENT, EXISTS, Item, Store, Version
 from lakebed.kv.managed import ManagedStore
 from lakebed.kv.store import puts
-from lakebed.runtime import Runtime, ThreadRuntime
 from lakebed.testing.servers.databases import DatabaseServer
 from lakebed.testing.servers.proxy import Proxy
 from tests.kit.garbage import collect_garbage

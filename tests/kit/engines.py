@@ -1,5 +1,6 @@
 """Engines for tests, and the calls on them that production makes in more than one step."""
 
+from lakebed.base.runtime import Runtime
 from lakebed.block import BlockStore, MemorySettings, open_block
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.engine import Engine
@@ -10,7 +11,6 @@ from lakebed.engine.refs.restore import restore_refs
 from lakebed.engine.settings import EngineSettings
 from lakebed.formats import DumpID, DumpManifest
 from lakebed.kv import Store, open_store
-from lakebed.runtime import Runtime
 
 
 def new_engine(

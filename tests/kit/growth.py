@@ -3,11 +3,11 @@
 from collections.abc import Callable
 
 from lakebed.block import MemorySettings, open_block
-from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.kv import Store
 from lakebed.kv.fenced import Cell, Cells, FencedStore
 from lakebed.kv.managed import ManagedStore
+from lakebed.lake.commits import HeadChanges
 from lakebed.reclaim.cleaner import Cleaner
 from tests.kit.lake import MAIN, REPOSITORY, Lake, TurnableClock, make_lake
 

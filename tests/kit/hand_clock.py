@@ -1,6 +1,6 @@
 """Clocks for tests in which time passes when they say so."""
 
-from lakebed.runtime import ThreadRuntime
+from lakebed.base.runtime import ThreadRuntime
 
 
 class HandClock(ThreadRuntime):

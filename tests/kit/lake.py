@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
 
+from lakebed.base.runtime import ThreadRuntime
 from lakebed.block import Address, BlockStore, LocalSettings, MemorySettings, Namespace, open_block
-from lakebed.catalog.catalog import Catalog
-from lakebed.catalog.settings import CatalogSettings, LinkSettings
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import EntryNotFound
 from lakebed.engine.model import BranchID, Repository, RepositoryID
 from lakebed.engine.staging.writer import Writer
 from lakebed.kv import Store, open_store
+from lakebed.lake.catalog import Catalog
+from lakebed.lake.settings import CatalogSettings, LinkSettings
 from lakebed.reclaim.service import Reclaim
-from lakebed.runtime import ThreadRuntime
 from tests.kit.engines import new_engine
 
 REPOSITORY = RepositoryID("lake")

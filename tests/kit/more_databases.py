@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 
+from lakebed.base.runtime import Runtime
 from lakebed.kv import Store
 from lakebed.kv.drivers.bigtable import BigtableCells
 from lakebed.kv.drivers.cassandra import CassandraCells
@@ -15,7 +16,6 @@ from lakebed.kv.drivers.mongodb import MongoDBCells
 from lakebed.kv.drivers.mysql import MySQLStore
 from lakebed.kv.drivers.spanner import SpannerCells
 from lakebed.kv.fenced import Cells, FencedStore, _Fate
-from lakebed.runtime import Runtime
 from lakebed.testing.servers.java_databases import (
     cassandra_server,
     cassandra_url,

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from typing import Protocol
 
+from lakebed.base.ids import UniqueID
 from lakebed.engine.committed import Page, Query
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.engine.reading import Reading, Readings
 from lakebed.engine.staging.reader import Reader
 from lakebed.engine.staging.writer import Condition, IsFresh, Writer, check_condition
 from lakebed.formats import Entry
-from lakebed.ids import UniqueID
 
 
 class Staging(Protocol):

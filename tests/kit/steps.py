@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from lakebed.base.runtime import ItemT, ResultT, ThreadRuntime
 from lakebed.block import Address, ETag
 from lakebed.block.drivers.memory import MemoryBlockStore
-from lakebed.runtime import ItemT, ResultT, ThreadRuntime
 from lakebed.testing.faults import StoreCall
 
 ReplyT = TypeVar("ReplyT")

@@ -2,11 +2,11 @@
 
 import pytest
 
-from lakebed.catalog.errors import MultipartNotFound
-from lakebed.catalog.multipart.records import NamedPart, Target
 from lakebed.engine.errors import PreconditionFailed
 from lakebed.engine.staging.writer import Condition, if_absent
 from lakebed.formats import Entry
+from lakebed.lake.errors import MultipartNotFound
+from lakebed.lake.multipart.records import NamedPart, Target
 from tests.kit.lake import MAIN, REPOSITORY, Lake
 
 

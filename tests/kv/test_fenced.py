@@ -6,6 +6,7 @@ from typing import NoReturn
 
 import pytest
 
+from lakebed.base.runtime import ThreadRuntime
 from lakebed.kv import (
     ABSENT,
     KeyNotFound,
@@ -17,7 +18,6 @@ from lakebed.kv import (
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.fenced import Cell, Cells, FencedStore
 from lakebed.kv.store import puts
-from lakebed.runtime import ThreadRuntime
 from tests.kit.growth import MemoryCells
 from tests.kit.hand_clock import HandClock
 

@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 
 import pytest
 
+from lakebed.base.runtime import call_before_waiting
 from lakebed.kv import OutcomeUnknown, StoreClosed, StoreUnavailable, Version, group_commit
 from lakebed.kv.drivers.postgresql import batches
 from lakebed.kv.drivers.postgresql.batches import Write, choose
 from lakebed.kv.group_commit import Batch, GroupCommit
-from lakebed.runtime import call_before_waiting
 
 SECONDS = 30.0
 WINDOW_SECONDS = 0.000123

@@ -3,12 +3,12 @@ from contextlib import AbstractContextManager, nullcontext
 import pytest
 from prometheus_client import REGISTRY
 
-from lakebed import tracing
+from lakebed.base import tracing
+from lakebed.base.runtime import ThreadRuntime
 from lakebed.kv import ABSENT, KeyNotFound, PredicateFailed, Store
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.managed import ManagedStore
 from lakebed.kv.store import Put
-from lakebed.runtime import ThreadRuntime
 
 
 class NamedStore(MemoryStore):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import lakebed
 from lakebed.engine.records_pb2 import Branch, Tag
 from lakebed.kv import (
     ABSENT,
@@ -76,12 +77,18 @@ def test_a_damaged_record_is_named() -> None:
 
 @pytest.mark.parametrize(
     "module",
-    ["auth.records", "catalog.records", "engine.records", "hooks.records", "migrate.lakefs"],
+    [
+        "auth.records",
+        "engine.records",
+        "lake.records",
+        "lake.hooks.records",
+        "clients.migrate.lakefs",
+    ],
 )
 def test_the_generated_code_is_that_of_the_proto_file(module: str, tmp_path: Path) -> None:
     generated = Path(import_module(f"lakebed.{module}_pb2").__file__ or "")
-    source = generated.with_name(f"{module.partition('.')[2]}.proto")
-    root = source.parents[2]
+    source = generated.with_name(f"{module.rpartition('.')[2]}.proto")
+    root = Path(lakebed.__file__).parents[1]
     command = [sys.executable, "-m", "grpc_tools.protoc", f"--proto_path={root}"]
     subprocess.run([*command, f"--python_out={tmp_path}", str(source)], check=True)
     made = tmp_path / generated.relative_to(root)

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from lakebed.errors import LakebedError, MissingExtraError
+from lakebed.base.errors import LakebedError, MissingExtraError
 from lakebed.kv import (
     ABSENT,
     InvalidArgument,

@@ -6,6 +6,7 @@ from typing import TypeVar
 import pytest
 from prometheus_client import REGISTRY
 
+from lakebed.base.runtime import Runtime, ThreadRuntime
 from lakebed.kv import (
     ABSENT,
     OutcomeUnknown,
@@ -20,7 +21,6 @@ from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.managed import WRITE_CHUNK, ManagedStore
 from lakebed.kv.retries import PATIENCE_SECONDS, RETRY_BURST, UNREACHABLE_SECONDS
 from lakebed.kv.store import ANY, Item, Predicate, Put, puts
-from lakebed.runtime import Runtime, ThreadRuntime
 from lakebed.testing.faults import FaultyStore, Interceptor, StoreCall
 from lakebed.testing.simulation.simulator import Simulation
 

@@ -11,11 +11,11 @@ from typing import TypeVar
 
 import pytest
 
+from lakebed.base.runtime import ThreadRuntime, call_before_waiting
 from lakebed.kv import ForeignStore, InvalidArgument, StoreUnavailable, open_store
 from lakebed.kv.drivers import local_disk
 from lakebed.kv.drivers.rocksdb import RocksDBStore
 from lakebed.kv.fenced import EXIT_CODE
-from lakebed.runtime import ThreadRuntime, call_before_waiting
 
 T = TypeVar("T")
 

@@ -1,5 +1,6 @@
 import pytest
 
+from lakebed.base.runtime import ThreadRuntime
 from lakebed.kv import (
     ANY,
     OutcomeUnknown,
@@ -11,7 +12,6 @@ from lakebed.kv import (
 )
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.schema import METADATA_PARTITION, SCHEMA_KEY, check_schema
-from lakebed.runtime import ThreadRuntime
 
 
 class FailingToMark(MemoryStore):

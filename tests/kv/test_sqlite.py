@@ -16,6 +16,7 @@ from unittest.mock import patch
 
 import pytest
 
+from lakebed.base.runtime import ThreadRuntime
 from lakebed.kv import (
     ABSENT,
     EXISTS,
@@ -31,7 +32,6 @@ from lakebed.kv.drivers.sqlite.driver import SqliteStore
 from lakebed.kv.drivers.sqlite.file import DatabaseFile
 from lakebed.kv.drivers.sqlite.writer import Writer
 from lakebed.kv.store import Put, puts
-from lakebed.runtime import ThreadRuntime
 
 DEADLINE_SECONDS = 30.0
 

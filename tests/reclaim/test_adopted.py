@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakebed.block import Address, Namespace
-from lakebed.catalog.errors import AddressClosed, AddressTaken, Purged
-from lakebed.catalog.model import new_entry
+from lakebed.clients.migrate.adopt import adopt
+from lakebed.clients.migrate.errors import CannotAdopt
+from lakebed.clients.migrate.rounds import MOVED_FROM
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.errors import Invalid, NamespaceTaken
@@ -22,9 +23,8 @@ from lakebed.formats import OWNER_PATH, AddressType, Entry, Owner, encode_owner
 from lakebed.kv import ABSENT, KVError
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.store import new_version
-from lakebed.migrate.adopt import adopt
-from lakebed.migrate.errors import CannotAdopt
-from lakebed.migrate.rounds import MOVED_FROM
+from lakebed.lake.errors import AddressClosed, AddressTaken, Purged
+from lakebed.lake.model import new_entry
 from lakebed.reclaim.collector.errors import NotTheOwner
 from lakebed.reclaim.collector.job import Options
 from lakebed.reclaim.purge_search import PurgeQuery

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from lakebed.block import Namespace, StorageUnavailable
-from lakebed.catalog.catalog import Catalog
-from lakebed.catalog.errors import MissingBytes, Purged
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.keys import GRAVELER, REPOSITORIES
 from lakebed.engine.model import CommitID
 from lakebed.kv import open_store
+from lakebed.lake.catalog import Catalog
+from lakebed.lake.errors import MissingBytes, Purged
 from lakebed.reclaim.purge_search import PurgeQuery
 from lakebed.reclaim.retention import RetentionRules
 from lakebed.reclaim.service import Reclaim

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from lakebed.catalog.commits import HeadChanges
-from lakebed.catalog.errors import ClocksDiffer
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.formats.layout import gc_check_path
+from lakebed.lake.commits import HeadChanges
+from lakebed.lake.errors import ClocksDiffer
 from lakebed.reclaim.expirer import Clocks
 from lakebed.reclaim.retention import RetentionRules
 from tests.kit.lake import MAIN, REPOSITORY, Lake, open_lake

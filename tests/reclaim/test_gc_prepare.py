@@ -12,11 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import REGISTRY
 
+from lakebed.base.ids import UniqueID
+from lakebed.base.times import now_us
 from lakebed.block import Address, Namespace
-from lakebed.catalog import records_pb2 as pb
-from lakebed.catalog.commits import HeadChanges
-from lakebed.catalog.errors import InvalidRun
-from lakebed.catalog.keys import MULTIPARTS
 from lakebed.engine import records_pb2 as engine_pb
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.errors import RepositoryNotFound, Stale
@@ -33,11 +31,13 @@ from lakebed.formats.gc_files import (
     decode_gc_table,
     encode_gc_manifest,
 )
-from lakebed.ids import UniqueID
 from lakebed.kv.records import Records
+from lakebed.lake import records_pb2 as pb
+from lakebed.lake.commits import HeadChanges
+from lakebed.lake.errors import InvalidRun
+from lakebed.lake.keys import MULTIPARTS
 from lakebed.reclaim.prepare import PageLimits, Position, Prepared, StagedWalk
 from lakebed.reclaim.run_files import RunFiles
-from lakebed.times import now_us
 from tests.kit import staging
 from tests.kit.engines import dump, restore
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, open_lake

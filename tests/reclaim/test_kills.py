@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from lakebed.base.leases import LeaseState
 from lakebed.block import BlockStore, MemorySettings
 from lakebed.formats.gc_files import GCRunID
-from lakebed.leases import LeaseState
 from lakebed.reclaim.collector.job import Job, Options
 from lakebed.reclaim.collector.on_arrow import ArrowExecutor
 from lakebed.reclaim.collector.report import Summary

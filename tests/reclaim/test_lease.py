@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lakebed.catalog.settings import CatalogSettings
 from lakebed.formats.gc_files import GCRunID
+from lakebed.lake.settings import CatalogSettings
 from lakebed.reclaim.collector.errors import Busy, Overtaken
 from lakebed.reclaim.collector.job import Options, RunLease
 from lakebed.reclaim.runs import LastRun

@@ -7,8 +7,8 @@ import pytest
 
 from lakebed.block import Address, LocalSettings, Namespace, StorageUnavailable
 from lakebed.block.drivers.local.store import LocalBlockStore
-from lakebed.catalog.model import new_entry
 from lakebed.formats import AddressType
+from lakebed.lake.model import new_entry
 from lakebed.reclaim.collector.errors import MissingHistory
 from tests.kit import staging
 from tests.kit.lake import open_lake

@@ -5,18 +5,18 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from lakebed.base.ids import UniqueID
+from lakebed.base.runtime import ThreadRuntime
 from lakebed.block import LIST_SCHEMA, MemorySettings, Namespace
-from lakebed.catalog.addresses import Addresses
-from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.model import BranchID, Repository, RepositoryID
 from lakebed.formats import AddressType
 from lakebed.formats.object_paths import ObjectPath, partition_made_us
-from lakebed.ids import UniqueID
+from lakebed.lake.addresses import Addresses
+from lakebed.lake.settings import CatalogSettings
 from lakebed.reclaim.collector.executors.list import stored_objects
 from lakebed.reclaim.collector.executors.read import entry_paths
 from lakebed.reclaim.collector.rules import canonical_path, stored_object
 from lakebed.reclaim.collector.storage import Storage
-from lakebed.runtime import ThreadRuntime
 
 NAMESPACE = Namespace.parse("s3://bucket/lake")
 REPOSITORY = Repository(

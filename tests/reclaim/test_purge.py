@@ -7,15 +7,15 @@ import pyarrow as pa
 import pytest
 
 from lakebed.block import Address, DeleteResult, Forbidden
-from lakebed.catalog.commits import HeadChanges
-from lakebed.catalog.errors import InvalidPurge, MissingBytes, Purged
-from lakebed.catalog.multipart.records import NamedPart, Target
-from lakebed.catalog.purge_marks import CopyWatch, PurgeMarks
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.committed.files import Files
 from lakebed.engine.model import BranchID, CommitID
 from lakebed.formats import RangeID
 from lakebed.formats.purge_files import decode_purge
+from lakebed.lake.commits import HeadChanges
+from lakebed.lake.errors import InvalidPurge, MissingBytes, Purged
+from lakebed.lake.multipart.records import NamedPart, Target
+from lakebed.lake.purge_marks import CopyWatch, PurgeMarks
 from lakebed.reclaim import purges
 from lakebed.reclaim.purge_search import PurgeQuery, Search
 from lakebed.reclaim.purges import PurgeProgress, PurgeReport

@@ -6,9 +6,9 @@ from datetime import timedelta
 import pytest
 
 from lakebed.block import Address, Namespace
-from lakebed.catalog.errors import NothingLeft
 from lakebed.engine.errors import NamespaceTaken
 from lakebed.engine.model import RepositoryID
+from lakebed.lake.errors import NothingLeft
 from lakebed.reclaim.repository_purges import RepositoryPurges
 from tests.kit.lake import REPOSITORY, Lake
 

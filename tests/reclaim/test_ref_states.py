@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from lakebed.catalog.commits import HeadChanges
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.keys import BRANCHES, LIVE, TAGS
 from lakebed.engine.model import BranchID, CommitID
 from lakebed.formats.gc_files import GCFileKind
 from lakebed.kv.records import Records
+from lakebed.lake.commits import HeadChanges
 from lakebed.reclaim.cleaner import Cleaner
 from lakebed.reclaim.purge_search import Search
 from lakebed.reclaim.retention import RetentionRules

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
+from lakebed.base.ids import UniqueID
 from lakebed.block import Address
-from lakebed.catalog.errors import MissingBytes
-from lakebed.catalog.tasks import RESTORE_REFS
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.committed import Query
@@ -16,9 +15,10 @@ from lakebed.engine.errors import CommitExpired, RefsLeftOut, RepositoryNotFound
 from lakebed.engine.keys import COMMITS, RESTORED, RESTORED_NAME
 from lakebed.engine.model import BranchID, CommitID, Repository, TagID
 from lakebed.formats.gc_files import GCFileKind, GCRunID, decode_gc_table
-from lakebed.ids import UniqueID
 from lakebed.kv import OutcomeUnknown
 from lakebed.kv.records import Records
+from lakebed.lake.errors import MissingBytes
+from lakebed.lake.tasks import RESTORE_REFS
 from lakebed.reclaim import expirer
 from lakebed.reclaim.expirer import Expirer, Expiry
 from lakebed.reclaim.keep import Scan

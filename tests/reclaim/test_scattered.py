@@ -6,8 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from lakebed.base.runtime import ThreadRuntime
 from lakebed.reclaim.collector.columns import BUCKETS, Scattered, buckets_of, lanes_of
-from lakebed.runtime import ThreadRuntime
 from tests.kit.gc_inputs import path_of
 
 SCHEMA = pa.schema([pa.field("path", pa.string()), pa.field("number", pa.int64())])

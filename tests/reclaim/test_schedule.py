@@ -11,14 +11,14 @@ from prometheus_client import REGISTRY
 
 from lakebed.block import Address, LocalSettings, StorageUnavailable
 from lakebed.block.drivers.local.store import LocalBlockStore
-from lakebed.catalog.commits import HeadChanges
-from lakebed.catalog.keys import GC
-from lakebed.catalog.places import parse_namespace
-from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.keys import GRAVELER, REPOSITORIES
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.formats.layout import gc_runs_folder
+from lakebed.lake.commits import HeadChanges
+from lakebed.lake.keys import GC
+from lakebed.lake.places import parse_namespace
+from lakebed.lake.settings import CatalogSettings
 from lakebed.reclaim.collector.errors import MissingHistory
 from lakebed.reclaim.collector.job import Job, Options
 from lakebed.reclaim.collector.on_arrow import ArrowExecutor

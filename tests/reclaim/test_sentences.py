@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
+from lakebed.base.runtime import ThreadRuntime
 from lakebed.block import Address, LocalSettings, StorageUnavailable
 from lakebed.block.drivers.local.store import LocalBlockStore
-from lakebed.cli.commands.gc import _shown
+from lakebed.clients.cli.commands.gc import _shown
 from lakebed.reclaim.collector.errors import NotQuiet
 from lakebed.reclaim.collector.executors.read import TALLY
 from lakebed.reclaim.collector.job import Job, Options
 from lakebed.reclaim.collector.on_arrow import ArrowExecutor
 from lakebed.reclaim.collector.report import Summary
 from lakebed.reclaim.collector.storage import open_storage
-from lakebed.runtime import ThreadRuntime
 from tests.kit import staging
 from tests.kit.lake import MAIN, REPOSITORY, Lake, open_lake
 from tests.spark.lakes import LocalServer

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from lakebed.catalog.errors import InvalidLink, MultipartNotFound, UploadNotUnfinished
 from lakebed.engine.errors import RepositoryNotFound
 from lakebed.engine.model import RepositoryID
 from lakebed.formats.gc_files import GCFileKind
+from lakebed.lake.errors import InvalidLink, MultipartNotFound, UploadNotUnfinished
 from tests.kit.lake import MAIN, REPOSITORY, Lake
 from tests.kit.unfinished import begin, completed_half, linked_half, open_link, open_multipart
 from tests.reclaim.test_gc_prepare import end, prepare_pages, table

@@ -17,9 +17,9 @@ from lakebed.block import (
     open_block,
 )
 from lakebed.block.drivers.s3.store import S3BlockStore
-from lakebed.catalog.settings import CatalogSettings
+from lakebed.clients.garbage import check
 from lakebed.kv import open_store
-from lakebed.reclaim.collector import check
+from lakebed.lake.settings import CatalogSettings
 from lakebed.reclaim.collector.storage import open_storage
 from tests.kit.lake import make_lake
 from tests.kit.object_stores import versioned

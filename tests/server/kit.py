@@ -9,8 +9,8 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 from falcon.testing import Result, TestClient
 
 from lakebed.auth import KeyPair
-from lakebed.catalog.places import parse_namespace
-from lakebed.catalog.tasks import run_inline
+from lakebed.lake.places import parse_namespace
+from lakebed.lake.tasks import run_inline
 from lakebed.server.app import build, open_services
 from lakebed.server.config_files import load
 from lakebed.server.http.pipeline import BeginSpan

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from lakebed.actor import Actor, EntryPoint, current_actor
-from lakebed.catalog.objects import Objects
+from lakebed.base.actor import Actor, EntryPoint, current_actor
 from lakebed.engine.model import RepositoryID
-from lakebed.hooks.events import Event, EventType
+from lakebed.lake.hooks.events import Event, EventType
+from lakebed.lake.objects import Objects
 from lakebed.server.app import build_api
 from lakebed.server.hook_calls import HookCalls
 from tests.server.kit import ADMIN, REPOSITORY, Server, server

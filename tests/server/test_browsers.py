@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from prometheus_client import REGISTRY
 
 from lakebed.auth import KeyPair
-from lakebed.catalog.places import parse_namespace
-from lakebed.catalog.tasks import run_inline
+from lakebed.lake.places import parse_namespace
+from lakebed.lake.tasks import run_inline
 from lakebed.server.app import open_services
 from lakebed.server.config_files import load
 from lakebed.server.http.dispositions import safe_disposition

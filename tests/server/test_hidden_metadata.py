@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from lakebed.catalog.entry_metadata import RESERVED
-from lakebed.catalog.model import ObjectStats
 from lakebed.engine.model import RepositoryID
+from lakebed.lake.entry_metadata import RESERVED
+from lakebed.lake.model import ObjectStats
 from lakebed.server.api.operations import ROUTES
 from lakebed.server.api.routes import Route
 from tests.server.kit import BRANCH, REPOSITORY, Server, server

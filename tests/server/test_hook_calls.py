@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from lakebed.engine.model import RepositoryID
-from lakebed.hooks.events import Event, EventType
+from lakebed.lake.hooks.events import Event, EventType
 from lakebed.server.app import build_api
 from lakebed.server.hook_calls import HookCalls
 from tests.server.kit import REPOSITORY, Server, server

@@ -9,8 +9,8 @@ import pytest
 
 import lakebed
 from lakebed import block, kv
+from lakebed.base.errors import LakebedError
 from lakebed.block import LocalSettings
-from lakebed.errors import LakebedError
 from lakebed.server.http.errors import message_of, status_of
 from lakebed.server.s3.errors import S3Error
 from lakebed.server.s3.translation import as_s3_error
@@ -22,7 +22,7 @@ SECRET_PLACE = "/srv/lakebed at db.internal:5432"
 
 def kinds_of_errors() -> Iterator[type[LakebedError]]:
     """All errors that code of the server can raise."""
-    for package in ("auth", "block", "catalog", "engine", "formats", "kv", "server"):
+    for package in ("auth", "block", "engine", "formats", "kv", "lake", "reclaim", "server"):
         importlib.import_module(f"lakebed.{package}")
         for module in pkgutil.walk_packages(
             [f"{lakebed.__path__[0]}/{package}"], f"lakebed.{package}."

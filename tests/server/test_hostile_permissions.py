@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from lakebed.auth import Context, Effect, KeyPair, Policy, PolicyID, Statement, UniqueID
 from lakebed.auth.policy.rules import Rules
 from lakebed.auth.throttle import KEY_FAILURES, KEY_SECONDS
-from lakebed.catalog.model import METADATA_NAMES_MAX
-from lakebed.catalog.places import parse_namespace
 from lakebed.engine.model import BranchID, RepositoryID
+from lakebed.lake.model import METADATA_NAMES_MAX
+from lakebed.lake.places import parse_namespace
 from lakebed.reclaim.cleaner import Cleaner
 from lakebed.server.api.dispatch import permissions
 from lakebed.server.api.operations import ROUTES

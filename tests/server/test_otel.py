@@ -8,10 +8,10 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from lakebed.base.tracing import traced
 from lakebed.server.http.pipeline import Pipeline, Step
 from lakebed.server.http.request import current_record
 from lakebed.server.otel import RequestSpans, begin_tracing
-from lakebed.tracing import traced
 from tests.server.kit import Server, server
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lakebed.catalog.places import parse_namespace
 from lakebed.engine.model import RepositoryID
+from lakebed.lake.places import parse_namespace
 from lakebed.server.processes.preflight import CannotStart
 from tests.server.kit import Server, opened
 

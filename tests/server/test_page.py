@@ -10,7 +10,7 @@ import falcon
 import falcon.testing
 import pytest
 
-from lakebed.hooks.settings import HooksSettings
+from lakebed.lake.hooks.settings import HooksSettings
 from lakebed.server.api.operations import ROUTES
 from lakebed.server.settings import ReclaimSettings, ServerSettings
 from lakebed.server.ui import pages

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakebed.block import Namespace
-from lakebed.catalog.diff import Difference, DifferencePage
-from lakebed.catalog.model import ObjectStats, stats_of
-from lakebed.catalog.object_pages import ObjectPage
 from lakebed.engine.committed import DIFF_SCHEMA, ChangeType, CommonPrefix, Folded, Page
 from lakebed.engine.committed.listing import differences_of
 from lakebed.formats import AddressType, Entry, entries_of, entries_table
+from lakebed.lake.diff import Difference, DifferencePage
+from lakebed.lake.model import ObjectStats, stats_of
+from lakebed.lake.object_pages import ObjectPage
 from lakebed.server.api.operations.objects import wire
 from lakebed.server.api.page_json import differences_page, objects_page
 from lakebed.server.api.pages import page_of

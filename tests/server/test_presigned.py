@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lakebed.auth import AuthenticationFailed
 from lakebed.block import Address
-from lakebed.catalog.entry_metadata import RESERVED
+from lakebed.lake.entry_metadata import RESERVED
 from lakebed.server.http.presigned import PATH, URLSigner
 from tests.server.kit import REPOSITORY, Server, server
 from tests.server.s3.door import Door

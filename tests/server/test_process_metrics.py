@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import REGISTRY
 
-from lakebed.catalog.errors import CatalogError
+from lakebed.lake.errors import CatalogError
 from lakebed.server.http import metrics
 from lakebed.server.processes import background
 from lakebed.server.processes import metrics as process_metrics

@@ -2,7 +2,7 @@
 
 import io
 
-from lakebed import tracing
+from lakebed.base import tracing
 from lakebed.server.http.request import begin_record, leave_record
 from lakebed.testing.serve import Requests, newest_change, start_span
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from lakebed.block import AzureSettings, LocalSettings, MemorySettings, S3Settings
-from lakebed.catalog.settings import LinkSettings
+from lakebed.lake.settings import LinkSettings
 from lakebed.server.config_files import load
 from lakebed.server.processes.preflight import warnings_of
 from lakebed.server.quickstart import flags_of, make_key

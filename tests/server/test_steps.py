@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from lakebed.base.runtime import Runtime
 from lakebed.installation import opening
 from lakebed.kv import Store, open_store
-from lakebed.runtime import Runtime
 from lakebed.testing.faults import FaultyStore
 from tests.kit.steps import Steps
 from tests.server.kit import REPOSITORY, Server, server

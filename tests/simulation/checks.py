@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from lakebed.block import Namespace
-from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import Deleting, EntryNotFound, NoChanges, NotFound
 from lakebed.engine.keys import (
@@ -19,6 +18,7 @@ from lakebed.engine.model import BranchID, RepositoryID, TagID
 from lakebed.engine.repositories.removal import ACTIVE
 from lakebed.kv.records import Records
 from lakebed.kv.schema import METADATA_PARTITION
+from lakebed.lake.commits import HeadChanges
 from lakebed.testing.simulation.history import ABSENT
 from tests.kit import staging
 from tests.simulation.dumps import check_dump

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
+from lakebed.base.runtime import Runtime, ThreadRuntime
 from lakebed.kv import KeyNotFound, OutcomeUnknown, Store, StoreHalted
 from lakebed.kv.copying import CopyRefused, Side, StoreCopy
 from lakebed.kv.drivers.memory import MemoryStore
@@ -17,7 +18,6 @@ from lakebed.kv.halt import (
 )
 from lakebed.kv.managed import ManagedStore
 from lakebed.kv.schema import check_schema
-from lakebed.runtime import Runtime, ThreadRuntime
 from lakebed.testing.simulation.scheduler import SimulatedProcess
 from lakebed.testing.simulation.simulator import Faults, Simulation
 from lakebed.testing.simulation.store import SimulatedStore

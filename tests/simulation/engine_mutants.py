@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from lakebed.base.errors import LakebedError
+from lakebed.base.runtime import Event
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.commits.commit import Committer, _Build
 from lakebed.engine.commits.publish import Publisher, _without
@@ -34,7 +36,6 @@ from lakebed.engine.staging.codec import TOMBSTONE, decode, encode, path_of
 from lakebed.engine.staging.empty_runs import EmptyRunNotes, Search, Stretch
 from lakebed.engine.staging.undo import UndoLog
 from lakebed.engine.staging.writer import IsFresh, Writer
-from lakebed.errors import LakebedError
 from lakebed.formats import Entry
 from lakebed.kv import (
     ABSENT,
@@ -49,7 +50,6 @@ from lakebed.kv import (
 )
 from lakebed.kv.records import Record
 from lakebed.kv.store import ANY
-from lakebed.runtime import Event
 from lakebed.testing.faults import FaultyStore
 
 Plant = Callable[[pytest.MonkeyPatch], None]

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NoReturn
 
+from lakebed.base.runtime import Runtime
 from lakebed.kv import (
     ABSENT,
     EXISTS,
@@ -18,7 +19,6 @@ from lakebed.kv import (
 from lakebed.kv.fenced import FencedStore
 from lakebed.kv.managed import ManagedStore
 from lakebed.kv.store import new_version
-from lakebed.runtime import Runtime
 from lakebed.testing.simulation.cells import TOMBSTONE_SECONDS, SimulatedDatabase
 from lakebed.testing.simulation.scheduler import ActorKilledError, SimulatedProcess
 from lakebed.testing.simulation.simulator import Faults, Simulation

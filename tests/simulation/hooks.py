@@ -12,23 +12,23 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
-from lakebed.catalog.catalog import Catalog
-from lakebed.catalog.commits import HeadChanges
+from lakebed.base.errors import LakebedError
+from lakebed.base.runtime import Runtime, ThreadRuntime
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.engine import Engine
 from lakebed.engine.keys import BRANCHES, LIVE, TAGS
 from lakebed.engine.model import BranchID, Commit, CommitID, TagID
-from lakebed.errors import LakebedError
-from lakebed.hooks.actions import Actions
-from lakebed.hooks.errors import HookFailed
-from lakebed.hooks.events import Event, EventType
-from lakebed.hooks.files import HookSpec
-from lakebed.hooks.guard import Guard
-from lakebed.hooks.settings import HooksSettings
 from lakebed.kv import Item
 from lakebed.kv.managed import ManagedStore
-from lakebed.runtime import Runtime, ThreadRuntime
+from lakebed.lake.catalog import Catalog
+from lakebed.lake.commits import HeadChanges
+from lakebed.lake.hooks.actions import Actions
+from lakebed.lake.hooks.errors import HookFailed
+from lakebed.lake.hooks.events import Event, EventType
+from lakebed.lake.hooks.files import HookSpec
+from lakebed.lake.hooks.guard import Guard
+from lakebed.lake.hooks.settings import HooksSettings
 from lakebed.testing.simulation.scheduler import SimulatedProcess
 from lakebed.testing.simulation.simulator import Faults, Simulation
 from tests.kit.engines import new_engine

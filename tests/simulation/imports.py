@@ -12,16 +12,16 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
+from lakebed.base.errors import LakebedError
 from lakebed.block import Namespace
-from lakebed.catalog.errors import ImportOver
-from lakebed.catalog.imports.imports import CANCELED, ImportID, Imports, ImportStatus
-from lakebed.catalog.imports.runner import ImportRunner
-from lakebed.catalog.imports.sources import ImportSource
 from lakebed.engine.commits.requests import MergeRequest
 from lakebed.engine.committed import Query
 from lakebed.engine.model import Commit, CommitID
-from lakebed.errors import LakebedError
 from lakebed.formats import Entry
+from lakebed.lake.errors import ImportOver
+from lakebed.lake.imports.imports import CANCELED, ImportID, Imports, ImportStatus
+from lakebed.lake.imports.runner import ImportRunner
+from lakebed.lake.imports.sources import ImportSource
 from lakebed.testing.simulation.simulator import Faults, Simulation
 from tests.kit import staging
 from tests.simulation.objects import (

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from contextlib import suppress
 
-from lakebed.errors import LakebedError
-from lakebed.runtime import ResultT
+from lakebed.base.errors import LakebedError
+from lakebed.base.runtime import ResultT
 from lakebed.testing.simulation.scheduler import SimulatedProcess
 from lakebed.testing.simulation.simulator import Simulation
 

@@ -19,13 +19,14 @@ from functools import partial
 from typing import Any, Final
 from unittest.mock import patch
 
+from lakebed.base.errors import LakebedError
+from lakebed.base.runtime import Runtime
 from lakebed.block import BlockStore, MemorySettings
-from lakebed.catalog.model import physical_address
-from lakebed.catalog.purge_marks import PurgeMarks
 from lakebed.engine.expiry_marks import EXPIRED
 from lakebed.engine.model import CommitID
-from lakebed.errors import LakebedError
 from lakebed.kv import store as kv_store
+from lakebed.lake.model import physical_address
+from lakebed.lake.purge_marks import PurgeMarks
 from lakebed.reclaim.collector import job as gc_job
 from lakebed.reclaim.collector.job import Job, Options
 from lakebed.reclaim.collector.on_arrow import ArrowExecutor
@@ -33,7 +34,6 @@ from lakebed.reclaim.collector.storage import Storage
 from lakebed.reclaim.purge_search import PurgeQuery
 from lakebed.reclaim.retention import RetentionRules
 from lakebed.reclaim.service import OwnServer
-from lakebed.runtime import Runtime
 from tests.simulation import retention
 from tests.simulation.objects import REPOSITORY, OnlookerRuntime
 from tests.simulation.retention import DAY, FAULTS, RULES, SKEW_SECONDS, Days, Lake, Process, User

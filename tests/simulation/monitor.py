@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Final
 
+from lakebed.base.ids import UniqueID
+from lakebed.base.runtime import Runtime
 from lakebed.block import Address, ETag, Namespace, ObjectNotFound, PutResult
 from lakebed.block.drivers.memory import MemoryBlockStore
 from lakebed.engine.keys import CLAIMS, GRAVELER, REPOSITORIES
 from lakebed.engine.model import Home, RepositoryID, repository_partition
 from lakebed.engine.repositories.removal import ACTIVE, DELETING, INITIAL, RepositoryRecord
 from lakebed.formats import OWNER_PATH, decode_owner
-from lakebed.ids import UniqueID
 from lakebed.kv import ANY, Item, Put
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.records import Records
 from lakebed.kv.store import DeletePredicate
-from lakebed.runtime import Runtime
 from lakebed.testing.simulation.simulator import Simulation
 from tests.simulation.truth import Truth
 

@@ -23,16 +23,16 @@ from functools import partial
 from typing import Final
 from unittest.mock import patch
 
+from lakebed.base.errors import LakebedError
 from lakebed.block import Address, UploadId, UploadNotFound
-from lakebed.catalog.checksums import ALGORITHMS, Checksum, ChecksumType, Scheme
-from lakebed.catalog.entry_metadata import checksum_of
-from lakebed.catalog.errors import MultipartNotFound
-from lakebed.catalog.model import ObjectStats, physical_address
-from lakebed.catalog.multipart import complete as completions
-from lakebed.catalog.multipart.records import NamedPart, Target
 from lakebed.engine.staging.writer import Condition, if_absent
-from lakebed.errors import LakebedError
 from lakebed.formats import Entry
+from lakebed.lake.checksums import ALGORITHMS, Checksum, ChecksumType, Scheme
+from lakebed.lake.entry_metadata import checksum_of
+from lakebed.lake.errors import MultipartNotFound
+from lakebed.lake.model import ObjectStats, physical_address
+from lakebed.lake.multipart import complete as completions
+from lakebed.lake.multipart.records import NamedPart, Target
 from lakebed.testing.simulation.simulator import Faults, Simulation
 from tests.simulation.objects import (
     DEV,

@@ -26,28 +26,28 @@ from typing import Final
 
 import pyarrow as pa
 
+from lakebed.base.errors import LakebedError
+from lakebed.base.runtime import ItemT, ResultT, Runtime, ThreadRuntime
 from lakebed.block import Address, Namespace
 from lakebed.block.drivers.memory import MemoryBlockStore
-from lakebed.catalog.catalog import Catalog
-from lakebed.catalog.errors import ChangedBytes, InvalidLink
-from lakebed.catalog.links import PhysicalAddress
-from lakebed.catalog.model import ObjectStats, physical_address
-from lakebed.catalog.settings import CatalogSettings, LinkSettings
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.committed import Query
 from lakebed.engine.model import BranchID, CommitID, RepositoryID
 from lakebed.engine.settings import EngineSettings
 from lakebed.engine.staging.writer import Condition, if_absent
-from lakebed.errors import LakebedError
 from lakebed.formats import Entry, MetaRangeID, entries_of
 from lakebed.formats.gc_files import GCFile, GCFileKind, GCManifest, decode_gc_table
 from lakebed.formats.object_paths import ObjectPath
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.managed import ManagedStore
+from lakebed.lake.catalog import Catalog
+from lakebed.lake.errors import ChangedBytes, InvalidLink
+from lakebed.lake.links import PhysicalAddress
+from lakebed.lake.model import ObjectStats, physical_address
+from lakebed.lake.settings import CatalogSettings, LinkSettings
 from lakebed.reclaim.prepare import PageLimits
 from lakebed.reclaim.run_files import RunFiles
 from lakebed.reclaim.service import Reclaim
-from lakebed.runtime import ItemT, ResultT, Runtime, ThreadRuntime
 from lakebed.testing.simulation.block import SimulatedBlock
 from lakebed.testing.simulation.scheduler import SimulatedProcess
 from lakebed.testing.simulation.simulator import Faults, Simulation

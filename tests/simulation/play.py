@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from lakebed.base.errors import LakebedError
 from lakebed.block import Namespace
 from lakebed.engine.model import RepositoryID
-from lakebed.errors import LakebedError
 from lakebed.testing.simulation.explore import Scenario
 from lakebed.testing.simulation.simulator import NO_FAULTS, Faults, Simulation
 from tests.simulation import names

@@ -12,17 +12,17 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from lakebed.catalog import records_pb2 as pb
-from lakebed.catalog.commits import PULL_REQUEST_KEY
-from lakebed.catalog.errors import PullBusy, PullStatusRefused
-from lakebed.catalog.keys import PULLS, PULLS_MERGING
-from lakebed.catalog.pulls.model import UNDER_WAY, PullID, PullStatus
-from lakebed.catalog.pulls.pulls import Pulls
-from lakebed.catalog.settings import CatalogSettings
+from lakebed.base.errors import LakebedError
 from lakebed.engine.commits.requests import MergeRequest
 from lakebed.engine.model import BranchID, Commit, CommitID
-from lakebed.errors import LakebedError
 from lakebed.kv.records import Records
+from lakebed.lake import records_pb2 as pb
+from lakebed.lake.commits import PULL_REQUEST_KEY
+from lakebed.lake.errors import PullBusy, PullStatusRefused
+from lakebed.lake.keys import PULLS, PULLS_MERGING
+from lakebed.lake.pulls.model import UNDER_WAY, PullID, PullStatus
+from lakebed.lake.pulls.pulls import Pulls
+from lakebed.lake.settings import CatalogSettings
 from lakebed.testing.simulation.simulator import Faults, Simulation
 from tests.simulation.objects import DEV, MAIN, REPOSITORY, REQUEST, CatalogWorld, Process
 

@@ -13,15 +13,15 @@ from functools import partial
 from hashlib import md5
 from typing import Any, Final
 
+from lakebed.base.errors import LakebedError
 from lakebed.block import Address
-from lakebed.catalog.model import physical_address
-from lakebed.catalog.purge_marks import PurgeMarks
 from lakebed.engine.committed import Query
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import CommitID
 from lakebed.engine.staging.codec import decode
-from lakebed.errors import LakebedError
 from lakebed.formats import Entry
+from lakebed.lake.model import physical_address
+from lakebed.lake.purge_marks import PurgeMarks
 from lakebed.reclaim.purge_search import PurgeQuery
 from lakebed.testing.simulation.simulator import Faults, Simulation
 from tests.kit import staging

@@ -12,10 +12,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from lakebed.catalog.repeats import Invocation
+from lakebed.base.errors import LakebedError
 from lakebed.engine.errors import PreconditionFailed
-from lakebed.errors import LakebedError
 from lakebed.formats import Entry
+from lakebed.lake.repeats import Invocation
 from lakebed.testing.simulation.simulator import Faults, Simulation
 from tests.simulation.objects import MAIN, REPOSITORY, REQUEST, CatalogWorld, Process
 

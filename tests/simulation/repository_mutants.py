@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+from lakebed.base.ids import UniqueID, new_unique_id
+from lakebed.base.times import now_us
 from lakebed.block import Namespace
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import NotUnique
@@ -11,11 +13,9 @@ from lakebed.engine.repositories.owner import Owners, installation_id
 from lakebed.engine.repositories.removal import ACTIVE, Removal, RepositoryRecord
 from lakebed.engine.repositories.repositories import Repositories, _repository
 from lakebed.formats import OWNER_PATH, Owner, encode_owner
-from lakebed.ids import UniqueID, new_unique_id
 from lakebed.kv import ABSENT, PredicateFailed
 from lakebed.kv.records import MessageT, Record, Records
 from lakebed.reclaim.cleaner import Cleaner, CleanerCounts
-from lakebed.times import now_us
 
 
 class ClaimsBeforeRecord(Repositories):

@@ -17,10 +17,9 @@ from functools import partial
 from typing import Any, Final
 from unittest.mock import patch
 
+from lakebed.base.errors import LakebedError
+from lakebed.base.runtime import Runtime
 from lakebed.block import Address, BlockStore
-from lakebed.catalog.catalog import Catalog
-from lakebed.catalog.model import physical_address
-from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine import engine as engine_module
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.committed import Query, Strategy
@@ -31,15 +30,16 @@ from lakebed.engine.expiry_marks import EXPIRED
 from lakebed.engine.hooks import Hooks, Proposal
 from lakebed.engine.model import BranchID, CommitID, TagID
 from lakebed.engine.settings import EngineSettings
-from lakebed.errors import LakebedError
 from lakebed.formats import DumpID, Entry, MetaRangeID
 from lakebed.formats.gc_files import GCFileKind, decode_gc_table
 from lakebed.kv import store as kv_store
 from lakebed.kv.managed import ManagedStore
+from lakebed.lake.catalog import Catalog
+from lakebed.lake.model import physical_address
+from lakebed.lake.settings import CatalogSettings
 from lakebed.reclaim.retention import BranchRule, RetentionRules
 from lakebed.reclaim.run_files import RunFiles
 from lakebed.reclaim.service import Reclaim
-from lakebed.runtime import Runtime
 from lakebed.testing.simulation.scheduler import SimulatedProcess
 from lakebed.testing.simulation.simulator import Faults, Simulation
 from lakebed.testing.simulation.store import SimulatedStore

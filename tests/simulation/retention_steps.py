@@ -14,20 +14,20 @@ from functools import partial
 from itertools import count
 from typing import Final, TypeVar
 
+from lakebed.base.errors import LakebedError
 from lakebed.block import Address, Namespace
 from lakebed.block.drivers.memory import MemoryBlockStore
-from lakebed.catalog.catalog import Catalog
-from lakebed.catalog.model import physical_address
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.committed import Query, Strategy
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import NotUnique
 from lakebed.engine.hooks import Hooks, Proposal
 from lakebed.engine.model import BranchID, CommitID
-from lakebed.errors import LakebedError
 from lakebed.formats import Entry, MetaRangeID
 from lakebed.formats.gc_files import GCFileKind, GCManifest, GCRunID, decode_gc_table
 from lakebed.kv.drivers.memory import MemoryStore
+from lakebed.lake.catalog import Catalog
+from lakebed.lake.model import physical_address
 from lakebed.reclaim.retention import RetentionRules
 from lakebed.reclaim.run_files import RunFiles
 from lakebed.reclaim.service import Reclaim

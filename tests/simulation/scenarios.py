@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
+from lakebed.base.runtime import Runtime, ThreadRuntime
 from lakebed.kv import (
     ABSENT,
     EXISTS,
@@ -24,7 +25,6 @@ from lakebed.kv import (
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.managed import ManagedStore
 from lakebed.kv.store import ANY, Put, new_version
-from lakebed.runtime import Runtime, ThreadRuntime
 from lakebed.testing.simulation.simulator import Faults, Simulation
 from lakebed.testing.simulation.store import Applied, SimulatedStore
 

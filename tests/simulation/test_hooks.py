@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
+from lakebed.base.ids import UniqueID
 from lakebed.engine.commits.publish import Publisher
 from lakebed.engine.hooks import Proposal
 from lakebed.engine.keys import LIVE
 from lakebed.engine.model import Branch, Commit, CommitID, Repository
 from lakebed.engine.refs import branches, tags
-from lakebed.hooks.events import EventType
-from lakebed.hooks.guard import Guard
-from lakebed.hooks.keys import RunID
-from lakebed.hooks.post import PostRunner
-from lakebed.hooks.runs import Runs
-from lakebed.ids import UniqueID
 from lakebed.kv.records import Records
+from lakebed.lake.hooks.events import EventType
+from lakebed.lake.hooks.guard import Guard
+from lakebed.lake.hooks.keys import RunID
+from lakebed.lake.hooks.post import PostRunner
+from lakebed.lake.hooks.runs import Runs
 from lakebed.testing.simulation.explore import first_failure
 from tests.engine.test_commit_proposals import publish_another_record, skip_hooks_on_a_rebuild
 from tests.kit.rounds import rounds

@@ -4,16 +4,16 @@ from functools import partial
 
 import pytest
 
-from lakebed.catalog import records_pb2 as pb
-from lakebed.catalog.imports.record import Edit, LeasedImport
-from lakebed.catalog.imports.run import ImportRun
-from lakebed.catalog.imports.runner import ImportRunner
-from lakebed.catalog.keys import copy_of
 from lakebed.engine.commits.publish import Publisher
 from lakebed.engine.committed import Interval
 from lakebed.engine.model import Branch, Commit, CommitID, Repository, StagingToken
 from lakebed.kv import PredicateFailed
 from lakebed.kv.records import Record
+from lakebed.lake import records_pb2 as pb
+from lakebed.lake.imports.record import Edit, LeasedImport
+from lakebed.lake.imports.run import ImportRun
+from lakebed.lake.imports.runner import ImportRunner
+from lakebed.lake.keys import copy_of
 from lakebed.testing.simulation.explore import first_failure
 from tests.kit.rounds import rounds
 from tests.simulation import imports

@@ -8,10 +8,10 @@ from contextlib import nullcontext
 
 import pytest
 
+from lakebed.base.runtime import Runtime
 from lakebed.kv import Store
 from lakebed.kv.managed import ManagedStore
 from lakebed.kv.store import Item, Predicate, Version
-from lakebed.runtime import Runtime
 from lakebed.testing.simulation.explore import first_failure, load, spread
 from lakebed.testing.simulation.simulator import Simulation
 from tests.kit.rounds import rounds

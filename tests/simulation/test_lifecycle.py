@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakebed.catalog.purge_marks import PurgeMarks
 from lakebed.engine.expiry_marks import Marks
+from lakebed.lake.purge_marks import PurgeMarks
 from lakebed.reclaim import expirer, keep
 from lakebed.reclaim.collector import columns, job
 from lakebed.reclaim.prepare import GCPreparation, StagedWalk

@@ -7,13 +7,13 @@ import pytest
 from google.protobuf.message import Message
 
 from lakebed.block.drivers import memory
-from lakebed.catalog import records_pb2 as pb
-from lakebed.catalog.keys import copy_of
-from lakebed.catalog.multipart import complete as completions
-from lakebed.catalog.multipart.complete import Completions
-from lakebed.catalog.multipart.records import MultipartRecords, UploadRecord
 from lakebed.kv import Predicate, Version
 from lakebed.kv.records import Records
+from lakebed.lake import records_pb2 as pb
+from lakebed.lake.keys import copy_of
+from lakebed.lake.multipart import complete as completions
+from lakebed.lake.multipart.complete import Completions
+from lakebed.lake.multipart.records import MultipartRecords, UploadRecord
 from lakebed.testing.simulation.explore import first_failure
 from tests.kit.rounds import rounds
 from tests.simulation import multiparts

@@ -7,18 +7,18 @@ from typing import TypeVar
 import pytest
 from google.protobuf.message import Message
 
-from lakebed.catalog import records_pb2 as pb
-from lakebed.catalog.addresses import Freshness
-from lakebed.catalog.links import Links, _Standing
-from lakebed.catalog.pins import Pins
+from lakebed.base.times import now_us
 from lakebed.formats.gc_files import GCManifest
 from lakebed.formats.object_paths import ObjectPath
 from lakebed.kv import Predicate, Version
 from lakebed.kv.records import Records
+from lakebed.lake import records_pb2 as pb
+from lakebed.lake.addresses import Freshness
+from lakebed.lake.links import Links, _Standing
+from lakebed.lake.pins import Pins
 from lakebed.reclaim import prepare
 from lakebed.reclaim.prepare import StagedWalk
 from lakebed.testing.simulation.explore import first_failure
-from lakebed.times import now_us
 from tests.kit.rounds import rounds
 from tests.simulation import objects
 from tests.simulation.kills import KillsAt

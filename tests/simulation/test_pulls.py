@@ -4,11 +4,11 @@ from functools import partial
 
 import pytest
 
-from lakebed.catalog import records_pb2 as pb
-from lakebed.catalog.pulls.merging import LeasedPull, PullMerger
 from lakebed.engine.commits.publish import Publisher
 from lakebed.engine.model import Commit, Repository
 from lakebed.kv.records import Record
+from lakebed.lake import records_pb2 as pb
+from lakebed.lake.pulls.merging import LeasedPull, PullMerger
 from lakebed.testing.simulation.explore import first_failure
 from tests.kit.rounds import rounds
 from tests.simulation import pulls

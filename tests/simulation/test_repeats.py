@@ -2,9 +2,9 @@
 
 import pytest
 
-from lakebed.catalog import repeats as rules
-from lakebed.catalog import stager
 from lakebed.formats import Entry
+from lakebed.lake import repeats as rules
+from lakebed.lake import stager
 from lakebed.testing.simulation.explore import first_failure
 from tests.kit.rounds import fails_within, rounds
 from tests.simulation import repeats

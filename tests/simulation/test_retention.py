@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lakebed.catalog.copies import Copies
+from lakebed.base.times import now_us
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.commits.commit import Committer
 from lakebed.engine.expiry_marks import EXPIRED, Marks
@@ -20,6 +20,7 @@ from lakebed.engine.refs.creation import Look, _Creation
 from lakebed.formats.gc_files import GCFile, GCFileKind
 from lakebed.kv import ABSENT, Version
 from lakebed.kv.records import Records
+from lakebed.lake.copies import Copies
 from lakebed.reclaim import expirer, keep
 from lakebed.reclaim.expirer import Expirer
 from lakebed.reclaim.keep import FLOOR_US, Scan
@@ -27,7 +28,6 @@ from lakebed.reclaim.prepare import GCPreparation
 from lakebed.reclaim.retention import RetentionRules
 from lakebed.reclaim.run_files import RunFiles
 from lakebed.testing.simulation.explore import first_failure
-from lakebed.times import now_us
 from tests.kit.rounds import rounds
 from tests.simulation import retention
 from tests.simulation import retention_steps as steps

@@ -1,8 +1,8 @@
 """Block storage under the simulator: what its faults do to a caller."""
 
+from lakebed.base.runtime import ThreadRuntime
 from lakebed.block import AlreadyExists, BlockStore, Namespace, StorageUnavailable
 from lakebed.block.drivers.memory import MemoryBlockStore
-from lakebed.runtime import ThreadRuntime
 from lakebed.testing.simulation.block import SimulatedBlock
 from lakebed.testing.simulation.simulator import Faults, Simulation
 

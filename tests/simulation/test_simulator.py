@@ -2,9 +2,9 @@
 
 import pytest
 
+from lakebed.base.runtime import Runtime, ThreadRuntime
 from lakebed.kv import Store, StoreUnavailable
 from lakebed.kv.drivers.memory import MemoryStore
-from lakebed.runtime import Runtime, ThreadRuntime
 from lakebed.testing.simulation.scheduler import (
     ActorKilledError,
     SimulationStuckError,

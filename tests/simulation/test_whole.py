@@ -5,8 +5,8 @@ from functools import partial
 
 import pytest
 
-from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.staging.codec import encode
+from lakebed.lake.commits import HeadChanges
 from lakebed.testing.simulation.explore import first_failure
 from lakebed.testing.simulation.simulator import Simulation
 from tests.kit.rounds import rounds

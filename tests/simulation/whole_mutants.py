@@ -5,6 +5,7 @@ Each function plants its mutant through a `pytest.MonkeyPatch`.
 
 import pytest
 
+from lakebed.base.runtime import Runtime
 from lakebed.block import BlockStore
 from lakebed.engine import reading
 from lakebed.engine import records_pb2 as pb
@@ -16,7 +17,6 @@ from lakebed.formats import DumpManifest
 from lakebed.kv import Item, Store
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.records import Record, Records
-from lakebed.runtime import Runtime
 from lakebed.testing.faults import FaultyStore
 from tests.kit import engines
 

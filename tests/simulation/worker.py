@@ -11,15 +11,15 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from lakebed.catalog.commits import HeadChanges
+from lakebed.base.errors import LakebedError
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.committed import Page, Query, Strategy
 from lakebed.engine.errors import EntryNotFound, NoChanges, NotFound, PreconditionFailed, Stale
 from lakebed.engine.model import BranchID, Commit, RepositoryID
 from lakebed.engine.staging.writer import Condition
-from lakebed.errors import LakebedError
 from lakebed.formats import Entry
 from lakebed.kv import CorruptRecord, OutcomeUnknown, StoreUnavailable
+from lakebed.lake.commits import HeadChanges
 from lakebed.testing.simulation.history import ABSENT, WILD, Operation
 from tests.kit import staging
 from tests.kit.engines import cherry_pick, dump

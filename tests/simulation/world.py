@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Final, TypeVar
 from unittest.mock import patch
 
+from lakebed.base.runtime import Runtime, ThreadRuntime
 from lakebed.block import BlockStore, Namespace, StorageUnavailable
 from lakebed.engine import engine
 from lakebed.engine.committed import Cache, Page, Query
@@ -24,7 +25,6 @@ from lakebed.kv import OutcomeUnknown, Store
 from lakebed.kv import store as kv_store
 from lakebed.kv.managed import ManagedStore
 from lakebed.reclaim.cleaner import Cleaner
-from lakebed.runtime import Runtime, ThreadRuntime
 from lakebed.testing.models.committed import ModelCommitted
 from lakebed.testing.simulation.block import SimulatedBlock
 from lakebed.testing.simulation.history import History

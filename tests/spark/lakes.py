@@ -10,19 +10,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lakebed.base.ids import UniqueID
+from lakebed.base.leases import LeaseState
 from lakebed.block import BlockSettings, BlockStore, LocalSettings, open_block
-from lakebed.catalog.commits import HeadChanges
+from lakebed.clients.garbage.server import Server
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.model import BranchID
 from lakebed.formats.gc_files import GCFile, GCMark, GCRunID
-from lakebed.ids import UniqueID
 from lakebed.kv import Store, open_store
-from lakebed.leases import LeaseState
+from lakebed.lake.commits import HeadChanges
 from lakebed.reclaim.collector.job import Job, Options
 from lakebed.reclaim.collector.judging import Executor
 from lakebed.reclaim.collector.on_arrow import ArrowExecutor
 from lakebed.reclaim.collector.report import Summary
-from lakebed.reclaim.collector.server import Server
 from lakebed.reclaim.collector.storage import Storage, open_storage
 from tests.kit import staging
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, make_lake

@@ -11,7 +11,7 @@ import pyspark
 SPARK_HOME: Final = Path(pyspark.__file__).parent
 
 # As the manual says: all that spark-submit needs is a file that ends in .py.
-PROGRAM: Final = "from lakebed.cli import main\n\nmain()\n"
+PROGRAM: Final = "from lakebed.clients.cli import main\n\nmain()\n"
 
 SMALL: Final = [
     "--driver-memory", "512m", "--executor-memory", "512m",

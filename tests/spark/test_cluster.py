@@ -21,8 +21,8 @@ from packaging.requirements import Requirement
 from pyspark.sql import SparkSession
 
 import lakebed
-from lakebed import cli
-from lakebed.cli.running import run
+from lakebed.clients import cli
+from lakebed.clients.cli.running import run
 from lakebed.testing.servers.lakebed import LakebedServer
 from tests.kit.served import eventually, free_port
 from tests.spark.clients import Client, files

@@ -9,11 +9,11 @@ import lakefs
 import pytest
 from pyspark.sql import SparkSession
 
-from lakebed import cli
-from lakebed.cli.running import run
+from lakebed.clients import cli
+from lakebed.clients.cli.running import run
+from lakebed.clients.garbage.datasource import LakebedDataSource
+from lakebed.clients.garbage.server import Server
 from lakebed.formats.gc_files import GCMark
-from lakebed.reclaim.collector.datasource import LakebedDataSource
-from lakebed.reclaim.collector.server import Server
 from lakebed.testing.servers.lakebed import LakebedServer
 from tests.spark.clients import Client, files, folder_of, root, sign_in
 

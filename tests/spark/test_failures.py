@@ -14,11 +14,11 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 
-from lakebed import cli
 from lakebed.auth import AuthSettings
 from lakebed.block import S3Settings
-from lakebed.cli.running import run
-from lakebed.client.retry import OUTLAST_RESTARTS
+from lakebed.clients import cli
+from lakebed.clients.cli.running import run
+from lakebed.clients.http.retry import OUTLAST_RESTARTS
 from lakebed.reclaim.collector.spark import TASK_LOGGERS
 from lakebed.testing.servers.lakebed import LakebedServer, lakebed_server
 from tests.kit.object_stores import BUCKET
@@ -57,7 +57,7 @@ def when(monkeypatch: pytest.MonkeyPatch) -> When:
             if words in line and left:
                 left.pop()()
 
-        monkeypatch.setattr("lakebed.cli.commands.gc.warn", say)
+        monkeypatch.setattr("lakebed.clients.cli.commands.gc.warn", say)
 
     return do
 
@@ -184,7 +184,7 @@ def test_a_server_that_goes_away_while_a_run_is_under_way(
             again.append(subprocess.Popen(command, stdout=log, stderr=log))
 
     monkeypatch.setattr(
-        "lakebed.reclaim.collector.server.OUTLAST_RESTARTS",
+        "lakebed.clients.garbage.server.OUTLAST_RESTARTS",
         replace(OUTLAST_RESTARTS, seconds_max=0.2),
     )
     when(PREPARED, kill)
@@ -192,7 +192,7 @@ def test_a_server_that_goes_away_while_a_run_is_under_way(
     assert "cannot reach" in one_line(capsys)
     assert files(mortal_server, "lake") == before
     # Now it comes back in time.
-    monkeypatch.setattr("lakebed.reclaim.collector.server.OUTLAST_RESTARTS", OUTLAST_RESTARTS)
+    monkeypatch.setattr("lakebed.clients.garbage.server.OUTLAST_RESTARTS", OUTLAST_RESTARTS)
     start()
     starter = threading.Thread(target=start)
     try:
@@ -240,7 +240,7 @@ def s3_client(
     through_proxy = replace(seaweedfs_settings, endpoint=proxy.endpoint)
     # Executors have the environment of the Spark that all tests share.
     monkeypatch.setattr(
-        "lakebed.cli.commands.gc._block_settings", lambda _local_root: through_proxy
+        "lakebed.clients.cli.commands.gc._block_settings", lambda _local_root: through_proxy
     )
     settings = {"blockstore": {"type": "s3", "s3": s3}}
     namespace = f"s3://{BUCKET}/failures-{uuid.uuid4().hex[:8]}"

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from lakebed import cli
-from lakebed.cli.running import run
-from lakebed.client.http import Client as HTTPClient
-from lakebed.client.settings import ClientSettings
-from lakebed.ingest import beat, running
-from lakebed.ingest import job as jobs
-from lakebed.ingest.__main__ import main
-from lakebed.ingest.errors import ImportEnded
-from lakebed.ingest.job import Job
-from lakebed.ingest.server import ImportBranch, Server, Started
+from lakebed.clients import cli
+from lakebed.clients.cli.running import run
+from lakebed.clients.http.http import Client as HTTPClient
+from lakebed.clients.http.settings import ClientSettings
+from lakebed.clients.ingest import beat, running
+from lakebed.clients.ingest import job as jobs
+from lakebed.clients.ingest.__main__ import main
+from lakebed.clients.ingest.errors import ImportEnded
+from lakebed.clients.ingest.job import Job
+from lakebed.clients.ingest.server import ImportBranch, Server, Started
 from lakebed.reclaim.collector.storage import find_storage
 from lakebed.testing.servers.lakebed import LakebedServer
 from lakebed.wire.base import Error

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lakebed import cli
-from lakebed.cli.running import run
+from lakebed.clients import cli
+from lakebed.clients.cli.running import run
 from lakebed.formats.boundaries import Breaks
 from lakebed.testing.servers.lakebed import LakebedServer
 from tests.kit.rounds import rounds
@@ -26,16 +26,16 @@ from tests.spark.submitting import output, submit
 pytestmark = [pytest.mark.timeout(900), pytest.mark.slow]
 
 # What docs/import.md says.
-PROGRAM = "from lakebed.ingest.__main__ import main\n\nmain()\n"
+PROGRAM = "from lakebed.clients.ingest.__main__ import main\n\nmain()\n"
 
 # The same, but it stops behind a step and says so, so that it can be killed there.
 HOLDING = """\
 import time
 from pathlib import Path
 
-from lakebed.ingest import job
-from lakebed.ingest.__main__ import main
-from lakebed.ingest.server import Server
+from lakebed.clients.ingest import job
+from lakebed.clients.ingest.__main__ import main
+from lakebed.clients.ingest.server import Server
 
 cut_parts, report = job.cut_parts, Server.report
 

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from lakebed.base.leases import LeaseState
 from lakebed.block import Address, DeleteResult, Forbidden
-from lakebed.catalog.commits import HeadChanges
-from lakebed.client.errors import Refused
+from lakebed.clients.http.errors import Refused
 from lakebed.engine.commits.requests import MergeRequest
 from lakebed.engine.model import BranchID
 from lakebed.formats import OWNER_PATH, Owner, encode_owner
 from lakebed.formats.gc_files import GCFile, GCFileKind, GCRunID
 from lakebed.formats.gc_state import GCResultFile, GCResultKind, GCState
-from lakebed.leases import LeaseState
+from lakebed.lake.commits import HeadChanges
 from lakebed.reclaim.collector import rules
 from lakebed.reclaim.collector.errors import (
     ExecutorFailed,

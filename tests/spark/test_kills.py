@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from lakebed import cli
-from lakebed.cli.running import run
+from lakebed.clients import cli
+from lakebed.clients.cli.running import run
 from lakebed.testing.servers.lakebed import LakebedServer, lakebed_server
 from tests.kit.rounds import rounds
 from tests.kit.served import PATIENCE_SECONDS

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from lakebed.base.ids import UniqueID
 from lakebed.block import Address, LocalSettings
-from lakebed.catalog.multipart.records import NamedPart, Target
 from lakebed.engine.errors import Stale
 from lakebed.formats.gc_files import GCRunID
-from lakebed.ids import UniqueID
+from lakebed.lake.multipart.records import NamedPart, Target
 from lakebed.reclaim.collector.job import Options
 from lakebed.reclaim.prepare import PageLimits
 from tests.spark.lakes import MAIN, REPOSITORY, GCLake, LocalServer, local_lake

@@ -8,7 +8,7 @@ import pytest
 
 START = """
 import sys
-from lakebed.errors import LakebedError
+from lakebed.base.errors import LakebedError
 from lakebed.reclaim.collector.spark import new_session
 try:
     new_session(sys.argv[1])

@@ -16,13 +16,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lakebed.block import Address
-from lakebed.catalog.commits import HeadChanges
 from lakebed.engine.commits.requests import MergeRequest
 from lakebed.engine.errors import EngineError
 from lakebed.engine.model import BranchID, TagID
 from lakebed.formats.gc_files import GCRunID
 from lakebed.formats.gc_state import GCResultKind
 from lakebed.formats.layout import gc_run_folder
+from lakebed.lake.commits import HeadChanges
 from lakebed.reclaim.collector.job import Options
 from lakebed.reclaim.collector.report import Summary
 from lakebed.reclaim.collector.storage import open_storage

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from lakebed import cli
-from lakebed.cli import running
+from lakebed.clients import cli
+from lakebed.clients.cli import running
 from lakebed.testing.servers.lakebed import LakebedServer
 
 

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from lakebed import cli
+from lakebed.clients import cli
 from lakebed.server.processes import supervisor
 
 if __name__ == "__main__":

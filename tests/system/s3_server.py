@@ -4,10 +4,10 @@ import sys
 from pathlib import Path
 
 from lakebed.auth import KeyPair
-from lakebed.catalog.places import parse_namespace
+from lakebed.base.without_pandas import do_without_pandas
+from lakebed.lake.places import parse_namespace
 from lakebed.server.config_files import load
 from lakebed.server.processes.supervisor import serve
-from lakebed.without_pandas import do_without_pandas
 
 ADMIN = KeyPair(access_key_id="AKIAJADMIN", secret_access_key="admin-secret")
 REPOSITORY = "lake"

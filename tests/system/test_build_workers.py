@@ -15,8 +15,13 @@ from unittest.mock import Mock
 import pytest
 
 from lakebed.block import LocalSettings, Namespace, open_block
-from lakebed.builders import BuilderDied, BuilderHung, Builders, BuildersBusy, _Builder
-from lakebed.catalog.commits import HeadChanges
+from lakebed.engine.build_processes import (
+    BuilderDied,
+    BuilderHung,
+    Builders,
+    BuildersBusy,
+    _Builder,
+)
 from lakebed.engine.commits.build import BuildRequest
 from lakebed.engine.commits.requests import CommitRequest, CommitResult, MergeRequest
 from lakebed.engine.engine import Engine
@@ -28,6 +33,7 @@ from lakebed.engine.staging.codec import encode
 from lakebed.formats import MetaRangeID
 from lakebed.kv import Store, open_store
 from lakebed.kv.store import puts
+from lakebed.lake.commits import HeadChanges
 from tests.kit import staging
 from tests.server.disk_kit import commit, first_commit, serve
 from tests.simulation.world import entry
@@ -45,10 +51,10 @@ import multiprocessing, sys, time
 from pathlib import Path
 from unittest.mock import Mock
 from lakebed.block import LocalSettings, Namespace
-from lakebed.errors import LakebedError
+from lakebed.base.errors import LakebedError
 from lakebed.engine.commits.build import BuildRequest
 from lakebed.engine.model import Home
-from lakebed.builders import Builders
+from lakebed.engine.build_processes import Builders
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])

@@ -14,8 +14,8 @@ from tests.system.cli_kit import CommandLine
 
 STANDING_STILL: Final = """
 import time
-from lakebed import cli
-from lakebed.working_copy import remote
+from lakebed.clients import cli
+from lakebed.clients.working_copy import remote
 
 send = remote.Remote.send
 
@@ -31,8 +31,8 @@ cli.main()
 # Ctrl-C comes when one file is there and noted, and the next one is being sent.
 INTERRUPTED: Final = """
 import os, signal, threading
-from lakebed import cli
-from lakebed.working_copy import hashes, remote
+from lakebed.clients import cli
+from lakebed.clients.working_copy import hashes, remote
 
 send, note, noted = remote.Remote.send, hashes.Hashes.note, threading.Event()
 sent = []

@@ -11,8 +11,8 @@ from threading import Event
 
 import pytest
 
-from tests.cli.kit import bare_environ
-from tests.client.scripted import (
+from tests.clients.cli.kit import bare_environ
+from tests.clients.http.scripted import (
     Answer,
     Numbers,
     Request,
@@ -21,7 +21,7 @@ from tests.client.scripted import (
     scripted_server,
 )
 
-COMMAND = [sys.executable, "-c", "import lakebed.cli; lakebed.cli.main()"]
+COMMAND = [sys.executable, "-c", "import lakebed.clients.cli; lakebed.clients.cli.main()"]
 
 
 @pytest.fixture

@@ -238,7 +238,7 @@ def test_bytes_from_a_pipe_and_to_a_pipe(run: CommandLine, main: str) -> None:
 # What the kernel tells of a child that ended may be the memory of the process that forked it.
 _MEASURED: Final = """
 import sys
-from lakebed import cli
+from lakebed.clients import cli
 code = cli.run(cli.app, sys.argv[1:])
 for line in open("/proc/self/status"):
     if line.startswith("VmHWM:"):

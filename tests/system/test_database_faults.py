@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import pytest
 
+from lakebed.base.runtime import Runtime
 from lakebed.kv import (
     KeyNotFound,
     OutcomeUnknown,
@@ -24,7 +25,6 @@ from lakebed.kv.drivers.etcd import EtcdStore
 from lakebed.kv.drivers.valkey import ValkeyStore
 from lakebed.kv.drivers.valkey.link import Patience
 from lakebed.kv.fenced import FencedStore, _Fate
-from lakebed.runtime import Runtime
 from lakebed.testing.conformance.kv_concurrency import in_threads
 from lakebed.testing.servers.databases import (
     DatabaseServer,

@@ -10,13 +10,13 @@ import pytest
 from valkey import Valkey
 from valkey.connection import Connection
 
+from lakebed.base.runtime import ThreadRuntime
 from lakebed.kv import StoreUnavailable
 from lakebed.kv.drivers.etcd import EtcdStore, driver
 from lakebed.kv.drivers.etcd.gateway import encode
 from lakebed.kv.drivers.valkey import ValkeyStore, link
 from lakebed.kv.drivers.valkey.link import Patience
 from lakebed.kv.managed import ManagedStore
-from lakebed.runtime import ThreadRuntime
 from lakebed.testing.conformance.kv_concurrency import in_threads
 from lakebed.testing.servers.databases import (
     DatabaseServer,

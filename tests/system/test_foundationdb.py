@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from lakebed.base.runtime import ThreadRuntime
 from lakebed.kv import (
     ABSENT,
     InvalidArgument,
@@ -20,7 +21,6 @@ from lakebed.kv import (
 from lakebed.kv.drivers import foundationdb
 from lakebed.kv.drivers.foundationdb import PIECE_BYTES, PIECES, FoundationDBStore
 from lakebed.kv.store import puts
-from lakebed.runtime import ThreadRuntime
 from tests.kit.fdb_model import Client, Cluster, Fault, Transaction
 
 pytestmark = pytest.mark.slow

@@ -5,9 +5,9 @@ import uuid
 import pytest
 
 from lakebed.block import Namespace, open_block
-from lakebed.catalog.errors import ChangedBytes
-from lakebed.catalog.imports.sources import ImportSource
 from lakebed.kv import open_store
+from lakebed.lake.errors import ChangedBytes
+from lakebed.lake.imports.sources import ImportSource
 from lakebed.testing.servers.object_stores import AZURE_ACCOUNT
 from tests.kit.lake import MAIN, REPOSITORY, make_lake
 from tests.kit.object_stores import BUCKET, OTHER_BUCKET

@@ -15,8 +15,8 @@ import psycopg
 import pytest
 import yaml
 
-from lakebed import cli
-from lakebed.cli import running
+from lakebed.clients import cli
+from lakebed.clients.cli import running
 from lakebed.kv import Store, open_store
 from lakebed.kv.copying import partition_hashes
 from lakebed.kv.halt import Permit
@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.extended, pytest.mark.slow]
 
 KEYS = 1500
 WITHOUT_WAIT = """
-from lakebed.cli import main
+from lakebed.clients.cli import main
 from lakebed.kv import halt
 halt.SETTLE_SECONDS = 0.0
 main()

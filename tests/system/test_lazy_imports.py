@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.kit import bare_environ
+from tests.clients.cli.kit import bare_environ
 
 OF_LIBRARIES = {"httpx", "click", "rich", "pygments", "pydantic", "importlib.metadata", "msgspec"}
 """What httpx, its command line, Typer's conversion of arguments and the client import."""
@@ -26,7 +26,7 @@ def test_every_cloud_says_what_to_install() -> None:
 import sys
 sys.modules |= dict.fromkeys(("obstore", "boto3", "botocore", "azure"))
 from lakebed.block import AzureSettings, GCSSettings, S3Settings, open_block
-from lakebed.errors import MissingExtraError
+from lakebed.base.errors import MissingExtraError
 for settings in (S3Settings(), AzureSettings("account"), GCSSettings()):
     try:
         open_block(settings)
@@ -51,7 +51,7 @@ def test_commands_load_no_more_than_they_need(
     heavy = {"httpx", "rich", "click", "yaml", "pydantic", "pyarrow", "httptools", "msgspec"}
     heavy |= {"lakebed.server", "lakebed.engine", "importlib.metadata", "pygments"}
     probe = (
-        f"import sys, lakebed.cli as cli; code = cli.run(cli.app, {arguments})\n"
+        f"import sys, lakebed.clients.cli as cli; code = cli.run(cli.app, {arguments})\n"
         f"found = {heavy - may_load} & set(sys.modules)\n"
         f"print(sorted(found), file=sys.stderr) if found or code != {code} else None\n"
         f"sys.exit(bool(found) or code != {code})"

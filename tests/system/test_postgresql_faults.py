@@ -13,6 +13,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
+from lakebed.base.runtime import ThreadRuntime
 from lakebed.kv import (
     ABSENT,
     EXISTS,
@@ -28,7 +29,6 @@ from lakebed.kv.drivers.postgresql.driver import CREATE, SWAP
 from lakebed.kv.drivers.postgresql.link import LOOK_AFTER_SECONDS, Patience
 from lakebed.kv.managed import ManagedStore
 from lakebed.kv.store import Put, new_version, puts
-from lakebed.runtime import ThreadRuntime
 from lakebed.testing.conformance.kv_concurrency import in_threads
 from lakebed.testing.servers.postgresql import PostgreSQLServer
 from lakebed.testing.servers.proxy import Fault, Proxy

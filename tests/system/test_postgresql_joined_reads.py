@@ -14,6 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from lakebed.base.runtime import ThreadRuntime
 from lakebed.kv import (
     ABSENT,
     EXISTS,
@@ -28,7 +29,6 @@ from lakebed.kv.drivers.postgresql.driver import CREATE
 from lakebed.kv.drivers.postgresql.link import PIPED_BYTES, Answers, Link, Patience, Question
 from lakebed.kv.group_commit import GroupCommit
 from lakebed.kv.store import Item, Put, new_version
-from lakebed.runtime import ThreadRuntime
 from lakebed.testing.servers.postgresql import PostgreSQLServer
 from lakebed.testing.servers.proxy import Fault
 from tests.system.test_postgresql_faults import Bench

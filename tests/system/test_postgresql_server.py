@@ -13,6 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from lakebed.base.runtime import ThreadRuntime, call_before_waiting
 from lakebed.kv import (
     ABSENT,
     ForeignStore,
@@ -33,7 +34,6 @@ from lakebed.kv.drivers.postgresql.driver import CREATE, SWAP
 from lakebed.kv.drivers.postgresql.link import Backend, Link, Patience
 from lakebed.kv.pool import POOL_SIZE
 from lakebed.kv.store import Put, new_version, puts
-from lakebed.runtime import ThreadRuntime, call_before_waiting
 from lakebed.testing.conformance.kv_concurrency import in_threads
 from lakebed.testing.servers.postgresql import PostgreSQLServer
 from tests.kit.rounds import rounds

@@ -14,16 +14,16 @@ from lakebed.block import (
     Suffix,
     open_block,
 )
-from lakebed.catalog.errors import ChangedBytes, MissingBytes, PartMissing
-from lakebed.catalog.keys import LINKS
-from lakebed.catalog.model import ObjectStats
-from lakebed.catalog.multipart.records import NamedPart, Target
-from lakebed.catalog.settings import LinkSettings
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.formats.imported import CONTENT
 from lakebed.kv import open_store
 from lakebed.kv.records import Records
+from lakebed.lake.errors import ChangedBytes, MissingBytes, PartMissing
+from lakebed.lake.keys import LINKS
+from lakebed.lake.model import ObjectStats
+from lakebed.lake.multipart.records import NamedPart, Target
+from lakebed.lake.settings import LinkSettings
 from lakebed.testing.servers.object_stores import AZURE_ACCOUNT
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, make_lake
 from tests.kit.object_stores import BUCKET

@@ -21,7 +21,9 @@ from tests.spark.clients import HASTY, Client, files, folder_of, sign_in
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-WITHOUT_SPARK = "import sys; sys.modules['pyspark'] = None; from lakebed.cli import main; main()"
+WITHOUT_SPARK = (
+    "import sys; sys.modules['pyspark'] = None; from lakebed.clients.cli import main; main()"
+)
 
 
 @pytest.fixture(scope="module")

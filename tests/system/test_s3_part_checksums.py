@@ -10,7 +10,7 @@ import pytest
 from boto3.s3.transfer import TransferConfig
 from botocore.exceptions import ClientError, FlexibleChecksumError
 
-from lakebed.catalog.checksums import ALGORITHMS
+from lakebed.lake.checksums import ALGORITHMS
 from tests.kit.s3_gateway import Client, Gateway
 from tests.system.s3_kit import (
     FIRST,

@@ -18,8 +18,8 @@ import httpx
 import pytest
 
 from lakebed.auth import AuthenticationFailed
-from lakebed.cli import app
-from lakebed.cli.running import run
+from lakebed.clients.cli import app
+from lakebed.clients.cli.running import run
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.keys import DROPPED, DROPPED_PARTITION
 from lakebed.engine.model import RepositoryID
@@ -312,7 +312,7 @@ def test_a_key_is_drawn_once(tmp_path: Path) -> None:
 
 def test_help_does_not_import_the_server() -> None:
     program = (
-        "import sys, lakebed.cli; "
+        "import sys, lakebed.clients.cli; "
         "heavy = {'lakebed.server', 'pyarrow', 'httptools', 'rich.console', 'httpx', 'yaml'}; "
         "print(heavy & set(sys.modules))"
     )

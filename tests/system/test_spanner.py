@@ -9,12 +9,12 @@ from google.api_core.exceptions import Aborted, DeadlineExceeded, InvalidArgumen
 from google.cloud.spanner_v1 import CommitResponse, PartialResultSet, ResultSet
 from google.protobuf.struct_pb2 import NULL_VALUE, Value
 
+from lakebed.base.runtime import ThreadRuntime
 from lakebed.kv import ForeignStore, OutcomeUnknown, StoreUnavailable, UnsafeStore
 from lakebed.kv.drivers.google_rpc import Connection
 from lakebed.kv.drivers.spanner import CREATE_TABLE, SpannerCells, _merge, _prepare, check_table
 from lakebed.kv.fenced import Cell
 from lakebed.kv.store import Version
-from lakebed.runtime import ThreadRuntime
 
 pytestmark = pytest.mark.slow
 

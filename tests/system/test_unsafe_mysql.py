@@ -6,9 +6,9 @@ from typing import Any, NoReturn
 import pymysql
 import pytest
 
+from lakebed.base.runtime import ThreadRuntime
 from lakebed.kv import EXISTS, ForeignStore, StoreUnavailable, UnsafeStore, open_store
 from lakebed.kv.drivers.mysql import MySQLStore, driver
-from lakebed.runtime import ThreadRuntime
 from lakebed.testing.servers.databases import DatabaseServer
 from lakebed.testing.servers.more_databases import mariadb_server, mariadb_url
 from lakebed.testing.servers.proxy import Fault, Proxy

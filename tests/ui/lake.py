@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import feather
 
+from lakebed.base.runtime import ThreadRuntime
+from lakebed.clients.garbage.server import Server
 from lakebed.reclaim.collector.job import Job, Options
 from lakebed.reclaim.collector.on_arrow import ArrowExecutor
-from lakebed.reclaim.collector.server import Server
 from lakebed.reclaim.collector.storage import open_storage
-from lakebed.runtime import ThreadRuntime
 from lakebed.testing.servers.lakebed import end, launch, settings_in, wait_until_ready
 
 REPOSITORY: Final = "lakes"

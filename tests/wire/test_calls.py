@@ -4,7 +4,7 @@ import pkgutil
 from importlib import import_module
 
 import lakebed.wire
-from lakebed.catalog.preview import previews
+from lakebed.lake.preview import previews
 from lakebed.server.api.operations import ROUTES, not_there
 from lakebed.wire.base import Page, SkipQuery
 from lakebed.wire.calls import ApiCall, Endpoint, Resource

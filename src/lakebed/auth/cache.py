@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from lakebed.auth.errors import AuthenticationFailed
-from lakebed.runtime import Runtime
+from lakebed.base.runtime import Runtime
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 ValueT = TypeVar("ValueT")

@@ -16,7 +16,7 @@ LakebedError
 
 from typing import ClassVar
 
-from lakebed.errors import LakebedError, NotFoundMixin
+from lakebed.base.errors import LakebedError, NotFoundMixin
 
 
 class AuthError(LakebedError):

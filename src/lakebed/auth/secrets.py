@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from lakebed.auth.errors import AuthenticationFailed, AuthInvalid
 from lakebed.auth.model import AccessKeyID
-from lakebed.ids import UniqueID
-from lakebed.runtime import Runtime
+from lakebed.base.ids import UniqueID
+from lakebed.base.runtime import Runtime
 
 _LOGGER: Final = logging.getLogger(__name__)
 _SALT: Final = b"lakebed.auth.keys.1"

@@ -46,12 +46,12 @@ from lakebed.auth.secrets import SecretBox, ServerKeys, same_secret
 from lakebed.auth.setup import Setup
 from lakebed.auth.throttle import Throttle
 from lakebed.auth.tokens import NOT_OURS, Token, Tokens
-from lakebed.ids import UniqueID
+from lakebed.base.ids import UniqueID
+from lakebed.base.runtime import Runtime
+from lakebed.base.times import now_us, to_us
+from lakebed.base.tracing import traced
 from lakebed.kv import Store
 from lakebed.kv.records import Records
-from lakebed.runtime import Runtime
-from lakebed.times import now_us, to_us
-from lakebed.tracing import traced
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,8 @@ from lakebed.auth.entities.users import Users
 from lakebed.auth.errors import AlreadySetUp, AuthTooManyTries
 from lakebed.auth.model import KeyPair, NewCredential, UserID
 from lakebed.auth.policy.defaults import ADMINS, BASE_GROUPS, BASE_POLICIES
-from lakebed.ids import UniqueID, new_unique_id
+from lakebed.base.ids import UniqueID, new_unique_id
+from lakebed.base.runtime import Runtime
 from lakebed.kv import (
     ABSENT,
     OutcomeUnknown,
@@ -67,7 +68,6 @@ from lakebed.kv import (
     Version,
 )
 from lakebed.kv.records import Kind, Record, Records
-from lakebed.runtime import Runtime
 
 _LOGGER: Final = logging.getLogger(__name__)
 

@@ -23,8 +23,8 @@ from typing import Final
 from lakebed.auth.entities.names import is_access_key_id
 from lakebed.auth.errors import TooManyLogins
 from lakebed.auth.policy.addresses import parse_address
-from lakebed.lru import LRU
-from lakebed.runtime import Runtime
+from lakebed.base.lru import LRU
+from lakebed.base.runtime import Runtime
 
 KEY_FAILURES: Final = 10
 KEY_SECONDS: Final = 10.0

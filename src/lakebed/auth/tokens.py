@@ -13,8 +13,8 @@ import jwt
 from lakebed.auth.errors import AuthenticationFailed
 from lakebed.auth.model import AccessKeyID, UserID
 from lakebed.auth.secrets import ServerKeys
-from lakebed.ids import UniqueID
-from lakebed.runtime import Runtime
+from lakebed.base.ids import UniqueID
+from lakebed.base.runtime import Runtime
 
 Token = NewType("Token", str)
 """A signed statement (JWT)."""

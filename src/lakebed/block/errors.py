@@ -27,7 +27,7 @@ Every error but `StorageUnavailable` means that the call changed nothing. After
 from datetime import datetime
 from typing import ClassVar, Final
 
-from lakebed.errors import LakebedError
+from lakebed.base.errors import LakebedError
 
 LOCKED: Final = "locked until "
 """The beginning of the message of `Locked`, in reports too."""

@@ -6,6 +6,8 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Final
 
+from lakebed.base.errors import MissingExtraError
+from lakebed.base.runtime import Runtime, ThreadRuntime
 from lakebed.block.errors import InvalidArgument
 from lakebed.block.settings import (
     AzureSettings,
@@ -17,8 +19,6 @@ from lakebed.block.settings import (
 )
 from lakebed.block.store import BlockStore
 from lakebed.block.wrappers.metrics import MeteredBlockStore
-from lakebed.errors import MissingExtraError
-from lakebed.runtime import Runtime, ThreadRuntime
 
 _LOGGER: Final = logging.getLogger(__name__)
 

@@ -7,6 +7,7 @@ that it does not serve are given repositories that were read already.
 from collections.abc import Callable
 from typing import Final
 
+from lakebed.base.runtime import Runtime, ThreadRuntime
 from lakebed.block import BlockStore
 from lakebed.engine.commits.build import Build, Builds, Forecast, MergeBuild
 from lakebed.engine.commits.commit import Committer
@@ -34,7 +35,6 @@ from lakebed.engine.settings import CacheSettings, EngineSettings
 from lakebed.engine.staging.reader import Reader
 from lakebed.engine.staging.writer import Writer
 from lakebed.kv import Store
-from lakebed.runtime import Runtime, ThreadRuntime
 
 
 class Engine:
@@ -67,8 +67,8 @@ class Engine:
             hooks: What to run before and after operations.
             settings: Times and bounds.
             cache: How much is kept of committed files, and where.
-            build_large: Builds large commits in another process (`lakebed.builders`), so that they
-                do not slow down this one; by default all are built in this one.
+            build_large: Builds large commits in another process (`lakebed.engine.build_processes`),
+                so that they do not slow down this one; by default all are built in this one.
             merge_large: The same for large merges.
             foresee_large: Called in the thread of a writer when there were so many writes that a
                 large commit is likely to follow (`Forecast`).

@@ -36,8 +36,8 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from lakebed.errors import LakebedError, NotFoundMixin, quoted
-from lakebed.times import to_datetime
+from lakebed.base.errors import LakebedError, NotFoundMixin, quoted
+from lakebed.base.times import to_datetime
 
 
 class EngineError(LakebedError):

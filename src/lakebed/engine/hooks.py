@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from lakebed.base.ids import UniqueID
 from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository, Tag, TagID
 from lakebed.formats import MetaRangeID
-from lakebed.ids import UniqueID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@
 | cleanup_tokens         | <staging token>                                           |
 | kv_metadata            | schema_version, installation_id, leases/…, usage/<month>  |
 
-The catalog keeps more in the partition of a repository (`lakebed.catalog.keys`), and users and
+The catalog keeps more in the partition of a repository (`lakebed.lake.keys`), and users and
 permissions have a partition of their own (`lakebed.auth.entities.keys`).
 """
 

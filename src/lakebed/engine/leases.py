@@ -4,9 +4,10 @@
 - `LeasedRecord` is a record of work (an import, a merge of a pull request, a run of hooks) whose
   owner and heartbeat are fields of it.
 
-`lakebed.leases` states the invariant and what a failure at each step leads to. A `LeasedRecord` is
-stricter: the owner's progress is written by the same compare-and-swap as its heartbeat, so a former
-owner, if it lives after all, fails with its next change (`LeaseLostError`) and stops.
+`lakebed.base.leases` states the invariant and what a failure at each step leads to. A
+`LeasedRecord` is stricter: the owner's progress is written by the same compare-and-swap as its
+heartbeat, so a former owner, if it lives after all, fails with its next change (`LeaseLostError`)
+and stops.
 """
 
 import logging
@@ -17,14 +18,14 @@ from typing import Final, Generic, Protocol, TypeVar, cast
 
 from google.protobuf.message import Message
 
+from lakebed.base.leases import FORGOTTEN_SECONDS, LeaseState, with_heartbeat
+from lakebed.base.runtime import ResultT, Runtime
+from lakebed.base.times import now_us
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.keys import LEASES
 from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable
 from lakebed.kv.records import Record, Records
 from lakebed.kv.schema import METADATA_PARTITION
-from lakebed.leases import FORGOTTEN_SECONDS, LeaseState, with_heartbeat
-from lakebed.runtime import ResultT, Runtime
-from lakebed.times import now_us
 
 _LOGGER: Final = logging.getLogger(__name__)
 _TRIES: Final = 10
@@ -37,7 +38,10 @@ class LeaseLostError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LeaseRecords:
-    """The record of one lease: a `lakebed.leases.LeaseTable`. Its mark is the record's version."""
+    """The record of one lease: a `lakebed.base.leases.LeaseTable`.
+
+    Its mark is the version of the record.
+    """
 
     store: Store
     runtime: Runtime

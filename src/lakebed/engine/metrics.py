@@ -21,8 +21,8 @@ from typing import Final
 
 from prometheus_client import Counter, Histogram
 
-from lakebed.errors import LakebedError
-from lakebed.runtime import Runtime
+from lakebed.base.errors import LakebedError
+from lakebed.base.runtime import Runtime
 
 _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 

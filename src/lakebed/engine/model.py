@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NewType
 
+from lakebed.base.ids import UniqueID
+from lakebed.base.runtime import Runtime
 from lakebed.block import Namespace
 from lakebed.engine import records_pb2 as pb
 from lakebed.formats import EMPTY_METARANGE, MetaRangeID
-from lakebed.ids import UniqueID
 from lakebed.kv import Version
-from lakebed.runtime import Runtime
 
 WORDS_BYTES_MAX: Final = 64 << 10
 """How long a client may make the message of a commit, its metadata, and that of a repository."""

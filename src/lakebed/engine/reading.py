@@ -22,7 +22,10 @@ is acknowledged only if repository, rules and branch allowed it at a moment afte
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from lakebed.actor import current_actor
+from lakebed.base.actor import current_actor
+from lakebed.base.ids import UniqueID
+from lakebed.base.runtime import Runtime
+from lakebed.base.tracing import traced
 from lakebed.engine.errors import (
     BranchNotFound,
     Deleting,
@@ -54,10 +57,7 @@ from lakebed.engine.refs.protection import BranchProtection, Protection
 from lakebed.engine.refs.resolve import Resolver, View, branch_in
 from lakebed.engine.refs.shared_reads import SharedReads
 from lakebed.engine.repositories.repositories import Repositories
-from lakebed.ids import UniqueID
 from lakebed.kv import Item, Store
-from lakebed.runtime import Runtime
-from lakebed.tracing import traced
 
 RECENT_SECONDS: Final = 1.0
 """How long a write may go by what it read when it began: later, it would often write under a token

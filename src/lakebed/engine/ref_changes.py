@@ -3,14 +3,18 @@
 What must hold of the records alone is in `lakebed.engine.refs`. Here the repository is looked at
 (is it there, may it be changed), then rules, and then hooks are asked. A creation does so when its
 record is written, in a state that readers do not find; a deletion before. Hooks hear how it ended,
-unless that is unknown: then they find out themselves, later (`lakebed.hooks.post`).
+unless that is unknown: then they find out themselves, later (`lakebed.lake.hooks.post`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, TypeVar
 
-from lakebed.actor import current_actor
+from lakebed.base.actor import current_actor
+from lakebed.base.errors import LakebedError
+from lakebed.base.ids import UniqueID, new_unique_id
+from lakebed.base.runtime import Runtime
+from lakebed.base.tracing import traced
 from lakebed.engine.errors import (
     DefaultBranch,
     InvalidRef,
@@ -39,11 +43,7 @@ from lakebed.engine.refs.refusals import Refusals
 from lakebed.engine.refs.resolve import Resolver
 from lakebed.engine.refs.tags import Tags
 from lakebed.engine.repositories.repositories import Repositories
-from lakebed.errors import LakebedError
-from lakebed.ids import UniqueID, new_unique_id
 from lakebed.kv import Item, OutcomeUnknown
-from lakebed.runtime import Runtime
-from lakebed.tracing import traced
 
 CreatedT = TypeVar("CreatedT", Branch, Tag)
 

@@ -12,7 +12,7 @@ The first three name the file. None of them ever comes with part of the data.
 
 from typing import ClassVar
 
-from lakebed.errors import LakebedError
+from lakebed.base.errors import LakebedError
 
 
 class FormatError(LakebedError):

@@ -1,7 +1,7 @@
 """From what a storage lists to entries of a branch, column by column.
 
 An imported object belongs to somebody else, who may write it again. So its entry keeps the ETag
-that the storage listed, and reads compare it (`lakebed.catalog.entry_metadata`). The ETag is part
+that the storage listed, and reads compare it (`lakebed.lake.entry_metadata`). The ETag is part
 of the identity too: an object that was written again and imported again is another one.
 """
 

@@ -12,7 +12,7 @@ from typing import Final, NewType
 
 import pyarrow as pa
 
-from lakebed.errors import quoted
+from lakebed.base.errors import quoted
 from lakebed.formats.digest import content_id
 from lakebed.formats.errors import DamagedFile, FormatTooNew
 from lakebed.formats.parquet import FileType, check_id, required

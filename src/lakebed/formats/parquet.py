@@ -15,7 +15,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakebed.errors import quoted
+from lakebed.base.errors import quoted
 from lakebed.formats.digest import content_id
 from lakebed.formats.errors import DamagedFile, ForeignFile, FormatTooNew
 

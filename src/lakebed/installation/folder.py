@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from lakebed.block import LocalSettings
-from lakebed.catalog.settings import CatalogSettings
+from lakebed.lake.settings import CatalogSettings
 
 NAMESPACE_PREFIX: Final = "local://"
 """What the storage namespace of a repository begins with, unless somebody names another one."""

@@ -4,21 +4,21 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
+from lakebed.base.runtime import Runtime, ThreadRuntime
 from lakebed.block import BlockSettings, BlockStore, open_block
-from lakebed.builders import Builders
-from lakebed.catalog.catalog import Catalog
-from lakebed.catalog.presign import Signer
-from lakebed.catalog.settings import CatalogSettings, LinkSettings
-from lakebed.catalog.tasks import RunInBackground
+from lakebed.engine.build_processes import Builders
 from lakebed.engine.engine import Engine
 from lakebed.engine.settings import CacheSettings, EngineSettings
-from lakebed.hooks.actions import Actions
-from lakebed.hooks.guard import Guard
-from lakebed.hooks.runner import NewCaller
-from lakebed.hooks.settings import HooksSettings
 from lakebed.kv import Store, open_store
+from lakebed.lake.catalog import Catalog
+from lakebed.lake.hooks.actions import Actions
+from lakebed.lake.hooks.guard import Guard
+from lakebed.lake.hooks.runner import NewCaller
+from lakebed.lake.hooks.settings import HooksSettings
+from lakebed.lake.presign import Signer
+from lakebed.lake.settings import CatalogSettings, LinkSettings
+from lakebed.lake.tasks import RunInBackground
 from lakebed.reclaim.service import Reclaim
-from lakebed.runtime import Runtime, ThreadRuntime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

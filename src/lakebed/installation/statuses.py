@@ -7,10 +7,10 @@ same error with a server and without one.
 from typing import Final
 
 from lakebed import block, kv
-from lakebed.builders import BuilderFailed
-from lakebed.catalog import errors as catalog
 from lakebed.engine import errors as engine
-from lakebed.hooks import errors as hooks
+from lakebed.engine.build_processes import BuilderFailed
+from lakebed.lake import errors as catalog
+from lakebed.lake.hooks import errors as hooks
 
 UNEXPECTED: Final = 500
 

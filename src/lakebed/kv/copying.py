@@ -22,12 +22,12 @@ from typing import Final
 
 import msgspec
 
-from lakebed.errors import quoted
+from lakebed.base.errors import quoted
+from lakebed.base.runtime import Runtime
 from lakebed.kv.errors import KVError, LimitExceeded, PredicateFailed
 from lakebed.kv.halt import HALT_KEY, Halt, Permit, Role, find_mark, read_mark
 from lakebed.kv.schema import METADATA_PARTITION, SCHEMA_KEY
 from lakebed.kv.store import ABSENT, Item, Store, Version, puts
-from lakebed.runtime import Runtime
 
 CHUNK_KEYS: Final = 500
 CHUNK_BYTES: Final = 4 << 20

@@ -30,7 +30,7 @@ logs; `public_message` is for everybody else.
 
 from typing import ClassVar
 
-from lakebed.errors import LakebedError, NotFoundMixin, quoted
+from lakebed.base.errors import LakebedError, NotFoundMixin, quoted
 
 
 class KVError(LakebedError):

@@ -40,7 +40,8 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import Final, NamedTuple, NoReturn, TypeVar
 
-from lakebed.errors import quoted
+from lakebed.base.errors import quoted
+from lakebed.base.runtime import Runtime
 from lakebed.kv.errors import (
     KeyNotFound,
     OutcomeUnknown,
@@ -66,7 +67,6 @@ from lakebed.kv.store import (
     check_predicate,
     new_version,
 )
-from lakebed.runtime import Runtime
 
 ItemT = TypeVar("ItemT")
 

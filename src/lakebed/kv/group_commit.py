@@ -24,8 +24,8 @@ from itertools import pairwise
 from queue import SimpleQueue
 from typing import Final, Generic, TypeVar
 
+from lakebed.base.runtime import about_to_wait
 from lakebed.kv.errors import OutcomeUnknown, StoreClosed, StoreUnavailable
-from lakebed.runtime import about_to_wait
 
 LONG_SECONDS: Final = 0.05
 """How long a write waits for the batch under way before another batch may begin beside it."""

@@ -14,11 +14,11 @@ from typing import Final
 
 import msgspec
 
+from lakebed.base.runtime import Runtime
 from lakebed.kv.errors import KeyNotFound, StoreHalted
 from lakebed.kv.fenced import FENCE_SECONDS
 from lakebed.kv.schema import METADATA_PARTITION
 from lakebed.kv.store import Item, Store
-from lakebed.runtime import Runtime
 
 HALT_KEY: Final = b"halt"
 

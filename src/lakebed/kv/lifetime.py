@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from lakebed.base.runtime import Runtime, about_to_wait
 from lakebed.kv.errors import StoreClosed
 from lakebed.kv.store import Limits, Put
-from lakebed.runtime import Runtime, about_to_wait
 
 OVERHEAD_BYTES: Final = 64
 """What a key takes in a request beyond its bytes."""

@@ -35,7 +35,9 @@ from typing import Final, ParamSpec, TypeVar
 
 from prometheus_client import Counter, Histogram
 
-from lakebed.errors import quoted
+from lakebed.base.errors import quoted
+from lakebed.base.runtime import Runtime
+from lakebed.base.tracing import span_starter
 from lakebed.kv.errors import (
     KeyNotFound,
     KVError,
@@ -59,8 +61,6 @@ from lakebed.kv.store import (
     new_version,
     still_unknown,
 )
-from lakebed.runtime import Runtime
-from lakebed.tracing import span_starter
 
 ParamT = ParamSpec("ParamT")
 ResultT = TypeVar("ResultT")

@@ -8,9 +8,9 @@ its mark is not known.
 from abc import abstractmethod
 from typing import Final
 
+from lakebed.base.lru import LRU
+from lakebed.base.runtime import Runtime
 from lakebed.kv.fenced import Cell, Cells
-from lakebed.lru import LRU
-from lakebed.runtime import Runtime
 
 _REMEMBERED: Final = 10_000
 

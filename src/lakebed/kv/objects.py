@@ -22,11 +22,11 @@ from dataclasses import replace
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from lakebed.base.runtime import Runtime
 from lakebed.kv.errors import OutcomeUnknown, StoreUnavailable
 from lakebed.kv.fenced import Cell
 from lakebed.kv.marked import MarkedCells
 from lakebed.kv.store import VERSION_BYTES, Limits, Version
-from lakebed.runtime import Runtime
 
 TOMBSTONE_SECONDS: Final = 7 * 24 * 3600.0
 REMOVED_AT_ONCE: Final = 64

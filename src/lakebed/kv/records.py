@@ -17,7 +17,7 @@ from typing import Final, Generic, TypeVar
 from google.protobuf.message import DecodeError, Message
 from prometheus_client import Counter
 
-from lakebed.errors import quoted
+from lakebed.base.errors import quoted
 from lakebed.kv.errors import CorruptRecord, KeyNotFound, PredicateFailed, StoreUnavailable
 from lakebed.kv.store import ABSENT, ANY, Item, Predicate, Put, Store, Version
 

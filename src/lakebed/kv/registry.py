@@ -6,14 +6,14 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Final
 
-from lakebed.errors import MissingExtraError
+from lakebed.base.errors import MissingExtraError
+from lakebed.base.runtime import Runtime, ThreadRuntime
 from lakebed.kv.errors import InvalidArgument
 from lakebed.kv.halt import Permit, check_not_halted
 from lakebed.kv.managed import ManagedStore
 from lakebed.kv.schema import check_schema
 from lakebed.kv.store import Store
 from lakebed.kv.urls import check_credentials, take_namespace
-from lakebed.runtime import Runtime, ThreadRuntime
 
 _LOGGER: Final = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from typing import Final
 
 from prometheus_client import Counter
 
+from lakebed.base.runtime import Runtime
 from lakebed.kv.errors import OutcomeUnknown, StoreFull, StoreHalted, StoreLocked, StoreUnreachable
-from lakebed.runtime import Runtime
 
 PATIENCE_SECONDS: Final = 15.0
 """How long after its first failure a call may be repeated."""

@@ -3,7 +3,7 @@
 import logging
 from typing import Final
 
-from lakebed.errors import quoted
+from lakebed.base.errors import quoted
 from lakebed.kv.errors import (
     ForeignStore,
     KeyNotFound,

@@ -28,6 +28,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import Final, Literal, NamedTuple, NewType, Self
 
+from lakebed.base.runtime import Runtime
 from lakebed.kv.errors import (
     InvalidArgument,
     KeyNotFound,
@@ -36,7 +37,6 @@ from lakebed.kv.errors import (
     StoreClosed,
     StoreUnavailable,
 )
-from lakebed.runtime import Runtime
 
 Version = NewType("Version", bytes)
 """The mark of one write; never used twice."""

@@ -6,7 +6,7 @@ that sorts after the noted name was made later than the backup: data that the da
 be gone, and the marks of expired commits and purged objects that say so are missing.
 
 The storage knows both: which commits had expired when a run began
-(`lakebed.engine.expired_files`), and what was purged (`lakebed.catalog.purge_marks`). `catch_up`
+(`lakebed.engine.expired_files`), and what was purged (`lakebed.lake.purge_marks`). `catch_up`
 reads this into the database, before the next run or purge begins, and once when the background
 process of a server starts.
 
@@ -23,20 +23,20 @@ within `skew_seconds` of the last one may stay unseen until the next.
 import logging
 from typing import Final
 
+from lakebed.base.errors import LakebedError
+from lakebed.base.runtime import Runtime
 from lakebed.block import BlockStore
-from lakebed.catalog import records_pb2 as pb
-from lakebed.catalog.keys import SEEN, SEEN_NAME
-from lakebed.catalog.purge_marks import PurgeMarks
 from lakebed.engine.engine import Engine
 from lakebed.engine.expired_files import read_all_expired
 from lakebed.engine.model import CommitID, Repository
 from lakebed.engine.refs.dump import active_record
-from lakebed.errors import LakebedError
 from lakebed.formats.layout import gc_runs_folder, purges_folder
 from lakebed.kv import Store
 from lakebed.kv.records import Records
+from lakebed.lake import records_pb2 as pb
+from lakebed.lake.keys import SEEN, SEEN_NAME
+from lakebed.lake.purge_marks import PurgeMarks
 from lakebed.reclaim.expirer import Expirer
-from lakebed.runtime import Runtime
 
 _AT_ONCE: Final = 8
 

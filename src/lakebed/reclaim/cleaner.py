@@ -39,6 +39,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
+from lakebed.base.ids import UniqueID
+from lakebed.base.leases import Lease
+from lakebed.base.runtime import Runtime
 from lakebed.block import Namespace
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import TooManyTries
@@ -71,7 +74,6 @@ from lakebed.engine.repositories.removal import (
     claimant_named,
     claimant_of,
 )
-from lakebed.ids import UniqueID
 from lakebed.kv import (
     CorruptRecord,
     Item,
@@ -82,8 +84,6 @@ from lakebed.kv import (
     Version,
 )
 from lakebed.kv.records import MessageT, Record, Records
-from lakebed.leases import Lease
-from lakebed.runtime import Runtime
 
 
 @dataclass(slots=True)

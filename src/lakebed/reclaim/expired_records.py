@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from lakebed.catalog.catalog import Catalog
-from lakebed.catalog.settings import CatalogSettings
+from lakebed.base.runtime import Runtime
 from lakebed.engine.model import Repository
 from lakebed.kv import CorruptRecord, OutcomeUnknown, StoreUnavailable
-from lakebed.runtime import Runtime
+from lakebed.lake.catalog import Catalog
+from lakebed.lake.settings import CatalogSettings
 
 PAUSE_SECONDS: Final = 0.05
 """Between two repositories, to let others work."""

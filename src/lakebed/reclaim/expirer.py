@@ -31,9 +31,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
+from lakebed.base.ids import UniqueID
+from lakebed.base.leases import Lease
+from lakebed.base.runtime import Runtime
+from lakebed.base.times import now_us, to_us
+from lakebed.base.tracing import traced
 from lakebed.block import BlockStore
-from lakebed.catalog.errors import ClocksDiffer
-from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import RepositoryNotFound, TooManyExpire
@@ -50,16 +53,13 @@ from lakebed.engine.keys import (
 from lakebed.engine.leases import LeaseRecords
 from lakebed.engine.model import MOVED_NAMESPACE, BranchID, CommitID, Repository, RepositoryID
 from lakebed.formats.layout import gc_check_path
-from lakebed.ids import UniqueID
 from lakebed.kv import ABSENT, PredicateFailed, Store
 from lakebed.kv.records import Record, Records
-from lakebed.leases import Lease
+from lakebed.lake.errors import ClocksDiffer
+from lakebed.lake.settings import CatalogSettings
 from lakebed.reclaim.keep import FLOOR_US, Fate, Scan, StoredCommit, fate_of, staying
 from lakebed.reclaim.retention import RetentionRules, RuleBook
 from lakebed.reclaim.runs import GCLeases
-from lakebed.runtime import Runtime
-from lakebed.times import now_us, to_us
-from lakebed.tracing import traced
 
 _LOGGER: Final = logging.getLogger(__name__)
 

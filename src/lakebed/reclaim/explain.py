@@ -8,27 +8,27 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from lakebed.base.errors import quoted
+from lakebed.base.runtime import Runtime
+from lakebed.base.times import now_us, to_datetime, to_us
+from lakebed.base.tracing import traced
 from lakebed.block import Address, BlockStore, ObjectInfo, ObjectNotFound
-from lakebed.catalog import records_pb2 as pb
-from lakebed.catalog.links import may_finish as may_finish_link
-from lakebed.catalog.model import stats_of
-from lakebed.catalog.multipart.records import may_finish as may_finish_multipart
-from lakebed.catalog.purge_marks import PurgeMarks
-from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.engine import Engine
 from lakebed.engine.expiry_marks import EXPIRED
 from lakebed.engine.model import Commit, CommitID, Repository, RepositoryID
 from lakebed.engine.refs.dump import active_record
-from lakebed.errors import quoted
 from lakebed.formats.object_paths import ObjectPath
 from lakebed.kv import Store
+from lakebed.lake import records_pb2 as pb
+from lakebed.lake.links import may_finish as may_finish_link
+from lakebed.lake.model import stats_of
+from lakebed.lake.multipart.records import may_finish as may_finish_multipart
+from lakebed.lake.purge_marks import PurgeMarks
+from lakebed.lake.settings import CatalogSettings
 from lakebed.reclaim.expirer import Expirer
 from lakebed.reclaim.keep import Fate
 from lakebed.reclaim.names import Names
 from lakebed.reclaim.runs import GCFindings, GCRuns
-from lakebed.runtime import Runtime
-from lakebed.times import now_us, to_datetime, to_us
-from lakebed.tracing import traced
 
 Verdict = Literal["kept", "going", "gone"]
 _NEVER: Final = 1 << 62

@@ -13,8 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.block import Address
-from lakebed.catalog import records_pb2 as pb
-from lakebed.catalog.keys import LINKS, MULTIPARTS
 from lakebed.engine.engine import Engine
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import Branch, BranchID, Commit, Repository
@@ -24,6 +22,8 @@ from lakebed.formats import MetaRangeID
 from lakebed.formats.object_paths import ObjectPath
 from lakebed.kv import Store
 from lakebed.kv.records import Records
+from lakebed.lake import records_pb2 as pb
+from lakebed.lake.keys import LINKS, MULTIPARTS
 
 _RECORDS: Final = 1024
 

@@ -34,12 +34,11 @@ from typing import Any, Final
 
 from prometheus_client import Gauge
 
+from lakebed.base.ids import UniqueID
+from lakebed.base.runtime import Runtime
+from lakebed.base.times import now_us, to_us
+from lakebed.base.tracing import traced
 from lakebed.block import BlockStore
-from lakebed.catalog.errors import InvalidRun
-from lakebed.catalog.keys import LINKS, MULTIPARTS
-from lakebed.catalog.links import may_finish as may_finish_link
-from lakebed.catalog.multipart.records import may_finish as may_finish_multipart
-from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import RepositoryNotFound
 from lakebed.engine.expired_files import read_expired, write_expired
@@ -60,16 +59,17 @@ from lakebed.formats.gc_files import (
     GCRun,
     GCRunID,
 )
-from lakebed.ids import UniqueID
 from lakebed.kv import Item as StagedRecord
 from lakebed.kv import Store
 from lakebed.kv.records import Records
+from lakebed.lake.errors import InvalidRun
+from lakebed.lake.keys import LINKS, MULTIPARTS
+from lakebed.lake.links import may_finish as may_finish_link
+from lakebed.lake.multipart.records import may_finish as may_finish_multipart
+from lakebed.lake.settings import CatalogSettings
 from lakebed.reclaim.backups import Backups
 from lakebed.reclaim.expirer import Expirer
 from lakebed.reclaim.run_files import RunFiles, TableWriter
-from lakebed.runtime import Runtime
-from lakebed.times import now_us, to_us
-from lakebed.tracing import traced
 
 _RUN_ID: Final = re.compile(r"[0-9a-f]{36}")
 _TOKEN: Final = re.compile(r"([0-9a-f]{36})\.([1-9][0-9]{0,8})")

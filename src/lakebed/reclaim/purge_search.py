@@ -17,8 +17,6 @@ from typing import Final, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.catalog import records_pb2 as pb
-from lakebed.catalog.keys import LINKS, MULTIPARTS
 from lakebed.engine.engine import Engine
 from lakebed.engine.keys import COMMITS, STAGED_PREFIX
 from lakebed.engine.model import Repository
@@ -27,6 +25,8 @@ from lakebed.engine.staging.scan import changes_table
 from lakebed.formats import MetaRangeID
 from lakebed.kv import Pair, Store
 from lakebed.kv.records import Records
+from lakebed.lake import records_pb2 as pb
+from lakebed.lake.keys import LINKS, MULTIPARTS
 
 FOUND_COLUMNS: Final = ("key", "address", "address_type", "size", "checksum")
 _RECORDS: Final = 8192

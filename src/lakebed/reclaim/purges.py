@@ -30,26 +30,26 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.base.errors import quoted
+from lakebed.base.runtime import Runtime
+from lakebed.base.times import now_us, to_datetime, to_us
+from lakebed.base.tracing import traced
 from lakebed.block import Address, BlockStore
-from lakebed.catalog import records_pb2 as pb
-from lakebed.catalog.errors import InvalidPurge
-from lakebed.catalog.model import location_of
-from lakebed.catalog.purge_marks import PurgeMarks
-from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import TooManyTries
 from lakebed.engine.model import MOVED_NAMESPACE, Repository, RepositoryID
-from lakebed.errors import quoted
 from lakebed.formats import AddressType
 from lakebed.formats.layout import purge_folder, purge_path
 from lakebed.formats.object_paths import ObjectPath
 from lakebed.formats.purge_files import PURGE_SCHEMA, encode_purge
 from lakebed.kv import Store
+from lakebed.lake import records_pb2 as pb
+from lakebed.lake.errors import InvalidPurge
+from lakebed.lake.model import location_of
+from lakebed.lake.purge_marks import PurgeMarks
+from lakebed.lake.settings import CatalogSettings
 from lakebed.reclaim.backups import Backups
 from lakebed.reclaim.purge_search import PurgeQuery, Search
-from lakebed.runtime import Runtime
-from lakebed.times import now_us, to_datetime, to_us
-from lakebed.tracing import traced
 
 OBJECTS_MAX: Final = 100_000
 """The most objects that one request deletes."""

@@ -25,24 +25,24 @@ from datetime import datetime
 from itertools import islice
 from typing import Final
 
+from lakebed.base.errors import LakebedError
+from lakebed.base.runtime import Runtime
+from lakebed.base.times import now_us, to_datetime, to_us
+from lakebed.base.tracing import traced
 from lakebed.block import Address, BlockStore, Namespace
-from lakebed.catalog.errors import NothingLeft
-from lakebed.catalog.keys import copy_of
-from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine import records_pb2 as engine_pb
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import NotUnique, RepositoryNotFound
 from lakebed.engine.keys import CLOSED, GRAVELER
 from lakebed.engine.model import Repository, RepositoryID
-from lakebed.errors import LakebedError
 from lakebed.formats import OWNER_PATH
 from lakebed.formats.layout import LAKEBED_FOLDER, purges_folder
 from lakebed.formats.object_paths import REPOSITORIES, ObjectPath
 from lakebed.kv import PredicateFailed, Store, StoreUnavailable
 from lakebed.kv.records import Record, Records
-from lakebed.runtime import Runtime
-from lakebed.times import now_us, to_datetime, to_us
-from lakebed.tracing import traced
+from lakebed.lake.errors import NothingLeft
+from lakebed.lake.keys import copy_of
+from lakebed.lake.settings import CatalogSettings
 
 OBJECTS_A_PASS: Final = 100_000
 """How many objects one pass deletes; the next goes on, so that other work is not held up."""

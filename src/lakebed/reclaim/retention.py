@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
+from lakebed.base.runtime import Runtime
+from lakebed.base.times import now_us
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import Invalid
 from lakebed.engine.keys import (
@@ -19,8 +21,6 @@ from lakebed.engine.model import BranchID, Repository
 from lakebed.engine.refs.protection import check_pattern
 from lakebed.kv import ABSENT, PredicateFailed, Store
 from lakebed.kv.records import Record, Records
-from lakebed.runtime import Runtime
-from lakebed.times import now_us
 
 DAYS_MAX: Final = 36_500
 _EXPIRING: Final = pb.EXPIRY_STATE_EXPIRING

@@ -6,8 +6,8 @@ from typing import Final
 
 import pyarrow as pa
 
+from lakebed.base.runtime import Runtime
 from lakebed.block import Address, AlreadyExists, BlockStore, ObjectNotFound
-from lakebed.catalog.errors import InvalidRun
 from lakebed.engine.model import Repository
 from lakebed.formats.gc_files import (
     GC_SCHEMAS,
@@ -29,7 +29,7 @@ from lakebed.formats.gc_files import (
     page_name,
 )
 from lakebed.formats.layout import gc_path, gc_run_folder
-from lakebed.runtime import Runtime
+from lakebed.lake.errors import InvalidRun
 
 FILE_ROWS: Final = 100_000
 """How many rows go into one file; so many are in memory at a time."""

@@ -19,10 +19,11 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.base.leases import LeaseState
+from lakebed.base.runtime import Runtime
+from lakebed.base.times import now_us, to_datetime
+from lakebed.base.tracing import traced
 from lakebed.block import BlockStore, ObjectNotFound
-from lakebed.catalog import records_pb2 as pb
-from lakebed.catalog.keys import GC
-from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.engine import Engine
 from lakebed.engine.leases import LeaseRecords
 from lakebed.engine.model import Repository, RepositoryID
@@ -39,10 +40,9 @@ from lakebed.formats.gc_state import (
 from lakebed.formats.layout import gc_path, gc_runs_folder, mark_path, state_path
 from lakebed.kv import Store
 from lakebed.kv.records import Records
-from lakebed.leases import LeaseState
-from lakebed.runtime import Runtime
-from lakebed.times import now_us, to_datetime
-from lakebed.tracing import traced
+from lakebed.lake import records_pb2 as pb
+from lakebed.lake.keys import GC
+from lakebed.lake.settings import CatalogSettings
 
 _NAME: Final = b"last_run"
 

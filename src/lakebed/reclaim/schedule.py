@@ -14,23 +14,23 @@ from typing import Final
 
 from prometheus_client import Gauge
 
+from lakebed.base.errors import LakebedError
+from lakebed.base.ids import UniqueID
+from lakebed.base.runtime import Runtime
+from lakebed.base.times import now_us, to_us
 from lakebed.block import BlockSettings
-from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import RepositoryNotFound
 from lakebed.engine.model import Repository
-from lakebed.errors import LakebedError
 from lakebed.formats.gc_state import GCState
-from lakebed.ids import UniqueID
 from lakebed.kv import CorruptRecord
+from lakebed.lake.settings import CatalogSettings
 from lakebed.reclaim.collector.errors import Busy
 from lakebed.reclaim.collector.job import Job, Options
 from lakebed.reclaim.collector.on_arrow import ArrowExecutor
 from lakebed.reclaim.collector.report import SERVER, Summary, thin_out, thin_out_refused
 from lakebed.reclaim.collector.storage import SavedState, Storage
 from lakebed.reclaim.service import OwnServer, Reclaim
-from lakebed.runtime import Runtime
-from lakebed.times import now_us, to_us
 
 _LOGGER: Final = logging.getLogger(__name__)
 _LAST_GOOD: Final = Gauge(

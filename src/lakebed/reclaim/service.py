@@ -6,16 +6,17 @@
 from dataclasses import asdict
 from typing import Any
 
+from lakebed.base.ids import UniqueID
+from lakebed.base.leases import LeaseState
+from lakebed.base.runtime import Runtime
 from lakebed.block import BlockStore
-from lakebed.catalog.catalog import Catalog
-from lakebed.catalog.purge_marks import PurgeMarks
-from lakebed.catalog.settings import CatalogSettings
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import Repository
 from lakebed.formats.gc_files import GCFile, GCRunID
-from lakebed.ids import UniqueID
 from lakebed.kv import Store
-from lakebed.leases import LeaseState
+from lakebed.lake.catalog import Catalog
+from lakebed.lake.purge_marks import PurgeMarks
+from lakebed.lake.settings import CatalogSettings
 from lakebed.reclaim.backups import Backups
 from lakebed.reclaim.expirer import Clocks, Expirer, Retention
 from lakebed.reclaim.explain import Explanations
@@ -25,7 +26,6 @@ from lakebed.reclaim.repository_purges import RepositoryPurges
 from lakebed.reclaim.retention import RuleBook
 from lakebed.reclaim.runs import GCLeases, GCMarks, GCRuns
 from lakebed.reclaim.unfinished import UnfinishedUploads
-from lakebed.runtime import Runtime
 
 
 class CollectionParts:

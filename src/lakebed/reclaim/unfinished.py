@@ -17,17 +17,17 @@ from heapq import merge
 from operator import attrgetter
 from typing import Literal
 
+from lakebed.base.times import to_datetime
+from lakebed.base.tracing import traced
 from lakebed.block import Address
-from lakebed.catalog import records_pb2 as pb
-from lakebed.catalog.errors import UploadNotUnfinished
-from lakebed.catalog.links import Links
-from lakebed.catalog.multipart.uploads import MultipartUploads
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, Repository, RepositoryID
 from lakebed.formats.object_paths import ObjectUID, issued_us
 from lakebed.kv.records import Record
-from lakebed.times import to_datetime
-from lakebed.tracing import traced
+from lakebed.lake import records_pb2 as pb
+from lakebed.lake.errors import UploadNotUnfinished
+from lakebed.lake.links import Links
+from lakebed.lake.multipart.uploads import MultipartUploads
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,12 @@ import falcon
 from falcon.routing import CompiledRouter
 
 from lakebed.auth import AuthService, AuthSettings, ServerKeys
+from lakebed.base.errors import MissingExtraError
 from lakebed.block import Namespace
-from lakebed.builders import Builders
-from lakebed.catalog.tasks import RunInBackground
+from lakebed.engine.build_processes import Builders
 from lakebed.engine.engine import Engine
-from lakebed.errors import MissingExtraError
 from lakebed.installation.opening import InstallationSettings, open_installation
+from lakebed.lake.tasks import RunInBackground
 from lakebed.server.api.dispatch import Operations, add_operations, send_answer
 from lakebed.server.api.operations import ROUTES
 from lakebed.server.hook_calls import HookCalls

@@ -14,13 +14,13 @@ from typing import Any, Final
 from urllib.parse import quote, urlencode
 from wsgiref.types import WSGIApplication
 
-from lakebed.actor import current_actor
 from lakebed.auth import AuthNotFound, Identity, UserID
+from lakebed.base.actor import current_actor
+from lakebed.base.errors import LakebedError
 from lakebed.engine.errors import Deleting, RepositoryNotFound
 from lakebed.engine.model import RepositoryID
-from lakebed.errors import LakebedError
-from lakebed.hooks.events import Event
-from lakebed.hooks.kinds import OBJECT_BYTES_MAX, Caller
+from lakebed.lake.hooks.events import Event
+from lakebed.lake.hooks.kinds import OBJECT_BYTES_MAX, Caller
 from lakebed.server.http.authentication import HOOK_DEPTH, IDENTITY
 from lakebed.server.services import Services
 

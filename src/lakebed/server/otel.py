@@ -1,8 +1,8 @@
 """OpenTelemetry traces of requests; imported only if the settings ask for them (extra ``otel``).
 
 A request is the root of its spans, or a child of the caller's span if it came with a
-``traceparent``. What the layers below do is marked with `lakebed.tracing.traced`. Spans hold names,
-not paths or texts of errors: they may go to others than the logs do.
+``traceparent``. What the layers below do is marked with `lakebed.base.tracing.traced`. Spans hold
+names, not paths or texts of errors: they may go to others than the logs do.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,8 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import SpanKind, Status, StatusCode, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from lakebed import __version__, tracing
+from lakebed import __version__
+from lakebed.base import tracing
 from lakebed.server.http.request import RequestRecord
 
 _EXPORT_SECONDS: Final = 5

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Final
 
 from lakebed.auth import AuthNotFound, KeyPair, NewCredential
-from lakebed.catalog.places import parse_namespace
 from lakebed.installation.folder import (
     NAMESPACE_PREFIX,
     SHORT_TIMES,
     database_url,
     storage_settings,
 )
+from lakebed.lake.places import parse_namespace
 from lakebed.server.app import open_services
 from lakebed.server.processes.preflight import CannotStart
 from lakebed.server.sample import add_sample

@@ -7,9 +7,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakebed.catalog.catalog import Catalog
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.model import BranchID, Repository
+from lakebed.lake.catalog import Catalog
 
 BRANCH: Final = "add-depths"
 TAG: Final = "v1"

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 from lakebed.auth import AuthService
-from lakebed.catalog.catalog import Catalog
-from lakebed.hooks.actions import Actions
+from lakebed.base.runtime import Runtime
 from lakebed.installation.opening import Foundation
+from lakebed.lake.catalog import Catalog
+from lakebed.lake.hooks.actions import Actions
 from lakebed.reclaim.service import Reclaim
-from lakebed.runtime import Runtime
 from lakebed.server.http.admission import Admission
 from lakebed.server.http.presigned import URLSigner
 from lakebed.server.http.readiness import Readiness

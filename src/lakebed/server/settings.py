@@ -14,6 +14,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from lakebed.base.errors import LakebedError
 from lakebed.block.settings import (
     AzureSettings,
     BlockSettings,
@@ -22,12 +23,11 @@ from lakebed.block.settings import (
     MemorySettings,
     S3Settings,
 )
-from lakebed.catalog.errors import InvalidSettings
-from lakebed.catalog.settings import CatalogSettings, LinkSettings
 from lakebed.engine.settings import CacheSettings, EngineSettings
-from lakebed.errors import LakebedError
-from lakebed.hooks.settings import HooksSettings
 from lakebed.kv import check_url, serves_one_process
+from lakebed.lake.errors import InvalidSettings
+from lakebed.lake.hooks.settings import HooksSettings
+from lakebed.lake.settings import CatalogSettings, LinkSettings
 
 WELL_KNOWN_KEY_ID: Final = "AKIAIOSFOLQUICKSTART"
 """Of the pair that everyone knows from tutorials: it opens only servers on loopback."""

@@ -32,7 +32,7 @@ from typing import Final, TextIO
 from wsgiref.types import WSGIEnvironment
 
 import lakebed
-from lakebed import tracing
+from lakebed.base import tracing
 from lakebed.httpd import WSGIServer
 from lakebed.server import quickstart
 from lakebed.server.app import build, open_services

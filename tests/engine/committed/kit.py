@@ -10,6 +10,8 @@ from typing import TypeVar
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from lakebed.base.ids import UniqueID
+from lakebed.base.runtime import ThreadRuntime
 from lakebed.block import LocalSettings, MemorySettings, Namespace, open_block
 from lakebed.engine.committed import Breaks, Cache, Committed
 from lakebed.engine.model import Home
@@ -22,8 +24,6 @@ from lakebed.formats import (
     entries_of,
     entries_table,
 )
-from lakebed.ids import UniqueID
-from lakebed.runtime import ThreadRuntime
 from tests.engine.committed.reference import Changes, Entries
 
 ValueT = TypeVar("ValueT")

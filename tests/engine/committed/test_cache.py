@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from lakebed.base.ids import UniqueID
 from lakebed.block import LocalSettings, MemorySettings, Namespace, open_block
 from lakebed.engine.committed import Cache, Committed
 from lakebed.engine.committed.cache import DiskCache, MemoryCache
@@ -14,7 +15,6 @@ from lakebed.engine.errors import MissingFile
 from lakebed.engine.model import Home
 from lakebed.engine.settings import CacheSettings
 from lakebed.formats import entries_table, range_path
-from lakebed.ids import UniqueID
 from tests.engine.committed.kit import RUNTIME, SMALL, committed, content, entry, rows, with_disk
 
 pytestmark = pytest.mark.slow

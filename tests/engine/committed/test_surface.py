@@ -6,7 +6,7 @@ import lakebed.engine.committed
 import lakebed.engine.errors
 import lakebed.formats
 import lakebed.formats.errors
-from lakebed.errors import LakebedError
+from lakebed.base.errors import LakebedError
 
 
 def test_the_public_names_of_committed() -> None:

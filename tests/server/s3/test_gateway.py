@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 import lakebed
 from lakebed.auth import KeyPair
+from lakebed.base.errors import LakebedError
 from lakebed.engine.model import BranchID, RepositoryID
-from lakebed.errors import LakebedError
 from lakebed.server.http import refusals
 from lakebed.server.http.admission import Admission, Overloaded
 from lakebed.server.http.fair_pool import FairPool, Holder
@@ -66,7 +66,7 @@ def test_errors_that_a_request_can_cause_have_a_code() -> None:
         if error.__module__
         in {
             "lakebed.engine.errors",
-            "lakebed.catalog.errors",
+            "lakebed.lake.errors",
             "lakebed.block.errors",
         }
         and code(error) is ErrorCode.INTERNAL_ERROR

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakebed.catalog.checksums import ALGORITHMS
+from lakebed.lake.checksums import ALGORITHMS
 from lakebed.server.s3.chunked import SIGNED_CHUNK_BYTES_MAX
 from lakebed.server.s3.environ import Environ
 from lakebed.server.s3.errors import ErrorCode, S3Error

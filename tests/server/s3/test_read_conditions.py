@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lakebed.block import Address
-from lakebed.catalog.model import ObjectStats
+from lakebed.lake.model import ObjectStats
 from lakebed.server.s3.read_conditions import Verdict, judge
 
 MODIFIED = datetime(2026, 11, 15, 12, 0, 0, 500_000, tzinfo=UTC)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakebed.catalog.checksums import Checksum
+from lakebed.lake.checksums import Checksum
 from lakebed.server.s3.errors import ErrorCode, S3Error, error_body
 from lakebed.server.s3.xml_reader import (
     XML_BYTES_MAX,

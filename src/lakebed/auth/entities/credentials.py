@@ -37,11 +37,11 @@ from lakebed.auth.model import (
     UserID,
 )
 from lakebed.auth.secrets import SecretBox, check_secret, new_access_key_id, new_secret
-from lakebed.ids import UniqueID
+from lakebed.base.ids import UniqueID
+from lakebed.base.runtime import Runtime
+from lakebed.base.times import now_us
 from lakebed.kv import ABSENT, OutcomeUnknown, Predicate, PredicateFailed, Store
 from lakebed.kv.records import Record, Records
-from lakebed.runtime import Runtime
-from lakebed.times import now_us
 
 _LOGGER: Final = logging.getLogger(__name__)
 _DRAWN_PREFIX: Final = "AKIA"

@@ -4,7 +4,7 @@ from lakebed.auth import records_pb2 as pb
 from lakebed.auth.entities.named import Entities
 from lakebed.auth.errors import GroupNotFound
 from lakebed.auth.model import Group, GroupID
-from lakebed.ids import UniqueID, new_unique_id
+from lakebed.base.ids import UniqueID, new_unique_id
 
 
 class Groups(Entities[pb.Group, Group]):

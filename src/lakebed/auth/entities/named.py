@@ -31,12 +31,12 @@ from lakebed.auth.entities.keys import AUTH, behind
 from lakebed.auth.entities.names import check_name, is_name
 from lakebed.auth.errors import AlreadyExists, AuthNotFound, AuthTooManyTries
 from lakebed.auth.model import Page
-from lakebed.errors import quoted
-from lakebed.ids import UniqueID
+from lakebed.base.errors import quoted
+from lakebed.base.ids import UniqueID
+from lakebed.base.runtime import Runtime
+from lakebed.base.times import now_us
 from lakebed.kv import ABSENT, CorruptRecord, Item, OutcomeUnknown, PredicateFailed, Store
 from lakebed.kv.records import Kind, Record, Records
-from lakebed.runtime import Runtime
-from lakebed.times import now_us
 
 MessageT = TypeVar("MessageT", pb.User, pb.Group, pb.Policy)
 EntityT = TypeVar("EntityT")

@@ -21,7 +21,7 @@ from lakebed.auth.entities.named import TRIES, Changed, Entities, MessageT, page
 from lakebed.auth.entities.names import is_name
 from lakebed.auth.errors import AuthTooManyTries
 from lakebed.auth.model import Page
-from lakebed.ids import UniqueID
+from lakebed.base.ids import UniqueID
 from lakebed.kv import ABSENT, OutcomeUnknown, Predicate, PredicateFailed, Store
 from lakebed.kv.records import Kind, Record, Records
 

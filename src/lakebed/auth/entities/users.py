@@ -4,7 +4,7 @@ from lakebed.auth import records_pb2 as pb
 from lakebed.auth.entities.named import Entities
 from lakebed.auth.errors import UserNotFound
 from lakebed.auth.model import User, UserID
-from lakebed.ids import UniqueID, new_unique_id
+from lakebed.base.ids import UniqueID, new_unique_id
 
 
 class Users(Entities[pb.User, User]):

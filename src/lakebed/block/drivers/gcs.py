@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from obstore.store import GCSStore
 
+from lakebed.base.runtime import Runtime
 from lakebed.block.address import Address, Namespace, StoreName
 from lakebed.block.drivers.cloud.errors import Place, explained
 from lakebed.block.drivers.cloud.store import CloudBlockStore, client_options
@@ -31,7 +32,6 @@ from lakebed.block.store import (
     UploadId,
     WrittenPart,
 )
-from lakebed.runtime import Runtime
 
 if TYPE_CHECKING:  # these exist for type checkers only
     from obstore import GetOptions, ObjectMeta, UpdateVersion

@@ -9,6 +9,8 @@ from itertools import islice, takewhile
 import pyarrow as pa
 from sortedcontainers import SortedDict
 
+from lakebed.base.runtime import Runtime
+from lakebed.base.times import now_us
 from lakebed.block.address import Address, Namespace
 from lakebed.block.errors import (
     AlreadyExists,
@@ -42,8 +44,6 @@ from lakebed.block.streams import (
     list_batch,
     moment,
 )
-from lakebed.runtime import Runtime
-from lakebed.times import now_us
 
 _Key = tuple[str, str]  # store and path: ordered as addresses are, and cheaper to make
 

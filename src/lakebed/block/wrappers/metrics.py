@@ -16,6 +16,8 @@ from typing import Final, TypeVar
 import pyarrow as pa
 from prometheus_client import Counter, Histogram
 
+from lakebed.base.runtime import Runtime
+from lakebed.base.tracing import traced
 from lakebed.block.address import Address, Namespace
 from lakebed.block.errors import BlockError, ObjectNotFound
 from lakebed.block.ranges import ByteRange
@@ -34,8 +36,6 @@ from lakebed.block.store import (
     WrittenPart,
 )
 from lakebed.block.streams import with_md5_of
-from lakebed.runtime import Runtime
-from lakebed.tracing import traced
 
 ResultT = TypeVar("ResultT")
 _Clock = Callable[[], float]

@@ -8,12 +8,13 @@ metarange is returned.
 
 Python runs one thread of a process at a time, so a large build slows down all other requests of
 its process. For large ones the engine can be given another `Build` and another `MergeBuild`, which
-run elsewhere (`lakebed.builders`).
+run elsewhere (`lakebed.engine.build_processes`).
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from lakebed.base.runtime import Runtime
 from lakebed.engine.committed import CommittedFor, Strategy, Summary
 from lakebed.engine.metrics import BUILD_SECONDS
 from lakebed.engine.model import Home, StagingToken
@@ -23,7 +24,6 @@ from lakebed.engine.staging.columns import ROWS_MIN
 from lakebed.engine.staging.scan import StagedChanges, staged_edits
 from lakebed.formats import MetaRangeID
 from lakebed.kv import Store
-from lakebed.runtime import Runtime
 
 
 @dataclass(frozen=True, slots=True)

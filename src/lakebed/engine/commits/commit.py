@@ -49,6 +49,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from lakebed.base.errors import LakebedError
+from lakebed.base.runtime import Runtime
 from lakebed.engine.commits.build import BuildRequest, Builds, Built
 from lakebed.engine.commits.publish import Publisher
 from lakebed.engine.commits.requests import HELP, CommitProposals, CommitRequest, CommitResult
@@ -67,10 +69,8 @@ from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
 from lakebed.engine.refs.refusals import Refusals
 from lakebed.engine.settings import EngineSettings
-from lakebed.errors import LakebedError
 from lakebed.formats import MetaRangeID
 from lakebed.kv import StoreUnavailable
-from lakebed.runtime import Runtime
 
 _LOGGER: Final = logging.getLogger(__name__)
 

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from lakebed.base.ids import UniqueID
+from lakebed.base.runtime import Runtime
 from lakebed.engine.commits.build import Builds, MergeBuildRequest
 from lakebed.engine.commits.commit import Committer
 from lakebed.engine.commits.dirty import DirtyCheck
@@ -39,8 +41,6 @@ from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
 from lakebed.engine.settings import EngineSettings
 from lakebed.formats import MetaRangeID
-from lakebed.ids import UniqueID
-from lakebed.runtime import Runtime
 
 _LOGGER: Final = logging.getLogger(__name__)
 

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
+from lakebed.base.runtime import Runtime
 from lakebed.engine.errors import BranchNotFound, TooManyTries
 from lakebed.engine.model import (
     Branch,
@@ -22,7 +23,6 @@ from lakebed.engine.refs.commits import Commits
 from lakebed.engine.settings import EngineSettings
 from lakebed.kv import OutcomeUnknown, PredicateFailed, StoreUnavailable
 from lakebed.kv.store import still_unknown
-from lakebed.runtime import Runtime
 
 _LOGGER: Final = logging.getLogger(__name__)
 

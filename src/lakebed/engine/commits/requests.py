@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Self
 
-from lakebed.actor import current_actor
+from lakebed.base.actor import current_actor
 from lakebed.engine.committed import Interval, Strategy
 from lakebed.engine.hooks import Proposal
 from lakebed.engine.model import Commit, CommitID, Repository

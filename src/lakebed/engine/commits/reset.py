@@ -14,6 +14,8 @@ branch record says where it goes, then the commit's mark is read, and then the b
 from collections.abc import Callable
 from typing import Final
 
+from lakebed.base.errors import quoted
+from lakebed.base.runtime import Runtime
 from lakebed.engine.commits.dirty import DirtyCheck
 from lakebed.engine.commits.publish import Publisher
 from lakebed.engine.errors import BranchNotFound, TooManyTries
@@ -27,7 +29,6 @@ from lakebed.engine.staging.cells import Cells, newest
 from lakebed.engine.staging.codec import TOMBSTONE, encode, path_of
 from lakebed.engine.staging.reader import Reader
 from lakebed.engine.staging.scan import StagedChanges
-from lakebed.errors import quoted
 from lakebed.kv import (
     ABSENT,
     Item,
@@ -39,7 +40,6 @@ from lakebed.kv import (
     StoreUnavailable,
 )
 from lakebed.kv.store import applied_before, still_unknown
-from lakebed.runtime import Runtime
 
 _PAGE: Final = 100
 

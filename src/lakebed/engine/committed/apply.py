@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from lakebed.base.runtime import Runtime
 from lakebed.engine.committed.builder import Builder
 from lakebed.engine.committed.columns import (
     NO_EDITS,
@@ -24,7 +25,6 @@ from lakebed.engine.committed.files import Files
 from lakebed.engine.committed.walk import NO_ENTRIES, map_ahead
 from lakebed.formats import MetaRange, MetaRangeID, RangeRef
 from lakebed.formats.entries import one_array
-from lakebed.runtime import Runtime
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,11 @@ from typing import Final
 
 import pyarrow as pa
 
+from lakebed.base.runtime import Runtime
 from lakebed.engine.committed.files import Files, NewRange
 from lakebed.formats import MetaRange, MetaRangeID, RangeRef
 from lakebed.formats.boundaries import Breaks, Cutter
 from lakebed.formats.parquet import table_bytes
-from lakebed.runtime import Runtime
 
 # Finished ranges wait until several can be written at the same time, within these bounds.
 _PENDING_RANGES: Final = 8

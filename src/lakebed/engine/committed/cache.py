@@ -13,12 +13,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
+from lakebed.base.lru import LRU
+from lakebed.base.runtime import Event, Runtime
 from lakebed.engine.committed.columns import Range
 from lakebed.engine.metrics import DISK_HITS, DISK_MISSES, MEMORY_HITS, MEMORY_MISSES
 from lakebed.engine.settings import CacheSettings
 from lakebed.formats import MetaRange
-from lakebed.lru import LRU
-from lakebed.runtime import Event, Runtime
 
 _LOGGER: Final = logging.getLogger(__name__)
 

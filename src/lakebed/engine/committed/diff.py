@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from lakebed.base.runtime import Runtime
 from lakebed.engine.committed.columns import diff_rows
 from lakebed.engine.committed.files import Files
 from lakebed.engine.committed.walk import Group, align, map_ahead, side_by_side, window
 from lakebed.formats import MetaRange
-from lakebed.runtime import Runtime
 
 
 def diff(

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from lakebed.base.runtime import Runtime
 from lakebed.engine.committed.columns import check_rising
 from lakebed.engine.committed.files import Files
 from lakebed.engine.committed.walk import map_ahead
@@ -16,7 +17,6 @@ from lakebed.engine.errors import Invalid
 from lakebed.formats import MetaRangeID, RangeRef, conform_entries
 from lakebed.formats.boundaries import Breaks, ref_of, row_bytes
 from lakebed.formats.entries import one_array
-from lakebed.runtime import Runtime
 
 
 def examine(

@@ -8,6 +8,7 @@ from typing import Final, Self, TypeVar
 
 import pyarrow as pa
 
+from lakebed.base.runtime import Runtime
 from lakebed.block import Address, BlockStore, ObjectNotFound
 from lakebed.engine.committed.cache import Cache
 from lakebed.engine.committed.columns import Range
@@ -31,7 +32,6 @@ from lakebed.formats import (
 )
 from lakebed.formats.boundaries import Breaks, ref_of
 from lakebed.formats.parquet import table_bytes
-from lakebed.runtime import Runtime
 
 _LOGGER: Final = logging.getLogger(__name__)
 

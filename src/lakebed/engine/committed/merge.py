@@ -12,6 +12,7 @@ from enum import Enum
 
 import pyarrow as pa
 
+from lakebed.base.runtime import Runtime
 from lakebed.engine.committed.batches import regroup
 from lakebed.engine.committed.builder import Builder
 from lakebed.engine.committed.columns import (
@@ -24,7 +25,6 @@ from lakebed.engine.committed.walk import Group, align, map_ahead, side_by_side
 from lakebed.engine.errors import MergeConflict
 from lakebed.formats import MetaRange, MetaRangeID, RangeRef
 from lakebed.formats.boundaries import Breaks
-from lakebed.runtime import Runtime
 
 
 class Strategy(Enum):

@@ -7,6 +7,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from lakebed.base.runtime import Runtime
 from lakebed.block import BlockStore
 from lakebed.engine.committed.apply import Applied, apply
 from lakebed.engine.committed.batches import Batch, change_windows, entry_windows
@@ -36,7 +37,6 @@ from lakebed.engine.model import Home
 from lakebed.formats import Entry, MetaRange, MetaRangeID, RangeID
 from lakebed.formats.boundaries import Breaks
 from lakebed.formats.entries import one_array
-from lakebed.runtime import Runtime
 
 HOMES_OPEN: Final = 1024
 

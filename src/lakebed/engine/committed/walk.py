@@ -12,10 +12,10 @@ from typing import Final, TypeVar
 
 import pyarrow as pa
 
+from lakebed.base.runtime import Runtime
 from lakebed.engine.committed.columns import successor
 from lakebed.engine.committed.files import Files
 from lakebed.formats import ENTRY_SCHEMA, MetaRange, RangeRef
-from lakebed.runtime import Runtime
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")

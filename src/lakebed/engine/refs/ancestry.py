@@ -3,11 +3,11 @@
 import heapq
 from typing import Final
 
+from lakebed.base.lru import LRU
+from lakebed.base.runtime import Runtime
 from lakebed.engine.errors import Invalid
 from lakebed.engine.model import Commit, CommitID, Repository
 from lakebed.engine.refs.commits import Commits
-from lakebed.lru import LRU
-from lakebed.runtime import Runtime
 
 REMEMBERED_COMMITS: Final = 50_000
 """Of how many ancestors `MergeBases` holds the ids; each takes some 200 bytes."""

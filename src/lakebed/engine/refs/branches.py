@@ -3,6 +3,10 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from lakebed.base.ids import UniqueID, new_unique_id
+from lakebed.base.lru import LRU
+from lakebed.base.runtime import Runtime
+from lakebed.base.times import now_us
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import BranchNotFound, PreconditionFailed
 from lakebed.engine.keys import BRANCHES, CREATING, DROPPED_PARTITION, LIVE
@@ -16,13 +20,9 @@ from lakebed.engine.model import (
 )
 from lakebed.engine.refs.creation import Look, create_branch, was_created, was_deleted
 from lakebed.engine.refs.shared_reads import SharedReads
-from lakebed.ids import UniqueID, new_unique_id
 from lakebed.kv import Item, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable
 from lakebed.kv.records import Record, Records
 from lakebed.kv.store import Put, still_unknown
-from lakebed.lru import LRU
-from lakebed.runtime import Runtime
-from lakebed.times import now_us
 
 SEEN_MAX: Final = 10_000
 """How many branches a process remembers as it last saw them."""

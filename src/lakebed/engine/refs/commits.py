@@ -4,6 +4,9 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from lakebed.base.lru import LRU
+from lakebed.base.runtime import Runtime
+from lakebed.base.times import now_us
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import CommitNotFound
 from lakebed.engine.keys import COMMITS
@@ -13,9 +16,6 @@ from lakebed.formats import MetaRangeID
 from lakebed.kv import OutcomeUnknown, Store, StoreUnavailable
 from lakebed.kv.records import Records
 from lakebed.kv.store import Put, still_unknown
-from lakebed.lru import LRU
-from lakebed.runtime import Runtime
-from lakebed.times import now_us
 
 COMMIT_VERSION: Final = 1
 """How ids are computed: SHA-256 over all fields, each with its length, and a nonce."""

@@ -54,13 +54,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
+from lakebed.base.errors import LakebedError
+from lakebed.base.ids import UniqueID
+from lakebed.base.runtime import Runtime
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import NotUnique, TooManyTries
 from lakebed.engine.expiry_marks import Marks
 from lakebed.engine.keys import BRANCHES, CREATING, LIVE, TAGS
 from lakebed.engine.model import CommitID, Repository
-from lakebed.errors import LakebedError
-from lakebed.ids import UniqueID
 from lakebed.kv import (
     ABSENT,
     Item,
@@ -73,7 +74,6 @@ from lakebed.kv import (
 )
 from lakebed.kv.records import Record, Records
 from lakebed.kv.store import new_version, still_unknown
-from lakebed.runtime import Runtime
 
 RefT = TypeVar("RefT", pb.Branch, pb.Tag)
 OtherT = TypeVar("OtherT", pb.Branch, pb.Tag)

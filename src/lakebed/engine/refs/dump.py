@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
+from lakebed.base.runtime import Runtime
 from lakebed.block import BlockStore
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import CommitNotFound, RepositoryNotFound
@@ -37,7 +38,6 @@ from lakebed.formats import (
 )
 from lakebed.kv import CorruptRecord, Store
 from lakebed.kv.records import Record, Records
-from lakebed.runtime import Runtime
 
 RefT = TypeVar("RefT", pb.Branch, pb.Tag)
 

@@ -4,14 +4,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from lakebed.base.lru import LRU
+from lakebed.base.runtime import Runtime
 from lakebed.engine.committed import Committed
 from lakebed.engine.committed.columns import prefix_end, successor
 from lakebed.engine.committed.walk import map_ahead
 from lakebed.engine.model import Commit, CommitID, Repository
 from lakebed.engine.refs.ancestry import Frontier, rank
 from lakebed.engine.refs.commits import Commits
-from lakebed.lru import LRU
-from lakebed.runtime import Runtime
 
 _HIDDEN: Final = 1
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
+from lakebed.base.runtime import Runtime
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import Invalid, PreconditionFailed, Protected
 from lakebed.engine.keys import PROTECTION, PROTECTION_NAME
@@ -21,7 +22,6 @@ from lakebed.engine.model import BranchID, Repository
 from lakebed.engine.refs.shared_reads import SharedReads
 from lakebed.kv import ABSENT, Item, Predicate, PredicateFailed, Store
 from lakebed.kv.records import Record, Records
-from lakebed.runtime import Runtime
 
 # The characters of branch names, and * ? [a-z] [!a-z]. A rule with any other character would match
 # no branch, but look as if it protected something.

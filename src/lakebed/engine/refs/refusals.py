@@ -14,16 +14,16 @@ one whose committer died: it is on no branch, and not marked.
 import logging
 from typing import Final
 
+from lakebed.base.errors import LakebedError
+from lakebed.base.runtime import Runtime
+from lakebed.base.times import now_us
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import CommitRefused, Refused
 from lakebed.engine.keys import REFUSALS
 from lakebed.engine.model import CommitID, Repository
 from lakebed.engine.refs.resolve import may_name_commit
-from lakebed.errors import LakebedError
 from lakebed.kv import Store
 from lakebed.kv.records import Records
-from lakebed.runtime import Runtime
-from lakebed.times import now_us
 
 _LOGGER: Final = logging.getLogger(__name__)
 

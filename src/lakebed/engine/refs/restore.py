@@ -29,6 +29,9 @@ from typing import Final
 
 import pyarrow as pa
 
+from lakebed.base.ids import new_unique_id
+from lakebed.base.runtime import Runtime
+from lakebed.base.times import now_us
 from lakebed.block import BlockStore, ObjectNotFound
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import Invalid, InvalidName, MissingFile, NotUnique, RefsLeftOut
@@ -64,12 +67,9 @@ from lakebed.formats import (
     metarange_path,
 )
 from lakebed.formats.layout import METARANGES_FOLDER
-from lakebed.ids import new_unique_id
 from lakebed.kv import ABSENT, PredicateFailed, Store
 from lakebed.kv.records import Records
 from lakebed.kv.store import puts
-from lakebed.runtime import Runtime
-from lakebed.times import now_us
 
 _LOGGER: Final = logging.getLogger(__name__)
 _LEFT_OUT_SHOWN: Final = 20

@@ -13,7 +13,7 @@ Ctrl-C can break off a caller anywhere. If that one was to read for others, they
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from lakebed.runtime import Event, Runtime
+from lakebed.base.runtime import Event, Runtime
 
 KeyT = TypeVar("KeyT")
 ValueT = TypeVar("ValueT")

@@ -4,16 +4,16 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Final
 
+from lakebed.base.ids import UniqueID, new_unique_id
+from lakebed.base.runtime import Runtime
+from lakebed.base.times import now_us
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import TagNotFound, TooManyTries
 from lakebed.engine.keys import LIVE, TAGS
 from lakebed.engine.model import CommitID, Repository, Tag, TagID
 from lakebed.engine.refs.creation import Look, create_tag, was_created, was_deleted
-from lakebed.ids import UniqueID, new_unique_id
 from lakebed.kv import PredicateFailed, Store
 from lakebed.kv.records import Record, Records
-from lakebed.runtime import Runtime
-from lakebed.times import now_us
 
 _TRIES: Final = 10
 

@@ -20,12 +20,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from lakebed.base.ids import UniqueID
 from lakebed.block import Address, Namespace
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import NamespaceTaken, TooManyTries
 from lakebed.engine.keys import CLAIMS, CLOSED, GRAVELER
 from lakebed.engine.model import RepositoryID
-from lakebed.ids import UniqueID
 from lakebed.kv import ABSENT, OutcomeUnknown, Predicate, PredicateFailed, Store, StoreUnavailable
 from lakebed.kv.records import Record, Records
 

@@ -15,6 +15,8 @@ The object of a deleted repository stays, like its data, until the next one repl
 from contextlib import suppress
 from typing import Final
 
+from lakebed.base.ids import UniqueID
+from lakebed.base.runtime import Runtime
 from lakebed.block import (
     AlreadyExists,
     BlockStore,
@@ -37,10 +39,8 @@ from lakebed.formats import (
     decode_owner,
     encode_owner,
 )
-from lakebed.ids import UniqueID
 from lakebed.kv import ABSENT, KeyNotFound, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable
 from lakebed.kv.schema import METADATA_PARTITION
-from lakebed.runtime import Runtime
 
 _INSTALLATION_ID_BYTES: Final = 16
 _TRIES: Final = 10

@@ -28,17 +28,17 @@ import logging
 from contextlib import suppress
 from typing import Final
 
+from lakebed.base.ids import UniqueID
+from lakebed.base.runtime import Runtime
+from lakebed.base.times import now_us
 from lakebed.block import Namespace
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import TooManyTries
 from lakebed.engine.keys import DELETED, DELETED_PARTITION, GRAVELER, REPOSITORIES
 from lakebed.engine.model import RepositoryID
 from lakebed.engine.repositories.claims import Claimant, Claims
-from lakebed.ids import UniqueID
 from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable
 from lakebed.kv.records import Record, Records
-from lakebed.runtime import Runtime
-from lakebed.times import now_us
 
 _LOGGER: Final = logging.getLogger(__name__)
 

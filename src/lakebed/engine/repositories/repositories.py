@@ -41,7 +41,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from lakebed.actor import current_actor
+from lakebed.base.actor import current_actor
+from lakebed.base.errors import LakebedError
+from lakebed.base.ids import UniqueID, new_unique_id
+from lakebed.base.lru import LRU
+from lakebed.base.runtime import Runtime
+from lakebed.base.times import now_us
 from lakebed.block import Address, BlockStore, Namespace
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.committed import CommittedFor
@@ -71,8 +76,6 @@ from lakebed.engine.refs.shared_reads import SharedReads
 from lakebed.engine.repositories.claims import Claimant, Claims
 from lakebed.engine.repositories.owner import Owners
 from lakebed.engine.repositories.removal import ACTIVE, DELETING, INITIAL, Removal, claimant_of
-from lakebed.errors import LakebedError
-from lakebed.ids import UniqueID, new_unique_id
 from lakebed.kv import (
     ABSENT,
     Item,
@@ -84,9 +87,6 @@ from lakebed.kv import (
 )
 from lakebed.kv.records import Record, Records
 from lakebed.kv.store import still_unknown
-from lakebed.lru import LRU
-from lakebed.runtime import Runtime
-from lakebed.times import now_us
 
 _LOGGER: Final = logging.getLogger(__name__)
 

@@ -33,11 +33,11 @@ from typing import Final
 
 from google.protobuf.message import DecodeError
 
+from lakebed.base.errors import quoted
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import TooManyTries
 from lakebed.engine.model import Branch, StagingToken
 from lakebed.engine.staging.codec import parse, path_of
-from lakebed.errors import quoted
 from lakebed.kv import (
     CorruptRecord,
     Item,

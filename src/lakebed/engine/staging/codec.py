@@ -5,12 +5,12 @@ from typing import Final
 
 from google.protobuf.message import DecodeError
 
+from lakebed.base.errors import quoted
+from lakebed.base.times import from_datetime, to_datetime
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.keys import STAGED_PREFIX
-from lakebed.errors import quoted
 from lakebed.formats import AddressType, Entry
 from lakebed.kv import CorruptRecord, Item, Pair
-from lakebed.times import from_datetime, to_datetime
 
 TOMBSTONE: Final = pb.StagedEntry().SerializeToString()
 """Stages the removal of a key: a value without an identity."""

@@ -11,6 +11,9 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, ParamSpec
 
+from lakebed.base.runtime import Runtime
+from lakebed.base.times import now_us
+from lakebed.base.tracing import traced
 from lakebed.engine.committed import Committed, CommittedFor, DiffEntry, Page, Query
 from lakebed.engine.errors import EntryNotFound, Invalid, TooManyTries
 from lakebed.engine.keys import STAGED_PREFIX
@@ -24,9 +27,6 @@ from lakebed.engine.staging.codec import decode
 from lakebed.engine.staging.listing import Noting, list_changes, list_entries
 from lakebed.formats import Entry, MetaRangeID
 from lakebed.kv import Item, Store
-from lakebed.runtime import Runtime
-from lakebed.times import now_us
-from lakebed.tracing import traced
 
 _LOGGER: Final = logging.getLogger(__name__)
 

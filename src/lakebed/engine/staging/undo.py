@@ -16,6 +16,7 @@ back, and the second had written over the first, the second puts back the value 
 
 from contextlib import suppress
 
+from lakebed.base.runtime import Runtime
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import StagingToken
 from lakebed.engine.staging.cells import value_of, version_of
@@ -23,7 +24,6 @@ from lakebed.engine.staging.codec import decode, encode
 from lakebed.formats import Entry
 from lakebed.kv import Item, PredicateFailed, Store, Version
 from lakebed.kv.store import new_version
-from lakebed.runtime import Runtime
 
 
 class UndoLog:

@@ -49,6 +49,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
+from lakebed.base.errors import quoted
+from lakebed.base.runtime import Runtime
+from lakebed.base.tracing import traced
 from lakebed.engine.errors import (
     NothingThere,
     PreconditionFailed,
@@ -67,7 +70,6 @@ from lakebed.engine.staging.cells import has_proposal, propose, take_away, versi
 from lakebed.engine.staging.codec import TOMBSTONE, encode
 from lakebed.engine.staging.reader import Reader
 from lakebed.engine.staging.undo import UndoLog
-from lakebed.errors import quoted
 from lakebed.formats import Entry
 from lakebed.kv import (
     ABSENT,
@@ -81,8 +83,6 @@ from lakebed.kv import (
     Version,
 )
 from lakebed.kv.store import applied_before, new_version, still_unknown
-from lakebed.runtime import Runtime
-from lakebed.tracing import traced
 
 _WAIT_SECONDS: Final = 0.05
 """How long a conditional writer leaves another's proposal alone the first time, and at most twice

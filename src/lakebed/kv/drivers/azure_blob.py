@@ -37,6 +37,7 @@ from azure.storage.blob import BlobProperties, BlobServiceClient, ContainerClien
 from requests import Session
 from requests.adapters import HTTPAdapter
 
+from lakebed.base.runtime import Runtime
 from lakebed.kv.drivers.sent import was_never_connected
 from lakebed.kv.errors import (
     ForeignStore,
@@ -49,7 +50,6 @@ from lakebed.kv.fenced import FencedStore
 from lakebed.kv.objects import FIELD, SEPARATOR, Found, ObjectCells, decode
 from lakebed.kv.store import PARTITIONS_PAGE, Store
 from lakebed.kv.urls import split_url
-from lakebed.runtime import Runtime
 
 ResultT = TypeVar("ResultT")
 

@@ -36,13 +36,13 @@ from google.cloud.bigtable_admin_v2.types import ColumnFamily, GcRule, Table
 from google.cloud.bigtable_v2 import BigtableClient
 from google.cloud.bigtable_v2.services.bigtable.transports import BigtableGrpcTransport
 
+from lakebed.base.runtime import Runtime
 from lakebed.kv.drivers.google_rpc import Connection
 from lakebed.kv.errors import ForeignStore, InvalidArgument, StoreUnavailable, UnsafeStore
 from lakebed.kv.fenced import Cell, Cells, FencedStore
 from lakebed.kv.rows import list_partitions, pack, row_name, split_name, unpack
 from lakebed.kv.store import Limits, Store, after_prefix
 from lakebed.kv.urls import split_url
-from lakebed.runtime import Runtime
 
 REPLY_SECONDS: Final = 5.0
 OPEN_SECONDS: Final = 30.0

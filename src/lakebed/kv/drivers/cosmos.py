@@ -42,6 +42,7 @@ from azure.identity import DefaultAzureCredential
 from requests import Session
 from requests.adapters import HTTPAdapter
 
+from lakebed.base.runtime import Runtime
 from lakebed.kv.drivers.sent import was_never_connected
 from lakebed.kv.errors import (
     ForeignStore,
@@ -55,7 +56,6 @@ from lakebed.kv.fenced import Cell, FencedStore
 from lakebed.kv.marked import MarkedCells
 from lakebed.kv.store import PARTITIONS_PAGE, Limits, Store, Version
 from lakebed.kv.urls import split_url
-from lakebed.runtime import Runtime
 
 ResultT = TypeVar("ResultT")
 

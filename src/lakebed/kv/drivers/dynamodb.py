@@ -38,6 +38,7 @@ from botocore.exceptions import (
     NoRegionError,
 )
 
+from lakebed.base.runtime import Runtime
 from lakebed.kv.errors import (
     ForeignStore,
     InvalidArgument,
@@ -49,7 +50,6 @@ from lakebed.kv.errors import (
 from lakebed.kv.fenced import Cell, Cells, FencedStore
 from lakebed.kv.store import Limits, Store, Version
 from lakebed.kv.urls import split_url
-from lakebed.runtime import Runtime
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient

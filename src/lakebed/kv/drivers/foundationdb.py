@@ -35,6 +35,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 import fdb
 
+from lakebed.base.runtime import Runtime
 from lakebed.kv.errors import (
     InvalidArgument,
     KeyNotFound,
@@ -64,7 +65,6 @@ from lakebed.kv.store import (
     new_version,
 )
 from lakebed.kv.urls import split_url
-from lakebed.runtime import Runtime
 
 ResultT = TypeVar("ResultT")
 

@@ -27,6 +27,7 @@ from google.cloud.storage import Blob, Bucket, Client
 from requests.adapters import HTTPAdapter
 from requests.exceptions import RequestException
 
+from lakebed.base.runtime import Runtime
 from lakebed.kv.drivers.sent import was_never_connected
 from lakebed.kv.errors import (
     ForeignStore,
@@ -40,7 +41,6 @@ from lakebed.kv.fenced import FencedStore
 from lakebed.kv.objects import FIELD, SEPARATOR, Found, ObjectCells, decode
 from lakebed.kv.store import PARTITIONS_PAGE, Store
 from lakebed.kv.urls import split_url
-from lakebed.runtime import Runtime
 
 ResultT = TypeVar("ResultT")
 

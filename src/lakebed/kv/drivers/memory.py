@@ -7,6 +7,7 @@ from itertools import islice
 
 from sortedcontainers import SortedDict
 
+from lakebed.base.runtime import Runtime
 from lakebed.kv.errors import InvalidArgument, KeyNotFound, PredicateFailed, StoreClosed
 from lakebed.kv.store import (
     ABSENT,
@@ -23,7 +24,6 @@ from lakebed.kv.store import (
     check_predicate,
     new_version,
 )
-from lakebed.runtime import Runtime
 
 
 def open_driver(url: str, runtime: Runtime) -> Store:

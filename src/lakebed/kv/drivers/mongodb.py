@@ -34,6 +34,7 @@ from pymongo.errors import (
 )
 from pymongo.read_concern import ReadConcern
 
+from lakebed.base.runtime import Runtime
 from lakebed.kv.errors import (
     ForeignStore,
     InvalidArgument,
@@ -45,7 +46,6 @@ from lakebed.kv.errors import (
 from lakebed.kv.fenced import Cell, Cells, FencedStore
 from lakebed.kv.rows import list_partitions, row_name, split_name
 from lakebed.kv.store import Limits, Store, Version, after_prefix
-from lakebed.runtime import Runtime
 
 ResultT = TypeVar("ResultT")
 

@@ -25,6 +25,7 @@ from typing import Any, Final, NoReturn
 
 from rocksdict import DbClosedError, Options, Rdict, WriteBatch
 
+from lakebed.base.runtime import Runtime, about_to_wait
 from lakebed.kv.drivers.local_disk import check_file_system, make_folder, sync_folder
 from lakebed.kv.errors import (
     ForeignStore,
@@ -56,7 +57,6 @@ from lakebed.kv.store import (
     check_predicate,
     new_version,
 )
-from lakebed.runtime import Runtime, about_to_wait
 
 CHUNK_KEYS: Final = 500
 LOG_FILES: Final = 4

@@ -41,6 +41,7 @@ from google.cloud.spanner_admin_database_v1.services.database_admin.transports i
 from google.cloud.spanner_v1 import SpannerClient
 from google.cloud.spanner_v1.services.spanner.transports import SpannerGrpcTransport
 
+from lakebed.base.runtime import Runtime
 from lakebed.kv.drivers.google_rpc import Connection
 from lakebed.kv.errors import (
     ForeignStore,
@@ -52,7 +53,6 @@ from lakebed.kv.errors import (
 from lakebed.kv.fenced import Cell, Cells, FencedStore
 from lakebed.kv.store import PARTITIONS_PAGE, Limits, Store, Version
 from lakebed.kv.urls import split_url
-from lakebed.runtime import Runtime
 
 REPLY_SECONDS: Final = 5.0
 OPEN_SECONDS: Final = 60.0

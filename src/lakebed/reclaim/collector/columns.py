@@ -18,11 +18,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.base.runtime import Runtime
 from lakebed.formats.gc_state import GC_RESULT_SCHEMAS, GCResultKind
 from lakebed.formats.object_paths import WHOLE_PATH_PATTERN
 from lakebed.reclaim.collector.executors.list import STORED_SCHEMA, made_us_of
 from lakebed.reclaim.collector.rules import COMMIT_NAMED, Look, Verdict
-from lakebed.runtime import Runtime
 
 JUDGED_SCHEMA: Final = GC_RESULT_SCHEMAS[GCResultKind.OBJECTS]
 """Objects and what a look found them to be: `rules.Judged`, with 0 for no time."""

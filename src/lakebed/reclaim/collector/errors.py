@@ -14,12 +14,12 @@ LakebedError
     ├── SparkNotStarted     there is no Java, or not the cluster that was named
     └── ExecutorFailed      an executor failed; the message is its own
 
-The server's refusals, and its silence, are `lakebed.client.errors.ClientError`.
+The server's refusals, and its silence, are `lakebed.clients.http.errors.ClientError`.
 """
 
 from typing import ClassVar
 
-from lakebed.errors import LakebedError
+from lakebed.base.errors import LakebedError
 
 
 class GCError(LakebedError):

@@ -23,8 +23,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
+from lakebed.base.errors import LakebedError
+from lakebed.base.leases import RENEWALS, Lease, LeaseTable, heartbeat_thread
+from lakebed.base.runtime import Runtime, ThreadRuntime
 from lakebed.block import BlockError, ObjectNotFound
-from lakebed.errors import LakebedError
 from lakebed.formats.gc_files import (
     MANIFEST_NAME,
     GCFile,
@@ -34,7 +36,6 @@ from lakebed.formats.gc_files import (
     decode_gc_manifest,
 )
 from lakebed.formats.gc_state import SUMMARY_NAME, GCResultFile, GCState
-from lakebed.leases import RENEWALS, Lease, LeaseTable, heartbeat_thread
 from lakebed.reclaim.collector import rules
 from lakebed.reclaim.collector.errors import Busy, InvalidOption, NotQuiet, Overtaken, WrongStorage
 from lakebed.reclaim.collector.executors.write import DUE_LABEL, FREED_LABEL
@@ -49,7 +50,6 @@ from lakebed.reclaim.collector.report import (
 )
 from lakebed.reclaim.collector.rules import Look, Verdict
 from lakebed.reclaim.collector.storage import SavedState, Storage
-from lakebed.runtime import Runtime, ThreadRuntime
 
 _LOGGER: Final = logging.getLogger(__name__)
 

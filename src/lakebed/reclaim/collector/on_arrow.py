@@ -15,6 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.base.runtime import Runtime
 from lakebed.formats.gc_files import GC_SCHEMAS, GCFile, GCFileKind, GCManifest, GCRunID
 from lakebed.formats.gc_state import GC_RESULT_SCHEMAS, GCResultFile, GCResultKind, GCState
 from lakebed.reclaim.collector import columns
@@ -49,7 +50,6 @@ from lakebed.reclaim.collector.judging import (
 )
 from lakebed.reclaim.collector.rules import Verdict
 from lakebed.reclaim.collector.storage import Storage
-from lakebed.runtime import Runtime
 
 _AT_ONCE: Final = 8
 """How many files are read, or folders of a cloud listed, at the same time."""

@@ -10,9 +10,10 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.base.errors import LakebedError
+from lakebed.base.times import to_datetime
 from lakebed.block import Address, ObjectNotFound
 from lakebed.block.errors import LOCKED
-from lakebed.errors import LakebedError
 from lakebed.formats.documents import load_json, read_record
 from lakebed.formats.gc_files import GCRunID
 from lakebed.formats.gc_state import (
@@ -28,7 +29,6 @@ from lakebed.reclaim.collector.errors import NotTheOwner
 from lakebed.reclaim.collector.executors.write import add_up
 from lakebed.reclaim.collector.judging import of_kind
 from lakebed.reclaim.collector.storage import Storage
-from lakebed.times import to_datetime
 
 KEPT_US: Final = 30 * 24 * 3600 * 1_000_000
 """How long the files of a run are kept, at least."""

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
+from lakebed.base.runtime import Runtime, ThreadRuntime
 from lakebed.block import (
     Address,
     AlreadyExists,
@@ -30,8 +31,6 @@ from lakebed.formats.gc_state import GCState, decode_state, encode_state
 from lakebed.formats.layout import gc_path, mark_path, state_path
 from lakebed.reclaim.collector.errors import InvalidOption, NotTheOwner, Overtaken, WrongStorage
 from lakebed.reclaim.collector.rules import is_adopted
-from lakebed.reclaim.collector.server import Server
-from lakebed.runtime import Runtime, ThreadRuntime
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +89,14 @@ class Storage:
                 raise NotTheOwner(str(namespace), self.repository_uid, owner.unique_id)
 
 
-def open_storage(server: Server, settings: BlockSettings | None = None) -> Storage:
+class MarkingServer(Protocol):
+    """A server that writes a mark into its storage, by which a job recognises the storage."""
+
+    def mark(self) -> tuple[GCMark, Path | None]:
+        """Write a mark; return it, and the folder of a storage on the server's own disk."""
+
+
+def open_storage(server: MarkingServer, settings: BlockSettings | None = None) -> Storage:
     """Return the storage of a repository, proven to be the one that the server writes to.
 
     Args:

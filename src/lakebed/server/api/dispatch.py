@@ -17,8 +17,8 @@ import msgspec
 from falcon import code_to_http_status
 from falcon.routing import CompiledRouter
 
-from lakebed.actor import EntryPoint, acting_as
 from lakebed.auth import Context, Permission
+from lakebed.base.actor import EntryPoint, acting_as
 from lakebed.server.api.request import ApiRequest
 from lakebed.server.api.routes import Access, Reply, Route
 from lakebed.server.http.admission import Admission

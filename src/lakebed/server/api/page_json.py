@@ -10,12 +10,12 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.catalog.diff import DifferencePage
-from lakebed.catalog.object_pages import ObjectPage
+from lakebed.base.lru import LRU
+from lakebed.base.runtime import ThreadRuntime
 from lakebed.engine.committed.columns import ChangeType
 from lakebed.engine.committed.listing import Page as Found
-from lakebed.lru import LRU
-from lakebed.runtime import ThreadRuntime
+from lakebed.lake.diff import DifferencePage
+from lakebed.lake.object_pages import ObjectPage
 from lakebed.server.api.pages import pagination_of
 from lakebed.server.api.request import as_text
 from lakebed.server.http.text_columns import (

@@ -8,7 +8,7 @@ from wsgiref.types import WSGIEnvironment
 import falcon
 
 from lakebed.auth import Context, Identity, Permission
-from lakebed.catalog.catalog import Catalog
+from lakebed.lake.catalog import Catalog
 from lakebed.reclaim.service import Reclaim
 from lakebed.server.http.errors import BadRequest
 from lakebed.server.services import Services

@@ -41,7 +41,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from lakebed.errors import LakebedError
+from lakebed.base.errors import LakebedError
 from lakebed.server.http.fair_pool import FairPool, Holder, WaitingRoom
 from lakebed.server.http.metrics import REFUSED, SLOTS, SLOTS_USED
 from lakebed.server.http.request import RequestRecord, current_record

@@ -7,8 +7,8 @@ from wsgiref.types import WSGIEnvironment
 
 import falcon
 
-from lakebed.actor import Actor, EntryPoint
 from lakebed.auth import AuthenticationFailed, Identity
+from lakebed.base.actor import Actor, EntryPoint
 from lakebed.server.http.browsers import check_cookie, check_password, is_from_browser
 from lakebed.server.http.request import RequestRecord
 from lakebed.server.services import Services

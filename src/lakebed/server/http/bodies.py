@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Final
 
-from lakebed.errors import LakebedError
+from lakebed.base.errors import LakebedError
 from lakebed.server.http.request import while_reading
 
 CHUNK_BYTES: Final = 1 << 18

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from wsgiref.types import WSGIEnvironment
 
 from lakebed.auth.policy.addresses import parse_address
-from lakebed.errors import LakebedError
+from lakebed.base.errors import LakebedError
 
 _HADOOP: Final = "https://audit.example.org/hadoop/"
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})

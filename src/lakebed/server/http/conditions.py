@@ -9,10 +9,10 @@ from typing import Final, NamedTuple
 
 from lakebed.block.ranges import Between, ByteRange, FromOffset, Suffix
 from lakebed.block.ranges import resolve as resolve_range
-from lakebed.catalog.model import etag_of
-from lakebed.catalog.repeats import Invocation
 from lakebed.engine.staging.writer import Condition
 from lakebed.formats import Entry
+from lakebed.lake.model import etag_of
+from lakebed.lake.repeats import Invocation
 
 _RANGE: Final = re.compile(r"bytes=([0-9]{0,19})-([0-9]{0,19})")
 INVOCATION_HEADER: Final = "amz-sdk-invocation-id"

@@ -14,10 +14,10 @@ import falcon
 import msgspec
 
 from lakebed import auth, block
-from lakebed.catalog import errors as catalog
+from lakebed.base.errors import LakebedError
 from lakebed.engine import errors as engine
-from lakebed.errors import LakebedError
 from lakebed.installation import statuses
+from lakebed.lake import errors as catalog
 from lakebed.server.http import admission, bodies, browsers, refusals
 from lakebed.server.http.logs import cause_of
 from lakebed.server.http.metrics_access import MetricsRefused

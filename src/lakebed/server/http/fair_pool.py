@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from lakebed.runtime import about_to_wait
+from lakebed.base.runtime import about_to_wait
 
 Holder = tuple[str, str]
 """A user, or the address of a client that is not signed in; the other one is empty."""

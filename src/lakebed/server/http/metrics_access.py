@@ -2,7 +2,7 @@
 
 from lakebed.auth.policy.addresses import is_in, parse_address, parse_network
 from lakebed.auth.secrets import same_secret
-from lakebed.errors import LakebedError
+from lakebed.base.errors import LakebedError
 from lakebed.server.settings import MetricsSettings
 
 

@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 import falcon
 
 from lakebed.auth import AuthenticationFailed
+from lakebed.base.runtime import Runtime
 from lakebed.block import (
     PART_BYTES_MAX,
     Address,
@@ -29,8 +30,7 @@ from lakebed.block import (
     UploadId,
     WrittenPart,
 )
-from lakebed.catalog.errors import ChangedBytes
-from lakebed.runtime import Runtime
+from lakebed.lake.errors import ChangedBytes
 from lakebed.server.http.admission import Admission
 from lakebed.server.http.bodies import Body, BodyTooLarge, LengthRequired
 from lakebed.server.http.conditions import etag, http_date, requested_range, select_bytes

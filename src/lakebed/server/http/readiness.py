@@ -16,7 +16,7 @@ from typing import Final
 import falcon
 import msgspec
 
-from lakebed.errors import LakebedError
+from lakebed.base.errors import LakebedError
 from lakebed.server.http.errors import JSON_TYPE, RETRY_SECONDS, note_error
 from lakebed.server.http.request import current_record
 

@@ -22,8 +22,8 @@ from typing import Any, Final, NoReturn
 
 from prometheus_client import Counter, Gauge
 
+from lakebed.base.errors import LakebedError
 from lakebed.block import BlockError
-from lakebed.errors import LakebedError
 from lakebed.reclaim.cleaner import Cleaner
 from lakebed.reclaim.expired_records import clean_expired
 from lakebed.reclaim.schedule import RunSchedule, measure_age

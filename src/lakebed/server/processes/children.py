@@ -18,11 +18,11 @@ from importlib import import_module
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
+from lakebed.base.without_pandas import do_without_pandas
 from lakebed.server.config_files import ENVIRONMENT_PREFIX
 from lakebed.server.http import logs
 from lakebed.server.http.metrics import mark_process
 from lakebed.server.settings import LoggingSettings
-from lakebed.without_pandas import do_without_pandas
 
 _LOGGER: Final = logging.getLogger(__name__)
 _PATIENCE_SECONDS: Final = 30.0

@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from lakebed.base.errors import LakebedError
 from lakebed.block import (
     BlockStore,
     InvalidAddress,
@@ -21,7 +22,6 @@ from lakebed.block import (
 )
 from lakebed.engine.keys import GRAVELER, REPOSITORIES
 from lakebed.engine.model import Repository
-from lakebed.errors import LakebedError
 from lakebed.httpd.listening import listen
 from lakebed.httpd.tls import TLSContext
 from lakebed.kv import check_url, open_store

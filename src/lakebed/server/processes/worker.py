@@ -13,9 +13,9 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import Final, NoReturn
 
-from lakebed.errors import LakebedError
+from lakebed.base.errors import LakebedError
+from lakebed.base.runtime import call_before_waiting
 from lakebed.httpd import ClientCut, HTTPLimits, WSGIServer
-from lakebed.runtime import call_before_waiting
 from lakebed.server.http import logs, refusals
 from lakebed.server.http.bodies import PATIENCE_SECONDS
 from lakebed.server.http.metrics import mark_process

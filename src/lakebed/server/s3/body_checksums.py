@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
 
-from lakebed.catalog.checksums import ALGORITHMS, MD5, Digest, decoded
+from lakebed.lake.checksums import ALGORITHMS, MD5, Digest, decoded
 from lakebed.server.s3.environ import Environ
 from lakebed.server.s3.errors import ErrorCode, S3Error
 

@@ -10,7 +10,7 @@ Three things are shown, each as headers and as XML elements:
 
 from typing import Final
 
-from lakebed.catalog.checksums import SCHEMES, Checksum, ChecksumType, Scheme
+from lakebed.lake.checksums import SCHEMES, Checksum, ChecksumType, Scheme
 from lakebed.server.s3.body_checksums import HEADER_PREFIX, checksum_values, not_a_checksum
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.request import S3Request

@@ -4,10 +4,10 @@ from dataclasses import replace
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from lakebed.catalog.model import ObjectStats, etag_of
 from lakebed.engine.model import RepositoryID
 from lakebed.engine.staging.writer import Condition
 from lakebed.formats import Entry
+from lakebed.lake.model import ObjectStats, etag_of
 from lakebed.server.s3.errors import NO_VERSION_IDS, ErrorCode, S3Error
 from lakebed.server.s3.read_conditions import Verdict, judge
 from lakebed.server.s3.request import S3Request, place_of

@@ -9,7 +9,7 @@ from enum import Enum
 from http import HTTPStatus
 from typing import ClassVar, Final
 
-from lakebed.errors import LakebedError
+from lakebed.base.errors import LakebedError
 from lakebed.server.s3.xml_writer import Markup, document, element
 
 NO_VERSION_IDS: Final = "objects have no version ids; name a commit in the key instead"

@@ -8,9 +8,9 @@ from typing import Final
 from urllib.parse import quote
 from wsgiref.types import StartResponse, WSGIEnvironment
 
-from lakebed.actor import EntryPoint, acting_as
 from lakebed.auth import Identity
-from lakebed.catalog.errors import RepositoryNotFound
+from lakebed.base.actor import EntryPoint, acting_as
+from lakebed.lake.errors import RepositoryNotFound
 from lakebed.server.http import refusals
 from lakebed.server.http.authentication import actor_of
 from lakebed.server.http.browsers import Guard

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lakebed.catalog.object_pages import ObjectPage
+from lakebed.lake.object_pages import ObjectPage
 from lakebed.server.http.text_columns import joined, rows_of, texts_of
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.request import S3Request

@@ -9,7 +9,7 @@ encoded words (RFC 2047); it is kept as plain text, and sent as an encoded word,
 cannot be a header is only counted, in ``x-amz-missing-meta``.
 
 Headers like ``Content-Encoding`` are kept with the object and sent with it; see
-`lakebed.catalog.entry_metadata`.
+`lakebed.lake.entry_metadata`.
 """
 
 import re
@@ -19,8 +19,8 @@ from email.errors import HeaderParseError
 from email.header import decode_header
 from typing import Final
 
-from lakebed.catalog.entry_metadata import HEADERS, for_headers
-from lakebed.catalog.model import METADATA_BYTES_MAX, METADATA_NAMES_MAX
+from lakebed.lake.entry_metadata import HEADERS, for_headers
+from lakebed.lake.model import METADATA_BYTES_MAX, METADATA_NAMES_MAX
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.request import S3Request
 

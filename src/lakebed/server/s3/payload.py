@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hashlib import md5
 from typing import Final
 
-from lakebed.catalog.checksums import MD5, Checksum, Digest
+from lakebed.lake.checksums import MD5, Checksum, Digest
 from lakebed.server.http.request import while_reading
 from lakebed.server.s3.body_checksums import (
     HEADER_PREFIX,

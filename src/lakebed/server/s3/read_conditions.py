@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from enum import Enum, auto
 
-from lakebed.catalog.model import ObjectStats
 from lakebed.formats import Entry
+from lakebed.lake.model import ObjectStats
 from lakebed.server.http.conditions import etag, matches
 
 

@@ -8,11 +8,11 @@ from typing import Final, NamedTuple
 from lakebed.auth import Action, Context, Identity, Permission
 from lakebed.auth.policy.actions import object_arn, repository_arn
 from lakebed.block.store import ByteStream
-from lakebed.catalog.model import PATH_BYTES_MAX
-from lakebed.catalog.multipart.records import MultipartID, Target
-from lakebed.catalog.repeats import Invocation
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.engine.staging.writer import Condition
+from lakebed.lake.model import PATH_BYTES_MAX
+from lakebed.lake.multipart.records import MultipartID, Target
+from lakebed.lake.repeats import Invocation
 from lakebed.server.http.bodies import Body as RawBody
 from lakebed.server.http.conditions import INVOCATION_HEADER, invocation_of, write_condition
 from lakebed.server.s3.environ import Environ, environ_key, parse_number

@@ -3,8 +3,8 @@
 from typing import Final
 
 from lakebed import auth, block, kv
-from lakebed.catalog import errors as catalog
 from lakebed.engine import errors as engine
+from lakebed.lake import errors as catalog
 from lakebed.server.http import admission, bodies, browsers
 from lakebed.server.http.errors import public_message
 from lakebed.server.s3.errors import ErrorCode, S3Error

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, NoReturn
 from xml.parsers import expat
 
-from lakebed.catalog.checksums import ALGORITHMS, Checksum
+from lakebed.lake.checksums import ALGORITHMS, Checksum
 from lakebed.server.s3.environ import parse_number
 from lakebed.server.s3.errors import (
     NO_CONDITIONAL_DELETES,

@@ -19,6 +19,7 @@ from uuid import uuid4
 
 import pytest
 
+from lakebed.base.runtime import ThreadRuntime, call_before_waiting
 from lakebed.kv import (
     ABSENT,
     EXISTS,
@@ -32,7 +33,6 @@ from lakebed.kv import (
 )
 from lakebed.kv.schema import METADATA_PARTITION, SCHEMA_KEY, SCHEMA_VERSION, check_schema
 from lakebed.kv.store import Put, new_version, puts
-from lakebed.runtime import ThreadRuntime, call_before_waiting
 from lakebed.testing.conformance.kv_arguments import ArgumentsConformance
 from lakebed.testing.conformance.kv_concurrency import ConcurrencyConformance
 from lakebed.testing.conformance.kv_machine import AWKWARD_KEYS

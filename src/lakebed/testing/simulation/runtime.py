@@ -6,7 +6,7 @@ from contextvars import copy_context
 from functools import partial
 from typing import Final, TypeVar
 
-from lakebed.runtime import Event, Lock, Runtime
+from lakebed.base.runtime import Event, Lock, Runtime
 from lakebed.testing.simulation.scheduler import Scheduler, SimulatedProcess
 
 ItemT = TypeVar("ItemT")

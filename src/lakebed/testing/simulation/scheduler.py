@@ -12,7 +12,7 @@ from functools import partial
 
 from greenlet import getcurrent, greenlet
 
-from lakebed.runtime import Runtime
+from lakebed.base.runtime import Runtime
 
 
 class ActorKilledError(BaseException):

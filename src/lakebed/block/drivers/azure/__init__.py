@@ -1,8 +1,8 @@
 """Azure Blob Storage; see `lakebed.block.drivers.azure.store`."""
 
+from lakebed.base.runtime import Runtime
 from lakebed.block.drivers.azure.store import AzureBlockStore
 from lakebed.block.settings import AzureSettings
-from lakebed.runtime import Runtime
 
 
 def open_driver(settings: AzureSettings, runtime: Runtime) -> AzureBlockStore:

@@ -34,6 +34,8 @@ from azure.storage.blob import (
 from obstore.auth.azure import AzureCredentialProvider
 from obstore.store import AzureStore
 
+from lakebed.base.runtime import Runtime
+from lakebed.base.times import now_us
 from lakebed.block.address import AZURE_SCHEME, Address, Namespace, StoreName
 from lakebed.block.drivers.azure.blocks import Block, Kind, Uploads
 from lakebed.block.drivers.azure.errors import explained
@@ -61,8 +63,6 @@ from lakebed.block.multipart import check_order, check_part_number
 from lakebed.block.settings import AzureSettings
 from lakebed.block.store import ETag, ObjectInfo, Part, PartInfo, Upload, UploadId, WrittenPart
 from lakebed.block.streams import ListedObject, exactly, list_batch
-from lakebed.runtime import Runtime
-from lakebed.times import now_us
 
 if TYPE_CHECKING:
     from obstore.store import AzureConfig, RetryConfig

@@ -22,6 +22,7 @@ import pyarrow as pa
 from obstore.exceptions import BaseError
 from obstore.store import AzureStore, GCSStore, S3Store
 
+from lakebed.base.runtime import Runtime, about_to_wait
 from lakebed.block.address import Address, Namespace, StoreName
 from lakebed.block.drivers.cloud.errors import Place, explained, panics_explained
 from lakebed.block.drivers.cloud.streams import Source, body
@@ -38,7 +39,6 @@ from lakebed.block.errors import (
 )
 from lakebed.block.ranges import Between, ByteRange, FromOffset, Suffix, resolve
 from lakebed.block.store import BlockStore, ByteStream, DeleteResult, ETag, ObjectInfo, PutResult
-from lakebed.runtime import Runtime, about_to_wait
 
 if TYPE_CHECKING:  # these exist for type checkers only
     from obstore import GetOptions, ObjectMeta, PutMode, UpdateVersion

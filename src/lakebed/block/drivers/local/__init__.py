@@ -1,8 +1,8 @@
 """A storage in a folder of this machine; see `lakebed.block.drivers.local.store`."""
 
+from lakebed.base.runtime import Runtime
 from lakebed.block.drivers.local.store import LocalBlockStore
 from lakebed.block.settings import LocalSettings
-from lakebed.runtime import Runtime
 
 
 def open_driver(settings: LocalSettings, runtime: Runtime) -> LocalBlockStore:

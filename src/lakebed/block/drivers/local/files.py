@@ -14,6 +14,7 @@ from typing import Final, Self
 from uuid import uuid4
 from zlib import crc32
 
+from lakebed.base.runtime import ThreadRuntime, about_to_wait
 from lakebed.block.errors import (
     BlockError,
     Forbidden,
@@ -23,7 +24,6 @@ from lakebed.block.errors import (
     StorageUnavailable,
 )
 from lakebed.block.store import ETag
-from lakebed.runtime import ThreadRuntime, about_to_wait
 
 ABANDONED_SECONDS: Final = 24 * 3600
 """A draft that nobody wrote to for so long belongs to a process that is gone."""

@@ -34,6 +34,8 @@ from typing import Final
 
 import pyarrow as pa
 
+from lakebed.base.errors import quoted
+from lakebed.base.runtime import Runtime
 from lakebed.block.address import Address, Namespace
 from lakebed.block.drivers.local.files import (
     Draft,
@@ -96,8 +98,6 @@ from lakebed.block.streams import (
     exactly,
     moment,
 )
-from lakebed.errors import quoted
-from lakebed.runtime import Runtime
 
 _Condition = Callable[[Folder, os.stat_result | None], None]
 """Raises unless the file found in the folder, or none, may be replaced."""

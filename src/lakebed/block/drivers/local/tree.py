@@ -28,10 +28,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
+from lakebed.base.errors import quoted
 from lakebed.block.drivers.local.files import Sync
 from lakebed.block.drivers.local.places import Names, Place
 from lakebed.block.errors import InvalidAddress, StorageClosed, StorageUnavailable
-from lakebed.errors import quoted
 
 ResultT = TypeVar("ResultT")
 

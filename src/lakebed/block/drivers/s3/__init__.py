@@ -1,8 +1,8 @@
 """Amazon S3 and servers that speak its protocol; see `lakebed.block.drivers.s3.store`."""
 
+from lakebed.base.runtime import Runtime
 from lakebed.block.drivers.s3.store import S3BlockStore
 from lakebed.block.settings import S3Settings
-from lakebed.runtime import Runtime
 
 
 def open_driver(settings: S3Settings, runtime: Runtime) -> S3BlockStore:

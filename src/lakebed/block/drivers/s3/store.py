@@ -20,6 +20,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from obstore.auth.boto3 import Boto3CredentialProvider
 from obstore.store import S3Store
 
+from lakebed.base.runtime import Runtime
 from lakebed.block.address import Address, Namespace, StoreName
 from lakebed.block.drivers.cloud.errors import Answer, refusal
 from lakebed.block.drivers.cloud.store import (
@@ -59,7 +60,6 @@ from lakebed.block.store import (
     WrittenPart,
 )
 from lakebed.block.streams import CHUNK_BYTES, exactly
-from lakebed.runtime import Runtime
 
 if TYPE_CHECKING:
     from botocore.response import StreamingBody

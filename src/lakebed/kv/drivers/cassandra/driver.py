@@ -9,6 +9,7 @@ from cassandra import OperationTimedOut
 from cassandra.cluster import NoHostAvailable
 from cassandra.connection import ConnectionException
 
+from lakebed.base.runtime import Runtime
 from lakebed.kv.drivers.cassandra.client import (
     ERRORS,
     Client,
@@ -30,7 +31,6 @@ from lakebed.kv.errors import StoreUnavailable, StoreUnreachable
 from lakebed.kv.fenced import Cell, Cells, FencedStore
 from lakebed.kv.rows import pack_body, unpack_body
 from lakebed.kv.store import Limits, Store
-from lakebed.runtime import Runtime
 
 REPLY_SECONDS: Final = 5.0
 TURNS: Final = 251

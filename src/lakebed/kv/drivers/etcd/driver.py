@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
+from lakebed.base.runtime import Runtime
 from lakebed.kv.drivers.etcd.gateway import (
     REPLY_SECONDS,
     Gateway,
@@ -42,7 +43,6 @@ from lakebed.kv.store import (
     check_predicate,
     new_version,
 )
-from lakebed.runtime import Runtime
 
 TRANSACTION_KEYS: Final = 100
 """etcd takes 128 steps in a transaction."""

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from lakebed.base.runtime import Runtime
 from lakebed.kv.drivers.hbase.link import ERRORS, SERVICE, Link, explain, parse_url
 from lakebed.kv.errors import (
     ForeignStore,
@@ -22,7 +23,6 @@ from lakebed.kv.rows import (
     unpack_body,
 )
 from lakebed.kv.store import Limits, Store, after_prefix
-from lakebed.runtime import Runtime
 
 ResultT = TypeVar("ResultT")
 

@@ -9,6 +9,7 @@ from typing import Final, NoReturn, TypeVar
 import pymysql
 from pymysql.constants import ER
 
+from lakebed.base.runtime import Runtime
 from lakebed.kv.drivers.mysql import statements
 from lakebed.kv.drivers.mysql.link import (
     REPLY_SECONDS,
@@ -48,7 +49,6 @@ from lakebed.kv.store import (
     check_predicate,
     new_version,
 )
-from lakebed.runtime import Runtime
 
 ResultT = TypeVar("ResultT")
 

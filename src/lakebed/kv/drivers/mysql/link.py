@@ -10,12 +10,12 @@ from urllib.parse import unquote
 import pymysql
 from pymysql.constants import CLIENT, CR, ER
 
+from lakebed.base.runtime import Runtime
 from lakebed.kv.drivers.kernel_timeouts import bound_by_kernel
 from lakebed.kv.drivers.mysql import statements
 from lakebed.kv.errors import InvalidArgument, StoreUnavailable
 from lakebed.kv.pool import POOL_SIZE
 from lakebed.kv.urls import is_on, pool_size, split_url, tls_context
-from lakebed.runtime import Runtime
 
 CONNECT_SECONDS: Final = 2
 REPLY_SECONDS: Final = 5.0

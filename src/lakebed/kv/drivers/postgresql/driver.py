@@ -10,6 +10,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq.abc import PGresult
 
+from lakebed.base.runtime import Runtime
 from lakebed.kv.drivers.postgresql import statements, wire
 from lakebed.kv.drivers.postgresql.batches import BATCHED_BYTES, Place, Write, choose
 from lakebed.kv.drivers.postgresql.link import Answers, Link, Patience, Question, explain
@@ -43,7 +44,6 @@ from lakebed.kv.store import (
     check_predicate,
     new_version,
 )
-from lakebed.runtime import Runtime
 
 OPEN_SECONDS: Final = 30.0
 RECONNECT_SECONDS: Final = 0.1

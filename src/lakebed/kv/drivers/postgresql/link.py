@@ -18,8 +18,8 @@ from psycopg.errors import error_from_result
 from psycopg.pq import ExecStatus, Format, TransactionStatus
 from psycopg.pq.abc import PGresult
 
+from lakebed.base.runtime import Runtime, about_to_wait
 from lakebed.kv.drivers.postgresql import statements, wire
-from lakebed.runtime import Runtime, about_to_wait
 
 ReturnT = TypeVar("ReturnT")
 Row = tuple[Any, ...]

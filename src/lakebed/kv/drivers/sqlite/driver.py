@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any, Final
 
+from lakebed.base.runtime import Runtime
 from lakebed.kv.drivers.sqlite.file import DatabaseFile, path_of
 from lakebed.kv.drivers.sqlite.readers import Readers, as_item
 from lakebed.kv.drivers.sqlite.writer import Query, Step, Writer
@@ -26,7 +27,6 @@ from lakebed.kv.store import (
     check_predicate,
     new_version,
 )
-from lakebed.runtime import Runtime
 
 # Numbered in the order of the columns; the columns of a SELECT in the order of an Item.
 _GET: Final = "SELECT key, value, version FROM entries WHERE partition = ?1 AND key = ?2"

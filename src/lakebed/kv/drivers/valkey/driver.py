@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import valkey
 
+from lakebed.base.runtime import Runtime
 from lakebed.kv.drivers.valkey import scripts
 from lakebed.kv.drivers.valkey.link import Patience, Pool, ask, parse_url, run_script
 from lakebed.kv.errors import (
@@ -35,7 +36,6 @@ from lakebed.kv.store import (
     check_predicate,
     new_version,
 )
-from lakebed.runtime import Runtime
 
 CHUNK_KEYS: Final = 500
 CHUNK_BYTES: Final = 8 << 20

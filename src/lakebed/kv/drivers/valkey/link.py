@@ -20,10 +20,10 @@ from valkey.backoff import NoBackoff
 from valkey.connection import Connection, SSLConnection
 from valkey.retry import Retry
 
+from lakebed.base.runtime import Runtime
 from lakebed.kv.drivers.kernel_timeouts import bound_by_kernel
 from lakebed.kv.errors import InvalidArgument, StoreClosed, StoreUnavailable, StoreUnreachable
 from lakebed.kv.urls import is_on, split_url
-from lakebed.runtime import Runtime
 
 CONNECT_SECONDS: Final = 1.0
 CLOCK_SECONDS: Final = 120.0

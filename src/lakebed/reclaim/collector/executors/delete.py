@@ -8,13 +8,13 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakebed.base.runtime import Runtime
 from lakebed.block import DeleteResult, Locked, StorageUnavailable
 from lakebed.formats.gc_files import GCRunID
 from lakebed.formats.gc_state import GC_RESULT_SCHEMAS, GCResultKind
 from lakebed.reclaim.collector.executors.read import TALLY, Batches, Transform
 from lakebed.reclaim.collector.executors.write import PartWriter
 from lakebed.reclaim.collector.storage import Storage
-from lakebed.runtime import Runtime
 
 _LOGGER: Final = logging.getLogger(__name__)
 

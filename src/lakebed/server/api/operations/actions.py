@@ -3,8 +3,8 @@
 from typing import Final
 
 from lakebed.engine.model import RepositoryID
-from lakebed.hooks.events import EventType
-from lakebed.hooks.runs import HookRunInfo, RunInfo
+from lakebed.lake.hooks.events import EventType
+from lakebed.lake.hooks.runs import HookRunInfo, RunInfo
 from lakebed.server.api.pages import first_page
 from lakebed.server.api.request import ApiRequest, one_of
 from lakebed.server.api.routes import Need, Reply, Routes, fs

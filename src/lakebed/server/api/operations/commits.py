@@ -4,11 +4,11 @@ from typing import Final
 
 from msgspec import UNSET
 
-from lakebed.catalog.commits import STRATEGIES, merge_request
-from lakebed.catalog.errors import MergeConflict, ParentNumberMissing
 from lakebed.engine import model
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.model import BranchID, RepositoryID
+from lakebed.lake.commits import STRATEGIES, merge_request
+from lakebed.lake.errors import MergeConflict, ParentNumberMissing
 from lakebed.server.api.request import ApiRequest, as_key, as_text, one_of, seconds
 from lakebed.server.api.routes import Need, Reply, Routes, fs
 from lakebed.server.http.errors import body_of

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from lakebed.catalog.tasks import DUMP_REFS, RESTORE_REFS, TaskID, TaskStatus
 from lakebed.engine.model import RepositoryID
 from lakebed.formats import DumpID
+from lakebed.lake.tasks import DUMP_REFS, RESTORE_REFS, TaskID, TaskStatus
 from lakebed.server.api.request import ApiRequest
 from lakebed.server.api.routes import Routes, fs
 from lakebed.server.http.errors import BadRequest

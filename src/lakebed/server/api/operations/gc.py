@@ -7,11 +7,11 @@ name the repository it means by its `unique_id`: another of the same name is not
 import json
 from typing import Final
 
+from lakebed.base.ids import UniqueID
 from lakebed.block.address import Address
-from lakebed.catalog.tasks import TaskID
 from lakebed.engine.model import RepositoryID
 from lakebed.formats.gc_files import GCRunID
-from lakebed.ids import UniqueID
+from lakebed.lake.tasks import TaskID
 from lakebed.reclaim.prepare import Prepared
 from lakebed.reclaim.retention import BranchRule, RetentionRules
 from lakebed.reclaim.runs import RunInfo

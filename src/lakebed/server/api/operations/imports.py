@@ -2,13 +2,13 @@
 
 from typing import Final
 
-from lakebed.catalog.commits import STRATEGY_KEY
-from lakebed.catalog.imports import imports
-from lakebed.catalog.imports.imports import ImportID
-from lakebed.catalog.imports.outside import JobReport
-from lakebed.catalog.imports.sources import ImportSource, in_order
-from lakebed.catalog.places import parse_address, parse_namespace
 from lakebed.engine.model import BranchID, RepositoryID
+from lakebed.lake.commits import STRATEGY_KEY
+from lakebed.lake.imports import imports
+from lakebed.lake.imports.imports import ImportID
+from lakebed.lake.imports.outside import JobReport
+from lakebed.lake.imports.sources import ImportSource, in_order
+from lakebed.lake.places import parse_address, parse_namespace
 from lakebed.server.api.operations.commits import wire_commit
 from lakebed.server.api.operations.gc import leave_mark
 from lakebed.server.api.request import ApiRequest

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from lakebed.catalog.metadata_files import FileKind, MetadataFile
 from lakebed.engine.model import BranchID, RepositoryID
+from lakebed.lake.metadata_files import FileKind, MetadataFile
 from lakebed.server.api.request import ApiRequest, one_of
 from lakebed.server.api.routes import Reply, Routes, fs
 from lakebed.server.http.dispositions import ATTACHMENT

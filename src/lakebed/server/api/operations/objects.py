@@ -7,13 +7,13 @@ from urllib.parse import quote
 
 from lakebed.auth import Action
 from lakebed.auth.policy.actions import object_arn
-from lakebed.catalog.errors import RangeNotSatisfiable
-from lakebed.catalog.model import DEFAULT_CONTENT_TYPE
-from lakebed.catalog.model import ObjectStats as Found
-from lakebed.catalog.pins import is_compared
 from lakebed.engine.committed.listing import CommonPrefix, Query
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.engine.names import is_commit_id
+from lakebed.lake.errors import RangeNotSatisfiable
+from lakebed.lake.model import DEFAULT_CONTENT_TYPE
+from lakebed.lake.model import ObjectStats as Found
+from lakebed.lake.pins import is_compared
 from lakebed.server.api.page_json import common_prefix, objects_page
 from lakebed.server.api.pages import listing, page_of
 from lakebed.server.api.request import ApiRequest, as_key, as_text

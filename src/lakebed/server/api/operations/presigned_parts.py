@@ -3,9 +3,9 @@
 from typing import Final
 
 from lakebed.block.ranges import resolve as resolve_range
-from lakebed.catalog.multipart.records import MultipartID, NamedPart, Target
-from lakebed.catalog.places import parse_address
 from lakebed.engine.model import BranchID, RepositoryID
+from lakebed.lake.multipart.records import MultipartID, NamedPart, Target
+from lakebed.lake.places import parse_address
 from lakebed.server.api.operations.objects import wire
 from lakebed.server.api.request import ApiRequest, as_key
 from lakebed.server.api.routes import Reply, Routes, fs

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from lakebed.catalog.preview.decoding import Preview
-from lakebed.catalog.preview.row_diff import RowDiff
 from lakebed.engine.model import RepositoryID
+from lakebed.lake.preview.decoding import Preview
+from lakebed.lake.preview.row_diff import RowDiff
 from lakebed.server.api.request import ApiRequest, as_key
 from lakebed.server.api.routes import Routes, fs
 from lakebed.wire.objects import PreviewAPI, PreviewQuery, RowDiffQuery

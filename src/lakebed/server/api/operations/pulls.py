@@ -2,12 +2,12 @@
 
 from typing import Final
 
-from lakebed.catalog.commits import DEFAULT_STRATEGY, STRATEGY_KEY, default_message
-from lakebed.catalog.errors import MergeConflict
-from lakebed.catalog.pulls.model import PullRequest as Pull
-from lakebed.catalog.pulls.model import PullStatus, check_pull_id
 from lakebed.engine.commits.requests import MergeRequest
 from lakebed.engine.model import BranchID, RepositoryID
+from lakebed.lake.commits import DEFAULT_STRATEGY, STRATEGY_KEY, default_message
+from lakebed.lake.errors import MergeConflict
+from lakebed.lake.pulls.model import PullRequest as Pull
+from lakebed.lake.pulls.model import PullStatus, check_pull_id
 from lakebed.server.api.operations.commits import conflict_body
 from lakebed.server.api.pages import first_page
 from lakebed.server.api.request import ApiRequest, one_of

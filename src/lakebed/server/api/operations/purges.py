@@ -5,8 +5,8 @@ from typing import Final, Literal, TypeVar
 
 import msgspec
 
-from lakebed.catalog.tasks import TaskID, Tell
 from lakebed.engine.model import RepositoryID
+from lakebed.lake.tasks import TaskID, Tell
 from lakebed.reclaim.purge_search import PurgeQuery
 from lakebed.reclaim.repository_purges import LeftNamespace
 from lakebed.server.api.request import ApiRequest

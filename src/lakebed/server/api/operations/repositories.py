@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from lakebed.catalog.places import parse_namespace, spelling_of
 from lakebed.engine import model
 from lakebed.engine.model import RepositoryID
+from lakebed.lake.places import parse_namespace, spelling_of
 from lakebed.server.api.pages import first_page
 from lakebed.server.api.request import ApiRequest, seconds
 from lakebed.server.api.routes import Need, Reply, Routes, fs

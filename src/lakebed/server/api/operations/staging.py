@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 from typing import Final
 
 from lakebed.block.address import Address
-from lakebed.catalog.model import DEFAULT_CONTENT_TYPE
-from lakebed.catalog.places import parse_address, spelling_of
 from lakebed.engine.model import BranchID, RepositoryID
+from lakebed.lake.model import DEFAULT_CONTENT_TYPE
+from lakebed.lake.places import parse_address, spelling_of
 from lakebed.server.api.operations.objects import wire
 from lakebed.server.api.request import ApiRequest, as_key
 from lakebed.server.api.routes import Routes, fs

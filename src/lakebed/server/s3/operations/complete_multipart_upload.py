@@ -3,8 +3,8 @@
 from urllib.parse import quote
 
 from lakebed.auth import Action
-from lakebed.catalog.entry_metadata import checksum_of
-from lakebed.catalog.multipart.records import NamedPart
+from lakebed.lake.entry_metadata import checksum_of
+from lakebed.lake.multipart.records import NamedPart
 from lakebed.server.http.conditions import etag
 from lakebed.server.s3.checksum_fields import (
     object_elements,

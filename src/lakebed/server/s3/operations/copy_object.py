@@ -2,8 +2,8 @@
 
 from lakebed.auth import Action
 from lakebed.auth.policy.actions import object_arn
-from lakebed.catalog.entry_metadata import checksum_of
 from lakebed.engine.model import BranchID
+from lakebed.lake.entry_metadata import checksum_of
 from lakebed.server.http.conditions import etag
 from lakebed.server.s3.checksum_fields import object_elements
 from lakebed.server.s3.copy_source import copy_source, source_condition

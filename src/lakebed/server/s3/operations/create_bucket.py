@@ -2,8 +2,8 @@
 
 from lakebed.auth import Action
 from lakebed.auth.policy.actions import namespace_arn
-from lakebed.catalog.errors import Deleting, RepositoryNotFound
-from lakebed.catalog.places import parse_namespace, spelling_of
+from lakebed.lake.errors import Deleting, RepositoryNotFound
+from lakebed.lake.places import parse_namespace, spelling_of
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.request import S3Reply, S3Request
 from lakebed.server.s3.xml_reader import XML_BYTES_MAX, read_create_bucket

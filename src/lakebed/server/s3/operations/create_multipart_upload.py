@@ -1,8 +1,8 @@
 """CreateMultipartUpload."""
 
 from lakebed.auth import Action
-from lakebed.catalog.model import DEFAULT_CONTENT_TYPE
 from lakebed.engine.model import BranchID
+from lakebed.lake.model import DEFAULT_CONTENT_TYPE
 from lakebed.server.s3.checksum_fields import requested_scheme, upload_headers
 from lakebed.server.s3.metadata import metadata_of
 from lakebed.server.s3.request import S3Reply, S3Request, xml

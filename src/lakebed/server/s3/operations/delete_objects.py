@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from lakebed.auth import Action
+from lakebed.base.errors import LakebedError
 from lakebed.engine.model import BranchID
-from lakebed.errors import LakebedError
 from lakebed.server.s3.errors import S3Error, error_elements
 from lakebed.server.s3.request import S3Reply, S3Request, place_of, xml
 from lakebed.server.s3.translation import as_s3_error

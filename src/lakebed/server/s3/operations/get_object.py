@@ -7,9 +7,9 @@ from typing import Final
 
 from lakebed.auth import Action
 from lakebed.block.ranges import Between, ByteRange
-from lakebed.catalog.entry_metadata import PartRange, checksum_of, headers_of, parts_of
-from lakebed.catalog.errors import InvalidRef, RangeNotSatisfiable, RefNotFound
-from lakebed.catalog.model import DEFAULT_CONTENT_TYPE, ObjectStats
+from lakebed.lake.entry_metadata import PartRange, checksum_of, headers_of, parts_of
+from lakebed.lake.errors import InvalidRef, RangeNotSatisfiable, RefNotFound
+from lakebed.lake.model import DEFAULT_CONTENT_TYPE, ObjectStats
 from lakebed.server.http.conditions import (
     Selection,
     etag,

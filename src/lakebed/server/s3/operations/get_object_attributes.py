@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from lakebed.catalog.entry_metadata import checksum_of, parts_of
-from lakebed.catalog.model import ObjectStats
+from lakebed.lake.entry_metadata import checksum_of, parts_of
+from lakebed.lake.model import ObjectStats
 from lakebed.server.http.conditions import http_date
 from lakebed.server.s3.checksum_fields import object_elements
 from lakebed.server.s3.errors import ErrorCode, S3Error

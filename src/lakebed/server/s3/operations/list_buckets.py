@@ -2,10 +2,10 @@
 
 from lakebed.auth import Action
 from lakebed.auth.policy.actions import ALL
+from lakebed.base.times import to_datetime
 from lakebed.engine.model import Repository
 from lakebed.server.s3.request import S3Reply, S3Request, xml
 from lakebed.server.s3.xml_writer import Markup, document, element, owner, timestamp
-from lakebed.times import to_datetime
 
 
 def handle(request: S3Request) -> S3Reply:

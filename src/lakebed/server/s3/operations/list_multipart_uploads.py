@@ -6,7 +6,7 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from lakebed.auth import Action
-from lakebed.catalog.multipart.uploads import OpenUpload
+from lakebed.lake.multipart.uploads import OpenUpload
 from lakebed.server.s3.checksum_fields import upload_elements
 from lakebed.server.s3.listings import ListingQuery, read_listing_query
 from lakebed.server.s3.request import S3Reply, S3Request, xml

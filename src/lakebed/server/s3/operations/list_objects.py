@@ -10,8 +10,8 @@ from itertools import islice
 from typing import Final
 
 from lakebed.auth import Action
-from lakebed.catalog.object_pages import ObjectPage
 from lakebed.engine.committed.listing import Query
+from lakebed.lake.object_pages import ObjectPage
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.listings import ListingQuery, contents, read_listing_query
 from lakebed.server.s3.request import S3Reply, S3Request, place_of, xml

@@ -3,7 +3,7 @@
 from typing import Final
 
 from lakebed.auth import Action
-from lakebed.catalog.multipart.records import StoredPart
+from lakebed.lake.multipart.records import StoredPart
 from lakebed.server.http.conditions import etag
 from lakebed.server.s3.checksum_fields import part_elements, upload_elements
 from lakebed.server.s3.request import S3Reply, S3Request, xml

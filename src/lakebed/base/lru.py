@@ -1,0 +1,67 @@
+"""A bounded map that drops what was used least recently."""
+
+from collections import OrderedDict
+from typing import Generic, TypeVar
+
+from lakebed.base.runtime import Runtime
+
+KeyT = TypeVar("KeyT")
+ValueT = TypeVar("ValueT")
+
+
+class LRU(Generic[KeyT, ValueT]):
+    """Values by key, bounded by the sum of their costs; safe to use from many threads.
+
+    By default every value costs 1, and the bound is a number of values. No method waits for
+    anything but the lock, which is never held for long.
+    """
+
+    def __init__(self, runtime: Runtime, *, cost_max: int) -> None:
+        self._cost_max = cost_max
+        self._lock = runtime.lock()
+        self._held: OrderedDict[KeyT, tuple[ValueT, int]] = OrderedDict()
+        self._cost = 0
+
+    @property
+    def cost(self) -> int:
+        """The cost of all values that are held now."""
+        return self._cost
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def get(self, key: KeyT) -> ValueT | None:
+        """Return a value, which is then the most recently used; None if it is not held."""
+        with self._lock:
+            held = self._held.get(key)
+            if held is None:
+                return None
+            self._held.move_to_end(key)
+            return held[0]
+
+    def put(self, key: KeyT, value: ValueT, *, cost: int = 1) -> None:
+        """Hold a value; drop those used least recently until the rest fits the bound.
+
+        A value that alone exceeds the bound is not held.
+        """
+        with self._lock:
+            self._drop(key)
+            if cost > self._cost_max:
+                return
+            self._held[key] = value, cost
+            self._cost += cost
+            while self._cost > self._cost_max:
+                self._drop(next(iter(self._held)))
+
+    def pop(self, key: KeyT) -> ValueT | None:
+        """Drop a value and return it; None if it is not held."""
+        with self._lock:
+            return self._drop(key)
+
+    def _drop(self, key: KeyT) -> ValueT | None:
+        held = self._held.pop(key, None)
+        if held is None:
+            return None
+        value, cost = held
+        self._cost -= cost
+        return value

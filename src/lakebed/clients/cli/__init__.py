@@ -1,0 +1,191 @@
+"""The command line."""
+
+import os
+import sys
+from typing import Annotated, Final
+
+import typer
+
+from lakebed import __version__
+from lakebed.clients.cli.groups import LazyCommands, lazy_group, new_app
+from lakebed.clients.cli.options import (
+    BaseUriOption,
+    ClientConfigOption,
+    CommonOptions,
+    EndpointOption,
+    JsonOption,
+    LogLevelOption,
+    NoColorOption,
+    VerboseOption,
+)
+from lakebed.clients.cli.running import run
+from lakebed.clients.cli.tables import switch_off_colours
+from lakebed.clients.cli.uris import set_base_uri
+
+COMMANDS: Final = {
+    "quickstart": (
+        "server:quickstart",
+        "Start a server to try things out with.",
+    ),
+    "run": ("server:run", "Run a server."),
+    "setup": (
+        "settings:setup_app",
+        "Make the first administrator of a new server.",
+    ),
+    "config": (
+        "settings:config_app",
+        "Write down where the server is; check the settings of a server.",
+    ),
+    "cleaner": ("cleaner:app", "Remove what nothing names any more."),
+    "kv": (
+        "kv:app",
+        "Look into a database, or copy it into another one.",
+    ),
+    "gc": (
+        "gc:app",
+        "Find and delete objects that nothing refers to.",
+    ),
+    "purge": (
+        "purge:app",
+        "Delete objects from all history, for good.",
+    ),
+    "repo": ("repo:app", "Create, list and delete repositories."),
+    "branch": (
+        "branch:app",
+        "Create, list, reset, revert and delete branches.",
+    ),
+    "branch-protect": (
+        "branch:protect_app",
+        "Protect branches from direct changes.",
+    ),
+    "commit": (
+        "commits:commit_app",
+        "Commit what is staged on a branch.",
+    ),
+    "log": ("history:log_app", "Show the commits behind a ref."),
+    "show": ("commits:show_app", "Show one commit."),
+    "annotate": (
+        "history:annotate_app",
+        "List objects with the commit that last changed each.",
+    ),
+    "bisect": (
+        "bisect:app",
+        "Find the commit that broke something, in a few steps.",
+    ),
+    "diff": (
+        "merge:diff_app",
+        "Show what changed on a branch, or between two refs.",
+    ),
+    "merge": ("merge:merge_app", "Merge a ref into a branch."),
+    "pr": (
+        "pulls:app",
+        "Create, list, show, merge and close pull requests.",
+    ),
+    "merge-base": (
+        "merge:merge_base_app",
+        "Find the last common commit of two refs.",
+    ),
+    "cherry-pick": (
+        "commits:cherry_pick_app",
+        "Apply the changes of one commit to a branch.",
+    ),
+    "import": (
+        "imports:app",
+        "Bring objects that exist into a branch, without copying them.",
+    ),
+    "actions": (
+        "actions:app",
+        "Check files that ask for hooks, and show the runs of hooks.",
+    ),
+    "tag": ("refs:tag_app", "Create, list and delete tags."),
+    "fs": (
+        "fs:app",
+        "List, read, upload, download and remove objects.",
+    ),
+    "local": (
+        "local:app",
+        "Work on objects as files in a folder, and commit what you changed.",
+    ),
+    "auth": (
+        "auth:app",
+        "Manage users, groups, policies and credentials.",
+    ),
+    "refs-dump": (
+        "refs:dump_app",
+        "Dump the branches, tags and commits of a repository.",
+    ),
+    "refs-restore": (
+        "refs:restore_app",
+        "Restore what was dumped into a bare repository.",
+    ),
+    "migrate": (
+        "migrate:app",
+        "Move repositories in from lakeFS, without copying an object.",
+    ),
+    "fsck": (
+        "diagnose:fsck",
+        "Read every file of every commit of a repository, and prove its id.",
+    ),
+    "diagnose": (
+        "diagnose:diagnose",
+        "Make a bundle of facts about a server for a bug report.",
+    ),
+    "usage": (
+        "doctor:usage_app",
+        "Show how many requests the server has answered.",
+    ),
+    "completion": (
+        "completion:completion",
+        "Print a script that completes commands in your shell.",
+    ),
+    "identity": (
+        "doctor:identity_app",
+        "Show who you are to the server.",
+    ),
+    "doctor": (
+        "doctor:doctor_app",
+        "Check settings and server, and say what to do.",
+    ),
+}
+"""Each command by name: where it is, and what it does. It is imported when it is called."""
+
+app = new_app("Git-like version control for data lakes.")
+app.info.cls = lazy_group(LazyCommands(COMMANDS))
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"lakebed {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def lakebed(
+    *,
+    context: typer.Context,
+    version: Annotated[  # noqa: ARG001 (its callback does it)
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+    as_json: JsonOption = False,
+    endpoint: EndpointOption = None,
+    config: ClientConfigOption = None,
+    base_uri: BaseUriOption = None,
+    no_color: NoColorOption = False,
+    verbose: VerboseOption = False,
+    log_level: LogLevelOption = None,
+) -> None:
+    """Git-like version control for data lakes."""
+    if base_uri is None:
+        base_uri = os.environ.get("LAKEBED_BASE_URI") or os.environ.get("LAKECTL_BASE_URI")
+        set_base_uri(base_uri)
+    if no_color:
+        switch_off_colours()
+    context.obj = CommonOptions(endpoint, config, as_json, base_uri, no_color, verbose, log_level)
+
+
+def main() -> None:
+    """Run the command."""
+    sys.exit(run(app, sys.argv[1:]))

@@ -1,0 +1,269 @@
+"""`lakebed actions`: files that ask for hooks, and the runs of hooks."""
+
+import time
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+from msgspec import to_builtins
+from msgspec.structs import asdict
+
+from lakebed.clients.cli.errors import CommandError, Incomplete, Misuse
+from lakebed.clients.cli.groups import new_group
+from lakebed.clients.cli.output import CommitId, Whole, printable, stamp
+from lakebed.clients.cli.session import Page, Session, client_command
+from lakebed.clients.cli.uris import RefArgument, RepositoryArgument
+from lakebed.clients.http.errors import Refused
+from lakebed.clients.http.paging import list_items, list_some
+from lakebed.lake.hooks.errors import InvalidAction
+from lakebed.lake.hooks.files import FILE_BYTES_MAX, Action, check_names, parse_action
+from lakebed.wire.actions import ActionRun, HookRun, RunsQuery, TrialBegun, TrialCreation
+from lakebed.wire.repositories import HooksSettings
+
+app = new_group("Files that ask for hooks, and the runs of hooks.")
+runs_app = new_group("What became of hooks.")
+app.add_typer(runs_app, name="runs")
+
+_POLL_SECONDS: Final = 0.5
+
+
+@client_command(app, "validate")
+def validate(
+    session: Session,
+    *,
+    path: Annotated[
+        Path, typer.Argument(metavar="PATH", help="An action file, or a folder of them.")
+    ],
+) -> None:
+    """Check action files before they are uploaded; no server is asked.
+
+    lakebed actions validate _lakefs_actions/
+    """
+    findings = _check(_files(path))
+    session.output.table(
+        findings,
+        [
+            ("File", lambda item: item.file),
+            ("", lambda item: "ok" if item.problem is None else "WRONG"),
+            ("Found", lambda item: Whole(item.problem or item.action)),
+        ],
+    )
+    wrong = sum(finding.problem is not None for finding in findings)
+    if wrong:
+        raise Incomplete(f"{wrong} of {len(findings)} action files cannot be used, see above")
+
+
+def _files(path: Path) -> list[Path]:
+    """Return the file, or those right in a folder: the server looks no deeper either."""
+    try:
+        files = (
+            sorted(each for each in path.iterdir() if each.is_file()) if path.is_dir() else [path]
+        )
+    except OSError as error:
+        raise Misuse(f"cannot read {path}: {error.strerror}") from error
+    if not files:
+        raise Misuse(f"there is no file in {path}")
+    return files
+
+
+@dataclass(frozen=True, slots=True)
+class _Finding:
+    """What is in an action file: the name of the action, or why it cannot be used."""
+
+    file: str
+    action: str | None = None
+    problem: str | None = None
+
+
+def _check(files: list[Path]) -> list[_Finding]:
+    findings: list[_Finding] = []
+    actions: list[Action] = []
+    for file in files:
+        try:
+            action = parse_action(str(file), _read(file))
+            check_names([*actions, action])
+        except InvalidAction as error:
+            findings.append(_Finding(str(file), problem=error.reason))
+        else:
+            findings.append(_Finding(str(file), action.name))
+            actions.append(action)
+    return findings
+
+
+def _read(file: Path) -> bytes:
+    try:
+        with file.open("rb") as opened:
+            return opened.read(FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise Misuse(f"cannot read {file}: {error.strerror}") from error
+
+
+@client_command(app, "run")
+def run_actions(
+    session: Session,
+    ref: RefArgument,
+    *,
+    event: Annotated[
+        str, typer.Option(metavar="EVENT", help="Whose hooks to run: pre-commit, post-merge, …")
+    ] = "pre-commit",
+) -> None:
+    """Run the hooks that an event on a ref would run, and show what they print.
+
+    Nothing else happens: nothing is committed or merged, and nothing is refused.
+
+    lakebed actions run lakefs://my-repo/main --event pre-commit
+    """
+    body = TrialCreation(ref=ref.ref, event=event)
+    trial = session.client.actions.try_out(ref.repository, body)
+    if not trial.run_id:
+        session.output.done(f"No action file of {ref} asks for hooks of {event}", trial)
+        return
+    run = _watch(session, ref.repository, trial)
+    if session.output.as_json:
+        session.output.record(_described(session, ref.repository, trial.run_id))
+    else:
+        print(f"run {run.run_id}: {run.status}")
+    if run.status != "completed":
+        raise CommandError(f"the hooks of {event} failed, see above")
+
+
+def _watch(session: Session, repository: str, trial: TrialBegun) -> ActionRun:
+    """Show what hooks print while they run, until the run has ended; return the run."""
+    shown = {hook.hook_run_id: 0 for hook in trial.hooks}
+    while True:
+        run = _find_run(session, repository, trial.run_id)
+        for hook in [] if session.output.as_json else trial.hooks:
+            place = hook.hook_run_id
+            output = _find_output(session, repository, trial.run_id, place)
+            # Of a hook that runs, whole lines.
+            end = len(output) if run is not None else output.rfind("\n") + 1
+            for line in output[shown[place] : end].splitlines():
+                print(printable(f"{hook.action}/{hook.hook_id}: {line}"), flush=True)
+            shown[place] = max(end, shown[place])
+        if run is not None:
+            return run
+        time.sleep(_POLL_SECONDS)
+
+
+def _find_run(session: Session, repository: str, run_id: str) -> ActionRun | None:
+    """Return a run; None: it has not ended."""
+    try:
+        return session.client.actions.run(repository, run_id)
+    except Refused as error:
+        if error.status != HTTPStatus.NOT_FOUND:
+            raise
+        return None
+
+
+def _find_output(session: Session, repository: str, run_id: str, hook_run_id: str) -> str:
+    try:
+        return session.client.actions.output(repository, run_id, hook_run_id)
+    except Refused as error:
+        if error.status != HTTPStatus.NOT_FOUND:
+            raise
+        return ""  # it has not begun
+
+
+@client_command(app, "settings")
+def settings(
+    session: Session,
+    repository: RepositoryArgument,
+    *,
+    strict: Annotated[
+        bool | None,
+        typer.Option(
+            "--strict/--no-strict",
+            help="Whether hooks of a branch's head judge changes of it, too.",
+        ),
+    ] = None,
+) -> None:
+    """Show or set which hooks judge changes.
+
+    lakebed actions settings lakefs://my-repo --strict
+    """
+    repositories = session.client.repositories
+    if strict is None:
+        session.output.record(repositories.hooks_settings(repository.repository))
+        return
+    repositories.set_hooks_settings(repository.repository, HooksSettings(strict=strict))
+    state = "on" if strict else "off"
+    session.output.done(f"Strict hooks of {repository} are {state}", {"strict": strict})
+
+
+@client_command(runs_app, "list")
+def list_runs(
+    session: Session,
+    repository: RepositoryArgument,
+    *,
+    branch: Annotated[
+        str | None, typer.Option(metavar="BRANCH", help="Only runs of this branch.")
+    ] = None,
+    commit: Annotated[
+        str | None, typer.Option(metavar="COMMIT", help="Only runs of this commit.")
+    ] = None,
+    page: Page,
+) -> None:
+    """List the runs of hooks that have ended, newest first."""
+    if branch and commit:
+        raise Misuse("--branch and --commit cannot be combined")
+    query = page.of(RunsQuery(branch=branch or "", commit=commit or ""))
+    session.output.table(
+        list_some(page.amount, session.client.actions.runs, repository.repository, query),
+        [
+            ("Run", lambda item: Whole(item.run_id)),
+            ("Event", lambda item: item.event_type),
+            ("Branch", lambda item: item.branch),
+            ("Began", lambda item: stamp(item.start_time)),
+            ("Status", lambda item: "skipped" if item.skipped_by else item.status),
+            ("Commit", lambda item: CommitId(item.commit_id)),
+        ],
+    )
+
+
+@client_command(runs_app, "describe")
+def describe_run(
+    session: Session,
+    repository: RepositoryArgument,
+    run_id: Annotated[str, typer.Argument(metavar="RUN", help="The id of a run.")],
+) -> None:
+    """Show a run of hooks, and what each hook printed."""
+    if session.output.as_json:
+        session.output.record(_described(session, repository.repository, run_id))
+    else:
+        _show(session, repository.repository, run_id)
+
+
+class _ShownHook(HookRun, kw_only=True):
+    """A hook of a run, and what it printed."""
+
+    output: str
+
+
+class _ShownRun(ActionRun, kw_only=True):
+    """A run, and its hooks."""
+
+    hooks: list[_ShownHook]
+
+
+def _described(session: Session, repository: str, run_id: str) -> _ShownRun:
+    actions = session.client.actions
+    run = actions.run(repository, run_id)
+    hooks = [
+        _ShownHook(**asdict(hook), output=actions.output(repository, run_id, hook.hook_run_id))
+        for hook in list_items(actions.hooks, repository, run_id)
+    ]
+    return _ShownRun(**asdict(run), hooks=hooks)
+
+
+def _show(session: Session, repository: str, run_id: str) -> None:
+    run = _described(session, repository, run_id)
+    fields: dict[str, object] = to_builtins(run)
+    del fields["hooks"]
+    session.output.record(fields)
+    for hook in run.hooks:
+        state = "skipped" if hook.skipped else hook.status
+        print(printable(f"\n{hook.action}/{hook.hook_id}: {state}".lstrip()))
+        for line in hook.output.splitlines():
+            print("    " + printable(line))

@@ -1,0 +1,51 @@
+"""`lakebed auth users aws-iam`: roles of AWS that stand for a user.
+
+lakeFS has them. A Lakebed server answers 501, and says so; another server does what it does.
+"""
+
+from typing import Annotated
+
+import typer
+
+from lakebed.clients.cli.groups import new_group
+from lakebed.clients.cli.output import Whole
+from lakebed.clients.cli.session import Page, Session, client_command
+from lakebed.clients.http.paging import list_some
+from lakebed.wire.auth import PrincipalQuery
+from lakebed.wire.base import PageQuery
+
+app = new_group("Manage the roles of AWS that stand for a user.")
+
+UserOption = Annotated[str, typer.Option("--id", metavar="USER", help="The user's name.")]
+PrincipalOption = Annotated[
+    str, typer.Option("--principal-id", metavar="ARN", help="The role, by its ARN.")
+]
+
+
+@client_command(app, "attach")
+def attach(session: Session, *, user: UserOption, principal: PrincipalOption) -> None:
+    """Let a role stand for a user."""
+    session.client.principals.attach(user, PrincipalQuery(principal=principal))
+    session.output.done(f"Attached {principal} to the user {user}")
+
+
+@client_command(app, "detach")
+def detach(session: Session, *, user: UserOption, principal: PrincipalOption) -> None:
+    """Take a role away from a user."""
+    session.client.principals.detach(user, PrincipalQuery(principal=principal))
+    session.output.done(f"Detached {principal} from the user {user}")
+
+
+@client_command(app, "list")
+def list_principals(session: Session, *, user: UserOption, page: Page) -> None:
+    """List the roles that stand for a user."""
+    session.output.table(
+        list_some(page.amount, session.client.principals.list, user, page.of(PageQuery())),
+        [("Principal", lambda item: Whole(item.id)), ("User", lambda item: item.user_id)],
+    )
+
+
+@client_command(app, "lookup")
+def lookup(session: Session, *, principal: PrincipalOption) -> None:
+    """Show the user that a role stands for."""
+    session.output.record(session.client.principals.get(PrincipalQuery(principal=principal)))

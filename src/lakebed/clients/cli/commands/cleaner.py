@@ -1,0 +1,108 @@
+"""``lakebed cleaner``: the work of a server's background process, by hand."""
+
+import json
+import os
+import time
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from lakebed.clients.cli.commands.kv import check_exists
+from lakebed.clients.cli.groups import new_group
+from lakebed.clients.cli.options import ServerConfigOption, dotted_settings
+from lakebed.clients.cli.output import Output
+
+if TYPE_CHECKING:
+    from lakebed.reclaim.cleaner import Cleaner, CleanerCounts
+
+_PASSES_AFTER_GRACE: Final = 4
+_PAUSE_SECONDS_MAX: Final = 60.0
+
+app = new_group("Remove what nothing names any more.")
+
+
+@app.command()
+def run(
+    *,
+    config: ServerConfigOption = None,
+    database: Annotated[
+        str | None, typer.Option(help="The database's URL.", show_default=False)
+    ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Go on until nothing is left that has to wait.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Make a pass over the database, and print what was found and done.
+
+    A server does this every minute. One process must see that something is dropped for the whole
+    grace period before it removes it: that needs a server, or --wait.
+    """
+    from lakebed.base.runtime import ThreadRuntime
+    from lakebed.kv import open_store  # it is slow to import
+    from lakebed.reclaim.cleaner import Cleaner  # it is slow to import
+    from lakebed.server.config_files import read  # it is slow to import
+
+    settings = read(config, environment=os.environ, flags=dotted_settings(database__url=database))
+    check_exists(settings.database.url)
+    grace_seconds = settings.engine.grace_seconds
+    runtime = ThreadRuntime()
+    with open_store(settings.database.url, runtime=runtime) as store:
+        cleaner = Cleaner(store, runtime, grace_seconds=grace_seconds)
+        counts = _passes(cleaner, grace_seconds) if wait else cleaner.run_once()
+    until = datetime.now().astimezone() + timedelta(seconds=grace_seconds)
+    _report(counts, None if wait or not waiting(counts) else until, as_json=as_json)
+
+
+def waiting(counts: "CleanerCounts") -> int:
+    """How much was found that has to wait for a later pass."""
+    return counts.creations_waiting + counts.repositories_waiting + counts.tokens_waiting
+
+
+def _passes(cleaner: "Cleaner", grace_seconds: float) -> "CleanerCounts":
+    """Make passes until nothing waits, or all that was there at first has had its time."""
+    pause = min(_PAUSE_SECONDS_MAX, max(0.1, grace_seconds / 4))
+    from lakebed.reclaim.cleaner import CREATION_SECONDS  # it is slow to import
+
+    longest = max(grace_seconds, CREATION_SECONDS) + _PASSES_AFTER_GRACE * pause
+    until = time.monotonic() + longest
+    total = cleaner.run_once()
+    while (waiting(total) or not total.ran) and time.monotonic() < until:
+        time.sleep(pause)
+        total = _sum(total, cleaner.run_once())
+    return total
+
+
+def _sum(before: "CleanerCounts", last: "CleanerCounts") -> "CleanerCounts":
+    """Add up what was done; what waits is as the last pass found it."""
+    for name in (
+        "creations_ended", "deletions_ended", "claims_removed", "repositories_done",
+        "branches_deleted", "tokens_done", "keys_deleted", "uncertain", "unreadable",
+    ):  # fmt: skip
+        setattr(last, name, getattr(before, name) + getattr(last, name))
+    return last
+
+
+def _report(counts: "CleanerCounts", until: datetime | None, *, as_json: bool) -> None:
+    found = asdict(counts)
+    if as_json:
+        shown = None if until is None else until.isoformat(timespec="seconds")
+        typer.echo(json.dumps({**found, "waiting_until": shown}))
+        return
+    if not found.pop("ran"):
+        typer.echo("Another process is cleaning this database at the moment: a server, most")
+        typer.echo("likely, which does so every minute. Nothing is left to do by hand.")
+        return
+    Output(as_json=False).table(
+        [{"name": name.replace("_", " "), "count": count} for name, count in found.items()],
+        [("Found or done", lambda item: item["name"]), ("Count", lambda item: item["count"])],
+    )
+    if until is not None:
+        typer.echo(
+            f"{waiting(counts)} have to wait, until {until:%H:%M:%S} at least: for a server that"
+            " runs, or for this command with --wait."
+        )
+    elif waiting(counts):
+        typer.echo(f"{waiting(counts)} were found since, and have to wait for another run.")

@@ -1,0 +1,104 @@
+"""`lakebed commit`, `show` and `cherry-pick`: commits."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from lakebed.clients.cli.commands.history import commit_text
+from lakebed.clients.cli.errors import CommandError, Misuse
+from lakebed.clients.cli.groups import new_app, new_group
+from lakebed.clients.cli.options import MetaOption, SkipHooksOption, key_values
+from lakebed.clients.cli.session import Session, client_command
+from lakebed.clients.cli.uris import BranchArgument, RefArgument, RefUri, same_repository
+from lakebed.clients.http.http import Client
+from lakebed.wire.base import SkipQuery
+from lakebed.wire.refs import (
+    CherryPickCreation,
+    Commit,
+    CommitCreation,
+    CommitQuery,
+    LogCommitsQuery,
+)
+
+commit_app = new_app()
+show_app = new_group()
+cherry_pick_app = new_app()
+
+
+@client_command(commit_app, "commit")
+def commit(
+    session: Session,
+    branch: BranchArgument,
+    *,
+    message: Annotated[str, typer.Option("--message", "-m", help="What was done, and why.")],
+    meta: MetaOption = None,
+    allow_empty: Annotated[
+        bool, typer.Option("--allow-empty", help="Commit even if nothing changed.")
+    ] = False,
+    allow_empty_message: Annotated[
+        bool, typer.Option("--allow-empty-message", help="Commit even if the message says nothing.")
+    ] = False,
+    skip_hooks: SkipHooksOption = False,
+) -> None:
+    """Commit what is staged on a branch.
+
+    lakebed commit lakefs://my-repo/main -m "New data"
+    """
+    if not message.strip() and not allow_empty_message:
+        raise Misuse("the message is empty: say what was done, or give --allow-empty-message")
+    body = CommitCreation(message=message, metadata=key_values(meta), allow_empty=allow_empty)
+    query = CommitQuery(skip_hooks=skip_hooks)
+    made = session.client.commits.create(branch.repository, branch.ref, body, query)
+    session.output.done(f"Committed {made.id} to {branch}", made)
+
+
+@client_command(show_app, "commit")
+def show_commit(session: Session, ref: RefArgument) -> None:
+    """Show the commit at a ref.
+
+    lakebed show commit lakefs://my-repo/main~1
+    """
+    found = _commit_at(session.client, ref)
+    if session.output.as_json or not sys.stdout.isatty():
+        session.output.record(found)
+    else:
+        print(commit_text(found))
+
+
+@client_command(cherry_pick_app, "cherry-pick")
+def cherry_pick(
+    session: Session,
+    commit: RefArgument,
+    branch: BranchArgument,
+    *,
+    parent: Annotated[
+        int | None,
+        typer.Option(
+            "--parent-number", "-m", min=1, help="Of a merge: the parent to compare it with."
+        ),
+    ] = None,
+    skip_hooks: SkipHooksOption = False,
+) -> None:
+    """Apply one commit to a branch.
+
+    lakebed cherry-pick lakefs://my-repo/dev lakefs://my-repo/main
+    """
+    repository = same_repository(commit, branch)
+    body = CherryPickCreation(ref=commit.ref, parent_number=parent)
+    query = SkipQuery(skip_hooks=skip_hooks)
+    made = session.client.branches.cherry_pick(repository, branch.ref, body, query)
+    session.output.done(f"Committed {made.id} to {branch}", made)
+
+
+def _commit_at(client: Client, uri: RefUri) -> Commit:
+    """Return the commit at a ref.
+
+    Raises:
+        CommandError: There is none, as on a branch of a bare repository.
+    """
+    query = LogCommitsQuery(amount=1, limit_only=True)
+    page = client.refs.log(uri.repository, uri.ref, query)
+    if not page.results:
+        raise CommandError(f"there is no commit at {uri}")
+    return page.results[0]

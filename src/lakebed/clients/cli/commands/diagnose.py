@@ -1,0 +1,112 @@
+"""`lakebed fsck` and `lakebed diagnose`: what is wrong with an installation.
+
+Both open the database and the storage themselves, and read only: they work while no server does.
+"""
+
+import json
+import os
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lakebed.clients.cli.commands.kv import DatabaseOption, open_to_read, settings_of
+from lakebed.clients.cli.errors import Incomplete, Misuse
+from lakebed.clients.cli.options import JsonOption, ServerConfigOption
+from lakebed.clients.cli.output import printable
+from lakebed.clients.cli.uris import parse_repository
+
+if TYPE_CHECKING:
+    from lakebed.clients.diagnostics.fsck import Report
+
+
+def fsck(
+    *,
+    uri: Annotated[str, typer.Argument(metavar="URI", help="A repository: lakefs://repository")],
+    config: ServerConfigOption = None,
+    database: DatabaseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Read every metarange and range of every commit of a repository, and prove its id.
+
+    Branches and tags that show objects which the storage does not have are named, too.
+
+    It needs the settings of the server. Nothing is changed. The exit code is 1 if something is
+    damaged; each damage is printed with the commits that it touches.
+    """
+    from lakebed.base.runtime import ThreadRuntime
+    from lakebed.block import open_block  # it is slow to import
+    from lakebed.clients.diagnostics.fsck import RepositoryCheck
+
+    repository = parse_repository(uri).repository
+    settings, runtime = settings_of(config, database), ThreadRuntime()
+    with (
+        open_to_read(settings.database.url) as store,
+        open_block(settings.blockstore.block, runtime=runtime) as block,
+    ):
+        report = RepositoryCheck(store, block, runtime, repository).run()
+    if as_json:
+        typer.echo(json.dumps(asdict(report)))
+    else:
+        _print_report(report)
+    if report.damages:
+        raise Incomplete(f"{len(report.damages)} damaged, see above")
+
+
+def diagnose(
+    *,
+    config: ServerConfigOption = None,
+    database: DatabaseOption = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The zip file to make.", show_default="by the time"),
+    ] = None,
+    log: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A log of the server.", show_default="logging.file"),
+    ] = None,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Read every file of every commit, not only some.")
+    ] = False,
+) -> None:
+    """Make a bundle of facts about a server for a bug report: a zip file of JSON documents.
+
+    It needs the settings of the server, changes nothing, and holds neither secrets nor the content
+    of objects. What is broken is told in its place. Names of repositories, branches and damaged
+    records are in it: look through it before you give it away.
+    """
+    from lakebed.base.runtime import ThreadRuntime
+    from lakebed.clients.diagnostics.bundle import Request, make_bundle  # it is slow
+
+    file = output or Path(f"lakebed-diagnose-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.zip")
+    if file.exists():
+        raise Misuse(f"there is a file {file} already: use --output with another name")
+    request = Request(
+        settings=lambda: settings_of(config, database),
+        open_store=open_to_read,
+        environment=os.environ,
+        log=log,
+        deep=deep,
+    )
+    bundle = make_bundle(request, ThreadRuntime())
+    bundle.write(file)
+    for note in bundle.notes:
+        typer.echo(printable(bundle.hider.text(note)))
+    typer.echo(f"Made {file}: look through it before you give it away.")
+
+
+def _print_report(report: "Report") -> None:
+    for damage in report.damages:
+        typer.echo(printable(f"{damage.what} {damage.name}: {damage.problem}"))
+        for commit in damage.commits:
+            typer.echo(printable(f"  commit {commit}"))
+        if damage.commits_touched > len(damage.commits):
+            typer.echo(f"  and {damage.commits_touched - len(damage.commits):,} more commits")
+    if report.unproved:
+        typer.echo(f"{report.unproved:,} commits of lakeFS have ids that cannot be proved.")
+    typer.echo(
+        f"{report.commits:,} commits, {report.metaranges:,} metaranges, {report.ranges:,} ranges,"
+        f" {report.entries:,} entries read; {len(report.damages):,} damaged."
+    )

@@ -1,0 +1,147 @@
+"""`lakebed identity` and `lakebed doctor`: who you are to the server, and whether all works.
+
+Each check of the doctor needs those before it; the first that fails is the last.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+from lakebed import __version__
+from lakebed.clients.cli.errors import Incomplete
+from lakebed.clients.cli.groups import new_app, new_group
+from lakebed.clients.cli.output import Whole
+from lakebed.clients.cli.session import Session, client_command
+from lakebed.clients.http.errors import ClientError, Refused
+from lakebed.wire.config import ConfigAPI
+
+identity_app = new_app()
+usage_app = new_group()
+doctor_app = new_app()
+
+_UNAUTHORIZED: Final = 401
+_SKEW_SECONDS_MAX: Final = 60.0
+"""S3 requests are refused if the clocks are 15 minutes apart; warn long before that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a check found."""
+
+    check: str
+    ok: bool
+    found: str
+    advice: str = ""
+    """What to do if it failed."""
+
+
+@client_command(identity_app, "identity")
+def identity(session: Session) -> None:
+    """Show who you are to the server."""
+    session.output.record(session.client.auth.current_user().user)
+
+
+@client_command(usage_app, "summary")
+def usage_summary(session: Session) -> None:
+    """Show how many requests the server has answered, month by month."""
+    report = session.client.config.usage()
+    if session.output.as_json:
+        session.output.record(report)
+        return
+    session.output.table(
+        report.reports,
+        [
+            ("Month", lambda item: f"{item.year}-{item.month:02}"),
+            ("Requests", lambda item: item.count),
+        ],
+    )
+
+
+@client_command(doctor_app, "doctor")
+def doctor(session: Session) -> None:
+    """Check settings, server, credentials, versions and clocks, and say what to do."""
+    findings = list(_examined(session))
+    session.output.table(
+        findings,
+        [
+            ("Check", lambda item: item.check),
+            ("", lambda item: "ok" if item.ok else "FAILED"),
+            ("Found", lambda item: Whole(item.found)),
+            ("What to do", lambda item: Whole(item.advice)),
+        ],
+    )
+    if not all(finding.ok for finding in findings):
+        raise Incomplete("a check failed, see above")
+
+
+def _examined(session: Session) -> Iterator[Finding]:
+    for check in (_settings, _server, _credentials, _versions, _clock):
+        finding = check(session)
+        yield finding
+        if not finding.ok:
+            return
+
+
+def _settings(session: Session) -> Finding:
+    try:
+        client = session.client
+    except ClientError as error:
+        return Finding("settings", ok=False, found=str(error), advice="set what is missing")
+    return Finding("settings", ok=True, found=f"endpoint {client.endpoint}")
+
+
+def _server(session: Session) -> Finding:
+    try:
+        session.client.config.health()
+    except ClientError as error:
+        return Finding(
+            "server",
+            ok=False,
+            found=str(error),
+            advice="start the server (lakebed quickstart), or correct LAKEBED_ENDPOINT",
+        )
+    return Finding("server", ok=True, found="it answers")
+
+
+def _credentials(session: Session) -> Finding:
+    try:
+        user = session.client.auth.current_user().user.id
+    except Refused as error:
+        advice = (
+            "correct LAKEBED_ACCESS_KEY_ID and LAKEBED_SECRET_ACCESS_KEY, or make a new access key"
+            if error.status == _UNAUTHORIZED
+            else "look into the log of the server"
+        )
+        return Finding("credentials", ok=False, found=str(error), advice=advice)
+    except ClientError as error:
+        return Finding(
+            "credentials",
+            ok=False,
+            found=str(error),
+            advice="check that the endpoint is a lakeFS server",
+        )
+    return Finding("credentials", ok=True, found=f"you are {user}")
+
+
+def _versions(session: Session) -> Finding:
+    try:
+        config = session.client.config.get()
+    except ClientError as error:
+        return Finding("versions", ok=False, found=str(error), advice="look into the server's log")
+    server = config.version_config.version or "unknown"
+    return Finding("versions", ok=True, found=f"client {__version__}, server {server}")
+
+
+def _clock(session: Session, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Finding:
+    date = session.client.ask(ConfigAPI.health.request()).headers.get("Date", "")
+    try:
+        skew = (now() - parsedate_to_datetime(date)).total_seconds()
+    except ValueError:
+        return Finding("clock", ok=True, found="the server does not send its time")
+    found = f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the server"
+    if abs(skew) > _SKEW_SECONDS_MAX:
+        advice = "set this computer's clock: signed requests are refused when it is off"
+        return Finding("clock", ok=False, found=found, advice=advice)
+    return Finding("clock", ok=True, found=found)

@@ -1,0 +1,207 @@
+"""`lakebed fs cp`, `mv` and `stage`: objects that get another name, without being sent anywhere.
+
+The server copies, and where it can, it copies nothing but the name: see docs/command-line.md.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated, Final
+
+import typer
+
+from lakebed.clients.cli.commands.fs.parallel import Parallel, ParallelismOption
+from lakebed.clients.cli.commands.fs.progress import Report, progress
+from lakebed.clients.cli.commands.fs.upload import ContentTypeOption
+from lakebed.clients.cli.errors import Incomplete, Misuse
+from lakebed.clients.cli.options import MetaOption, key_values
+from lakebed.clients.cli.output import size, warn
+from lakebed.clients.cli.session import Session
+from lakebed.clients.cli.uris import ObjectArgument, PathUri, parse_object, parse_path
+from lakebed.clients.http.paging import list_items
+from lakebed.wire.objects import (
+    CopyQuery,
+    ForcePathQuery,
+    ListQuery,
+    ObjectCopyCreation,
+    ObjectStats,
+    PathList,
+    PathQuery,
+)
+from lakebed.wire.staging import ObjectStageCreation
+
+_REMOVED_AT_ONCE: Final = 1000
+
+SourceArgument = Annotated[
+    PathUri,
+    typer.Argument(parser=parse_path, metavar="SOURCE", help="lakefs://my-repo/main/a.csv"),
+]
+TargetArgument = Annotated[
+    PathUri,
+    typer.Argument(parser=parse_path, metavar="TARGET", help="lakefs://my-repo/dev/b.csv"),
+]
+RecursiveOption = Annotated[
+    bool, typer.Option("--recursive", "-r", help="A folder, with all that is in it.")
+]
+
+
+def cp(
+    session: Session,
+    source: SourceArgument,
+    target: TargetArgument,
+    *,
+    recursive: RecursiveOption = False,
+    parallelism: ParallelismOption = 10,
+) -> None:
+    """Copy an object or a folder to a branch of the same repository.
+
+    lakebed fs cp lakefs://my-repo/main/a.csv lakefs://my-repo/dev/a.csv
+    """
+    _check(source, target)
+    if recursive:
+        report = Report("copied")
+        _copy_folder(session, source, target, report, parallelism)
+        report.show(session, f"{source} to {target}")
+        return
+    target = _named(source, target)
+    stats = _copy(session, source.path, source, target)
+    session.output.done(f"Copied {source} to {target} ({size(stats.size_bytes)})", stats)
+
+
+def mv(
+    session: Session,
+    source: SourceArgument,
+    target: TargetArgument,
+    *,
+    recursive: RecursiveOption = False,
+    parallelism: ParallelismOption = 10,
+) -> None:
+    """Move an object or a folder, on a branch or to another branch of the same repository.
+
+    lakebed fs mv lakefs://my-repo/main/a.csv lakefs://my-repo/main/b.csv
+    """
+    _check(source, target)
+    # Before anything is copied: from a tag or a commit nothing can be removed.
+    session.client.branches.get(source.repository, source.ref)
+    if recursive:
+        _move_folder(session, source, target, parallelism)
+        return
+    target = _named(source, target)
+    stats = _copy(session, source.path, source, target)
+    query = ForcePathQuery(path=source.path)
+    session.client.objects.delete(source.repository, source.ref, query)
+    session.output.done(f"Moved {source} to {target} ({size(stats.size_bytes)})", stats)
+
+
+def stage(
+    session: Session,
+    path: ObjectArgument,
+    *,
+    location: Annotated[
+        str, typer.Option(metavar="URL", help="Where it is, for example s3://bucket/a.csv.")
+    ],
+    size: Annotated[int, typer.Option(min=0, metavar="BYTES", help="How large it is.")],
+    checksum: Annotated[str, typer.Option(help="Of its content, for example its MD5.")],
+    content_type: ContentTypeOption = None,
+    mtime: Annotated[
+        int | None, typer.Option(metavar="SECONDS", help="When it was written, since 1970.")
+    ] = None,
+    meta: MetaOption = None,
+) -> None:
+    """Name an object that is in the storage already, outside of all repositories.
+
+    lakebed fs stage lakefs://my-repo/main/a.csv --location s3://b/a.csv --size 9 --checksum 0f
+    """
+    body = ObjectStageCreation(
+        physical_address=location,
+        size_bytes=size,
+        checksum=checksum,
+        metadata=key_values(meta),
+        content_type=content_type,
+        mtime=mtime,
+    )
+    query = PathQuery(path=path.path)
+    stats = session.client.staging.stage(path.repository, path.ref, query, body)
+    session.output.done(f"Staged {location} as {path}", stats)
+
+
+def _move_folder(session: Session, source: PathUri, target: PathUri, parallelism: int) -> None:
+    """Copy everything, then remove what was copied."""
+    report = Report("moved")
+    copied = _copy_folder(session, source, target, report, parallelism)
+    failed = 0
+    for paths in _batches(copied):
+        delete_many, body = session.client.objects.delete_many, PathList(paths=paths)
+        for error in delete_many(source.repository, source.ref, body).errors:
+            warn(f"copied, but not removed: {error.path}: {error.message}")
+            failed += 1
+    report.show(session, f"{source} to {target}")
+    if failed:
+        raise Incomplete(f"{failed} object(s) below {source} were copied, but not removed")
+
+
+def _copy_folder(
+    session: Session, source: PathUri, target: PathUri, report: Report, parallelism: int
+) -> list[str]:
+    """Copy all that is below a folder; return the paths of what was copied."""
+    if (source.repository, source.ref) == (target.repository, target.ref) and (
+        target.prefix.startswith(source.prefix)
+    ):
+        raise Misuse(f"{target} lies in {source}: choose a folder outside of it")
+    query = ListQuery(prefix=source.prefix)
+    items = list_items(session.client.objects.list, source.repository, source.ref, query)
+    copied = []
+
+    def work(item: ObjectStats) -> int:
+        key = target.prefix + item.path.removeprefix(source.prefix)
+        there = PathUri(target.repository, target.ref, key)
+        return _copy(session, item.path, source, there).size_bytes or 0
+
+    with (
+        progress(session, f"Copying {source}", unit="objects") as advance,
+        report.told_if_interrupted(),
+    ):
+        for outcome in Parallel(parallelism).run(items, work):
+            report.add(outcome.job.path, outcome.result, outcome.error)
+            advance(1)
+            if outcome.error is None:
+                copied.append(outcome.job.path)
+    return copied
+
+
+def _copy(session: Session, path: str, source: PathUri, target: PathUri) -> ObjectStats:
+    query = CopyQuery(dest_path=target.path)
+    body = ObjectCopyCreation(src_path=path, src_ref=source.ref)
+    return session.client.objects.copy(target.repository, target.ref, query, body)
+
+
+def _check(source: PathUri, target: PathUri) -> None:
+    """Refuse what no server can do.
+
+    Raises:
+        Misuse: The two are in different repositories, or the same.
+    """
+    if source.repository != target.repository:
+        raise Misuse(
+            f"{source} and {target} are in different repositories: download it, and upload it there"
+        )
+    if source == target:
+        raise Misuse(f"{source} is given twice: choose another target")
+
+
+def _named(source: PathUri, target: PathUri) -> PathUri:
+    """Return where an object goes: into a folder, under its own name.
+
+    Raises:
+        Misuse: The source is a folder, or the object would go where it is.
+    """
+    parse_object(str(source))
+    if not source.name:
+        raise Misuse(f"{source} is a folder: pass -r for all that is in it")
+    if not target.name:
+        target = PathUri(target.repository, target.ref, f"{target.path}{source.name}")
+    _check(source, target)
+    return target
+
+
+def _batches(paths: list[str]) -> Iterator[list[str]]:
+    for start in range(0, len(paths), _REMOVED_AT_ONCE):
+        yield paths[start : start + _REMOVED_AT_ONCE]

@@ -1,0 +1,207 @@
+"""`lakebed fs ls`, `cat`, `stat`, `presign`, `rm` and `update-metadata`: objects where they are."""
+
+import sys
+from typing import Annotated, Final
+
+import typer
+
+from lakebed.clients.cli.commands.branch import show_branches
+from lakebed.clients.cli.commands.fs.parallel import Parallel
+from lakebed.clients.cli.commands.fs.parts import PreSignOption, stat_object
+from lakebed.clients.cli.commands.fs.progress import progress
+from lakebed.clients.cli.commands.fs.transfer import read_request
+from lakebed.clients.cli.errors import CommandError, Incomplete
+from lakebed.clients.cli.options import key_values
+from lakebed.clients.cli.output import Column, Size, moment, printable, size, warn
+from lakebed.clients.cli.session import Page, Session
+from lakebed.clients.cli.uris import (
+    ObjectArgument,
+    PathArgument,
+    PathUri,
+    PlaceArgument,
+    RepositoryUri,
+    parse_object,
+)
+from lakebed.clients.http.errors import Refused
+from lakebed.clients.http.http import CONNECTIONS_MAX
+from lakebed.clients.http.paging import list_items, list_pages, list_some
+from lakebed.wire.objects import (
+    ForcePathQuery,
+    ListQuery,
+    ObjectError,
+    ObjectStats,
+    PathList,
+    PathQuery,
+    UpdateObjectUserMetadata,
+)
+
+_COLUMNS: Final[list[Column[ObjectStats]]] = [
+    ("Written", lambda item: moment(item.mtime) if _is_object(item) else "folder"),
+    ("Size", lambda item: Size(item.size_bytes or 0) if _is_object(item) else ""),
+    ("Path", lambda item: item.path),
+]
+
+
+def _is_object(item: ObjectStats) -> bool:
+    return item.path_type != "common_prefix"
+
+
+def ls(
+    session: Session,
+    path: PlaceArgument,
+    *,
+    recursive: Annotated[
+        bool, typer.Option("--recursive", "-r", help="What is in the folders, too.")
+    ] = False,
+) -> None:
+    """List objects and folders by prefix; of a repository, its branches.
+
+    lakebed fs ls lakefs://my-repo/main/folder/
+    """
+    if not path.ref:
+        show_branches(session, RepositoryUri(path.repository), Page())
+        return
+    query = ListQuery(prefix=path.path, delimiter="" if recursive else "/")
+    items = list_items(session.client.objects.list, path.repository, path.ref, query)
+    session.output.lines(items, _line, _COLUMNS)
+
+
+def _line(item: ObjectStats) -> str:
+    if not _is_object(item):
+        return f"{'folder':<25}  {'':>10}  {printable(item.path)}"
+    return f"{moment(item.mtime):<25}  {size(item.size_bytes):>10}  {printable(item.path)}"
+
+
+def cat(session: Session, path: ObjectArgument, *, pre_sign: PreSignOption = False) -> None:
+    """Write an object to the output, as it is.
+
+    lakebed fs cat lakefs://my-repo/main/a.csv
+    """
+    if pre_sign:
+        found = stat_object(session.client, path, presign=True)
+        answer = session.client.stream_url("GET", found.physical_address)
+    else:
+        answer = session.client.open(read_request(path))
+    with answer as response:
+        for chunk in response.iter_bytes():
+            sys.stdout.buffer.write(chunk)
+    sys.stdout.buffer.flush()
+
+
+def stat(session: Session, path: ObjectArgument, *, pre_sign: PreSignOption = False) -> None:
+    """Show size, checksum, time and metadata of an object."""
+    session.output.record(stat_object(session.client, path, presign=pre_sign))
+
+
+def presign(session: Session, path: ObjectArgument) -> None:
+    """Print an address under which anyone can read an object for a while."""
+    found = stat_object(session.client, path, presign=True)
+    address = found.physical_address
+    session.output.done(address, {"url": address, "expiry": found.physical_address_expiry})
+
+
+def update_metadata(
+    session: Session,
+    path: ObjectArgument,
+    *,
+    metadata: Annotated[
+        list[str],
+        typer.Option(metavar="NAME=VALUE", help="What to set; several with commas, or repeated."),
+    ],
+) -> None:
+    """Replace the metadata of an object on a branch.
+
+    lakebed fs update-metadata lakefs://my-repo/main/a.csv --metadata owner=ada,team=lakes
+    """
+    values = key_values(pair for pairs in metadata for pair in pairs.split(","))
+    query, body = PathQuery(path=path.path), UpdateObjectUserMetadata(set=values)
+    session.client.objects.set_metadata(path.repository, path.ref, query, body)
+    session.output.done(f"Set {', '.join(values)} of {path}", values)
+
+
+def rm(
+    session: Session,
+    path: PathArgument,
+    *,
+    recursive: Annotated[
+        bool, typer.Option("--recursive", "-r", help="Remove a folder with all that is in it.")
+    ] = False,
+    concurrency: Annotated[
+        int,
+        typer.Option(
+            "--concurrency", "-C", min=1, max=CONNECTIONS_MAX, help="With -r: requests at a time."
+        ),
+    ] = 1,
+) -> None:
+    """Remove an object from a branch; commits keep it.
+
+    lakebed fs rm lakefs://my-repo/main/a.csv
+    """
+    if recursive:
+        _remove_folder(session, path, concurrency)
+        return
+    parse_object(str(path))
+    _check_object(session, path)
+    query = ForcePathQuery(path=path.path)
+    session.client.objects.delete(path.repository, path.ref, query)
+    session.output.done(f"Removed {path}")
+
+
+def _check_object(session: Session, path: PathUri) -> None:
+    """Refuse to remove what is not there: the server would say that it is gone.
+
+    Raises:
+        CommandError: There is no such object.
+    """
+
+    def first(prefix: str) -> str | None:
+        at = (path.repository, path.ref)
+        found = list_some(1, session.client.objects.list, *at, ListQuery(prefix=prefix))
+        return next((item.path for item in found), None)
+
+    try:
+        # A path comes before all that begin with it.
+        if first(path.path) == path.path:
+            return
+        if first(path.prefix) is not None:
+            raise CommandError(f"{path} is a folder: pass -r to remove all that is in it")
+    except Refused:
+        return  # whoever may remove need not be allowed to list
+    raise CommandError(f"there is no object {path}: nothing was removed")
+
+
+def _remove_folder(session: Session, folder: PathUri, concurrency: int) -> None:
+    """Remove page by page, going on past what cannot be removed."""
+    objects, at = session.client.objects, (folder.repository, folder.ref)
+    removed, failed = 0, list[ObjectError]()
+    pages = list_pages(None, objects.list, *at, ListQuery(prefix=folder.prefix))
+
+    def remove(page: list[ObjectStats]) -> list[ObjectError]:
+        paths = PathList(paths=[item.path for item in page])
+        return objects.delete_many(*at, paths).errors
+
+    problem = None
+    with progress(session, f"Removing {folder}", unit="objects") as advance:
+        try:
+            for outcome in Parallel(concurrency).run(pages, remove):
+                if outcome.error is not None:
+                    problem = outcome.error
+                    break
+                errors = outcome.result or []
+                for error in errors:
+                    warn(f"not removed: {error.path}: {error.message}")
+                failed += errors
+                removed += len(outcome.job) - len(errors)
+                advance(len(outcome.job))
+        except KeyboardInterrupt:
+            warn(f"{removed} object(s) below {folder} were removed before the end")
+            raise
+    if problem is not None:
+        raise CommandError(f"{problem}; {removed} object(s) below {folder} were removed before")
+    if not removed and not failed:
+        raise CommandError(f"there is nothing below {folder}")
+    session.output.done(
+        f"Removed {removed} object(s) below {folder}", {"removed": removed, "failed": failed}
+    )
+    if failed:
+        raise Incomplete(f"{len(failed)} object(s) below {folder} could not be removed")

@@ -1,0 +1,124 @@
+"""Many transfers at once: so many at a time, and Ctrl-C ends them soon."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from queue import SimpleQueue
+from threading import Event, Thread
+from typing import Annotated, Any, Final, Generic, TypeVar
+
+import typer
+
+from lakebed.base.errors import LakebedError
+from lakebed.clients.http.errors import NeverReached
+from lakebed.clients.http.http import CONNECTIONS_MAX
+
+ParallelismOption = Annotated[
+    int,
+    typer.Option("--parallelism", "-p", min=1, max=CONNECTIONS_MAX, help="So many at a time."),
+]
+
+JobT = TypeVar("JobT")
+ResultT = TypeVar("ResultT")
+
+_WAITING_PER_WORKER: Final = 2
+"""Jobs that are made ahead of time, so that no worker waits for a listing."""
+_PARTING_SECONDS: Final = 2.0
+"""How long to wait at the end for transfers that were stopped."""
+_END: Final[Any] = object()
+
+
+class Stopped(Exception):
+    """Raised inside transfers that nobody waits for any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[JobT, ResultT]):
+    """What became of a job: a result or an error."""
+
+    job: JobT
+    result: ResultT | None
+    error: str | None
+
+
+class Parallel:
+    """Runs jobs on a few threads."""
+
+    def __init__(self, parallelism: int) -> None:
+        self._parallelism = parallelism
+        self._stopped = Event()
+
+    def check(self) -> None:
+        """Transfers call this between chunks.
+
+        Raises:
+            Stopped: Nobody waits for the result any more.
+        """
+        if self._stopped.is_set():
+            raise Stopped
+
+    def run(
+        self, jobs: Iterable[JobT], work: Callable[[JobT], ResultT]
+    ) -> Iterator[Outcome[JobT, ResultT]]:
+        """Do the work on every job; outcomes come as they are ready.
+
+        An error of one job is its outcome. If making jobs fails, or the caller goes away, the
+        transfers under way end at their next chunk.
+        """
+        todo: SimpleQueue[JobT] = SimpleQueue()
+        done: SimpleQueue[tuple[JobT, ResultT | Exception]] = SimpleQueue()
+        # Not a pool of the standard library: a process waits for its threads before it ends, so
+        # Ctrl-C would not work while a server does not answer.
+        workers = [
+            Thread(target=self._work, args=(todo, done, work), daemon=True)
+            for _ in range(self._parallelism)
+        ]
+        for worker in workers:
+            worker.start()
+        try:
+            under_way = 0
+            for job in jobs:
+                todo.put(job)
+                under_way += 1
+                if under_way == self._parallelism * _WAITING_PER_WORKER:
+                    yield _outcome(*done.get())
+                    under_way -= 1
+            for _ in range(under_way):
+                yield _outcome(*done.get())
+        finally:
+            self._stopped.set()
+            _part(workers, todo)
+
+    def _work(
+        self,
+        todo: SimpleQueue[JobT],
+        done: SimpleQueue[tuple[JobT, ResultT | Exception]],
+        work: Callable[[JobT], ResultT],
+    ) -> None:
+        while (job := todo.get()) is not _END:
+            try:
+                self.check()
+                result: ResultT | Exception = work(job)
+            except Exception as error:  # noqa: BLE001 (it is handed to the caller)
+                result = error
+            done.put((job, result))
+
+
+def _part(workers: list[Thread], todo: SimpleQueue[Any]) -> None:
+    deadline = time.monotonic() + _PARTING_SECONDS
+    for _ in workers:
+        todo.put(_END)
+    for worker in workers:
+        worker.join(max(0.0, deadline - time.monotonic()))
+
+
+def _outcome(job: JobT, result: ResultT | Exception) -> Outcome[JobT, ResultT]:
+    if isinstance(result, NeverReached):
+        raise result  # all others would say the same
+    if isinstance(result, LakebedError):
+        return Outcome(job, None, str(result))
+    if isinstance(result, OSError):
+        return Outcome(job, None, result.strerror or str(result))
+    if isinstance(result, Exception):
+        raise result
+    return Outcome(job, result, None)

@@ -1,0 +1,147 @@
+"""Large objects, and those behind presigned URLs: several parts at a time, each by itself.
+
+A part whose connection breaks goes on where it was. All parts are of one version of the object.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from http import HTTPStatus
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from lakebed.clients.cli.commands.fs.parallel import Parallel
+from lakebed.clients.cli.commands.fs.transfer import Step, compare, drafted, is_md5, read_request
+from lakebed.clients.cli.errors import CommandError
+from lakebed.clients.cli.uris import PathUri
+from lakebed.clients.http.errors import Unreachable
+from lakebed.clients.http.http import Client
+from lakebed.wire.objects import ObjectStats, StatQuery
+
+PART_BYTES: Final = 8 << 20
+_PART_BYTES_MIN: Final = 1 << 10
+_TRIES_MAX: Final = 3
+
+PartSizeOption = Annotated[
+    int,
+    typer.Option(
+        "--part-size", min=_PART_BYTES_MIN, metavar="BYTES", help="Larger objects come in parts."
+    ),
+]
+PreSignOption = Annotated[
+    bool,
+    typer.Option("--pre-sign", help="Let the storage send the bytes, not the server."),
+]
+
+
+def stat_object(client: Client, uri: PathUri, *, presign: bool = False) -> ObjectStats:
+    """Return what the server knows about an object; with `presign`, a URL as its address.
+
+    Raises:
+        CommandError: The storage has no such URLs.
+        ClientError: The server refused, or did not answer.
+    """
+    query = StatQuery(path=uri.path, presign=presign)
+    found = client.objects.stat(uri.repository, uri.ref, query)
+    if presign and not found.physical_address.startswith(("http://", "https://")):
+        raise CommandError(f"the storage behind {uri} has no addresses of this kind")
+    return found
+
+
+def fetch_in_parts(
+    client: Client,
+    source: PathUri,
+    target: Path,
+    found: ObjectStats,
+    *,
+    step: Step,
+    part_size: int = PART_BYTES,
+    parallelism: int = 1,
+    pre_sign: bool = False,
+) -> int:
+    """Download an object to a file, which appears when it is complete and not before.
+
+    Args:
+        client: The server.
+        source: The object.
+        target: The file.
+        found: What is known about the object: its size and checksum.
+        step: Called with the size of each chunk.
+        part_size: How large a part is.
+        parallelism: So many parts at a time.
+        pre_sign: Whether to read from the storage itself.
+
+    Returns:
+        Its size in bytes.
+
+    Raises:
+        ClientError: The server refused, or the connection broke again and again.
+        CommandError: The object was replaced meanwhile, or arrived damaged.
+        OSError: The file cannot be written.
+    """
+    size = found.size_bytes or 0
+    url = None
+    if pre_sign:
+        found = stat_object(client, source, presign=True)
+        url, size = found.physical_address, found.size_bytes or 0
+    part = _Part(client, source, url, found.checksum, step)
+    parallel = Parallel(parallelism)
+    with drafted(target) as file:
+        file.truncate(size)
+        starts = range(0, size, part_size)
+        ends = ((start, min(start + part_size, size)) for start in starts)
+        for outcome in parallel.run(ends, lambda job: part.fetch(Path(file.name), *job)):
+            if outcome.error is not None:
+                raise CommandError(outcome.error)
+        if is_md5(found.checksum):
+            with Path(file.name).open("rb") as arrived:
+                compare(found.checksum, hashlib.file_digest(arrived, "md5").hexdigest(), source)
+    return size
+
+
+class _Part:
+    """Fetches parts of one object."""
+
+    def __init__(
+        self, client: Client, source: PathUri, url: str | None, checksum: str, step: Step
+    ) -> None:
+        self._client = client
+        self._source = source
+        self._url = url
+        self._checksum = checksum
+        self._step = step
+
+    def fetch(self, draft: Path, start: int, end: int) -> None:
+        """Write the bytes from `start` up to `end` to a file, at their place."""
+        tries = 0
+        # Opened once more: a part that is late writes to no other file.
+        with draft.open("r+b") as file:
+            file.seek(start)
+            while start < end:
+                try:
+                    for chunk in self._chunks(start, end):
+                        file.write(chunk)
+                        start += len(chunk)
+                        self._step(len(chunk))
+                except Unreachable:
+                    tries += 1
+                    if tries == _TRIES_MAX:
+                        raise
+
+    def _chunks(self, start: int, end: int) -> Iterator[bytes]:
+        # The file shall hold the object's own bytes.
+        headers = {"Range": f"bytes={start}-{end - 1}", "Accept-Encoding": "identity"}
+        with self._ask(headers) as response:
+            if response.status_code != HTTPStatus.PARTIAL_CONTENT:
+                raise CommandError(f"{self._source}: the answer is not the part that was asked for")
+            etag = response.headers.get("ETag", "").strip('"')
+            if self._url is None and etag != self._checksum:
+                raise CommandError(f"{self._source} was replaced meanwhile: try again")
+            yield from response.iter_raw()
+
+    def _ask(self, headers: dict[str, str]) -> AbstractContextManager[Any]:
+        if self._url is not None:
+            return self._client.stream_url("GET", self._url, headers=headers)
+        return self._client.open(read_request(self._source), headers=headers)

@@ -1,0 +1,177 @@
+"""How transfers are going, as a bar on a terminal, and what became of them."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any, Final, Literal
+
+import typer
+
+from lakebed.clients.cli.errors import Incomplete
+from lakebed.clients.cli.output import printable, size, warn
+from lakebed.clients.cli.session import Session
+
+_FAILURES_MAX: Final = 100
+"""After so many, the rest will most likely fail too."""
+
+NoProgressOption = Annotated[bool, typer.Option("--no-progress", help="Show no bar.")]
+
+
+class Bar:
+    """Takes each step of a transfer, from any thread; shows nothing."""
+
+    def __call__(self, step: int) -> None:
+        """So many bytes or objects more are done."""
+
+    def end_file(self) -> None:
+        """One file more is done."""
+
+    def expect(self, sizes: Iterable[int]) -> None:
+        """Find out how much more there is to do, if that is shown: the size of each file."""
+
+
+class _ShownBar(Bar):
+    def __init__(self, bar: Any, task: Any) -> None:
+        self._bar, self._task = bar, task
+        self._done, self._files, self._total = 0, 0, 0
+
+    def __call__(self, step: int) -> None:
+        self._bar.advance(self._task, step)
+
+    def end_file(self) -> None:
+        self._done += 1
+        self._show_files()
+
+    def expect(self, sizes: Iterable[int]) -> None:
+        for each in sizes:
+            self._files += 1
+            self._total += each
+            self._show_files()
+        self._bar.update(self._task, total=self._total)
+
+    def _show_files(self) -> None:
+        self._bar.update(self._task, files=f"{self._done}/{self._files} files")
+
+
+@contextmanager
+def progress(
+    session: Session,
+    title: str,
+    *,
+    unit: Literal["bytes", "objects"] = "bytes",
+    total: int | None = None,
+    hidden: bool = False,
+) -> Iterator[Bar]:
+    """Show a bar; the caller gets what to call with each step."""
+    if hidden or session.output.as_json or not sys.stderr.isatty():
+        yield Bar()
+        return
+    from rich.console import Console  # slow to load, and for terminals only
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+    from rich.table import Column
+
+    # The title gives way to the figures, which are never cut.
+    title_column = Column(ratio=2, no_wrap=True, overflow="ellipsis")
+    whole = Column(no_wrap=True)
+    measures = (
+        (
+            DownloadColumn(table_column=whole),
+            TransferSpeedColumn(table_column=whole),
+            TextColumn("ETA"),
+            TimeRemainingColumn(table_column=whole),
+        )
+        if unit == "bytes"
+        else (MofNCompleteColumn(table_column=whole), TimeElapsedColumn(table_column=whole))
+    )
+    bar = Progress(
+        TextColumn("{task.description}", markup=False, table_column=title_column),
+        BarColumn(bar_width=None, table_column=Column(ratio=1)),
+        *measures,
+        TextColumn("{task.fields[files]}"),
+        console=Console(stderr=True),
+        expand=True,
+    )
+    with bar:
+        yield _ShownBar(bar, bar.add_task(printable(title), total=total, files=""))
+
+
+class Report:
+    """Counts transfers, and names each that failed when it does."""
+
+    def __init__(self, done: str, *, goes_on: bool = False) -> None:
+        self._done = done
+        """What happened to objects, in a word: "copied"."""
+        self._goes_on = goes_on
+        """Whether the same command, called again, leaves out what is done."""
+        self._count = 0
+        self._skipped = 0
+        self._size_bytes = 0
+        self._failed: list[dict[str, str]] = []
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there was nothing to do."""
+        return not self._count and not self._skipped and not self._failed
+
+    def add(self, name: str, size_bytes: int | None, error: str | None) -> None:
+        """Note one outcome; a size of None means that nothing was to be done.
+
+        Raises:
+            Incomplete: Too many have failed to go on.
+        """
+        if error is None and size_bytes is None:
+            self._skipped += 1
+            return
+        if error is None:
+            self._count += 1
+            self._size_bytes += size_bytes or 0
+            return
+        warn(f"not {self._done}: {name}: {error}")
+        self._failed.append({"name": name, "message": error})
+        if len(self._failed) >= _FAILURES_MAX:
+            raise Incomplete(
+                f"gave up after {len(self._failed)} failures; {self._count} object(s) were"
+                f" {self._done}"
+            )
+
+    @contextmanager
+    def told_if_interrupted(self) -> Iterator[None]:
+        """Say what was done if the user ends it."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            again = "; the same command goes on from there" if self._goes_on and self._count else ""
+            done = f"{self._figures()} were" if self._count else "nothing was"
+            warn(f"{done} {self._done} before the end{again}")
+            raise
+
+    def _figures(self) -> str:
+        return f"{self._count} object(s), {size(self._size_bytes)}"
+
+    def show(self, session: Session, what: str) -> None:
+        """Say how it went.
+
+        Raises:
+            Incomplete: Something failed.
+        """
+        there = f"; {self._skipped} were there already" if self._skipped else ""
+        session.output.done(
+            f"{self._done.capitalize()} {what}: {self._figures()}{there}",
+            {
+                "objects": self._count,
+                "size_bytes": self._size_bytes,
+                "skipped": self._skipped,
+                "failed": self._failed,
+            },
+        )
+        if self._failed:
+            raise Incomplete(f"{len(self._failed)} could not be {self._done}")

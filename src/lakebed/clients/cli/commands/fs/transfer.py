@@ -1,0 +1,199 @@
+"""The bytes of one object, on their way there or back: in chunks, and checked at the end."""
+
+import atexit
+import hashlib
+import mimetypes
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from io import BufferedWriter
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO, Final
+
+from lakebed.clients.cli.errors import CommandError, Damaged
+from lakebed.clients.cli.uris import PathUri
+from lakebed.clients.http.http import Client
+from lakebed.wire.calls import WireRequest
+from lakebed.wire.objects import ForcePathQuery, ObjectsAPI, ObjectStats, PathQuery, ReadQuery
+from lakebed.wire.staging import AddressQuery, StagingMetadata
+
+_CHUNK_BYTES: Final = 1 << 20
+_MD5_DIGITS: Final = 32
+_BYTES: Final = "application/octet-stream"
+_COMPRESSED: Final = {"gzip": "application/gzip", "bzip2": "application/x-bzip2"}
+_TYPES: Final = mimetypes.MimeTypes()
+"""Python's own list: the same on every machine."""
+_MORE_TYPES: Final = {
+    ".avro": "application/vnd.apache.avro",
+    ".jsonl": "application/jsonl",
+    ".md": "text/markdown",
+    ".parquet": "application/vnd.apache.parquet",
+    ".yaml": "application/yaml",
+    ".yml": "application/yaml",
+}
+"""What that list does not have."""
+
+_drafts: set[Path] = set()
+"""Files that are not complete yet."""
+
+Step = Callable[[int], None]
+"""Called with the size of each chunk; it may raise to end the transfer."""
+
+
+def send_file(
+    client: Client,
+    target: PathUri,
+    source: BinaryIO,
+    *,
+    step: Step,
+    content_type: str | None = None,
+    pre_sign: bool = False,
+) -> ObjectStats:
+    """Upload an open file from its current place to its end; with `pre_sign`, to the storage.
+
+    Without a content type, it is the one that the object's name suggests.
+
+    Returns:
+        The server's description of the new object.
+
+    Raises:
+        ClientError: The server refused it, or did not answer.
+        CommandError: The file became shorter during the upload.
+        Damaged: The server received other bytes than were sent.
+    """
+    size = os.fstat(source.fileno()).st_size - source.tell()
+    checksum = hashlib.md5(usedforsecurity=False)
+
+    def chunks() -> Iterator[bytes]:
+        left = size
+        while left:
+            chunk = source.read(min(_CHUNK_BYTES, left))
+            if not chunk:
+                raise CommandError("the file became shorter while it was uploaded")
+            checksum.update(chunk)
+            left -= len(chunk)
+            step(len(chunk))
+            yield chunk
+
+    kind = content_type or content_type_of(target.path)
+    if pre_sign:
+        return _send_to_storage(client, target, chunks(), size, kind)
+    query = ForcePathQuery(path=target.path)
+    request = ObjectsAPI.upload.request(target.repository, target.ref, query)
+    headers = {"Content-Length": str(size), "Content-Type": kind}
+    with client.open(request, content=chunks(), headers=headers) as response:
+        stats = client.answer(request, response).value
+    compare(stats.checksum, checksum.hexdigest(), target)
+    return stats
+
+
+def content_type_of(name: str) -> str:
+    """Return the type of content that a file's name suggests."""
+    kind, encoding = _TYPES.guess_type(name, strict=False)
+    if encoding is not None:
+        return _COMPRESSED.get(encoding, _BYTES)  # what is inside is not what is sent
+    return kind or _MORE_TYPES.get(PurePosixPath(name).suffix.lower(), _BYTES)
+
+
+def _send_to_storage(
+    client: Client, target: PathUri, chunks: Iterator[bytes], size: int, kind: str
+) -> ObjectStats:
+    """Put bytes where the server says, and name them."""
+    on_branch = (target.repository, target.ref)
+    place = client.staging.address(*on_branch, AddressQuery(path=target.path, presign=True))
+    if not place.presigned_url:
+        raise CommandError(f"the storage behind {target} has no addresses of this kind")
+    # Azure wants to know what it is; others do not mind.
+    headers = {"Content-Length": str(size), "x-ms-blob-type": "BlockBlob"}
+    with client.stream_url("PUT", place.presigned_url, content=chunks, headers=headers) as response:
+        etag = response.headers.get("ETag", "").strip('"')
+    body = StagingMetadata(staging=place, checksum=etag, size_bytes=size, content_type=kind)
+    return client.staging.link(*on_branch, PathQuery(path=target.path), body)
+
+
+def is_there(file: Path, found: ObjectStats) -> bool:
+    """Whether a file holds what an object holds, as far as its checksum can say."""
+    if not (is_md5(found.checksum) and file.is_file()):
+        return False
+    if file.stat().st_size != found.size_bytes:
+        return False
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "md5").hexdigest() == found.checksum
+
+
+def fetch_file(client: Client, source: PathUri, target: Path, *, step: Step) -> int:
+    """Download an object to a file, which appears when it is complete and not before.
+
+    Returns:
+        Its size in bytes.
+
+    Raises:
+        ClientError: The server refused, or the connection broke.
+        Damaged: The bytes do not match the server's checksum.
+        OSError: The file cannot be written.
+    """
+    with drafted(target) as file:
+        return _fetch(client, source, file, step=step)
+
+
+@contextmanager
+def drafted(target: Path) -> Iterator[BufferedWriter]:
+    """Open a new file that becomes the target at the end of the block, or goes if that fails."""
+    # In the same folder, so that the last step is a rename; short, as the name may be long.
+    draft = target.with_name(f".lakebed-{secrets.token_hex(8)}.part")
+    _drafts.add(draft)
+    try:
+        with draft.open("xb") as file:
+            yield file
+        draft.replace(target)
+    finally:
+        _remove(draft)
+
+
+def _remove(draft: Path) -> None:
+    with suppress(FileNotFoundError):
+        draft.unlink()
+    _drafts.discard(draft)
+
+
+@atexit.register
+def _remove_drafts() -> None:
+    """Remove the files of transfers that hung when the process ended."""
+    for draft in list(_drafts):
+        _remove(draft)
+
+
+def read_request(source: PathUri) -> WireRequest[bytes]:
+    """Return the request for the bytes of an object."""
+    return ObjectsAPI.get.request(source.repository, source.ref, ReadQuery(path=source.path))
+
+
+def _fetch(client: Client, source: PathUri, file: BinaryIO, *, step: Step) -> int:
+    checksum, size = hashlib.md5(usedforsecurity=False), 0
+    # The file shall hold the object's own bytes.
+    headers = {"Accept-Encoding": "identity"}
+    with client.open(read_request(source), headers=headers) as response:
+        for chunk in response.iter_raw():
+            checksum.update(chunk)
+            file.write(chunk)
+            size += len(chunk)
+            step(len(chunk))
+        compare(response.headers.get("ETag", ""), checksum.hexdigest(), source)
+    return size
+
+
+def is_md5(checksum: str) -> bool:
+    """Whether a checksum is one of the content: those of multipart uploads are not."""
+    return len(checksum) == _MD5_DIGITS and checksum.isalnum()
+
+
+def compare(expected: str, found: str, uri: PathUri) -> None:
+    """Compare a checksum, if it is one of the content.
+
+    Raises:
+        Damaged: They differ.
+    """
+    expected = expected.strip('"')
+    if is_md5(expected) and expected != found:
+        raise Damaged(f"{uri} arrived damaged: its checksum is {found}, expected {expected}")

@@ -1,0 +1,166 @@
+"""`lakebed fs upload`."""
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import typer
+
+from lakebed.clients.cli.commands.fs.names import LocalFile, files_below
+from lakebed.clients.cli.commands.fs.parallel import Parallel, ParallelismOption
+from lakebed.clients.cli.commands.fs.parts import PreSignOption, stat_object
+from lakebed.clients.cli.commands.fs.progress import Bar, NoProgressOption, Report, progress
+from lakebed.clients.cli.commands.fs.transfer import Step, is_there, send_file
+from lakebed.clients.cli.errors import Misuse
+from lakebed.clients.cli.output import size
+from lakebed.clients.cli.session import Session
+from lakebed.clients.cli.uris import PathArgument, PathUri
+from lakebed.clients.http.errors import Refused
+from lakebed.clients.http.http import Client
+from lakebed.clients.http.paging import list_some
+from lakebed.wire.objects import ListQuery, ObjectStats
+
+ContentTypeOption = Annotated[
+    str | None, typer.Option(metavar="TYPE", help="For example text/csv.")
+]
+
+
+def upload(
+    session: Session,
+    target: PathArgument,
+    *,
+    source: Annotated[
+        Path, typer.Option("--source", "-s", metavar="FILE", help="What to upload; - is the input.")
+    ],
+    recursive: Annotated[
+        bool, typer.Option("--recursive", "-r", help="Upload all files below a folder.")
+    ] = False,
+    content_type: ContentTypeOption = None,
+    parallelism: ParallelismOption = 10,
+    pre_sign: PreSignOption = False,
+    no_progress: NoProgressOption = False,
+) -> None:
+    """Upload a file or a folder to a branch. Of a folder, what is there and equal is left out.
+
+    lakebed fs upload -s a.csv lakefs://my-repo/main/a.csv
+    """
+    if recursive and not source.is_dir():
+        raise Misuse(f"{source} is not a folder: leave -r out to upload a file")
+    if not recursive and source.is_dir():
+        raise Misuse(f"{source} is a folder: pass -r to upload what is in it")
+    report = Report("uploaded", goes_on=True)
+    title = f"Uploading {source}" if recursive else source.name
+    with progress(session, title, hidden=no_progress) as bar, report.told_if_interrupted():
+        sender = _Sender(session, target, content_type, pre_sign=pre_sign)
+        if recursive:
+            _upload_folder(sender, source, report, bar, parallelism)
+        elif str(source) == "-":
+            _upload_input(sender, bar)
+        else:
+            _upload_file(sender, source, bar)
+    if recursive:
+        report.show(session, f"{source} to {target}")
+
+
+class _Sender:
+    """Uploads files to one place."""
+
+    def __init__(
+        self, session: Session, target: PathUri, content_type: str | None, *, pre_sign: bool
+    ) -> None:
+        self.session = session
+        self.target = target
+        self._content_type = content_type
+        self._pre_sign = pre_sign
+
+    def named(self, name: str) -> PathUri:
+        """Return the URI of an object in the target, if that is a folder."""
+        return PathUri(self.target.repository, self.target.ref, f"{self.target.prefix}{name}")
+
+    def send(self, uri: PathUri, file: BinaryIO, step: Step) -> ObjectStats:
+        """Upload an open file."""
+        return send_file(
+            self.session.client,
+            uri,
+            file,
+            step=step,
+            content_type=self._content_type,
+            pre_sign=self._pre_sign,
+        )
+
+
+def _upload_file(sender: _Sender, source: Path, bar: Bar) -> None:
+    target = sender.target if sender.target.name else sender.named(source.name)
+    with source.open("rb") as file:
+        bar.expect([source.stat().st_size])
+        stats = sender.send(target, file, bar)
+    _report_one(sender.session, str(source), target, stats)
+
+
+def _upload_input(sender: _Sender, bar: Bar) -> None:
+    """Upload the input through a temporary file: the server needs to know its size first."""
+    if not sender.target.name:
+        raise Misuse(f"{sender.target} is a folder: add the name of the object")
+    with tempfile.TemporaryFile() as file:
+        shutil.copyfileobj(sys.stdin.buffer, file)
+        bar.expect([file.tell()])
+        file.seek(0)
+        stats = sender.send(sender.target, file, bar)
+    _report_one(sender.session, "the input", sender.target, stats)
+
+
+def _report_one(session: Session, source: str, target: PathUri, stats: ObjectStats) -> None:
+    session.output.done(f"Uploaded {source} to {target} ({size(stats.size_bytes)})", stats)
+
+
+def _upload_folder(
+    sender: _Sender, source: Path, report: Report, bar: Bar, parallelism: int
+) -> None:
+    parallel, is_new = Parallel(parallelism), _is_empty(sender)
+
+    def step(count: int) -> None:
+        parallel.check()
+        bar(count)
+
+    def send(local: LocalFile) -> int | None:
+        uri = sender.named(local.name)
+        if not is_new and _has(sender.session.client, uri, local.path):
+            step(local.path.stat().st_size)
+            return None
+        with local.path.open("rb") as file:
+            return sender.send(uri, file, step).size_bytes or 0
+
+    possible = (local for local in files_below(source) if local.problem is None)
+    bar.expect(local.path.stat().st_size for local in possible)
+    for outcome in parallel.run(_possible(source, report), send):
+        report.add(str(outcome.job.path), outcome.result, outcome.error)
+        bar.end_file()
+
+
+def _is_empty(sender: _Sender) -> bool:
+    """Whether nothing is in the target yet, so that no file has to be looked for there."""
+    target = sender.target
+    query, objects = ListQuery(prefix=target.prefix), sender.session.client.objects
+    try:
+        return not list(list_some(1, objects.list, target.repository, target.ref, query))
+    except Refused:
+        return True  # whoever may write need not be allowed to list
+
+
+def _has(client: Client, uri: PathUri, file: Path) -> bool:
+    try:
+        return is_there(file, stat_object(client, uri))
+    except Refused:
+        return False  # it is not there, or may not be looked at
+
+
+def _possible(source: Path, report: Report) -> Iterator[LocalFile]:
+    """The files that can be uploaded; the others go into the report."""
+    for local in files_below(source):
+        if local.problem is None:
+            yield local
+        else:
+            report.add(str(local.path), None, local.problem)

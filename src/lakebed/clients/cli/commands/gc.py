@@ -1,0 +1,348 @@
+"""`lakebed gc`: find and delete objects that nothing refers to."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from lakebed.clients.cli.commands import gc_explain, gc_rules
+from lakebed.clients.cli.errors import Incomplete, Misuse
+from lakebed.clients.cli.groups import new_group
+from lakebed.clients.cli.options import LocalRootOption, YesOption
+from lakebed.clients.cli.output import Column, Size, Whole, printable, stamp, warn
+from lakebed.clients.cli.session import Session, client_command
+from lakebed.clients.cli.uris import RepositoryArgument, RepositoryUri
+from lakebed.clients.http.errors import Refused
+from lakebed.clients.http.paging import list_items
+from lakebed.wire.garbage import GarbageCollectionRun, UnfinishedUpload
+
+if TYPE_CHECKING:
+    from lakebed.block import BlockSettings
+    from lakebed.clients.garbage.server import Server
+    from lakebed.reclaim.collector.storage import Storage
+
+app = new_group()
+app.add_typer(gc_rules.app, name="rules")
+gc_rules.add_config_commands(app)
+client_command(app, "explain")(gc_explain.explain)
+
+
+@client_command(app, "run")
+def run(
+    session: Session,
+    repository: RepositoryArgument,
+    *,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Delete nothing, and leave the state as it is.")
+    ] = False,
+    clean: Annotated[
+        bool, typer.Option("--clean", help="Read and list everything, whatever is known.")
+    ] = False,
+    assume_quiet: Annotated[
+        bool,
+        typer.Option(
+            "--assume-quiet", help="Nobody writes to the repository: find and delete at once."
+        ),
+    ] = False,
+    min_age: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="Keep younger objects.", show_default="the server's"),
+    ] = None,
+    max_share: Annotated[
+        float, typer.Option(help="Stop if a larger share of all objects would be deleted.")
+    ] = 0.5,
+    master: Annotated[
+        str | None, typer.Option(metavar="URL", help="The Spark to run on.", show_default="local")
+    ] = None,
+    local_root: LocalRootOption = None,
+) -> None:
+    """Find garbage, and delete what an earlier run found and nothing has referred to since.
+
+    lakebed gc run lakefs://my-repo
+    """
+    from lakebed.clients import garbage  # slow to load, for this command only
+    from lakebed.reclaim.collector.job import Options
+
+    settings = session.settings
+    options = Options(
+        dry_run=dry_run,
+        clean=clean,
+        assume_quiet=assume_quiet,
+        min_age_seconds=min_age,
+        max_share=max_share,
+    )
+    with _watched(session) as say:
+        summary = garbage.run(
+            repository.repository,
+            endpoint=settings.endpoint,
+            access_key_id=settings.access_key_id,
+            secret_access_key=settings.secret_access_key,
+            storage=_block_settings(local_root),
+            options=options,
+            master=master,
+            say=say,
+        )
+    from lakebed.reclaim.collector.report import counts_by_branch  # slow to load
+
+    with _opened(session, repository.repository, local_root) as (_, storage):
+        branches = counts_by_branch(storage, summary.as_dict())
+    if session.output.as_json:
+        session.output.record({**summary.as_dict(), "branches": branches})
+    else:
+        session.output.done(summary.sentence())
+        session.output.record(_shown(summary.as_dict()))
+        session.output.table(_by_branch(summary.commits, branches), _BRANCH_COLUMNS)
+    if not summary.success:
+        raise Incomplete(f"{summary.failed} objects could not be deleted: {summary.why}")
+
+
+@contextmanager
+def _watched(session: Session) -> Iterator[Callable[[str], None]]:
+    """Yield what to call with each step; a terminal also shows how far the step has come."""
+    if session.output.as_json or not sys.stderr.isatty():
+        yield warn
+        return
+    from rich.console import Console  # slow to load, and for terminals only
+    from rich.progress import Progress, TextColumn, TimeElapsedColumn
+
+    from lakebed.reclaim.collector.executors.read import TALLY
+
+    step = TextColumn("{task.description} {task.fields[tally]}", markup=False)
+    bar = Progress(step, TimeElapsedColumn(), console=Console(stderr=True))
+    with bar:
+        # The field is put into words each time the line is drawn.
+        task = bar.add_task("", tally=TALLY)
+
+        def say(line: str) -> None:
+            TALLY.begin()
+            bar.print(printable(line), markup=False)
+            bar.update(task, description=printable(line))
+
+        yield say
+
+
+@client_command(app, "check")
+def check(
+    session: Session, repository: RepositoryArgument, *, local_root: LocalRootOption = None
+) -> None:
+    """See whether garbage collection could do its work; nothing of yours is touched."""
+    from lakebed.base.runtime import ThreadRuntime
+    from lakebed.clients.garbage.check import examine  # slow to load
+
+    with _opened(session, repository.repository, local_root) as (server, storage):
+        findings = list(examine(server, storage, ThreadRuntime()))
+    session.output.table(
+        findings,
+        [
+            ("Check", lambda item: item.check),
+            ("", lambda item: "ok" if item.ok else "FAILED"),
+            ("Found", lambda item: Whole(item.found)),
+        ],
+    )
+    if not all(finding.ok for finding in findings):
+        raise Incomplete("a check failed, see above")
+
+
+@client_command(app, "runs")
+def runs(session: Session, repository: RepositoryArgument) -> None:
+    """List the runs of a repository, the oldest first; it takes a permission to read only."""
+
+    def figure(name: str) -> Callable[[GarbageCollectionRun], Any]:
+        return lambda run: (run.summary or {}).get(name, "")
+
+    session.output.table(
+        list_items(session.client.garbage.runs, repository.repository),
+        [
+            ("Run", lambda run: Whole(run.run_id)),
+            ("Began", lambda run: stamp(run.began)),
+            ("State", lambda run: run.state + (", dry" if figure("dry_run")(run) else "")),
+            ("Mode", figure("mode")),
+            ("Waiting", figure("waiting")),
+            ("Deleted", figure("deleted")),
+            ("Bytes", lambda run: Size(figure("deleted_bytes")(run) or 0)),
+            ("Failed", figure("failed")),
+            ("Why", lambda run: Whole(run.message)),
+        ],
+    )
+
+
+@client_command(app, "show")
+def show(
+    session: Session,
+    repository: RepositoryArgument,
+    run_id: Annotated[str, typer.Argument(help="A run, as `lakebed gc runs` lists it.")],
+    *,
+    local_root: LocalRootOption = None,
+) -> None:
+    """Show what a run found and deleted, branch by branch."""
+    from lakebed.formats.gc_files import GCRunID  # slow to load
+    from lakebed.reclaim.collector.report import counts_by_branch, read_summary
+
+    with _opened(session, repository.repository, local_root) as (_, storage):
+        summary = read_summary(storage, GCRunID(run_id))
+        if summary is None:
+            raise Misuse(f"{repository} has no finished run {run_id}; see `lakebed gc runs`")
+        branches = counts_by_branch(storage, summary)
+    if session.output.as_json:
+        session.output.record({**summary, "branches": branches})
+        return
+    session.output.record(_shown(summary))
+    session.output.table(
+        branches,
+        [
+            ("Branch", lambda item: item["branch"]),
+            ("Objects", lambda item: item["verdict"]),
+            ("Count", lambda item: item["objects"]),
+            ("Bytes", lambda item: Size(item["bytes"])),
+        ],
+    )
+
+
+@client_command(app, "uploads")
+def uploads(session: Session, repository: RepositoryArgument) -> None:
+    """List the uploads that were not finished: `gc run --assume-quiet` waits for them."""
+    session.output.table(
+        _unfinished(session, repository),
+        [
+            ("Upload", lambda item: Whole(item.id)),
+            ("Kind", lambda item: item.kind),
+            ("Branch", lambda item: item.branch),
+            ("Path", lambda item: item.path),
+            ("Begun", lambda item: stamp(item.begun)),
+        ],
+    )
+
+
+@client_command(app, "end-uploads")
+def end_uploads(
+    session: Session,
+    repository: RepositoryArgument,
+    ids: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[UPLOAD]...", help="As `lakebed gc uploads` lists them."),
+    ] = None,
+    *,
+    everything: Annotated[
+        bool, typer.Option("--all", help="All that `lakebed gc uploads` lists.")
+    ] = False,
+    yes: YesOption = False,
+) -> None:
+    """End unfinished uploads: nobody can finish them any more, and their bytes are garbage.
+
+    lakebed gc end-uploads lakefs://my-repo --all
+    """
+    if everything == bool(ids):
+        raise Misuse("name the uploads to end, or pass --all")
+    chosen = ids or [item.id for item in _unfinished(session, repository)]
+    session.confirm(f"End {len(chosen)} unfinished upload(s) of {repository}?", yes=yes)
+    ended = [each for each in chosen if _end(session, repository, each, may_be_over=everything)]
+    session.output.done(
+        f"Ended {len(ended)} unfinished upload(s) of {repository}", {"ended": ended}
+    )
+
+
+def _end(session: Session, repository: RepositoryUri, upload_id: str, *, may_be_over: bool) -> bool:
+    """End an upload; return False if it is over already and `may_be_over`."""
+    try:
+        session.client.garbage.end_unfinished(repository.repository, upload_id)
+    except Refused as error:
+        if not (may_be_over and error.status == HTTPStatus.NOT_FOUND):
+            raise
+        return False
+    return True
+
+
+def _unfinished(session: Session, repository: RepositoryUri) -> Iterator[UnfinishedUpload]:
+    return list_items(session.client.garbage.unfinished, repository.repository)
+
+
+def _block_settings(local_root: Path | None) -> "BlockSettings | None":
+    from lakebed.block import LocalSettings  # slow to load
+
+    return None if local_root is None else LocalSettings(local_root.resolve())
+
+
+@contextmanager
+def _opened(
+    session: Session, repository: str, local_root: Path | None
+) -> "Iterator[tuple[Server, Storage]]":
+    from lakebed.clients.garbage.server import Server  # slow to load
+    from lakebed.reclaim.collector.storage import open_storage
+
+    settings = session.settings
+    server = Server(
+        settings.endpoint,
+        repository,
+        access_key_id=settings.access_key_id,
+        secret_access_key=settings.secret_access_key,
+    )
+    with closing(server):
+        yield server, open_storage(server, _block_settings(local_root))
+
+
+def _shown(summary: dict[str, Any]) -> dict[str, Any]:
+    """A summary as people read it: with times, and without the names of files."""
+    hidden = {"counts", "swept", "commits"}
+    shown = {
+        name.removesuffix("_us"): _moment(value) if name.endswith("_us") else value
+        for name, value in summary.items()
+        if name not in hidden
+    }
+    commits = summary.get("commits")
+    return shown | ({"commits": _of_commits(commits)} if commits else {})
+
+
+_BRANCH_COLUMNS: Final[list[Column[dict[str, Any]]]] = [
+    ("Branch", lambda item: item["branch"]),
+    ("Expired commits", lambda item: item["expired"]),
+    ("Marked commits", lambda item: item["marked"]),
+    ("Freed by that", lambda item: Size(item["freed"])),
+    ("Waiting", lambda item: Size(item["waiting"])),
+    ("Due", lambda item: Size(item["due"])),
+]
+
+
+def _by_branch(
+    commits: dict[str, Any], counts: Iterable[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """What became of each branch: commits, and bytes of garbage; without those with neither."""
+    figures: dict[str, dict[str, Any]] = {}
+
+    def add(branch: str, name: str, number: int) -> None:
+        zeros = dict.fromkeys(("expired", "marked", "freed", "waiting", "due"), 0)
+        found = figures.setdefault(branch, {"branch": branch or "(no branch)", **zeros})
+        found[name] += number
+
+    for name, group in (("expired", "by_branch"), ("marked", "next_by_branch")):
+        for branch, number in commits.get(group, {}).items():
+            add(branch, name, number)
+    for count in counts:
+        if count["verdict"] in {"candidate", "freed"}:
+            add(count["branch"], "waiting", count["bytes"])
+        if count["verdict"] in {"freed", "due"}:
+            add(count["branch"], count["verdict"], count["bytes"])
+    return [figures[branch] for branch in sorted(figures)]
+
+
+def _of_commits(figures: dict[str, Any]) -> str:
+    """What became of old commits, in words."""
+    if not figures.get("ran"):
+        return "not looked at: another process does that just now"
+    branches = ", ".join(f"{name or '(no branch)'} {n}" for name, n in figures["by_branch"].items())
+    return (
+        f"{figures['commits']} looked at, {figures['marked']} newly marked,"
+        f" {figures['waiting']} marked before, {figures['rescued']} in use again,"
+        f" {figures['expired']} expired" + (f" ({branches})" if branches else "")
+    )
+
+
+def _moment(microseconds: object) -> str:
+    if not isinstance(microseconds, int):
+        return ""
+    moment = datetime.fromtimestamp(microseconds / 1e6, UTC).astimezone()
+    return moment.isoformat(" ", "seconds")

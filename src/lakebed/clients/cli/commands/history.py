@@ -1,0 +1,191 @@
+"""`lakebed log` and `annotate`: what happened, commit by commit or object by object."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Final
+
+import typer
+
+from lakebed.clients.cli.commands.commit_graph import dot_lines, graph_lines
+from lakebed.clients.cli.errors import Misuse
+from lakebed.clients.cli.groups import new_app
+from lakebed.clients.cli.output import Column, CommitId, moment, printable
+from lakebed.clients.cli.session import Session, client_command
+from lakebed.clients.cli.uris import PathArgument, PathUri, RefArgument
+from lakebed.clients.http.paging import list_items, list_some
+from lakebed.wire.objects import ListQuery
+from lakebed.wire.refs import Commit, LogCommitsQuery
+
+log_app = new_app()
+annotate_app = new_app()
+
+_COLUMNS: Final[list[Column[Commit]]] = [
+    ("Commit", lambda commit: CommitId(commit.id)),
+    ("Date", lambda commit: moment(commit.creation_date)),
+    ("Committer", lambda commit: commit.committer),
+    ("Message", lambda commit: commit.message),
+]
+
+
+@client_command(log_app, "log")
+def log(
+    session: Session,
+    ref: RefArgument,
+    *,
+    amount: Annotated[int | None, typer.Option(min=1, help="At most so many commits.")] = None,
+    limit: Annotated[
+        bool, typer.Option("--limit", help="With --amount: do not look whether more follow.")
+    ] = False,
+    after: Annotated[
+        str, typer.Option(metavar="COMMIT", help="Only commits behind this one in the list.")
+    ] = "",
+    stop_at: Annotated[
+        str | None, typer.Option(metavar="REF", help="The last commit to show.")
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Only later ones: 2026-01-31 or 2026-01-31T12:00:00Z"),
+    ] = None,
+    first_parent: Annotated[
+        bool, typer.Option("--first-parent", help="Of merges, follow the first parent only.")
+    ] = False,
+    no_merges: Annotated[bool, typer.Option("--no-merges", help="Leave merges out.")] = False,
+    objects: Annotated[
+        list[str] | None, typer.Option(metavar="PATH", help="Only commits that changed this.")
+    ] = None,
+    prefixes: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PREFIX", help="Only commits that changed something below this."),
+    ] = None,
+    oneline: Annotated[bool, typer.Option("--oneline", help="A line for each commit.")] = False,
+    graph: Annotated[bool, typer.Option("--graph", help="Draw how they follow.")] = False,
+    dot: Annotated[bool, typer.Option("--dot", help="Print a graph for Graphviz.")] = False,
+) -> None:
+    """Show the commits behind a ref, newest first.
+
+    lakebed log lakefs://my-repo/main
+    """
+    if graph and (no_merges or objects or prefixes):
+        raise Misuse("--graph needs all commits: leave --no-merges, --objects and --prefixes out")
+    if limit and amount is None:
+        raise Misuse("--limit needs --amount")
+    first_time = _parse_time(since)
+    query = LogCommitsQuery(
+        after=after,
+        since=first_time,
+        first_parent=first_parent,
+        objects=objects or [],
+        prefixes=prefixes or [],
+        stop_at=stop_at or "",
+        limit_only=limit,
+    )
+    at_most = None if no_merges else amount
+    commits = list_some(at_most, session.client.refs.log, ref.repository, ref.ref, query)
+    if no_merges:
+        commits = _without_merges(commits, amount)
+    if session.output.as_json or not (graph or dot):
+        columns = [_COLUMNS[0], _COLUMNS[-1]] if oneline else _COLUMNS
+        session.output.lines(commits, _one_line if oneline else commit_text, columns)
+        return
+    for line in dot_lines(commits) if dot else graph_lines(commits, _one_line):
+        print(line)
+
+
+def _without_merges(commits: Iterable[Commit], amount: int | None) -> Iterator[Commit]:
+    for commit in commits:
+        if len(commit.parents) > 1:
+            continue
+        yield commit
+        if amount is not None and (amount := amount - 1) == 0:
+            return
+
+
+def _parse_time(text: str | None) -> datetime | None:
+    """Return a time with its zone; without one it is local time.
+
+    Raises:
+        Misuse: It is not a time.
+    """
+    if text is None:
+        return None
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError):
+        raise Misuse(f"{text!r} is not a time, expected for example 2026-01-31T12:00:00Z") from None
+
+
+def _first_line(message: str) -> str:
+    return printable(message.partition("\n")[0])
+
+
+def _one_line(commit: Commit) -> str:
+    return f"{printable(CommitId(commit.id).short)} {_first_line(commit.message)}".rstrip()
+
+
+def commit_text(commit: Commit) -> str:
+    """A commit as a few lines, with an empty one at the end."""
+    lines = [
+        f"ID:        {printable(commit.id)}",
+        f"Author:    {printable(commit.committer)}",
+        f"Date:      {moment(commit.creation_date)}",
+    ]
+    if commit.refused:
+        lines.append(f"Refused:   by {printable(commit.refused)}; it is on no branch")
+    if len(commit.parents) > 1:
+        lines.append(f"Merge:     {' '.join(printable(parent) for parent in commit.parents)}")
+    lines += ["", *(f"    {printable(line)}" for line in commit.message.splitlines())]
+    metadata = commit.metadata
+    lines += [f"        {printable(name)} = {printable(metadata[name])}" for name in metadata]
+    return "\n".join([*lines, ""])
+
+
+@client_command(annotate_app, "annotate")
+def annotate(
+    session: Session,
+    path: PathArgument,
+    *,
+    recursive: Annotated[
+        bool, typer.Option("--recursive", "-r", help="What is in the folders, too.")
+    ] = False,
+    first_parent: Annotated[
+        bool, typer.Option("--first-parent", help="Of merges, follow the first parent only.")
+    ] = False,
+) -> None:
+    """List objects and folders, each with the last commit that changed it.
+
+    lakebed annotate lakefs://my-repo/main/folder/
+    """
+    session.output.table(
+        _annotated(session, path, recursive=recursive, first_parent=first_parent),
+        [
+            ("Path", lambda item: item.path),
+            *((title, _of_commit(value)) for title, value in _COLUMNS[:-1]),
+            ("Message", _of_commit(lambda commit: _first_line(commit.message))),
+        ],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Annotated:
+    """An object or a folder, and the last commit that changed it, if that is committed."""
+
+    path: str
+    commit: Commit | None
+
+
+def _of_commit(value: Callable[[Commit], object]) -> Callable[[_Annotated], object]:
+    """What is below a title; nothing where the change is not committed."""
+    return lambda item: value(item.commit) if item.commit else ""
+
+
+def _annotated(
+    session: Session, path: PathUri, *, recursive: bool, first_parent: bool
+) -> Iterator[_Annotated]:
+    client, at_ref = session.client, (path.repository, path.ref)
+    listing = ListQuery(prefix=path.path, delimiter="" if recursive else "/")
+    for item in list_items(client.objects.list, *at_ref, listing):
+        query = LogCommitsQuery(first_parent=first_parent, limit_only=True)
+        (query.objects if item.path_type == "object" else query.prefixes).append(item.path)
+        [*found] = list_some(1, client.refs.log, *at_ref, query)
+        yield _Annotated(item.path, found[0] if found else None)

@@ -1,0 +1,330 @@
+"""`lakebed import`: bringing objects that exist into a branch, without copying them."""
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, Self
+
+import typer
+
+from lakebed.base.errors import MissingExtraError
+from lakebed.clients.cli.commands.fs.progress import NoProgressOption
+from lakebed.clients.cli.errors import CommandError, Misuse
+from lakebed.clients.cli.groups import new_app
+from lakebed.clients.cli.options import LocalRootOption, MetaOption, key_values
+from lakebed.clients.cli.output import printable, warn
+from lakebed.clients.cli.session import Session, client_command
+from lakebed.clients.cli.uris import PathUri, parse_path
+from lakebed.clients.http.http import Client
+from lakebed.wire.imports import (
+    ImportCreation,
+    ImportInfo,
+    ImportLocation,
+    ImportQuery,
+    ImportStatus,
+)
+from lakebed.wire.refs import CommitCreation
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+app = new_app()
+
+_POLL_SECONDS: Final = 0.5
+_SKIPPED_SHOWN: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class _Import:
+    """An import that was started."""
+
+    client: Client
+    destination: PathUri
+    id: str
+
+    def status(self) -> ImportStatus:
+        at = self.destination
+        return self.client.imports.status(at.repository, at.ref, ImportQuery(id=self.id))
+
+    def cancel(self) -> None:
+        at = self.destination
+        self.client.imports.cancel(at.repository, at.ref, ImportQuery(id=self.id))
+
+    def check(self) -> None:
+        """Raise what the program that makes the import has raised, if it is not the server."""
+
+
+@dataclass(frozen=True, slots=True)
+class _SparkImport(_Import):
+    """An import that a Spark job of this process makes."""
+
+    errors: list[Exception]
+
+    def check(self) -> None:
+        if self.errors:
+            raise self.errors[0]
+
+
+@client_command(app, "import")
+def import_(
+    session: Session,
+    *,
+    source: Annotated[
+        str,
+        typer.Option(
+            "--from", metavar="URL", help="A folder in the storage; with --object, one object."
+        ),
+    ],
+    destination: Annotated[
+        PathUri,
+        typer.Option(
+            "--to",
+            parser=parse_path,
+            metavar="lakefs://REPOSITORY/BRANCH[/PATH]",
+            help="Where the objects appear. All that is there now is replaced.",
+        ),
+    ],
+    message: Annotated[
+        str, typer.Option("--message", "-m", help="The message of the commit.")
+    ] = "Import objects",
+    meta: MetaOption = None,
+    one_object: Annotated[
+        bool, typer.Option("--object", help="Import one object, and replace one path.")
+    ] = False,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Fail where objects or files would be skipped."),
+    ] = False,
+    spark: Annotated[
+        bool, typer.Option("--spark", help="List and write on Spark: for very large lakes.")
+    ] = False,
+    master: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", help="The Spark to run on, with --spark.", show_default="local"
+        ),
+    ] = None,
+    local_root: LocalRootOption = None,
+    no_progress: NoProgressOption = False,
+) -> None:
+    """Bring objects that exist into a branch by one commit; their bytes stay where they are.
+
+    lakebed import --from s3://bucket/lake/ --to lakefs://my-repo/main/lake/
+    """
+    if one_object and not destination.path:
+        raise Misuse("--object needs a path in --to: which object is it to be?")
+    body = ImportCreation(
+        paths=[
+            ImportLocation(
+                type="object" if one_object else "common_prefix",
+                path=source,
+                destination=destination.path,
+            )
+        ],
+        commit=CommitCreation(message=message, metadata=key_values(meta)),
+        strict=strict,
+        spark=spark,
+    )
+    start = session.client.imports.start
+    if spark:
+        if find_spec("pyspark") is None:
+            raise MissingExtraError("--spark", "spark")
+        started = start(destination.repository, destination.ref, body)
+        errors = _start_job(session, destination, started, master, local_root, strict=strict)
+        running: _Import = _SparkImport(session.client, destination, started.id, errors)
+    elif master or local_root:
+        raise Misuse("--master and --local-root are for --spark")
+    else:
+        started = start(destination.repository, destination.ref, body)
+        running = _Import(session.client, destination, started.id)
+    _finish(session, running, source, no_progress=no_progress)
+
+
+def _start_job(
+    session: Session,
+    destination: PathUri,
+    answer: ImportInfo,
+    master: str | None,
+    local_root: Path | None,
+    *,
+    strict: bool,
+) -> list[Exception]:
+    """Run the Spark job of an import beside this thread; return where its error will be."""
+    from lakebed.block import LocalSettings  # slow to load
+    from lakebed.clients.ingest.running import Options, run_job
+    from lakebed.clients.ingest.server import ImportBranch, Started
+
+    options = Options(
+        storage=None if local_root is None else LocalSettings(local_root.resolve()),
+        master=master,
+        strict=strict,
+    )
+    started = Started.of(answer)
+    branch = ImportBranch(destination.repository, destination.ref)
+    errors: list[Exception] = []
+
+    def work() -> None:
+        try:
+            run_job(session.settings, branch, started, options, warn)
+        except Exception as error:  # noqa: BLE001 - the main thread raises it
+            errors.append(error)
+
+    threading.Thread(target=work, name="spark-import", daemon=True).start()
+    return errors
+
+
+def _finish(session: Session, running: _Import, source: str, *, no_progress: bool) -> None:
+    """Wait for the end of an import, and say what came of it."""
+    with _progress(session, source, hidden=no_progress) as progress, _Interrupts() as interrupts:
+        while True:
+            status = running.status()
+            progress.show(status.ingested_objects, status.current_prefix)
+            if status.completed or status.error:
+                break
+            running.check()
+            if interrupts.wait(_POLL_SECONDS):
+                with progress.hidden(), interrupts.raised():
+                    _ask(running)
+    if status.error:
+        raise CommandError(f"import {running.id} failed: {status.error.message}")
+    skipped = status.skipped_objects
+    if skipped:
+        warn(f"{skipped} object(s) were skipped")
+        for each in status.skipped_kinds:
+            warn(f"{each.kind}: {each.count}, such as {each.example}")
+        for address in status.skipped[:_SKIPPED_SHOWN]:
+            warn(f"skipped: {address!r}")
+    assert status.commit is not None, "it has completed"
+    commit, count = status.commit, status.ingested_objects
+    done = (
+        f"Nothing changed: commit {commit.id} has the {count} object(s) from {source} already"
+        if status.unchanged
+        else f"Imported {count} object(s) from {source} by commit {commit.id}"
+    )
+    session.output.done(
+        done,
+        {
+            "id": running.id,
+            "objects": count,
+            "skipped": skipped,
+            "unchanged": status.unchanged,
+            "commit": commit,
+        },
+    )
+
+
+class _Interrupts:
+    """Notes Ctrl-C instead of raising it.
+
+    It could be raised while a lock is held, that of the line on the terminal for example, and
+    whoever wants to stop that line would wait for ever.
+    """
+
+    def __init__(self) -> None:
+        self._pressed = threading.Event()
+        self._before: Any = None
+
+    def __enter__(self) -> Self:
+        self._before = signal.signal(signal.SIGINT, lambda *_: self._pressed.set())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGINT, self._before)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for a while, or until Ctrl-C; return whether it was pressed."""
+        pressed = self._pressed.wait(seconds)
+        self._pressed.clear()
+        return pressed
+
+    @contextmanager
+    def raised(self) -> Iterator[None]:
+        """Have it raised after all, as long as somebody is asked."""
+        noted = signal.signal(signal.SIGINT, self._before)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, noted)
+
+
+def _ask(running: _Import) -> None:
+    """Ask whether to cancel an import, after Ctrl-C; a second one leaves it running."""
+    on_spark = isinstance(running, _SparkImport)
+    goes_on = "ends with its Spark job" if on_spark else "goes on in the server"
+    hint = f"import {running.id} {goes_on}"
+    if not sys.stdin.isatty():
+        warn(hint)
+        raise KeyboardInterrupt
+    try:
+        cancels = typer.confirm("Cancel the import?", err=True)
+        leaves = not cancels and not typer.confirm("Go on waiting for it?", default=True, err=True)
+    except (typer.Abort, KeyboardInterrupt):
+        cancels, leaves = False, True
+    if leaves:
+        warn(hint)
+        raise KeyboardInterrupt
+    if cancels:
+        running.cancel()
+
+
+class _Progress:
+    """Shows nothing: nobody could see it."""
+
+    def show(self, count: int, current: str | None) -> None:
+        """Show how many objects were found, and where the last ones are."""
+
+    @contextmanager
+    def hidden(self) -> Iterator[None]:
+        """Leave the terminal to somebody else."""
+        yield
+
+
+class _TerminalProgress(_Progress):
+    """One line that changes."""
+
+    def __init__(self, bar: "Progress", source: str) -> None:
+        self._bar = bar
+        self._source = source
+        self._task = bar.add_task(printable(source), total=None)
+        self._begun = time.monotonic()
+
+    def show(self, count: int, current: str | None) -> None:
+        rate = count / max(time.monotonic() - self._begun, 0.001)
+        text = f"{current or self._source}: {count:,} objects, {rate:,.0f}/s"
+        self._bar.update(self._task, description=printable(text))
+
+    @contextmanager
+    def hidden(self) -> Iterator[None]:
+        self._bar.stop()
+        yield
+        self._bar.start()
+
+
+@contextmanager
+def _progress(session: Session, source: str, *, hidden: bool) -> Iterator[_Progress]:
+    """Show how many objects were found, how fast and where, if somebody can see it."""
+    if hidden or session.output.as_json or not sys.stderr.isatty():
+        yield _Progress()
+        return
+    from rich.console import Console  # slow to load, and for terminals only
+    from rich.progress import (
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
+    bar = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+    )
+    with bar:
+        yield _TerminalProgress(bar, source)

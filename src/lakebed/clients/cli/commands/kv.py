@@ -1,0 +1,143 @@
+"""``lakebed kv``: look into a database, or copy it into another one."""
+
+import json
+import os
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lakebed.clients.cli.errors import Misuse
+from lakebed.clients.cli.groups import new_group
+from lakebed.clients.cli.options import ServerConfigOption, YesOption, dotted_settings
+from lakebed.clients.cli.session import confirm
+
+if TYPE_CHECKING:
+    from lakebed.base.runtime import Runtime
+    from lakebed.kv import Store
+    from lakebed.kv.copying import Side
+    from lakebed.server.settings import ServerSettings
+
+app = new_group("Look into a database, or copy it into another one.")
+
+DatabaseOption = Annotated[str | None, typer.Option(help="The database's URL.", show_default=False)]
+UrlArgument = Annotated[str, typer.Argument(metavar="URL", help="A database, as in database.url.")]
+
+
+@app.command()
+def inspect(
+    *,
+    config: ServerConfigOption = None,
+    database: DatabaseOption = None,
+    partition: Annotated[
+        str | None, typer.Option(help="Only this partition.", show_default=False)
+    ] = None,
+    prefix: Annotated[str, typer.Option(help="Only keys that begin so.", show_default=False)] = "",
+    kind: Annotated[
+        str | None, typer.Option(help="Only records of this kind, as Branch.", show_default=False)
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=0, help="At most so many records.")] = None,
+) -> None:
+    """Print the records of a database, one JSON object a line; secrets are masked.
+
+    Nothing is changed. Records that are damaged are named, and not shown.
+    """
+    from lakebed.clients.diagnostics.records import Filter, shown_records  # it is slow
+
+    wanted = Filter(
+        None if partition is None else os.fsencode(partition), os.fsencode(prefix), kind
+    )
+    with open_to_read(settings_of(config, database).database.url) as store:
+        for shown in islice(shown_records(store, wanted), limit):
+            typer.echo(json.dumps(shown.as_dict(), ensure_ascii=False))
+
+
+@app.command()
+def copy(
+    *,
+    source: Annotated[str, typer.Argument(metavar="FROM", help="The URL of what is copied.")],
+    target: Annotated[str, typer.Argument(metavar="TO", help="The URL of an empty database.")],
+) -> None:
+    """Copy a whole database into an empty one: users, refs, what is staged, settings.
+
+    FROM takes no more changes from then on: servers that run answer 503 to them, and none starts.
+    The copy is complete when both have the same content hash. Then set database.url to TO and
+    restart the servers. If this is cut off, run it again: it goes on.
+    """
+    from lakebed.base.runtime import ThreadRuntime
+    from lakebed.kv import halt  # it is slow to import
+    from lakebed.kv.copying import StoreCopy
+
+    if source == target:
+        raise Misuse("FROM and TO are the same database")
+    runtime = ThreadRuntime()
+    before = _open_existing(source, runtime)
+    with before.store:
+        after = _open(target, runtime)
+        with after.store:
+            counts = StoreCopy(before, after, runtime, halt.SETTLE_SECONDS, say=_say).run()
+    _say("\n")
+    typer.echo(
+        f"Copied: {counts.records:,} records in {counts.partitions:,} partitions, of which"
+        f" {counts.written:,} were written by this run. Content hash {counts.content_hash}."
+    )
+    typer.echo(f"Now set database.url to {after.name} and restart the servers.")
+
+
+@app.command()
+def release(*, url: UrlArgument, yes: YesOption = False) -> None:
+    """Let servers use a database again that was copied, or whose copy is given up."""
+    from lakebed.base.runtime import ThreadRuntime
+    from lakebed.kv.copying import release as remove_mark  # it is slow to import
+
+    confirm("If the copy is in use, changes will part between the two. Go on?", yes=yes)
+    side = _open_existing(url, ThreadRuntime())
+    with side.store:
+        mark = remove_mark(side)
+    typer.echo(f"{side.name} can be used again; its copy to {mark.other} is none any more.")
+
+
+def settings_of(config: Path | None, database: str | None) -> "ServerSettings":
+    """Return the settings of a server, whether or not they fit together."""
+    from lakebed.server.config_files import read  # it is slow to import
+
+    return read(config, environment=os.environ, flags=dotted_settings(database__url=database))
+
+
+def open_to_read(url: str) -> "Store":
+    """Open a database that is there, halted or not, for reading only."""
+    from lakebed.kv import open_store  # it is slow to import
+    from lakebed.kv.halt import Permit
+
+    check_exists(url)
+    return open_store(url, permit=Permit(reads_only=True))
+
+
+def _open_existing(url: str, runtime: "Runtime") -> "Side":
+    check_exists(url)
+    return _open(url, runtime)
+
+
+def check_exists(url: str) -> None:
+    """Refuse a file that is not there: it must not be made by looking for it."""
+    from lakebed.server.settings import embedded_path  # it is slow to import
+
+    path = embedded_path(url)
+    if path is not None and not path.exists():
+        raise Misuse(f"there is no file {path}")
+
+
+def _open(url: str, runtime: "Runtime") -> "Side":
+    from lakebed.kv import open_store  # it is slow to import
+    from lakebed.kv.copying import Side
+    from lakebed.kv.halt import Permit
+    from lakebed.server.settings import mask
+
+    permit = Permit()
+    return Side(open_store(url, runtime=runtime, permit=permit), permit, mask(url))
+
+
+def _say(text: str) -> None:
+    if os.isatty(2):
+        typer.echo(f"\r{text:<78}", err=True, nl=False)

@@ -1,0 +1,320 @@
+"""`lakebed local`: working copies, with the words of lakectl."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lakebed.clients.cli.commands.fs.parallel import (
+    JobT,
+    Outcome,
+    Parallel,
+    ParallelismOption,
+    ResultT,
+)
+from lakebed.clients.cli.commands.fs.progress import Bar, progress
+from lakebed.clients.cli.errors import CommandError, Misuse
+from lakebed.clients.cli.groups import new_group
+from lakebed.clients.cli.options import MetaOption, YesOption, key_values
+from lakebed.clients.cli.output import CommitId, warn
+from lakebed.clients.cli.session import Session, client_command
+from lakebed.clients.cli.uris import PathArgument, PathUri, parse_ref
+from lakebed.clients.working_copy.copy import (
+    Summary,
+    Tools,
+    WorkingCopy,
+    clone,
+    make_place,
+    working_copy,
+)
+from lakebed.clients.working_copy.hashes import cache_file
+from lakebed.clients.working_copy.place import Source, find_below, find_root, read_place
+
+app = new_group()
+
+DirectoryArgument = Annotated[
+    Path, typer.Argument(metavar="[DIRECTORY]", help="The folder; else the current one.")
+]
+
+
+@client_command(app, "clone")
+def clone_folder(
+    session: Session,
+    path: PathArgument,
+    directory: DirectoryArgument = Path(),
+    *,
+    parallelism: ParallelismOption = 10,
+) -> None:
+    """Download a folder of a repository, to work on it.
+
+    lakebed local clone lakefs://my-repo/main/data/ data
+    """
+    with _tools(session, f"Cloning {path}", parallelism) as tools:
+        summary = clone(directory, _source(path), tools)
+    _say(session, f"Cloned {path} to {directory}", summary)
+
+
+@client_command(app, "init")
+def init(
+    session: Session,
+    path: PathArgument,
+    directory: DirectoryArgument = Path(),
+    *,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also if it is a working copy already.")
+    ] = False,
+) -> None:
+    """Make a folder that you have a working copy; nothing is transferred.
+
+    lakebed local init lakefs://my-repo/main/data/ data
+    """
+    with _tools(session, "", 1) as tools:
+        place = make_place(directory, _source(path), tools, force=force)
+    session.output.done(
+        f"{directory} is a working copy of {place.source} now, at commit {place.at_head}:"
+        " what is not in it counts as removed",
+        {"src": str(place.source), "at_head": place.at_head},
+    )
+
+
+@client_command(app, "status")
+def status(
+    session: Session,
+    directory: DirectoryArgument = Path(),
+    *,
+    local: Annotated[
+        bool, typer.Option("--local", "-l", help="Only what was changed in the folder.")
+    ] = False,
+) -> None:
+    """Show what was changed in a folder, and on the server, since it was made or pulled.
+
+    lakebed local status data
+    """
+    with _opened(session, directory) as copy:
+        changes = [
+            {"source": change.side, "change": change.kind, "path": change.path}
+            for change in copy.status(local_only=local)
+        ]
+        place = copy.place
+    if place.active_operation:
+        warn(f"the last `local {place.active_operation}` was interrupted: run it again")
+    session.output.table(
+        changes,
+        [
+            ("Source", lambda item: item["source"]),
+            ("Change", lambda item: item["change"]),
+            ("Path", lambda item: item["path"]),
+        ],
+    )
+
+
+@client_command(app, "pull")
+def pull(
+    session: Session,
+    directory: DirectoryArgument = Path(),
+    *,
+    force: Annotated[
+        bool, typer.Option("--force", help="Throw away what was changed in the folder.")
+    ] = False,
+    parallelism: ParallelismOption = 10,
+) -> None:
+    """Bring in what others committed; what you changed stays.
+
+    lakebed local pull data
+    """
+    with _opened(session, directory, "Pulling", parallelism) as copy:
+        summary = copy.pull(force=force)
+    _say(session, f"Pulled {copy.place.source}", summary)
+
+
+@client_command(app, "checkout")
+def checkout(
+    session: Session,
+    directory: DirectoryArgument = Path(),
+    *,
+    ref: Annotated[
+        str | None,
+        typer.Option("--ref", "-r", metavar="REF", help="A branch, a tag or a commit."),
+    ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="All working copies below the folder.")
+    ] = False,
+    yes: YesOption = False,
+    parallelism: ParallelismOption = 10,
+) -> None:
+    """Make a folder what a commit holds, and throw away what you changed.
+
+    lakebed local checkout data --ref lakefs://my-repo/v1
+    """
+    if every and ref:
+        raise Misuse("--all and --ref exclude each other: leave one of them out")
+    for root in find_below(directory) if every else [directory]:
+        with _opened(session, root, "Checking out", parallelism) as copy:
+            if not yes and copy.has_local_changes():
+                session.confirm(f"Throw away what was changed in {root}?", yes=yes)
+            summary = copy.checkout(_ref_in(copy, ref))
+        _say(session, f"Checked out {summary.commit_id} in {root}", summary)
+
+
+@client_command(app, "commit")
+def commit(
+    session: Session,
+    directory: DirectoryArgument = Path(),
+    *,
+    message: Annotated[
+        str, typer.Option("--message", "-m", metavar="TEXT", help="What you changed.")
+    ],
+    meta: MetaOption = None,
+    parallelism: ParallelismOption = 10,
+) -> None:
+    """Commit what you changed in a folder, and nothing else; bring in what others committed.
+
+    lakebed local commit data -m "New lakes"
+    """
+    if not message.strip():
+        raise Misuse('the message is empty: say what was changed, as in -m "New lakes"')
+    with _opened(session, directory, "Committing", parallelism) as copy:
+        done = copy.commit(message, key_values(meta))
+        source = copy.place.source
+    if done is None:
+        session.output.done(f"Nothing to commit: {directory} is as {source} is")
+        return
+    session.output.done(
+        f"Committed {done.commit_id} to {source}: {done.sent} uploaded, {done.removed} removed"
+        f"{_there_already(done.there_already)}",
+        {
+            "commit": done.commit_id,
+            "uploaded": done.sent,
+            "removed": done.removed,
+            "skipped": done.there_already,
+        },
+    )
+    if done.not_pulled:
+        raise CommandError(
+            "committed, but others committed changes of files meanwhile that you have changed"
+            f" again since: {', '.join(done.not_pulled[:10])}"
+        )
+
+
+@client_command(app, "list")
+def list_folders(session: Session, directory: DirectoryArgument = Path()) -> None:
+    """List the working copies below a folder.
+
+    lakebed local list
+    """
+    found = []
+    for root in find_below(directory):
+        place = read_place(root)
+        shown = root.relative_to(directory).as_posix()
+        found.append({"directory": shown, "src": str(place.source), "at_head": place.at_head})
+    session.output.table(
+        found,
+        [
+            ("Directory", lambda item: item["directory"]),
+            ("Source", lambda item: item["src"]),
+            ("Commit", lambda item: CommitId(item["at_head"])),
+        ],
+    )
+
+
+@contextmanager
+def _opened(
+    session: Session, directory: Path, title: str = "", parallelism: int = 1
+) -> Iterator[WorkingCopy]:
+    root = find_root(directory)
+    with (
+        _tools(session, f"{title} {directory}" if title else "", parallelism) as tools,
+        working_copy(root, tools) as copy,
+    ):
+        yield copy
+
+
+@contextmanager
+def _tools(session: Session, title: str, parallelism: int) -> Iterator[Tools]:
+    with progress(session, title, hidden=not title) as bar:
+        transfers = _Transfers(parallelism, bar)
+        with transfers.told_if_interrupted():
+            yield Tools(session.client, transfers, transfers.step, _cache_of)
+
+
+class _Transfers:
+    """Transfers of several rounds, each with threads of its own."""
+
+    def __init__(self, parallelism: int, bar: Bar) -> None:
+        self._parallelism = parallelism
+        self._bar = bar
+        self._round: Parallel | None = None
+        self._count = 0
+
+    def expect(self, sizes: Iterable[int]) -> None:
+        self._bar.expect(sizes)
+
+    def run(
+        self, jobs: Iterable[JobT], work: Callable[[JobT], ResultT]
+    ) -> Iterator[Outcome[JobT, ResultT]]:
+        self._round = Parallel(self._parallelism)
+        try:
+            for outcome in self._round.run(jobs, work):
+                if outcome.error is None:
+                    self._count += 1
+                self._bar.end_file()
+                yield outcome
+        finally:
+            self._round = None
+
+    def step(self, count: int) -> None:
+        """Show that so many bytes were transferred."""
+        if (current := self._round) is not None:
+            current.check()
+        self._bar(count)
+
+    @contextmanager
+    def told_if_interrupted(self) -> Iterator[None]:
+        """Say what was done if the user ends it."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            if self._count:
+                warn(
+                    f"{self._count} file(s) were transferred before the end; the same command goes"
+                    " on from there"
+                )
+            raise
+
+
+def _cache_of(root: Path) -> Path | None:
+    return cache_file(root, environ=os.environ)
+
+
+def _source(path: PathUri) -> Source:
+    return Source(path.repository, path.ref, path.prefix)
+
+
+def _ref_in(copy: WorkingCopy, ref: str | None) -> str | None:
+    """Return a ref that may be given as a URI of the same repository."""
+    if ref is None or "://" not in ref:
+        return ref
+    uri = parse_ref(ref)
+    if uri.repository != copy.place.source.repository:
+        raise Misuse(f"{ref} is in another repository than {copy.place.source}")
+    return uri.ref
+
+
+def _say(session: Session, done: str, summary: Summary) -> None:
+    session.output.done(
+        f"{done}: {summary.fetched} downloaded, {summary.removed} removed"
+        f"{_there_already(summary.there_already)}",
+        {
+            "commit": summary.commit_id,
+            "downloaded": summary.fetched,
+            "removed": summary.removed,
+            "skipped": summary.there_already,
+        },
+    )
+
+
+def _there_already(count: int) -> str:
+    return f"; {count} were there already" if count else ""

@@ -1,0 +1,223 @@
+"""`lakebed diff`, `merge` and `merge-base`: comparing refs, and merging them."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Annotated, Final, Literal
+
+import typer
+
+from lakebed.clients.cli.errors import CommandError, Misuse
+from lakebed.clients.cli.groups import new_app
+from lakebed.clients.cli.options import MetaOption, SkipHooksOption, key_values
+from lakebed.clients.cli.output import Column, Size, coloured, printable, warn
+from lakebed.clients.cli.session import Session, client_command
+from lakebed.clients.cli.uris import BranchArgument, RefArgument, RefUri, parse_ref, same_repository
+from lakebed.clients.http.errors import Refused
+from lakebed.clients.http.http import Client
+from lakebed.clients.http.paging import list_items, list_some
+from lakebed.wire.base import KeysQuery, SkipQuery
+from lakebed.wire.refs import Diff, DiffRefsQuery, Merge
+
+diff_app = new_app()
+merge_app = new_app()
+merge_base_app = new_app()
+
+_CONFLICT: Final = 409
+_CONFLICTS_SHOWN_MAX: Final = 1000
+_SIGNS: Final = {"added": "+", "removed": "-", "changed": "~", "conflict": "*"}
+_DIFFERENCE_COLUMNS: Final[list[Column[Diff]]] = [
+    ("Change", lambda item: item.type),
+    ("Path", lambda item: item.path),
+]
+_COLOURS: Final = {"added": "32", "removed": "31", "changed": "33", "conflict": "1;31"}
+
+
+@client_command(diff_app, "diff")
+def diff(
+    session: Session,
+    ref: RefArgument,
+    other: Annotated[
+        RefUri | None,
+        typer.Argument(parser=parse_ref, metavar="[REF]", help="What to compare it with."),
+    ] = None,
+    *,
+    two_way: Annotated[
+        bool, typer.Option("--two-way", help="Compare the two refs as they are now.")
+    ] = False,
+    prefix: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Only paths that begin so.")
+    ] = None,
+    stat: Annotated[
+        bool, typer.Option("--stat", help="How many objects changed, and their size now.")
+    ] = False,
+) -> None:
+    """Show what is not committed on a branch; of two refs, what merging the second would change.
+
+    lakebed diff lakefs://my-repo/main lakefs://my-repo/dev
+    """
+    if other is not None:
+        repository = same_repository(ref, other)
+        found = _compare(
+            session.client, repository, ref.ref, other.ref, two_way=two_way, prefix=prefix
+        )
+    elif two_way:
+        raise Misuse("--two-way compares two refs, and one was given")
+    else:
+        found = _uncommitted(session.client, ref, prefix=prefix)
+    if stat:
+        _show_counts(session, found)
+    else:
+        session.output.lines(found, _difference_line, _DIFFERENCE_COLUMNS)
+
+
+@dataclass(frozen=True, slots=True)
+class _Count:
+    """How many objects were changed in one way, and their size now."""
+
+    type: str
+    objects: int
+    size_bytes: int
+
+
+def _show_counts(session: Session, differences: Iterable[Diff]) -> None:
+    """Print a line for each kind of change."""
+    objects, sizes = Counter[str](), Counter[str]()
+    for item in differences:
+        objects[item.type] += 1
+        sizes[item.type] += item.size_bytes or 0
+    session.output.table(
+        [_Count(kind, objects[kind], sizes[kind]) for kind in _SIGNS if objects[kind]],
+        [
+            ("Change", lambda item: item.type),
+            ("Objects", lambda item: item.objects),
+            ("Size", lambda item: Size(item.size_bytes)),
+        ],
+    )
+
+
+@client_command(merge_app, "merge")
+def merge(
+    session: Session,
+    source: RefArgument,
+    destination: BranchArgument,
+    *,
+    message: Annotated[
+        str | None, typer.Option("--message", "-m", help="The message of the merge commit.")
+    ] = None,
+    meta: MetaOption = None,
+    strategy: Annotated[
+        Literal["source-wins", "dest-wins"] | None,
+        typer.Option(help="Who is right where both sides changed an object."),
+    ] = None,
+    squash: Annotated[
+        bool, typer.Option("--squash", help="Do not name the source as a parent.")
+    ] = False,
+    allow_empty: Annotated[
+        bool, typer.Option("--allow-empty", help="Commit even if nothing changes.")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Even if the repository is read-only.")
+    ] = False,
+    skip_hooks: SkipHooksOption = False,
+) -> None:
+    """Merge a ref into a branch.
+
+    lakebed merge lakefs://my-repo/dev lakefs://my-repo/main
+    """
+    repository = same_repository(source, destination)
+    body = Merge(
+        message=message or "",
+        metadata=key_values(meta),
+        strategy=strategy or "",
+        squash_merge=squash,
+        allow_empty=allow_empty,
+        force=force,
+    )
+    query = SkipQuery(skip_hooks=skip_hooks)
+    _mention_uncommitted(session, source)
+    try:
+        merged = session.client.refs.merge(repository, source.ref, destination.ref, query, body)
+    except Refused as error:
+        if error.status == _CONFLICT:
+            _explain_conflict(session, source, destination)
+        raise
+    session.output.done(f"Merged {source} into {destination}: {merged.reference}", merged)
+
+
+def _mention_uncommitted(session: Session, source: RefUri) -> None:
+    """Say so if the source has changes that a merge leaves out: it takes commits only."""
+    try:
+        [*first] = _uncommitted(session.client, source, limit=1)
+    except Refused:
+        return  # a tag or a commit has none, and not everybody may look
+    if first:
+        warn(f"{source} has uncommitted changes, which are not merged: commit them first")
+
+
+def _explain_conflict(session: Session, source: RefUri, destination: RefUri) -> None:
+    """Name the objects that both sides changed, if any.
+
+    Raises:
+        CommandError: There are some.
+    """
+    changes = _compare(session.client, source.repository, destination.ref, source.ref)
+    conflicts = (change for change in changes if change.type == "conflict")
+    found = list(islice(conflicts, _CONFLICTS_SHOWN_MAX))
+    if not found:
+        return
+    if session.output.as_json:
+        session.output.record({"conflicts": [change.path for change in found]})
+    for change in found:
+        warn(f"conflict: {change.path}")
+    more = " or more" if len(found) == _CONFLICTS_SHOWN_MAX else ""
+    raise CommandError(
+        f"{source} and {destination} both changed {len(found)}{more} object(s), nothing was"
+        " merged: pass --strategy source-wins or dest-wins, or make them equal first"
+    )
+
+
+@client_command(merge_base_app, "merge-base")
+def merge_base(
+    session: Session,
+    ref: RefArgument,
+    other: Annotated[
+        RefUri, typer.Argument(parser=parse_ref, metavar="REF", help="The other side.")
+    ],
+) -> None:
+    """Find the last common commit.
+
+    lakebed merge-base lakefs://my-repo/dev lakefs://my-repo/main
+    """
+    repository = same_repository(ref, other)
+    session.output.record(session.client.refs.merge_base(repository, ref.ref, other.ref))
+
+
+def _uncommitted(
+    client: Client, branch: RefUri, *, prefix: str | None = None, limit: int | None = None
+) -> Iterator[Diff]:
+    """What is changed on a branch since its last commit."""
+    query = KeysQuery(prefix=prefix or "")
+    return list_some(limit, client.branches.diff, branch.repository, branch.ref, query)
+
+
+def _compare(
+    client: Client,
+    repository: str,
+    left: str,
+    right: str,
+    *,
+    two_way: bool = False,
+    prefix: str | None = None,
+) -> Iterator[Diff]:
+    """What merging `right` into `left` would change; two-way, how `right` differs from `left`."""
+    query = DiffRefsQuery(type="two_dot" if two_way else "three_dot", prefix=prefix or "")
+    return list_items(client.refs.diff, repository, left, right, query)
+
+
+def _difference_line(item: Diff) -> str:
+    """How a difference is shown: a sign, in colour, the kind and the path."""
+    kind = item.type
+    text = f"{_SIGNS.get(kind, '?')} {kind:<8}  {printable(item.path)}"
+    return coloured(text, _COLOURS[kind]) if kind in _COLOURS else text

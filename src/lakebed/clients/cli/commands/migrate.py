@@ -1,0 +1,434 @@
+"""`lakebed migrate`: move repositories in from lakeFS, without copying an object."""
+
+import os
+import random
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Self
+
+import typer
+
+from lakebed.base.errors import quoted
+from lakebed.clients.cli.commands.kv import DatabaseOption, settings_of
+from lakebed.clients.cli.errors import Incomplete, Misuse
+from lakebed.clients.cli.groups import new_group
+from lakebed.clients.cli.options import ServerConfigOption
+from lakebed.clients.cli.output import printable
+from lakebed.clients.cli.uris import parse_repository
+
+if TYPE_CHECKING:
+    from lakebed.base.runtime import Runtime
+    from lakebed.block import Namespace
+    from lakebed.clients.migrate.addresses import Addresses
+    from lakebed.clients.migrate.history import Taken
+    from lakebed.clients.migrate.rounds import Plan, RoundReport
+    from lakebed.clients.migrate.sources import Source, StorageFiles
+
+_OURS = "LAKEBED_"
+
+app = new_group("Move repositories in from lakeFS, without copying an object.")
+
+UriArgument = Annotated[
+    str, typer.Argument(metavar="URI", help="The repository in lakeFS: lakefs://repository")
+]
+ToOption = Annotated[
+    str, typer.Option("--to", metavar="NAMESPACE", help="Where the new repository keeps its files.")
+]
+AsOption = Annotated[
+    str | None, typer.Option("--as", metavar="NAME", help="Its name here.", show_default="the same")
+]
+LastOption = Annotated[
+    bool, typer.Option("--last", help="lakeFS stands still: open the repository for writing.")
+]
+VerifyOption = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        help="Compare so many commits with lakeFS, drawn by chance, and read 100 objects of each;"
+        " -1: all commits and all objects.",
+    ),
+]
+LakeFSRootOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--lakefs-root",
+        metavar="PATH",
+        help="lakeFS's own root of local storage, if it has another path than the one here.",
+    ),
+]
+UncommittedOption = Annotated[
+    bool, typer.Option("--uncommitted", help="With --last: what is uncommitted moves, too.")
+]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Only say what there is to be moved.")
+]
+
+
+@app.command("lakefs")
+def from_lakefs(
+    *,
+    uri: UriArgument,
+    to: ToOption,
+    endpoint: Annotated[
+        str | None,
+        typer.Option("--from", metavar="URL", help="The lakeFS server.", show_default="lakectl's"),
+    ] = None,
+    name: AsOption = None,
+    config: ServerConfigOption = None,
+    database: DatabaseOption = None,
+    from_storage: Annotated[
+        bool, typer.Option("--from-storage", help="Read metadata files from the storage.")
+    ] = False,
+    lakefs_root: LakeFSRootOption = None,
+    last: LastOption = False,
+    uncommitted: UncommittedOption = False,
+    verify: VerifyOption = 3,
+    dry_run: DryRunOption = False,
+    gc_is_stopped: Annotated[
+        bool, typer.Option("--gc-is-stopped", help="lakeFS has garbage collection rules, unused.")
+    ] = False,
+) -> None:
+    """Move a repository in from a running lakeFS: all commits, branches and tags.
+
+    Commits keep their ids, and entries name the objects where they are. Run it as often as you
+    like: each run takes what came since. Until the last one, the repository here is read-only.
+
+    The keys for lakeFS are those of lakectl: its file, or its variables. The settings of the new
+    server (--config) say which database and storage to write to.
+    """
+    from lakebed.block import Namespace  # it is slow to import
+    from lakebed.clients.http.http import Client
+    from lakebed.clients.http.retry import OUTLAST_RESTARTS
+    from lakebed.clients.http.settings import load_settings
+    from lakebed.clients.migrate.lakefs_server import LakeFSServer
+    from lakebed.clients.migrate.rounds import Plan
+    from lakebed.clients.migrate.sources import Source
+
+    repository = parse_repository(uri).repository
+    keys = load_settings(environ=_lakectls(), config_file=None, endpoint=endpoint)
+    with _Target(config, database) as target, ExitStack() as stack:
+        client = Client(keys, retry_policy=OUTLAST_RESTARTS)
+        stack.callback(client.close)
+        server = LakeFSServer(client, repository, target.runtime)
+        if server.collects_garbage() and not gc_is_stopped:
+            raise Misuse(
+                f"lakeFS has garbage collection rules for {repository}: it would delete objects"
+                " that commits here name. Delete the rules first (lakectl gc delete-config), or"
+                " say --gc-is-stopped if nothing runs by them"
+            )
+        addresses = target.addresses(server.namespace, lakefs_root)
+        files = target.files_in(addresses.namespace) if from_storage else server
+        plan = Plan(
+            repository=name or repository,
+            namespace=Namespace.parse(to),
+            moved_from=f"{keys.endpoint} {repository}",
+            default_branch=server.default_branch,
+            metadata=server.metadata(),
+            protected=server.protected(),
+        )
+        target.move(
+            Source(server, files, addresses),
+            plan,
+            last=last,
+            uncommitted=uncommitted,
+            verify=verify,
+            dry_run=dry_run,
+        )
+
+
+@app.command("sql")
+def from_sql(
+    *,
+    uri: UriArgument,
+    to: ToOption,
+    dsn: Annotated[
+        str,
+        typer.Option(
+            envvar="LAKEBED_MIGRATE_DSN", help="lakeFS's PostgreSQL: postgresql://…, or a variable."
+        ),
+    ],
+    name: AsOption = None,
+    config: ServerConfigOption = None,
+    database: DatabaseOption = None,
+    lakefs_root: LakeFSRootOption = None,
+    last: LastOption = False,
+    uncommitted: UncommittedOption = False,
+    verify: VerifyOption = 3,
+    dry_run: DryRunOption = False,
+) -> None:
+    """Move a repository in from the PostgreSQL of a lakeFS before version 0.80.
+
+    Otherwise as `lakebed migrate lakefs`. Metadata files are read from the storage.
+    """
+    from lakebed.block import Namespace  # it is slow to import
+    from lakebed.clients.migrate.rounds import Plan
+    from lakebed.clients.migrate.sources import Source
+    from lakebed.clients.migrate.sql import SqlRefs
+
+    repository = parse_repository(uri).repository
+    with _Target(config, database) as target, ExitStack() as stack:
+        refs = SqlRefs(dsn, repository)
+        stack.callback(refs.close)
+        plan = Plan(
+            repository=name or repository,
+            namespace=Namespace.parse(to),
+            moved_from=f"sql {refs.namespace}",
+            default_branch=refs.default_branch,
+        )
+        addresses = target.addresses(refs.namespace, lakefs_root)
+        source = Source(refs, target.files_in(addresses.namespace), addresses)
+        try:
+            target.move(
+                source, plan, last=last, uncommitted=uncommitted, verify=verify, dry_run=dry_run
+            )
+        finally:
+            for row, reason in refs.damaged.items():
+                typer.echo(printable(f"not read: {row}: {reason}"))
+        if refs.damaged:
+            raise Incomplete(f"{len(refs.damaged)} rows could not be read, see above")
+
+
+@app.command("adopt")
+def adopt_objects(
+    *,
+    uri: Annotated[
+        str, typer.Argument(metavar="URI", help="The repository here: lakefs://repository")
+    ],
+    lakefs_is_off: Annotated[
+        bool, typer.Option("--lakefs-is-off", help="No lakeFS uses these objects any more.")
+    ] = False,
+    namespace: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMESPACE",
+            help="Its storage namespace in lakeFS.",
+            show_default="as noted when it moved in",
+        ),
+    ] = None,
+    config: ServerConfigOption = None,
+    database: DatabaseOption = None,
+) -> None:
+    """Take over the objects of a repository that moved in: from then on they can be deleted.
+
+    Purges, retention and garbage collection work on what lakeFS wrote below its namespace then, as
+    on what was uploaded here. Imported objects stay foreign. This cannot be taken back: lakeFS must
+    be off, and no other repository of lakeFS may have imported objects from this one. Refused if
+    another repository of this installation references one of them.
+    """
+    from lakebed.block import Namespace  # it is slow to import
+    from lakebed.clients.migrate.adopt import adopt
+
+    repository = parse_repository(uri).repository
+    if not lakefs_is_off:
+        raise Misuse(
+            f"objects of {repository} that no commit here references would be deleted in time, also"
+            " if lakeFS references them. Turn lakeFS off, upgrade all servers of Lakebed, let"
+            " imports of these objects into other repositories end, then say --lakefs-is-off"
+        )
+    with _Target(config, database) as target:
+        given = None if namespace is None else Namespace.parse(namespace)
+        adopted = adopt(target.engine, repository, given)
+    typer.echo(
+        f"Repository {repository} has adopted the objects below {adopted.namespace}: purges,"
+        " retention and garbage collection work on them from now on."
+    )
+
+
+@app.command("users")
+def move_users(
+    *,
+    endpoint: Annotated[
+        str | None,
+        typer.Option("--from", metavar="URL", help="The lakeFS server.", show_default="lakectl's"),
+    ] = None,
+) -> None:
+    """Make the users, groups and policies of lakeFS here, through the APIs of both.
+
+    The keys for lakeFS are those of lakectl; the server here and a key for it come from
+    LAKEBED_ENDPOINT, LAKEBED_ACCESS_KEY_ID and LAKEBED_SECRET_ACCESS_KEY. Secrets cannot be read
+    from lakeFS: every new user gets a new key, which is printed once.
+    """
+    from lakebed.clients.http.http import Client  # it is slow to import
+    from lakebed.clients.http.settings import load_settings
+    from lakebed.clients.migrate.people import move_people
+
+    ours = {name: value for name, value in os.environ.items() if name.startswith(_OURS)}
+    with ExitStack() as stack:
+        source = Client(load_settings(environ=_lakectls(), config_file=None, endpoint=endpoint))
+        stack.callback(source.close)
+        target = Client(load_settings(environ=ours, config_file=None, endpoint=None))
+        stack.callback(target.close)
+        moved = move_people(source, target)
+    typer.echo(
+        f"Made {moved.policies:,} policies, {moved.groups:,} groups and {len(moved.keys):,} users."
+    )
+    for name, key_id, secret in moved.keys:
+        typer.echo(printable(f"{name}\t{key_id}\t{secret}"))
+    for problem in moved.problems:
+        typer.echo(printable(f"not moved: {problem}"), err=True)
+    if moved.problems:
+        raise Incomplete(f"{len(moved.problems)} could not be moved, see above")
+
+
+def _lakectls() -> dict[str, str]:
+    """The environment without Lakebed's own variables, which are for the server here."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
+
+
+class _Target:
+    """The installation that repositories are moved into."""
+
+    def __init__(self, config: Path | None, database: str | None) -> None:
+        from lakebed.base.runtime import ThreadRuntime  # it is slow to import
+
+        self._settings = settings_of(config, database)
+        self._stack = ExitStack()
+        self.runtime: Runtime = ThreadRuntime()
+
+    def __enter__(self) -> Self:
+        from lakebed.block import open_block  # it is slow to import
+        from lakebed.engine.engine import Engine
+        from lakebed.kv import open_store
+
+        store = self._stack.enter_context(
+            open_store(self._settings.database.url, runtime=self.runtime)
+        )
+        self.block = self._stack.enter_context(
+            open_block(self._settings.blockstore.block, runtime=self.runtime)
+        )
+        self.engine: Engine = Engine(store, self.block, runtime=self.runtime)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def addresses(self, namespace: str, lakefs_root: Path | None) -> "Addresses":
+        """Return what turns addresses of a repository of lakeFS into those of the storage here."""
+        from lakebed.block import LocalSettings  # it is slow to import
+        from lakebed.clients.migrate.addresses import Addresses
+
+        settings, roots = self._settings.blockstore.block, []
+        if isinstance(settings, LocalSettings):
+            roots = [settings.root.absolute(), settings.root.resolve()]
+        if lakefs_root is not None:
+            roots.append(lakefs_root)
+        return Addresses(self.block, namespace, dict.fromkeys(roots))
+
+    def files_in(self, namespace: "Namespace") -> "StorageFiles":
+        """Return the metadata files of lakeFS below a namespace."""
+        from lakebed.clients.migrate.sources import StorageFiles  # it is slow to import
+
+        return StorageFiles(self.block, namespace)
+
+    def move(
+        self,
+        source: "Source",
+        plan: "Plan",
+        *,
+        last: bool,
+        uncommitted: bool,
+        verify: int,
+        dry_run: bool,
+    ) -> None:
+        """Run a round, compare some commits, and say what was done."""
+        from lakebed.clients.migrate.rounds import run_round  # it is slow to import
+
+        if dry_run:
+            _print_what_is_there(source, plan)
+            return
+        if uncommitted and not last:
+            raise Misuse("--uncommitted goes with --last: until then, nobody can write here")
+        report = run_round(
+            self.engine,
+            self.runtime,
+            source,
+            plan,
+            is_last=last,
+            with_uncommitted=uncommitted,
+            on_progress=_print_progress,
+        )
+        _print_report(report, plan)
+        self._verify(source, plan, verify)
+        damages = len(report.taken.missing_parents) + len(report.left_out)
+        if damages:
+            raise Incomplete(f"{damages} of lakeFS could not be moved, see above")
+
+    def _verify(self, source: "Source", plan: "Plan", count: int) -> None:
+        from lakebed.clients.migrate import verify
+        from lakebed.engine.model import RepositoryID  # it is slow to import
+
+        commits = list(source.refs.commits())
+        if 0 <= count < len(commits):
+            commits = random.sample(commits, count)
+        repository = self.engine.repositories.get(RepositoryID(plan.repository))
+        reads = verify.ReadCheck(self.engine, self.block, self.runtime, repository)
+        sample = None if count < 0 else verify.SAMPLE
+        wrong = unread = 0
+        for commit in commits:
+            key = verify.find_difference(self.engine, repository, source, commit)
+            if key is not None:
+                wrong += 1
+                typer.echo(printable(f"commit {commit.id} lists {quoted(key)} otherwise"))
+            for problem in reads.run(commit, sample=sample):
+                unread += 1
+                typer.echo(printable(f"commit {commit.id}: cannot read {problem}"))
+        typer.echo(f"Compared {len(commits):,} commits with lakeFS: {wrong:,} differ.")
+        which = "all objects" if sample is None else f"up to {sample} objects of each, by chance"
+        typer.echo(
+            f"Read {reads.objects:,} objects ({which}) from the storage: {unread:,} cannot be read."
+        )
+        if wrong or unread:
+            raise Incomplete(
+                f"{wrong} commits list something else than in lakeFS, {unread} objects cannot be"
+                " read here, see above"
+            )
+
+
+def _print_what_is_there(source: "Source", plan: "Plan") -> None:
+    commits, branches, tags = (
+        sum(1 for _ in each)
+        for each in (source.refs.commits(), source.refs.branches(), source.refs.tags())
+    )
+    typer.echo(
+        f"{commits:,} commits, {branches:,} branches and {tags:,} tags would be moved to"
+        f" repository {plan.repository} in {plan.namespace}. Nothing was changed."
+    )
+
+
+def _print_progress(taken: "Taken") -> None:
+    if sys.stderr.isatty():
+        line = f"{taken.commits + taken.known_commits:,} commits, {taken.entries:,} entries read"
+        typer.echo(f"\r{line}", err=True, nl=False)
+
+
+def _print_report(report: "RoundReport", plan: "Plan") -> None:
+    if sys.stderr.isatty():
+        typer.echo("", err=True)
+    taken = report.taken
+    typer.echo(
+        f"Moved {taken.commits:,} commits ({taken.known_commits:,} were here already),"
+        f" {report.branches_set:,} branches and {report.tags_set:,} tags;"
+        f" deleted {report.branches_deleted:,} branches and {report.tags_deleted:,} tags."
+    )
+    for commit_id in taken.unproved:
+        typer.echo(printable(f"The id of commit {commit_id} does not follow from its fields."))
+    for commit_id, parent in taken.missing_parents:
+        typer.echo(printable(f"Parent {parent} of commit {commit_id} is not there."))
+    for ref in report.left_out:
+        typer.echo(printable(f"Left out {ref}."))
+    if report.staged:
+        typer.echo(f"Staged {report.staged:,} uncommitted changes.")
+    for pattern in report.freeze_rules:
+        typer.echo(
+            printable(f"Protection rule '{pattern}' was not moved: it protects every branch.")
+        )
+    if report.protected:
+        typer.echo(printable(f"Protected branches: {', '.join(report.protected)}."))
+    if report.is_last:
+        typer.echo(f"Repository {plan.repository} can be written to now.")
+    else:
+        typer.echo(
+            f"Repository {plan.repository} is read-only. Run this again for what came since;"
+            " stop lakeFS and say --last for the last time."
+        )

@@ -1,0 +1,163 @@
+"""`lakebed purge`: delete objects from all history."""
+
+import time
+from typing import Annotated, Final
+
+import typer
+
+from lakebed.clients.cli.errors import CommandError, Incomplete, Misuse
+from lakebed.clients.cli.groups import new_group
+from lakebed.clients.cli.output import size, warn
+from lakebed.clients.cli.session import Session, client_command
+from lakebed.clients.cli.uris import RepositoryArgument, RepositoryUri
+from lakebed.wire.purges import PurgeOutcome, PurgeRequest, PurgeTaskStatus
+
+app = new_group("Delete objects from all history, for good.")
+
+_POLL_SECONDS: Final = 0.5
+
+
+@client_command(app, "object")
+def purge_object(
+    session: Session,
+    repository: RepositoryArgument,
+    *,
+    path: Annotated[str, typer.Option(help="What was ever at this path.")] = "",
+    prefix: Annotated[str, typer.Option(help="What was ever at paths that begin so.")] = "",
+    checksum: Annotated[str, typer.Option(help="What has this checksum, wherever it is.")] = "",
+    reason: Annotated[str, typer.Option(help="Why; whoever reads it later is told.")] = "",
+    confirm: Annotated[
+        bool, typer.Option("--confirm", help="Do it. Without this, show what would be deleted.")
+    ] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait for the end of the purge, and show its report.")
+    ] = False,
+) -> None:
+    """Delete the bytes of objects from all history; commits and their ids stay.
+
+    lakebed purge object lakefs://my-repo --path people/ada.json --reason "asked for on 2 May"
+    """
+    if sum(map(bool, (path, prefix, checksum))) != 1:
+        raise Misuse("name the objects by one of --path, --prefix and --checksum")
+    if confirm and not reason:
+        raise Misuse("say with --reason why: whoever reads the objects later is told")
+    body = PurgeRequest(path=path, prefix=prefix, checksum=checksum, reason=reason, confirm=confirm)
+    task_id = session.client.purges.start(repository.repository, body).id
+    if confirm and not wait:
+        follow = f"lakebed purge status {repository} {task_id}"
+        session.output.done(
+            f"The server purges objects of {repository}. See `{follow}`.", {"id": task_id}
+        )
+        return
+    if confirm:
+        warn(
+            "Deleting; then waiting for commits that are under way, to search once more. That takes"
+            " a quarter of an hour. If this command is stopped, the server goes on: see"
+            f" `lakebed purge status {repository} {task_id}`."
+        )
+    _show(session, repository, _end_of(session, repository, task_id))
+
+
+@client_command(app, "status")
+def purge_status(
+    session: Session,
+    repository: RepositoryArgument,
+    task_id: Annotated[
+        str, typer.Argument(metavar="TASK", help="As `lakebed purge object` printed it.")
+    ],
+    *,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end of the purge.")] = False,
+) -> None:
+    """Show how far a purge has come, or its report; a purge is known for a day after its end.
+
+    lakebed purge status lakefs://my-repo 4f1c8a02b7d9e6f35a11
+    """
+    if wait:
+        _show(session, repository, _end_of(session, repository, task_id))
+        return
+    status = session.client.purges.status(repository.repository, task_id)
+    if status.completed:
+        _show(session, repository, status)
+        return
+    progress = status.progress
+    if session.output.as_json:
+        session.output.record(status)
+    elif progress and progress.report:
+        then = progress.searches_again
+        session.output.done(
+            f"{_deleted(progress.report)} from all history. "
+            + (f"A second search begins at {then}." if then else "The second search goes on.")
+        )
+    else:
+        session.output.done(f"The first search of {repository} goes on.")
+
+
+def _end_of(session: Session, repository: RepositoryUri, task_id: str) -> PurgeTaskStatus:
+    """Wait for the end of a purge; return its status."""
+    told = ""
+    while True:
+        status = session.client.purges.status(repository.repository, task_id)
+        if status.completed:
+            return status
+        progress = status.progress
+        if progress and progress.report and progress.step == "waiting" and told != "waiting":
+            then = progress.searches_again
+            warn(f"{_deleted(progress.report)}; the second search begins at {then}.")
+        told = progress.step if progress else told
+        time.sleep(_POLL_SECONDS)
+
+
+def _show(session: Session, repository: RepositoryUri, status: PurgeTaskStatus) -> None:
+    """Show the report of a purge that has ended."""
+    if status.error:
+        raise CommandError(status.error.message)
+    report = status.result
+    assert report is not None, "it has completed"
+    if session.output.as_json:
+        session.output.record(report)
+    else:
+        _tell(session, repository, report)
+    if report.failed.count:
+        raise Incomplete(
+            f"{report.failed.count} objects could not be deleted, see above: try again"
+        )
+
+
+def _objects(report: PurgeOutcome) -> str:
+    return f"{report.objects} objects ({size(report.bytes)})"
+
+
+def _deleted(report: PurgeOutcome) -> str:
+    return f"{report.deleted} of {_objects(report)} were deleted"
+
+
+def _tell(session: Session, repository: RepositoryUri, report: PurgeOutcome) -> None:
+    what = _objects(report)
+    if report.dry_run and not report.objects:
+        session.output.done(f"No object of {repository} was found, in all its history.")
+    elif report.dry_run:
+        session.output.done(
+            f"{what} of {repository} would be deleted from all history. Nothing was changed: add"
+            " --confirm and --reason to do it."
+        )
+    else:
+        session.output.done(
+            f"{report.deleted} of {what} of {repository} were deleted from all history"
+            f" ({report.versions} versions). The record is {report.purge_id}."
+        )
+    for heading, named in (
+        ("Found at", report.paths),
+        ("These paths share the bytes, and lose them too", report.also_at),
+        ("These paths have the same checksum, and stay (see --checksum)", report.same_content),
+        ("Not in the repository's storage, left alone", report.elsewhere),
+        ("Not deleted", report.failed),
+    ):
+        if named.count:
+            warn(f"{heading} ({named.count}):")
+            for each in named.first:
+                warn(f"  {each}")
+    if report.adoptable:
+        warn(f"{report.adoptable}.")
+    warn("Not reached:")
+    for each in report.not_reached:
+        warn(f"  {each}")

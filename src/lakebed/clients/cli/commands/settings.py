@@ -1,0 +1,120 @@
+"""`lakebed config` and `lakebed setup`: where the server is, and its first administrator."""
+
+import os
+import sys
+import tempfile
+from getpass import getpass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from lakebed.clients.cli.commands.server import check
+from lakebed.clients.cli.errors import CommandError, Misuse
+from lakebed.clients.cli.groups import new_app
+from lakebed.clients.cli.options import ClientConfigOption, EndpointOption
+from lakebed.clients.cli.session import Session, client_command
+from lakebed.clients.http.errors import Refused
+from lakebed.clients.http.settings import load_endpoint, normal_endpoint, read_file, usual_file
+from lakebed.wire.config import Setup
+
+config_app = new_app("Write down where the server is; check the settings of a server.")
+config_app.info.cls = TyperGroup  # it does something without a command, too
+config_app.command("check")(check)
+setup_app = new_app()
+
+_CONFLICT = 409
+
+
+@config_app.callback(invoke_without_command=True)
+def write_config(
+    *,
+    context: typer.Context,
+    endpoint: EndpointOption = None,
+    config: ClientConfigOption = None,
+    access_key_id: Annotated[
+        str | None, typer.Option(metavar="KEY", help="Your access key's id.")
+    ] = None,
+) -> None:
+    """Write the address of the server and your keys to ~/.lakectl.yaml, or to the file of --config.
+
+    What is not given is asked for. The secret is read from the terminal or from the input, so that
+    neither the list of processes nor the history of the shell has it. Other settings in the file
+    stay as they are.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    file = config or usual_file(os.environ)
+    if file is None:
+        raise Misuse("there is no HOME: name a file with --config")
+    content: dict[str, Any] = dict(read_file(file)) if file.exists() else {}
+    server, keys = dict(content.get("server") or {}), dict(content.get("credentials") or {})
+    endpoint = _given(endpoint, "Server endpoint URL", server.get("endpoint_url"))
+    server["endpoint_url"] = normal_endpoint(endpoint)
+    keys["access_key_id"] = _given(access_key_id, "Access key id", keys.get("access_key_id"))
+    keys["secret_access_key"] = _secret(keys.get("secret_access_key"))
+    _write(file, content | {"server": server, "credentials": keys})
+    typer.echo(f"Wrote {file}")
+
+
+def _given(value: str | None, title: str, before: str | None) -> str:
+    if value is None and sys.stdin.isatty():
+        value = typer.prompt(title, default=before, err=True)
+    value = value or before
+    if not value:
+        raise Misuse(f"{title} is missing: give it as an option, or on a terminal")
+    return value
+
+
+def _secret(before: str | None) -> str:
+    """Read the secret; an empty answer keeps the one that is there."""
+    hint = " (empty: as it is)" if before else ""
+    asked = sys.stdin.isatty()
+    secret = getpass(f"Secret access key{hint}: ") if asked else sys.stdin.readline()
+    secret = secret.strip() or before or ""
+    if not secret:
+        raise Misuse("the secret access key is missing: type it, or send it to the input")
+    return secret
+
+
+def _write(file: Path, content: dict[str, Any]) -> None:
+    """Replace the file by one that only its owner reads."""
+    import yaml  # only this command writes it
+
+    handle, draft = tempfile.mkstemp(dir=file.absolute().parent, prefix=".lakectl-")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as out:
+            yaml.safe_dump(content, out, sort_keys=False, allow_unicode=True)
+        Path(draft).replace(file)
+    except BaseException:
+        Path(draft).unlink(missing_ok=True)
+        raise
+
+
+@client_command(setup_app, "setup")
+def setup(
+    session: Session,
+    *,
+    user_name: Annotated[str, typer.Option(metavar="NAME", help="The user's name.")] = "admin",
+) -> None:
+    """Make the first administrator of a new server, with an access key. Its secret is shown once.
+
+    lakebed setup --endpoint http://127.0.0.1:8000
+    """
+    client = session.stranger(
+        load_endpoint(
+            environ=os.environ,
+            config_file=session.options.config,
+            endpoint=session.options.endpoint,
+        )
+    )
+    try:
+        made = client.setup.create(Setup(username=user_name))
+    except Refused as error:
+        if error.status == _CONFLICT:
+            raise CommandError(
+                f"{client.endpoint} has an administrator: nothing was changed"
+            ) from None
+        raise
+    session.output.record(made)

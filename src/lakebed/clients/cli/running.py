@@ -1,0 +1,92 @@
+"""Running a command: however it ends, there is an exit code and a short message, no traceback."""
+
+import os
+import sys
+import traceback
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import typer
+from typer.main import get_command
+
+from lakebed.base.errors import LakebedError, MissingExtraError
+from lakebed.clients.cli.errors import FAILED, INTERRUPTED, exit_code
+from lakebed.clients.cli.tables import printable
+from lakebed.clients.cli.uris import forget_base_uri
+
+OF_THE_SERVER: Final = frozenset({"awscrt", "cryptography", "falcon", "httptools", "jwt", "lupa"})
+"""Packages that the command line runs without, unless a command opens or starts a server."""
+
+
+def run(app: typer.Typer, arguments: list[str]) -> int:
+    """Run a command, and print why it failed, if it did.
+
+    Returns:
+        The exit code: 0, 1 for a failure, 2 for a wrong call, 130 when interrupted.
+    """
+    _use_utf8()
+    forget_base_uri()
+    try:
+        command = get_command(app)
+        if "_LAKEBED_COMPLETE" in os.environ:
+            from typer._completion_classes import completion_init  # for a shell only
+
+            completion_init()
+        result = command.main(arguments, prog_name="lakebed", standalone_mode=False)
+        code = result if isinstance(result, int) else 0
+    except (KeyboardInterrupt, typer.Abort):
+        code = INTERRUPTED
+    except BrokenPipeError:
+        code = FAILED
+    except SystemExit as end:  # Typer's answer to a broken pipe
+        code = end.code if isinstance(end.code, int) else FAILED
+    except Exception as error:  # noqa: BLE001 (whatever it is, nobody wants to see a traceback)
+        message, code = _explained(error)
+        _say(message)
+    if code == INTERRUPTED:
+        _say("interrupted")
+    return code if _flush() else FAILED
+
+
+def _explained(error: Exception) -> tuple[str, int]:
+    if isinstance(error, typer.TyperException):
+        context = getattr(error, "ctx", None)
+        hint = f" (see `{context.command_path} --help`)" if context else ""
+        return " ".join(f"{error.format_message()}{hint}".split()), error.exit_code
+    if isinstance(error, ModuleNotFoundError) and error.name in OF_THE_SERVER:
+        error = MissingExtraError("the server", "server")
+    if isinstance(error, LakebedError):
+        return str(error), exit_code(error)
+    if isinstance(error, OSError):
+        reason = error.strerror or str(error)
+        return f"{error.filename}: {reason}" if error.filename else reason, FAILED
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{Path(place.filename).name}:{place.lineno}"
+    what = " ".join(f"{type(error).__name__} at {where}: {error}".split())
+    return f"a bug in lakebed, please report it: {what}", FAILED
+
+
+def _say(message: str) -> None:
+    with suppress(BrokenPipeError):
+        for line in message.splitlines():
+            print(f"lakebed: {printable(line)}", file=sys.stderr, flush=True)
+
+
+def _use_utf8() -> None:
+    """Write UTF-8 whatever the locale says; bytes that are not text are spelled out."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
+
+
+def _flush() -> bool:
+    """Write what is still buffered; return False if the reader is gone."""
+    complete = True
+    for stream in (sys.__stdout__, sys.__stderr__):
+        assert stream is not None
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            complete = False
+    return complete

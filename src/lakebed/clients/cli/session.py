@@ -1,0 +1,174 @@
+"""What every client command gets: a client of the server, and a place to print.
+
+A command is a function that takes a `Session` first, registered with `client_command`. That gives
+it the options of `CommonOptions`, which may also come before the command's name.
+"""
+
+import inspect
+import os
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cached_property, wraps
+from typing import Annotated, Any, Final, TypeVar
+
+import typer
+
+from lakebed.clients.cli.errors import CommandError
+from lakebed.clients.cli.logs import shown_logs
+from lakebed.clients.cli.options import CommonOptions, common_parameters
+from lakebed.clients.cli.output import Output
+from lakebed.clients.cli.tables import switch_off_colours
+from lakebed.clients.http.http import Client
+from lakebed.clients.http.settings import ClientSettings, load_settings
+from lakebed.wire.base import PageQuery
+
+QueryT = TypeVar("QueryT", bound=PageQuery)
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask before something that cannot be undone; a script is not asked.
+
+    Raises:
+        CommandError: The user does not want to.
+    """
+    if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return
+    if not typer.confirm(question, err=True):
+        raise CommandError("nothing was changed")
+
+
+class Session:
+    """One run of a client command."""
+
+    def __init__(self, options: CommonOptions) -> None:
+        self.options = options
+        self.output = Output(as_json=options.as_json)
+
+    @cached_property
+    def settings(self) -> ClientSettings:
+        """The settings of the client.
+
+        Raises:
+            SettingsError: They are missing or wrong.
+        """
+        return load_settings(
+            environ=os.environ, config_file=self.options.config, endpoint=self.options.endpoint
+        )
+
+    @cached_property
+    def client(self) -> Client:
+        """A client of the server that the settings name.
+
+        Raises:
+            SettingsError: The settings are missing or wrong.
+        """
+        return Client(self.settings)
+
+    def stranger(self, endpoint: str) -> Client:
+        """A client of a server that does not know us; it is closed with the session."""
+        self.__dict__["client"] = Client(ClientSettings(endpoint, "", ""))
+        return self.client
+
+    def confirm(self, question: str, *, yes: bool) -> None:
+        """Ask before something that cannot be undone; a script is not asked.
+
+        Raises:
+            CommandError: The user does not want to.
+        """
+        confirm(question, yes=yes or self.options.as_json)
+
+    def close(self) -> None:
+        """Close what was opened."""
+        if "client" in self.__dict__:
+            self.client.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Which part of a list a command shows; a command that takes one has its three options."""
+
+    amount: int | None = None
+    after: str = ""
+    prefix: str | None = None
+
+    def of(self, query: QueryT) -> QueryT:
+        """Have a query ask for this part; return it."""
+        query.after, query.prefix = self.after, self.prefix or ""
+        return query
+
+
+_PAGE_PARAMETERS: Final = [
+    inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default)
+    for name, kind, default in (
+        (
+            "amount",
+            Annotated[int | None, typer.Option("--amount", min=1, help="At most so many.")],
+            None,
+        ),
+        (
+            "after",
+            Annotated[
+                str, typer.Option("--after", metavar="NAME", help="Only those behind this one.")
+            ],
+            "",
+        ),
+        (
+            "prefix",
+            Annotated[
+                str | None,
+                typer.Option("--prefix", metavar="TEXT", help="Only those that begin so."),
+            ],
+            None,
+        ),
+    )
+]
+
+
+def client_command(app: typer.Typer, name: str) -> Callable[[Callable[..., None]], Any]:
+    """Register a function as a command that has a session."""
+
+    def register(function: Callable[..., None]) -> Callable[..., None]:
+        app.command(name)(_with_session(function))
+        return function
+
+    return register
+
+
+def _with_session(function: Callable[..., None]) -> Callable[..., None]:
+    """Return a function that takes the common options instead of a session."""
+    common = common_parameters()
+    own = list(inspect.signature(function).parameters.values())[1:]
+    has_page = any(parameter.annotation is Page for parameter in own)
+
+    @wraps(function)
+    def run(*, context: typer.Context, **arguments: Any) -> None:
+        options = CommonOptions(**{each.name: arguments.pop(each.name) for each in common})
+        if isinstance(context.obj, CommonOptions):
+            options = options.over(context.obj)
+        if has_page:
+            page = {each.name: arguments.pop(each.name) for each in _PAGE_PARAMETERS}
+            arguments["page"] = Page(**page)
+        if options.no_color:
+            switch_off_colours()
+        with (
+            shown_logs(options.log_level, traffic=options.verbose),
+            closing(Session(options)) as session,
+        ):
+            function(session, **arguments)
+
+    # Typer reads what a command takes from its signature.
+    parameters = [
+        *(
+            parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            for parameter in own
+            if parameter.annotation is not Page
+        ),
+        *(_PAGE_PARAMETERS if has_page else ()),
+        inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
+        *common,
+    ]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run

@@ -1,0 +1,217 @@
+"""The bundle of facts for a bug report: read-only, without secrets, whatever is broken.
+
+Facts are gathered section by section. A section that fails says why in its place, and those that do
+not need it go on. No object is read: only Lakebed's own records and files are.
+"""
+
+import json
+import os
+import platform
+import sys
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, distributions, version
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from lakebed import __version__
+from lakebed.base.runtime import Runtime
+from lakebed.base.times import now_us, to_datetime
+from lakebed.block import BlockStore, open_block
+from lakebed.clients.diagnostics import health
+from lakebed.clients.diagnostics.fsck import RepositoryCheck
+from lakebed.clients.diagnostics.secrets import Hider
+from lakebed.clients.diagnostics.survey import AHEAD_US, Survey, Surveyor
+from lakebed.kv import Store
+from lakebed.server.settings import ServerSettings, masked
+
+ResultT = TypeVar("ResultT")
+
+SAMPLE: Final = 20
+"""So many metaranges and ranges of each repository are read, unless all are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a bundle is made of.
+
+    Args:
+        settings: Read when they are needed: they may be what is broken.
+        open_store: Opens the database they name, for reading.
+        environment: Variables of the process.
+        log: A log of the server; None: the one that the settings name.
+        deep: Whether all files of all commits are read.
+    """
+
+    settings: Callable[[], ServerSettings]
+    open_store: Callable[[str], Store]
+    environment: Mapping[str, str]
+    log: Path | None = None
+    deep: bool = False
+
+
+@dataclass(slots=True)
+class Bundle:
+    """Sections by name, and what a reader should look at first."""
+
+    runtime: Runtime
+    sections: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    hider: Hider = field(init=False)
+
+    def add(self, name: str, gather: Callable[[], ResultT]) -> ResultT | None:
+        """Gather a section; return what it holds, or None if that failed."""
+        try:
+            found = gather()
+        except Exception as error:  # noqa: BLE001 - whatever is broken, the rest is told
+            self.fail(name, f"{type(error).__name__}: {error}")
+            return None
+        self.sections[name] = found
+        return found
+
+    def fail(self, name: str, why: str) -> None:
+        """Say in the place of a section why it is not there."""
+        self.sections[name] = {"failed": why}
+        self.notes.append(f"{name} could not be gathered: {why}")
+
+    def write(self, file: Path) -> None:
+        """Write the bundle as a zip file that only its owner can read.
+
+        Raises:
+            FileExistsError: There is such a file.
+        """
+        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with (
+            os.fdopen(handle, "wb") as out,
+            zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as made,
+        ):
+            for name, content in {"summary": self._summary(), **self.sections}.items():
+                text = json.dumps(self.hider.data(content), indent=2, ensure_ascii=False)
+                made.writestr(f"lakebed-diagnose/{name}.json", text + "\n")
+
+    def _summary(self) -> dict[str, Any]:
+        return {
+            "made_at": to_datetime(now_us(self.runtime)).isoformat(timespec="seconds"),
+            "lakebed": __version__,
+            "look_at": self.notes,
+        }
+
+
+def make_bundle(request: Request, runtime: Runtime) -> Bundle:
+    """Gather all that can be gathered."""
+    bundle = Bundle(runtime)
+    bundle.hider = Hider(None, request.environment)
+    bundle.add("versions", _versions)
+    with ExitStack() as stack:
+        _Gathering(bundle, request, runtime, stack).run()
+    return bundle
+
+
+@dataclass(slots=True)
+class _Gathering:
+    bundle: Bundle
+    request: Request
+    runtime: Runtime
+    stack: ExitStack
+    survey: Survey = field(default_factory=Survey)
+
+    def run(self) -> None:
+        bundle = self.bundle
+        settings = bundle.add("settings", self.request.settings)
+        if settings is None:
+            return
+        bundle.hider = Hider(settings, self.request.environment)
+        bundle.sections["settings"] = masked(settings)
+        log = self.request.log or settings.logging.file
+        if log is not None:
+            bundle.add("log", lambda: health.log_facts(log))
+        store = self._open("database", lambda: self.request.open_store(settings.database.url))
+        block = self._open(
+            "storage", lambda: open_block(settings.blockstore.block, runtime=self.runtime)
+        )
+        if store is not None:
+            self._look_at_records(store)
+        if store is not None and block is not None:
+            bundle.add("files", lambda: list(self._checked(store, block)))
+        if block is not None:
+            self._look_at_storage(block, settings)
+        bundle.add(
+            "clocks", lambda: health.clock_facts(settings, self.survey.ahead_us, self.runtime)
+        )
+        self._note_what_was_found()
+
+    def _open(
+        self, name: str, open_it: Callable[[], AbstractContextManager[ResultT]]
+    ) -> ResultT | None:
+        try:
+            return self.stack.enter_context(open_it())
+        except Exception as error:  # noqa: BLE001 - whatever is broken, the rest is told
+            self.bundle.fail(name, f"{type(error).__name__}: {error}")
+            return None
+
+    def _look_at_records(self, store: Store) -> None:
+        bundle = self.bundle
+        bundle.add("database", lambda: health.database_facts(store, self.runtime))
+        try:
+            Surveyor(store, self.runtime, self.survey).run()
+        except Exception as error:  # noqa: BLE001 - what was seen until then is told
+            bundle.notes.append(f"not all records were read: {error}")
+        bundle.add("records", self.survey.record_facts)
+        bundle.add("branches", lambda: self.survey.branch_facts(now_us(self.runtime)))
+        bundle.add("stuck", lambda: self.survey.stuck)
+        bundle.add("cleaner", self.survey.cleaner_facts)
+
+    def _look_at_storage(self, block: BlockStore, settings: ServerSettings) -> None:
+        known = self.survey.repositories
+        self.bundle.add(
+            "storage", lambda: health.storage_facts(block, settings, known, self.runtime)
+        )
+        self.bundle.add("garbage_collection", lambda: health.gc_facts(block, known))
+
+    def _checked(self, store: Store, block: BlockStore) -> Iterator[dict[str, Any]]:
+        sample = None if self.request.deep else SAMPLE
+        for name in sorted(self.survey.repositories):
+            try:
+                check = RepositoryCheck(store, block, self.runtime, name, sample=sample)
+                report = check.run()
+            except Exception as error:  # noqa: BLE001 - the other repositories are read
+                yield {"repository": name, "failed": f"{type(error).__name__}: {error}"}
+                continue
+            if report.damages:
+                self.bundle.notes.append(f"repository {name}: {len(report.damages)} damaged")
+            yield asdict(report)
+
+    def _note_what_was_found(self) -> None:
+        survey, notes = self.survey, self.bundle.notes
+        if survey.damaged_count:
+            notes.append(f"{survey.damaged_count} records are damaged, see records.json")
+        if survey.stuck:
+            notes.append(f"{len(survey.stuck)} tasks show no sign of life, see stuck.json")
+        if self.bundle.sections.get("branches"):
+            notes.append("some branches have much or old staging, see branches.json")
+        if survey.ahead_us > AHEAD_US:
+            notes.append(
+                f"a record is {survey.ahead_us / 1e6:.0f} s in the future: the clock of some server"
+                " is ahead, or this one's is behind"
+            )
+
+
+def _versions() -> dict[str, Any]:
+    return {
+        "lakebed": __version__,
+        "python": sys.version,
+        "platform": platform.platform(),
+        "processors": os.cpu_count(),
+        "packages": dict(sorted(_packages())),
+    }
+
+
+def _packages() -> Iterator[tuple[str, str]]:
+    for each in distributions():
+        name = each.metadata["Name"]
+        try:
+            yield name, version(name)
+        except PackageNotFoundError:
+            continue

@@ -1,0 +1,344 @@
+"""The deep check of a repository: every file of every commit is read, and its id proved.
+
+So is every address: whether the storage can have an object there. Nothing is changed, and no cache
+is asked. Each file is read once, however many commits share it.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from google.protobuf.message import Message
+
+from lakebed.base.errors import quoted
+from lakebed.base.ids import UniqueID
+from lakebed.base.runtime import Runtime
+from lakebed.block import Address, BlockStore, InvalidAddress, Namespace, StorageUnavailable
+from lakebed.clients.diagnostics.heads import Missing, StoredObjects
+from lakebed.clients.diagnostics.records import DamagedRecord, as_text, decode
+from lakebed.engine import records_pb2 as pb
+from lakebed.engine.committed.cache import Cache
+from lakebed.engine.committed.files import Files
+from lakebed.engine.committed.walk import map_ahead
+from lakebed.engine.errors import RepositoryNotFound
+from lakebed.engine.keys import (
+    BRANCHES,
+    COMMITS,
+    CREATING,
+    GRAVELER,
+    REPOSITORIES,
+    STAGED_PREFIX,
+    TAGS,
+)
+from lakebed.engine.model import Home, RepositoryID, repository_partition
+from lakebed.engine.refs.commits import TRUSTED_VERSION, compute_id
+from lakebed.formats import AddressType, MetaRange, MetaRangeID, RangeID, RangeRef
+from lakebed.formats.boundaries import ref_of
+from lakebed.formats.layout import metarange_path, range_path
+from lakebed.formats.object_paths import WHOLE_PATH_PATTERN
+from lakebed.kv import Store
+from lakebed.kv.records import Records
+
+ItemT = TypeVar("ItemT")
+MessageT = TypeVar("MessageT", bound=Message)
+
+COMMITS_NAMED: Final = 100
+"""How many of the commits that a damage touches are named; all are counted."""
+
+
+@dataclass(slots=True)
+class Damage:
+    """Something that is not as it should be."""
+
+    what: str
+    """``commit``, ``metarange``, ``range``, ``branch``, ``tag`` or ``record``."""
+    name: str
+    """An id, the name of a ref, or the key of a record."""
+    problem: str
+    commits: list[str] = field(default_factory=list)
+    """Commits that need it: the first few."""
+    commits_touched: int = 0
+
+
+@dataclass(slots=True)
+class Report:
+    """What a check found."""
+
+    repository: str
+    commits: int = 0
+    unproved: int = 0
+    """Commits that moved in from lakeFS under an id that their fields never gave."""
+    metaranges: int = 0
+    ranges: int = 0
+    entries: int = 0
+    sampled: bool = False
+    """Whether only some files were read."""
+    damages: list[Damage] = field(default_factory=list)
+
+
+class RepositoryCheck:
+    """A check of one repository.
+
+    Args:
+        store: Where its records are.
+        block: Where its files are.
+        runtime: Chance, and parallel reads.
+        repository: Its name.
+        sample: Read only so many metaranges and ranges, drawn by chance.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        block: BlockStore,
+        runtime: Runtime,
+        repository: str,
+        *,
+        sample: int | None = None,
+    ) -> None:
+        record = Records(store, REPOSITORIES, GRAVELER).find(repository.encode())
+        if record is None:
+            raise RepositoryNotFound(RepositoryID(repository))
+        unique_id = UniqueID(record.message.unique_id)
+        home = Home(Namespace.parse(record.message.storage_namespace), unique_id)
+        self._partition = repository_partition(RepositoryID(repository), unique_id)
+        self._store = store
+        self._block = block
+        self._namespace = home.namespace
+        self._runtime = runtime
+        self._files = Files(block, home, runtime, Cache(runtime))
+        self._sample = sample
+        self._report = Report(repository, sampled=sample is not None)
+        self._commits: set[str] = set()
+        self._heads: dict[str, list[tuple[str, str]]] = defaultdict(list)
+        """The branches and tags at each commit."""
+        self._made_of: dict[MetaRangeID, list[str]] = defaultdict(list)
+        """The commits of each metarange."""
+
+    def run(self) -> Report:
+        """Read everything, and say what is damaged.
+
+        Raises:
+            StoreUnavailable: The database did not answer.
+            StorageUnavailable: The storage did not: no file is called damaged for that.
+        """
+        self._check_commits()
+        self._check_refs()
+        refs = self._check_metaranges()
+        self._check_ranges(refs)
+        if self._sample is None:
+            self._check_heads()
+        return self._report
+
+    # Records
+
+    def _check_commits(self) -> None:
+        parents: dict[str, list[str]] = defaultdict(list)
+        for name, commit in self._readable(self._partition, COMMITS.prefix, pb.Commit):
+            self._report.commits += 1
+            self._commits.add(name)
+            if commit.version == TRUSTED_VERSION:
+                self._report.unproved += 1
+            if not _has_id(commit, name):
+                self._add("commit", name, "its record does not have this id", [name])
+            for parent in commit.parents:
+                parents[parent].append(name)
+            self._made_of[MetaRangeID(commit.metarange_id)].append(name)
+        for missing in sorted(parents.keys() - self._commits):
+            self._add("commit", missing, "it is a parent, and is not there", parents[missing])
+
+    def _check_refs(self) -> None:
+        for name, branch in self._readable(self._partition, BRANCHES.prefix, pb.Branch):
+            if branch.state != CREATING:
+                self._note_head("branch", name, branch.commit_id)
+            for token in (branch.staging_token, *branch.sealed_tokens):
+                self._check_staged(token.encode())
+        for name, tag in self._readable(self._partition, TAGS.prefix, pb.Tag):
+            if tag.state != CREATING:
+                self._note_head("tag", name, tag.commit_id)
+
+    def _note_head(self, what: str, name: str, commit_id: str) -> None:
+        if commit_id in self._commits:
+            self._heads[commit_id].append((what, name))
+        else:
+            self._add(what, name, f"its commit {commit_id} is not there")
+
+    def _check_staged(self, token: bytes) -> None:
+        for name, cell in self._readable(token, STAGED_PREFIX, Message) if token else ():
+            if isinstance(cell, pb.ProposedEntry):
+                self._check_entry(token, name, cell.value)
+                self._check_entry(token, name, cell.proposal)
+            elif isinstance(cell, pb.StagedEntry):
+                self._check_entry(token, name, cell)
+
+    def _check_entry(self, token: bytes, name: str, staged: pb.StagedEntry) -> None:
+        entry = staged.entry
+        problem = self._address_problem(entry.address, entry.address_type)
+        if staged.identity and problem:
+            record = f"{as_text(token)} {as_text(STAGED_PREFIX)}{name}"
+            self._add("record", record, f"it has the address {entry.address!r}: {problem}")
+
+    def _readable(
+        self, partition: bytes, prefix: bytes, message_type: type[MessageT]
+    ) -> Iterator[tuple[str, MessageT]]:
+        """Yield the records of a kind that can be read, and note the others."""
+        for item in self._store.scan(partition, prefix):
+            if not item.key.startswith(prefix):
+                return
+            try:
+                message = decode(partition, item)
+            except DamagedRecord as error:
+                self._add("record", f"{as_text(partition)} {as_text(item.key)}", str(error))
+                continue
+            assert isinstance(message, message_type)
+            yield as_text(item.key[len(prefix) :]), message
+
+    # Files
+
+    def _check_metaranges(self) -> dict[RangeID, RangeRef]:
+        """Read the metaranges; return the ranges that they name."""
+        refs: dict[RangeID, RangeRef] = {}
+        wanted = self._drawn(sorted(self._made_of))
+        for metarange_id, read in map_ahead(self._runtime, self._read_metarange, wanted):
+            if isinstance(read, str):
+                path, commits = metarange_path(metarange_id), self._made_of[metarange_id]
+                self._add("metarange", str(metarange_id), f"{path}: {read}", commits)
+                continue
+            self._report.metaranges += 1
+            refs.update((ref.range_id, ref) for ref in read.refs)
+        return refs
+
+    def _read_metarange(self, metarange_id: MetaRangeID) -> tuple[MetaRangeID, MetaRange | str]:
+        try:
+            return metarange_id, self._files.load_metarange(metarange_id)
+        except StorageUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, the others are read
+            return metarange_id, _told(error)
+
+    def _check_ranges(self, refs: dict[RangeID, RangeRef]) -> None:
+        damaged: dict[RangeID, str] = {}
+        wanted = self._drawn(sorted(refs))
+        for range_id, read in map_ahead(
+            self._runtime, lambda each: self._read_range(refs[each]), wanted
+        ):
+            self._report.ranges += 1
+            if isinstance(read, str):
+                damaged[range_id] = read
+            else:
+                self._report.entries += read
+        touched = self._commits_with(damaged) if damaged else {}
+        for range_id, problem in damaged.items():
+            path = range_path(range_id)
+            self._add("range", str(range_id), f"{path}: {problem}", touched[range_id])
+
+    def _read_range(self, ref: RangeRef) -> tuple[RangeID, int | str]:
+        try:
+            entries = self._files.load_range(ref.range_id).combine_chunks()
+            if not entries.num_rows or ref_of(entries) != ref:
+                return ref.range_id, "a metarange says something else of it than is in it"
+        except StorageUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, the others are read
+            return ref.range_id, _told(error)
+        unreadable = self._unreadable(entries)
+        return ref.range_id, unreadable or entries.num_rows
+
+    def _unreadable(self, entries: pa.Table) -> str:
+        """Say which entries have addresses that the storage cannot read; empty: none has."""
+        addresses, types = entries.column("address"), entries.column("address_type")
+        is_issued = pc.and_(
+            pc.equal(types, int(AddressType.RELATIVE)),
+            pc.match_substring_regex(addresses, WHOLE_PATH_PATTERN),
+        )
+        others = entries.select(["key", "address", "address_type"]).filter(pc.invert(is_issued))
+        problems = [
+            f"entry {quoted(row['key'])} has the address {row['address']!r}: {problem}"
+            for row in others.to_pylist()
+            if (problem := self._address_problem(row["address"], row["address_type"]))
+        ]
+        more = f", and {len(problems) - 1:,} more such entries" if len(problems) > 1 else ""
+        return f"{problems[0]}{more}" if problems else ""
+
+    def _address_problem(self, text: str, kind: int) -> str:
+        relative = kind == int(AddressType.RELATIVE)
+        try:
+            address = self._namespace.address(text) if relative else Address.parse(text)
+            self._block.check_address(address)
+        except InvalidAddress as error:
+            return str(error)
+        return ""
+
+    # Objects
+
+    def _check_heads(self) -> None:
+        """Name the branches and tags that show objects which the storage does not have."""
+        # Listed after the refs were read: what they show was stored before.
+        stored = StoredObjects(self._store, self._block, self._namespace)
+        missing_in: dict[RangeID, Missing] = {}
+        for metarange_id, commit_ids in self._made_of.items():
+            refs = [ref for commit_id in commit_ids for ref in self._heads[commit_id]]
+            _, read = self._read_metarange(metarange_id) if refs else (metarange_id, "")
+            if isinstance(read, str):
+                continue  # no ref is there, or the damage is reported
+            new = [each.range_id for each in read.refs if each.range_id not in missing_in]
+            missing_in.update(
+                map_ahead(self._runtime, lambda each: self._missing_in(stored, each), new)
+            )
+            missing = [missing_in[ref.range_id] for ref in read.refs]
+            count = sum(each.objects for each in missing)
+            if count:
+                key, address = next(each.example for each in missing if each.objects)
+                problem = (
+                    f"the data of {count} of its objects is not in the storage, such as that of"
+                    f" {quoted(key)} at {address}"
+                )
+                for what, name in refs:
+                    self._add(what, name, problem)
+
+    def _missing_in(self, stored: StoredObjects, range_id: RangeID) -> tuple[RangeID, Missing]:
+        try:
+            return range_id, stored.missing(self._files.load_range(range_id))
+        except StorageUnavailable:
+            raise
+        except Exception:  # noqa: BLE001 - the damage is reported
+            return range_id, Missing()
+
+    def _commits_with(self, damaged: Iterable[RangeID]) -> dict[RangeID, list[str]]:
+        """Return the commits that need each of some ranges; this reads the metaranges again."""
+        touched: dict[RangeID, list[str]] = {range_id: [] for range_id in damaged}
+        for metarange_id, read in map_ahead(
+            self._runtime, self._read_metarange, sorted(self._made_of)
+        ):
+            if not isinstance(read, str):
+                for ref in read.refs:
+                    if ref.range_id in touched:
+                        touched[ref.range_id] += self._made_of[metarange_id]
+        return touched
+
+    def _drawn(self, items: list[ItemT]) -> list[ItemT]:
+        if self._sample is None or len(items) <= self._sample:
+            return items
+        places = {int(self._runtime.random() * len(items)) for _ in range(self._sample)}
+        return [items[place] for place in sorted(places)]
+
+    def _add(self, what: str, name: str, problem: str, commits: Iterable[str] = ()) -> None:
+        touched = sorted(commits)
+        self._report.damages.append(
+            Damage(what, name, problem, touched[:COMMITS_NAMED], len(touched))
+        )
+
+
+def _has_id(commit: pb.Commit, name: str) -> bool:
+    """Return whether the fields of a commit record give its id, whatever its version is."""
+    try:
+        return compute_id(commit) == name
+    except UnicodeDecodeError:  # the nonce of a commit of lakeFS is a text
+        return False
+
+
+def _told(error: Exception) -> str:
+    return str(error) or type(error).__name__

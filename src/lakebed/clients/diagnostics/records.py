@@ -1,0 +1,250 @@
+"""The records of a store as people can read them, whatever is wrong with some of them.
+
+Which message lies under a key is said where the records are defined (``keys.py`` of each layer).
+Here their `Kind`s are put together. A kind ``X`` whose module also has ``X_NAME`` is one record of
+that name.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from types import ModuleType
+from typing import Any, Final
+
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from lakebed.auth.entities import keys as auth_keys
+from lakebed.auth.records_pb2 import Credential
+from lakebed.base.errors import LakebedError, quoted
+from lakebed.base.times import to_datetime
+from lakebed.engine import keys as engine_keys
+from lakebed.engine.records_pb2 import Emptied, ProposedEntry, StagedEntry
+from lakebed.engine.staging.cells import MARK, parse_proposed
+from lakebed.kv import CorruptRecord, Item, Store
+from lakebed.kv.halt import HALT_KEY
+from lakebed.kv.records import Kind
+from lakebed.kv.schema import METADATA_PARTITION, SCHEMA_KEY
+from lakebed.lake import keys as catalog_keys
+from lakebed.lake.hooks import keys as hooks_keys
+
+MASK: Final = "********"
+_SECRETS: Final = frozenset({Credential.DESCRIPTOR.fields_by_name["secret"].full_name})
+"""Fields whose values are never shown, not even encrypted."""
+
+_MODULES: Final = (engine_keys, catalog_keys, hooks_keys)
+_TEXTS: Final = (SCHEMA_KEY, engine_keys.INSTALLATION_KEY, b"usage/", HALT_KEY)
+"""Keys of the store's own metadata that hold a text."""
+
+_OF_THEIR_OWN: Final[Mapping[bytes, Sequence[Kind[Any]]]] = {
+    engine_keys.GRAVELER: (engine_keys.REPOSITORIES, engine_keys.CLAIMS, engine_keys.CLOSED),
+    engine_keys.DELETED_PARTITION: (engine_keys.DELETED,),
+    engine_keys.DROPPED_PARTITION: (engine_keys.DROPPED,),
+    METADATA_PARTITION: (engine_keys.LEASES,),
+    catalog_keys.WAITING_PARTITION: (catalog_keys.WAITING,),
+    catalog_keys.PURGES_PARTITION: (catalog_keys.PURGES,),
+    hooks_keys.WAITING_PARTITION: (hooks_keys.WAITING,),
+}
+"""Partitions that no repository has, and what is in them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which records are wanted; what is not said does not matter."""
+
+    partition: bytes | None = None
+    prefix: bytes = b""
+    """What their keys begin with."""
+    kind: str | None = None
+    """The name of their message, as ``Branch``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A record to be read by people."""
+
+    partition: bytes
+    key: bytes
+    kind: str
+    """The name of its message; ``text``, or ``unknown`` where nobody knows what it is."""
+    value_bytes: int
+    content: dict[str, Any] | None
+    """What the message says; None if it is damaged, or unknown."""
+    damage: str | None = None
+    """Why it cannot be read."""
+    unknown_fields: int = 0
+    """Of a newer Lakebed, or a sign of damage."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        shown: dict[str, Any] = {
+            "partition": as_text(self.partition),
+            "key": as_text(self.key),
+            "kind": self.kind,
+            "bytes": self.value_bytes,
+        }
+        if self.damage is not None:
+            shown["damaged"] = self.damage
+        if self.unknown_fields:
+            shown["unknown_fields"] = self.unknown_fields
+        if self.content is not None:
+            shown["record"] = self.content
+        return shown
+
+
+def shown_records(store: Store, wanted: Filter | None = None) -> Iterator[Shown]:
+    """Iterate over the records of a store, partition by partition.
+
+    Raises:
+        StoreUnavailable: The store did not answer.
+    """
+    wanted = wanted or Filter()
+    partitions = store.partitions() if wanted.partition is None else iter([wanted.partition])
+    for partition in partitions:
+        for item in store.scan(partition, wanted.prefix):
+            if not item.key.startswith(wanted.prefix):
+                break
+            if wanted.kind in {None, kind_name(partition, item.key)}:
+                yield show(partition, item)
+
+
+class DamagedRecord(LakebedError):
+    """A record is not what its key says; the message does not quote it."""
+
+    kind = "damaged_record"
+
+
+def show(partition: bytes, item: Item) -> Shown:
+    """Return a record as people can read it."""
+    name, size = kind_name(partition, item.key), len(item.value)
+    try:
+        message = decode(partition, item)
+        if message is None:
+            content = {"text": as_text(item.value)} if name == "text" else None
+            return Shown(partition, item.key, name, size, content)
+        unknown = len(UnknownFieldSet(message))
+        return Shown(partition, item.key, name, size, plain(message), unknown_fields=unknown)
+    except DamagedRecord as error:
+        return Shown(partition, item.key, name, size, None, damage=str(error))
+
+
+def decode(partition: bytes, item: Item) -> Message | None:
+    """Return the message under a key; None if nobody knows what it holds.
+
+    Raises:
+        DamagedRecord: It is not what its key says.
+    """
+    message_type = message_of(partition, item.key)
+    if message_type is None:
+        return None
+    message: Message
+    try:
+        if message_type is StagedEntry and item.value.startswith(MARK):
+            message_type = ProposedEntry
+            message = parse_proposed(item.key, item.value)
+        else:
+            message = message_type.FromString(item.value)
+        plain(message)  # times that no calendar has are damage, too
+    except (CorruptRecord, DecodeError, UnicodeDecodeError, OverflowError, ValueError) as error:
+        # The kind of the error alone: its text may quote what was read.
+        name = message_type.DESCRIPTOR.name
+        raise DamagedRecord(f"not a {name} ({type(error).__name__})") from error
+    return message
+
+
+def kind_name(partition: bytes, key: bytes) -> str:
+    """Return the name of the message under a key, ``text``, or ``unknown``."""
+    message_type = message_of(partition, key)
+    if message_type is not None:
+        return message_type.DESCRIPTOR.name
+    is_text = partition == METADATA_PARTITION and key.startswith(_TEXTS)
+    return "text" if is_text else "unknown"
+
+
+def message_of(partition: bytes, key: bytes) -> type[Message] | None:
+    """Return what kind of message a key holds; None if nobody knows."""
+    exact, prefixes = _kinds_in(partition)
+    if key in exact:
+        return exact[key]
+    return next((found for prefix, found in prefixes if key.startswith(prefix)), None)
+
+
+Kinds = tuple[dict[bytes, type[Message]], list[tuple[bytes, type[Message]]]]
+"""By whole keys, and by what keys begin with, longest first."""
+
+
+def _kinds_in(partition: bytes) -> Kinds:
+    if partition == auth_keys.AUTH:
+        return _kinds_of(partition)
+    return _kinds_of(partition if partition in _OF_THEIR_OWN else b"")
+
+
+@cache
+def _kinds_of(partition: bytes) -> Kinds:
+    """Return the kinds of one of the partitions with a fixed name; b"": of all others."""
+    if partition in _OF_THEIR_OWN:
+        return {}, [(kind.prefix, kind.message) for kind in _OF_THEIR_OWN[partition]]
+    if partition == auth_keys.AUTH:
+        return _sorted(_named_kinds(auth_keys))
+    taken = {id(kind) for kinds in _OF_THEIR_OWN.values() for kind in kinds}
+    exact, prefixes = _sorted(
+        (name, kind)
+        for module in _MODULES
+        for name, kind in _named_kinds(module)
+        if id(kind) not in taken
+    )
+    exact[engine_keys.EMPTIED] = Emptied
+    prefixes.append((engine_keys.STAGED_PREFIX, StagedEntry))
+    return exact, prefixes
+
+
+def _named_kinds(module: ModuleType) -> Iterator[tuple[bytes, Kind[Any]]]:
+    """Yield the kinds of a module; those that are a single record with its name."""
+    for name, kind in vars(module).items():
+        if isinstance(kind, Kind):
+            yield getattr(module, f"{name}_NAME", b""), kind
+
+
+def _sorted(kinds: Iterator[tuple[bytes, Kind[Any]]]) -> Kinds:
+    exact: dict[bytes, type[Message]] = {}
+    prefixes: list[tuple[bytes, type[Message]]] = []
+    for name, kind in kinds:
+        if name:
+            exact[kind.prefix + name] = kind.message
+        else:
+            prefixes.append((kind.prefix, kind.message))
+    return exact, sorted(prefixes, key=lambda each: len(each[0]), reverse=True)
+
+
+def plain(message: Message) -> dict[str, Any]:
+    """Return a message as plain data: times as text, secrets masked."""
+    return {field.name: _plain_field(field, value) for field, value in message.ListFields()}
+
+
+def _plain_field(field: FieldDescriptor, value: Any) -> Any:
+    if field.full_name in _SECRETS:
+        return MASK
+    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+        return dict(value)
+    if field.is_repeated:
+        return [_plain_value(field, each) for each in value]
+    return _plain_value(field, value)
+
+
+def _plain_value(field: FieldDescriptor, value: Any) -> Any:
+    if isinstance(value, Message):
+        return plain(value)
+    if isinstance(value, bytes):
+        return as_text(value) if value.isascii() else value.hex()
+    if field.enum_type is not None:
+        known = field.enum_type.values_by_number.get(value)
+        return value if known is None else known.name
+    if field.name.endswith("_us"):
+        return to_datetime(value).isoformat()
+    return value
+
+
+def as_text(data: bytes) -> str:
+    """Return bytes as text; what is not text is spelled out."""
+    return quoted(data)[1:-1]

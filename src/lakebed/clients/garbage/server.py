@@ -1,0 +1,136 @@
+"""What garbage collection asks a server for.
+
+Every request of a run may be repeated, so a run waits while a server that was there starts again.
+"""
+
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from lakebed.base.leases import LeaseState
+from lakebed.clients.http.http import Client
+from lakebed.clients.http.retry import OUTLAST_RESTARTS
+from lakebed.clients.http.settings import ClientSettings, normal_endpoint
+from lakebed.formats.gc_files import GCFile, GCFileKind, GCMark, GCRunID
+from lakebed.wire.config import ConfigAPI
+from lakebed.wire.garbage import (
+    CommitsQuery,
+    ExpireQuery,
+    GarbageCollectionLeaseRequest,
+    LeaseQuery,
+    OldCommitsQuery,
+    PrepareGCUncommittedRequest,
+    UniqueQuery,
+)
+from lakebed.wire.refs import LogCommitsQuery
+
+
+class Server:
+    """Asks a server to prepare runs of one repository.
+
+    All methods raise `lakebed.clients.http.errors.ClientError`: the server refused, or did not
+    answer.
+    """
+
+    def __init__(
+        self, endpoint: str, repository: str, *, access_key_id: str, secret_access_key: str
+    ) -> None:
+        settings = ClientSettings(normal_endpoint(endpoint), access_key_id, secret_access_key)
+        self._repository = repository
+        self._client = Client(settings, retry_policy=OUTLAST_RESTARTS)
+        self._garbage = self._client.garbage
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def storage_namespace(self) -> str:
+        """Return where the repository's objects are."""
+        return self._client.repositories.get(self._repository).storage_namespace
+
+    def mark(self) -> tuple[GCMark, Path | None]:
+        """Let the server write a mark; return it, and the folder of a storage on its own disk."""
+        made = self._garbage.mark(self._repository)
+        mark = GCMark(made.storage_namespace, made.unique_id, made.nonce, made.versions)
+        return mark, None if made.local_root is None else Path(made.local_root)
+
+    def metarange(self, ref: str) -> str:
+        """Return the metarange of the commit at a ref."""
+        found = self._client.refs.log(self._repository, ref, LogCommitsQuery(amount=1))
+        return found.results[0].meta_range_id
+
+    def min_age_seconds(self) -> int:
+        """Return how old an object must be before it can be garbage."""
+        return self._client.config.garbage_collection().grace_period
+
+    def now(self) -> float:
+        """Return the time of the server's clock, to the second."""
+        answer = self._client.ask(ConfigAPI.health.request())
+        return parsedate_to_datetime(answer.headers["Date"]).timestamp()
+
+    def expire(self, unique_id: str, *, max_share: float, dry_run: bool) -> dict[str, Any]:
+        """Let the server mark and expire commits by the rules of the repository; return counts."""
+        query = ExpireQuery(unique_id=unique_id, max_share=max_share, dry_run=dry_run)
+        counts: dict[str, Any] = msgspec.to_builtins(self._garbage.expire(self._repository, query))
+        return counts
+
+    def prepare(self, unique_id: str) -> GCRunID:
+        """Let the server write down all that is in use.
+
+        Each page is asked for with the token of the page before; asking for one again is harmless.
+        """
+        query, body = UniqueQuery(unique_id=unique_id), PrepareGCUncommittedRequest()
+        page = self._garbage.prepare_uncommitted(self._repository, query, body)
+        while page.continuation_token:
+            body = PrepareGCUncommittedRequest(continuation_token=page.continuation_token)
+            page = self._garbage.prepare_uncommitted(self._repository, query, body)
+        run_id = GCRunID(page.run_id)
+        self.write_commits(unique_id, run_id)
+        # If the repository is there now, it was there while its commits were read.
+        self.check_still_there(unique_id, run_id)
+        return run_id
+
+    def write_commits(self, unique_id: str, run_id: GCRunID) -> None:
+        """Let the server write down the commits of a run; if it has done so, nothing changes."""
+        query = CommitsQuery(unique_id=unique_id, run_id=run_id)
+        self._garbage.prepare_commits(self._repository, query)
+
+    def check_still_there(self, unique_id: str, run_id: GCRunID) -> None:
+        """Prove that this creation of the repository exists, and that we may still collect.
+
+        Raises:
+            Refused: The repository was deleted, or the permission was taken away.
+        """
+        # The server checks both before it sees that the commits are written already.
+        self.write_commits(unique_id, run_id)
+
+    def write_old_commits(
+        self, unique_id: str, run_id: GCRunID, *, since_us: int, dry_run: bool
+    ) -> tuple[GCFile, ...]:
+        """Let the server write down the commits whose expiry frees objects."""
+        query = OldCommitsQuery(
+            unique_id=unique_id, run_id=run_id, since_us=since_us, dry_run=dry_run
+        )
+        found = self._garbage.write_old_commits(self._repository, query).files
+        return tuple(
+            GCFile(each.name, GCFileKind.OLD, each.rows, each.content_id) for each in found
+        )
+
+    def take_lease(self, holder: str, over: str) -> LeaseState:
+        """Take the lease of the repository, if it is free or has the mark `over`."""
+        return self._lease(GarbageCollectionLeaseRequest(holder=holder, over=over))
+
+    def renew_lease(self, holder: str) -> LeaseState:
+        """Renew the lease of the repository, if this holder has it."""
+        return self._lease(GarbageCollectionLeaseRequest(holder=holder, renew=True))
+
+    def give_lease_back(self, holder: str, *, is_good: bool, next_us: int) -> None:
+        """Give the lease back, and say how the run ended and when another is of use."""
+        query = LeaseQuery(holder=holder, good=is_good, next_us=next_us)
+        self._garbage.give_lease_back(self._repository, query)
+
+    def _lease(self, body: GarbageCollectionLeaseRequest) -> LeaseState:
+        found = self._garbage.take_lease(self._repository, body)
+        return LeaseState(found.holder, found.mark, found.seconds)

@@ -1,0 +1,352 @@
+"""The one way to a server: requests under `/api/v1`, with credentials, and errors that explain.
+
+Which requests are sent again, and for how long, is a `RetryPolicy`. By default only reads are, and
+only when a busy server says when to come back: whoever changes something must learn what became of
+it.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from urllib.parse import quote
+
+import httpx
+import msgspec
+
+from lakebed import __version__
+from lakebed.base.runtime import Runtime, ThreadRuntime
+from lakebed.clients.http import traffic
+from lakebed.clients.http.errors import (
+    InvalidName,
+    NeverReached,
+    Refused,
+    UnexpectedAnswer,
+    Unreachable,
+)
+from lakebed.clients.http.retry import PATIENT_READS, Retries, RetryPolicy
+from lakebed.clients.http.settings import ClientSettings
+from lakebed.wire import calls as wire
+from lakebed.wire.base import ErrorBody
+
+if TYPE_CHECKING:  # each command needs a few of them
+    from lakebed.wire.actions import ActionsAPI
+    from lakebed.wire.auth import AuthAPI, PrincipalsAPI
+    from lakebed.wire.config import ConfigAPI, SetupAPI
+    from lakebed.wire.garbage import GarbageAPI
+    from lakebed.wire.imports import ImportsAPI
+    from lakebed.wire.metadata import MetadataAPI
+    from lakebed.wire.objects import ObjectsAPI
+    from lakebed.wire.pulls import PullsAPI
+    from lakebed.wire.purges import PurgesAPI
+    from lakebed.wire.refs import BranchesAPI, CommitsAPI, RefsAPI, TagsAPI
+    from lakebed.wire.repositories import RepositoriesAPI
+    from lakebed.wire.staging import PartsAPI, StagingAPI
+
+AnswerT = TypeVar("AnswerT")
+
+_JSON: Final = {"Content-Type": "application/json"}
+_LOGGER: Final = logging.getLogger(__name__)
+
+_CONNECT_SECONDS: Final = 10.0
+_ANSWER_SECONDS: Final = 900.0
+"""A large commit or merge takes minutes, and ending the wait would not end the work."""
+_TRANSFER_SECONDS: Final = 60.0
+"""How long a transfer of bytes may stand still."""
+
+CONNECTIONS_MAX: Final = 100
+_LIMITS: Final = httpx.Limits(
+    max_connections=CONNECTIONS_MAX, max_keepalive_connections=CONNECTIONS_MAX
+)
+# With the headers that are added on the way.
+_HOOKS: Final = {"request": [traffic.show_request]}
+
+
+ResourceT = TypeVar("ResourceT", bound=wire.Resource)
+
+
+class _Of(Generic[ResourceT]):
+    """Operations of a client, imported when they are first needed."""
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+
+    def __set_name__(self, owner: type["Client"], name: str) -> None:
+        self._name = name
+
+    def __get__(self, client: "Client", owner: type["Client"]) -> ResourceT:
+        module = import_module(f"lakebed.wire.{self._module}")
+        resource: ResourceT = getattr(module, f"{self._name.title()}API")(client.send)
+        client.__dict__[self._name] = resource
+        return resource
+
+
+@dataclass(frozen=True, slots=True)
+class FullAnswer(Generic[AnswerT]):
+    """An answer with its headers."""
+
+    value: AnswerT
+    headers: Mapping[str, str]
+
+
+class Client:
+    """The API of one server, as one user. Threads may share it."""
+
+    actions: "_Of[ActionsAPI]" = _Of("actions")
+    auth: "_Of[AuthAPI]" = _Of("auth")
+    branches: "_Of[BranchesAPI]" = _Of("refs")
+    commits: "_Of[CommitsAPI]" = _Of("refs")
+    config: "_Of[ConfigAPI]" = _Of("config")
+    garbage: "_Of[GarbageAPI]" = _Of("garbage")
+    imports: "_Of[ImportsAPI]" = _Of("imports")
+    metadata: "_Of[MetadataAPI]" = _Of("metadata")
+    objects: "_Of[ObjectsAPI]" = _Of("objects")
+    parts: "_Of[PartsAPI]" = _Of("staging")
+    principals: "_Of[PrincipalsAPI]" = _Of("auth")
+    pulls: "_Of[PullsAPI]" = _Of("pulls")
+    purges: "_Of[PurgesAPI]" = _Of("purges")
+    refs: "_Of[RefsAPI]" = _Of("refs")
+    repositories: "_Of[RepositoriesAPI]" = _Of("repositories")
+    setup: "_Of[SetupAPI]" = _Of("config")
+    staging: "_Of[StagingAPI]" = _Of("staging")
+    tags: "_Of[TagsAPI]" = _Of("refs")
+
+    def __init__(
+        self,
+        settings: ClientSettings,
+        *,
+        retry_policy: RetryPolicy = PATIENT_READS,
+        runtime: Runtime | None = None,
+    ) -> None:
+        self.endpoint = settings.endpoint
+        self._retry_policy = retry_policy
+        self._runtime = runtime or ThreadRuntime()
+        self._was_there = False
+        self._http = httpx.Client(
+            base_url=f"{settings.endpoint}/api/v1/",
+            # Without a key: for the one request that makes the first.
+            auth=(settings.access_key_id, settings.secret_access_key)
+            if settings.access_key_id
+            else None,
+            headers={"User-Agent": f"lakebed/{__version__}", "Accept": "application/json"},
+            timeout=httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS, pool=None),
+            verify=checks_certificates(settings.endpoint),
+            event_hooks=_HOOKS,
+            limits=_LIMITS,
+        )
+
+    @cached_property
+    def _storage(self) -> httpx.Client:
+        """Without credentials, for presigned URLs."""
+        return httpx.Client(
+            timeout=httpx.Timeout(_TRANSFER_SECONDS, connect=_CONNECT_SECONDS, pool=None),
+            event_hooks=_HOOKS,
+            limits=_LIMITS,
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+        if "_storage" in self.__dict__:
+            self._storage.close()
+
+    def send(self, request: wire.WireRequest[AnswerT]) -> AnswerT:
+        """Send a request; return its answer.
+
+        Raises:
+            Refused: The server answered with an error.
+            Unreachable: It did not answer; a change may or may not have been made.
+            UnexpectedAnswer: The answer is not one of a lakeFS server.
+            InvalidName: A segment of the path is not a name.
+        """
+        return self.ask(request).value
+
+    def ask(
+        self, request: wire.WireRequest[AnswerT], *, headers: Mapping[str, str] | None = None
+    ) -> FullAnswer[AnswerT]:
+        """Send a request, perhaps with further headers; return its answer with its headers."""
+        with self.open(request, headers=headers) as response:
+            return self.answer(request, response)
+
+    def answer(
+        self, request: wire.WireRequest[AnswerT], response: httpx.Response
+    ) -> FullAnswer[AnswerT]:
+        """Read the answer to a request that was opened; raises as `send`."""
+        response.read()
+        traffic.show_answer_body(response)
+        value: AnswerT = _value(response, request.answer)
+        return FullAnswer(value, response.headers)
+
+    @contextmanager
+    def open(
+        self,
+        request: wire.WireRequest[Any],
+        *,
+        content: Iterator[bytes] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Iterator[httpx.Response]:
+        """Send a request and look at its answer before the body is there.
+
+        Args:
+            request: The request.
+            content: The bytes of an object to upload.
+            headers: Further headers.
+
+        Raises:
+            Refused: The server answered with an error.
+            Unreachable: It did not answer, or the connection broke.
+            InvalidName: A segment of the path is not a name.
+        """
+        has_body = request.body is not None
+        sent = self._http.build_request(
+            request.endpoint.method,
+            _joined(request.segments),
+            params=request.query,
+            content=request.body if has_body else content,
+            headers={**(_JSON if has_body else {}), **(headers or {})},
+            timeout=httpx.Timeout(_TRANSFER_SECONDS, connect=_CONNECT_SECONDS, pool=None)
+            if request.endpoint.transfer
+            else httpx.USE_CLIENT_DEFAULT,
+        )
+        with self._answered(self._http, sent) as response:
+            yield response
+
+    @contextmanager
+    def stream_url(
+        self,
+        method: str,
+        url: str,
+        *,
+        content: Iterator[bytes] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Iterator[httpx.Response]:
+        """Send or get bytes at a presigned URL, which needs no credentials; raises as `open`."""
+        request = self._storage.build_request(
+            method, url, content=content, headers=dict(headers or {})
+        )
+        with self._answered(self._storage, request) as response:
+            yield response
+
+    @contextmanager
+    def _answered(self, http: httpx.Client, request: httpx.Request) -> Iterator[httpx.Response]:
+        """Send a request, and close its answer."""
+        with self._explained(request.method):
+            response = self._send(http, request)
+            try:
+                if not response.is_success:
+                    response.read()
+                    traffic.show_answer_body(response)
+                    raise _refusal(response)
+                yield response
+            finally:
+                response.close()
+
+    def _send(self, http: httpx.Client, request: httpx.Request) -> httpx.Response:
+        """Send a request, again where the policy says so, and return the last answer."""
+        retries = Retries(self._retry_policy, request.method, self._runtime)
+        while True:
+            try:
+                response = http.send(request, stream=True)
+            except httpx.ReadTimeout:
+                raise  # it was waited for long enough, and the work may still be going on
+            except httpx.TransportError as error:
+                pause = retries.pause_after_break(was_there=self._was_there)
+                if pause is None:
+                    raise
+                reason = _reason(error)
+            else:
+                self._was_there = True
+                traffic.show_answer(response)
+                _LOGGER.debug("%s %s: %d", request.method, request.url.path, response.status_code)
+                after = response.headers.get("Retry-After", "")
+                pause = retries.pause_after_answer(response.status_code, after)
+                if pause is None:
+                    return response
+                response.close()
+                reason = f"status {response.status_code}"
+            _LOGGER.warning(
+                "%s %s: %s; try %d follows in %.1f s",
+                request.method,
+                request.url.path,
+                reason,
+                retries.tries,
+                pause,
+            )
+            self._runtime.sleep(pause)
+
+    @contextmanager
+    def _explained(self, method: str) -> Iterator[None]:
+        """Turn the errors of a connection into ours."""
+        doubt = "" if method in {"GET", "HEAD"} else "; the change may or may not have been made"
+        try:
+            yield
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            kind = Unreachable if self._was_there else NeverReached
+            raise kind(
+                f"cannot reach {self.endpoint} ({_reason(error)}): is the server running there?"
+            ) from None
+        except httpx.TimeoutException:
+            raise Unreachable(f"{self.endpoint} did not answer in time{doubt}") from None
+        except httpx.HTTPError as error:
+            raise Unreachable(
+                f"the connection to {self.endpoint} broke ({_reason(error)}){doubt}"
+            ) from None
+
+
+def checks_certificates(endpoint: str) -> bool:
+    """Whether a server has a certificate to check.
+
+    To load the authorities that are trusted takes longer than most requests: a server without TLS
+    needs none of them. Redirects are not followed, and presigned URLs go another way.
+    """
+    return not endpoint.lower().startswith("http:")
+
+
+def _value(response: httpx.Response, kind: Any) -> Any:
+    """Return the value of an answer: text or bytes as they are, or what the JSON says."""
+    if kind is str:
+        return response.text
+    if kind is bytes:
+        return response.content
+    if kind is None and not response.content:
+        return None
+    try:
+        value = msgspec.json.decode(response.content, type=kind or msgspec.Raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise UnexpectedAnswer(
+            f"the answer of {response.url.copy_with(query=None)} is not one of a lakeFS server:"
+            " check the endpoint"
+        ) from None
+    return None if kind is None else value
+
+
+def _joined(path: tuple[str, ...]) -> str:
+    """Return the path of a request from its segments.
+
+    Raises:
+        InvalidName: A segment would lead to another place.
+    """
+    for segment in path:
+        if segment in {"", ".", ".."}:
+            raise InvalidName(segment)
+    return "/".join(quote(segment, safe="") for segment in path)
+
+
+def _refusal(response: httpx.Response) -> Refused:
+    try:
+        said = msgspec.json.decode(response.content, type=ErrorBody)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        said = ErrorBody()
+    # What a Lakebed server adds says more than the words that all clients know.
+    message = said.detail or said.message
+    message = message or response.reason_phrase.lower() or "the server gave no reason"
+    # What a hook printed has lines.
+    lines = (" ".join(line.split()) for line in message.splitlines())
+    return Refused(response.status_code, "\n".join(filter(None, lines)), said)
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

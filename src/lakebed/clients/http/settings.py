@@ -1,0 +1,201 @@
+"""The settings of the client: where the server is, and with which keys to ask it.
+
+They come from lakectl's file, lakectl's variables, Lakebed's variables and the flag; later ones
+win. So whoever has set up lakectl has set up Lakebed.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from lakebed.clients.http.errors import SettingsError
+
+_API_PATH = "/api/v1"
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    """One setting, and the names it has in each source."""
+
+    title: str
+    file_key: tuple[str, str]
+    lakectl_variable: str
+    variable: str
+
+
+_ENDPOINT = _Setting(
+    "the endpoint",
+    ("server", "endpoint_url"),
+    "LAKECTL_SERVER_ENDPOINT_URL",
+    "LAKEBED_ENDPOINT",
+)
+_ACCESS_KEY_ID = _Setting(
+    "the access key id",
+    ("credentials", "access_key_id"),
+    "LAKECTL_CREDENTIALS_ACCESS_KEY_ID",
+    "LAKEBED_ACCESS_KEY_ID",
+)
+_SECRET_ACCESS_KEY = _Setting(
+    "the secret access key",
+    ("credentials", "secret_access_key"),
+    "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY",
+    "LAKEBED_SECRET_ACCESS_KEY",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """The server, and the keys for it."""
+
+    endpoint: str
+    """Without `/api/v1` and without a slash at its end."""
+    access_key_id: str
+    secret_access_key: str = field(repr=False)
+
+
+def load_settings(
+    *, environ: Mapping[str, str], config_file: Path | None, endpoint: str | None
+) -> ClientSettings:
+    """Return the settings in force.
+
+    Args:
+        environ: The variables of the environment.
+        config_file: A file in lakectl's format that must exist. None: `~/.lakectl.yaml`, if it
+            exists.
+        endpoint: The value of the flag.
+
+    Raises:
+        SettingsError: A setting is missing, or wrong.
+    """
+    content = _content(environ, config_file)
+    found = {
+        setting: _find(setting, environ, content)
+        for setting in (_ENDPOINT, _ACCESS_KEY_ID, _SECRET_ACCESS_KEY)
+    }
+    found[_ENDPOINT] = endpoint or found[_ENDPOINT]
+    _refuse_missing([setting for setting, value in found.items() if not value])
+    return ClientSettings(
+        endpoint=normal_endpoint(found[_ENDPOINT] or ""),
+        access_key_id=found[_ACCESS_KEY_ID] or "",
+        secret_access_key=found[_SECRET_ACCESS_KEY] or "",
+    )
+
+
+def load_endpoint(
+    *, environ: Mapping[str, str], config_file: Path | None, endpoint: str | None
+) -> str:
+    """Return the endpoint in force, for who has no keys yet; as `load_settings`."""
+    endpoint = endpoint or _find(_ENDPOINT, environ, _content(environ, config_file))
+    _refuse_missing([] if endpoint else [_ENDPOINT])
+    return normal_endpoint(endpoint or "")
+
+
+def _find(setting: _Setting, environ: Mapping[str, str], content: Mapping[str, Any]) -> str | None:
+    return (
+        environ.get(setting.variable)
+        or environ.get(setting.lakectl_variable)
+        or _from_file(content, setting)
+    )
+
+
+def _refuse_missing(missing: list[_Setting]) -> None:
+    if not missing:
+        return
+    titles = _listed([setting.title for setting in missing])
+    variables = _listed([setting.variable for setting in missing])
+    keys = _listed([".".join(setting.file_key) for setting in missing])
+    verb = "is" if len(missing) == 1 else "are"
+    raise SettingsError(
+        f"{titles} {verb} not set: set {variables}, or {keys} in ~/.lakectl.yaml"
+        + (", or give --endpoint" if _ENDPOINT in missing else "")
+    )
+
+
+def _listed(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def normal_endpoint(text: str) -> str:
+    """Return an endpoint without the path of the API, which people may add or leave out.
+
+    Raises:
+        SettingsError: It is not the address of a server.
+    """
+    mistake = SettingsError(
+        f"{text!r} is not an endpoint, expected for example http://127.0.0.1:8000"
+    )
+    try:
+        parts = urlsplit(text)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        raise mistake from None
+    if parts.scheme not in {"http", "https"} or not host or parts.query or parts.fragment:
+        raise mistake
+    return text.rstrip("/").removesuffix(_API_PATH).rstrip("/")
+
+
+def usual_file(environ: Mapping[str, str]) -> Path | None:
+    """Return where the settings are if no file is named."""
+    home = environ.get("HOME")
+    return Path(home, ".lakectl.yaml") if home else None
+
+
+def _content(environ: Mapping[str, str], config_file: Path | None) -> Mapping[str, Any]:
+    """The content of the file, or nothing if none was named and the usual one is not there."""
+    if config_file is None:
+        config_file = usual_file(environ)
+        if config_file is None or not config_file.exists():
+            return {}
+    return read_file(config_file)
+
+
+def read_file(config_file: Path) -> Mapping[str, Any]:
+    """Return the content of a file in lakectl's format.
+
+    Raises:
+        SettingsError: It cannot be read, or is not in this format.
+    """
+    try:
+        text = config_file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise SettingsError(f"the settings in {config_file} cannot be read: {reason}") from None
+    return _parse(text, config_file)
+
+
+def _parse(text: str, config_file: Path) -> Mapping[str, Any]:
+    import yaml  # most commands find everything in the environment
+
+    try:
+        content = yaml.safe_load(text)
+    except Exception as error:  # noqa: BLE001 - odd values make the library fail in many ways
+        # Only where it is wrong: the text around it may be a secret.
+        mark = getattr(error, "problem_mark", None)
+        place = f" (line {mark.line + 1})" if mark else ""
+        raise SettingsError(f"{config_file} is not YAML{place}") from None
+    if content is None:
+        return {}
+    for value in _sections(content):
+        if not isinstance(value, dict):
+            raise SettingsError(
+                f"{config_file} is not in lakectl's format: expected the sections 'server' and"
+                " 'credentials'"
+            )
+    return dict(content)
+
+
+def _sections(content: Any) -> Iterator[Any]:
+    yield content
+    if isinstance(content, dict):
+        yield from (content[name] or {} for name in ("server", "credentials") if name in content)
+
+
+def _from_file(content: Mapping[str, Any], setting: _Setting) -> str | None:
+    section, key = setting.file_key
+    value = (content.get(section) or {}).get(key)
+    if value is not None and not isinstance(value, str):
+        # YAML has made a number or a date of it, and the original text is lost.
+        raise SettingsError(f"{section}.{key} in the settings is not text: put it in quotes")
+    return value

@@ -1,0 +1,62 @@
+"""Why an import on Spark ended early. In none of these cases was anything published by it.
+
+LakebedError
+└── IngestError
+    ├── NothingFound     a source holds no objects
+    ├── StrangePath      an object cannot be imported, and the import is strict
+    ├── UnsortedListing  the storage does not list in order of the paths
+    └── ImportEnded      the server says that the import was canceled, or has failed
+"""
+
+from typing import ClassVar
+
+from lakebed.base.errors import LakebedError
+
+
+class IngestError(LakebedError):
+    """Any error of an import on Spark."""
+
+    kind: ClassVar[str] = "ingest"
+
+
+class NothingFound(IngestError):
+    """There is nothing at a source."""
+
+    kind = "nothing_listed"
+
+    def __init__(self, place: str) -> None:
+        super().__init__(
+            f"there is nothing to import at {place}: the branch was left as it is. Look whether the"
+            " place is spelled right, and whether the executors may list it"
+        )
+
+
+class StrangePath(IngestError):
+    """An object cannot be imported."""
+
+    kind = "strange_path"
+
+    def __init__(self, address: str) -> None:
+        super().__init__(
+            f"the object {address!r} cannot be imported: its path is too long, ends in a slash, or"
+            " has an empty part, '.', '..' or control characters in it. Nothing was imported;"
+            " without --strict such objects are skipped"
+        )
+
+
+class UnsortedListing(IngestError):
+    """The storage does not list in order of the paths."""
+
+    kind = "unsorted_listing"
+
+    def __init__(self, before: bytes, after: bytes) -> None:
+        super().__init__(
+            f"the storage lists {after!r} behind {before!r}: it must list in order of the paths, or"
+            " it cannot be imported from"
+        )
+
+
+class ImportEnded(IngestError):
+    """The server says that the import has ended."""
+
+    kind = "import_ended"

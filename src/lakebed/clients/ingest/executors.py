@@ -1,0 +1,256 @@
+"""What executors do for an import: list objects, and cut what was found into ranges.
+
+Spark may run a task twice. Files of listings have names of their own: the driver learns of those of
+one of the tries, and goes by no others. Ranges are named by their content: both tries write the
+same ones, and the second finds them there.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.base.runtime import ThreadRuntime
+from lakebed.block import Address, Namespace, ObjectNotFound
+from lakebed.block.listing import Stretch as Listed
+from lakebed.block.listing import list_stretch
+from lakebed.clients.ingest.errors import StrangePath, UnsortedListing
+from lakebed.clients.ingest.plan import Found, Source, Stretch, start_of
+from lakebed.formats import RangeRef, encode_range, range_path
+from lakebed.formats.boundaries import Breaks, Cutter, ref_of
+from lakebed.formats.entries import one_array
+from lakebed.formats.imported import decode_listing, encode_listing, imported_keys
+from lakebed.formats.layout import listing_path
+from lakebed.reclaim.collector.executors.read import Batches, Transform, rows
+from lakebed.reclaim.collector.storage import Storage
+
+FILE_ROWS: Final = 100_000
+"""About how many objects go into one file of a listing; so many are in memory at a time."""
+
+SKIPPED_SHOWN_MAX: Final = 100
+"""Of so many skipped objects of a file the addresses are kept."""
+
+STRETCHES: Final = "number int, source int, after string, upto string"
+"""Rows of stretches."""
+
+FOUND: Final = (
+    "stretch int, number int, name string, content_id string, rows long, first_key binary,"
+    " last_key binary, ends array<binary>, skipped long, skipped_addresses array<string>"
+)
+"""Rows of files that were written."""
+
+PARTS: Final = (
+    "after binary, upto binary, files array<struct<source: int, name: string, content_id: string>>"
+)
+"""Rows of parts."""
+
+REFS: Final = "range_id string, min_key binary, max_key binary, count long, size_bytes long"
+"""Rows of ranges that were written."""
+
+_FOUND_SCHEMA: Final = pa.schema(
+    [
+        pa.field("stretch", pa.int32()),
+        pa.field("number", pa.int32()),
+        pa.field("name", pa.string()),
+        pa.field("content_id", pa.string()),
+        pa.field("rows", pa.int64()),
+        pa.field("first_key", pa.binary()),
+        pa.field("last_key", pa.binary()),
+        pa.field("ends", pa.list_(pa.binary())),
+        pa.field("skipped", pa.int64()),
+        pa.field("skipped_addresses", pa.list_(pa.string())),
+    ]
+)
+_REFS_SCHEMA: Final = pa.schema(
+    [
+        pa.field("range_id", pa.string()),
+        pa.field("min_key", pa.binary()),
+        pa.field("max_key", pa.binary()),
+        pa.field("count", pa.int64()),
+        pa.field("size_bytes", pa.int64()),
+    ]
+)
+
+
+def list_found(
+    storage: Storage,
+    import_id: str,
+    sources: Sequence[Source],
+    breaks: Breaks,
+    count: Callable[[int], None],
+    *,
+    strict: bool,
+) -> Transform:
+    """From stretches to the files of what was found in them; `count` gets the objects' number."""
+
+    def read(batches: Batches) -> Batches:
+        storage.check_owner()
+        for row in rows(batches):
+            stretch = Stretch(row["source"], row["after"], row["upto"])
+            source = sources[stretch.source]
+            writer = _FoundWriter(storage, import_id, source, breaks, row["number"], strict=strict)
+            for found in writer.write(_listed(storage, source, stretch)):
+                count(found.rows)
+                yield pa.RecordBatch.from_pylist([asdict(found)], schema=_FOUND_SCHEMA)
+
+    return read
+
+
+def _listed(storage: Storage, source: Source, stretch: Stretch) -> Iterator[pa.RecordBatch]:
+    """Yield what the storage has in a stretch."""
+    if source.is_prefix:
+        wanted = Listed(start_of(stretch), stretch.upto)
+        yield from list_stretch(storage.block, Namespace.parse(source.place), wanted)
+        return
+    try:
+        yield storage.block.head(Address.parse(source.place)).as_listed()
+    except ObjectNotFound:
+        return  # the driver sees that nothing was found
+
+
+class _FoundWriter:
+    """Writes what is found in one stretch to files."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        import_id: str,
+        source: Source,
+        breaks: Breaks,
+        stretch: int,
+        *,
+        strict: bool,
+    ) -> None:
+        self._storage = storage
+        self._import_id = import_id
+        self._source = source
+        self._breaks = breaks
+        self._stretch = stretch
+        self._strict = strict
+        self._files = 0
+        self._last_key = b""
+
+    def write(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Found]:
+        waiting: list[pa.RecordBatch] = []
+        count = 0
+        for batch in batches:
+            waiting.append(batch)
+            count += batch.num_rows
+            if count >= FILE_ROWS:
+                yield self._write(pa.Table.from_batches(waiting))
+                waiting, count = [], 0
+        if waiting:
+            yield self._write(pa.Table.from_batches(waiting))
+
+    def _write(self, listed: pa.Table) -> Found:
+        keys, skipped = pa.array([self._source.destination], pa.binary()), 0
+        addresses: list[str] = []
+        if self._source.is_prefix:
+            keys, strange = imported_keys(listed, self._source.place, self._source.destination)
+            if strange is not None:
+                skipped = strange.true_count
+                addresses = listed["address"].filter(strange)[:SKIPPED_SHOWN_MAX].to_pylist()
+                if self._strict:
+                    raise StrangePath(addresses[0])
+                good = pc.invert(strange)
+                keys, listed = keys.filter(good), listed.filter(good)
+        self._files += 1
+        found = self._store(listed) if listed.num_rows else ("", "")
+        first, last = self._bounds(keys)
+        return Found(
+            stretch=self._stretch,
+            number=self._files,
+            name=found[0],
+            content_id=found[1],
+            rows=len(keys),
+            first_key=first,
+            last_key=last,
+            ends=keys.filter(pa.array(self._breaks.ending(keys))).to_pylist(),
+            skipped=skipped,
+            skipped_addresses=addresses,
+        )
+
+    def _bounds(self, keys: pa.Array) -> tuple[bytes, bytes]:
+        """Return the first and the last key.
+
+        Raises:
+            UnsortedListing: The keys do not rise.
+        """
+        if not len(keys):
+            return b"", b""
+        first, last = keys[0].as_py(), keys[-1].as_py()
+        if first <= self._last_key:
+            raise UnsortedListing(self._last_key, first)
+        falls = pc.index(pc.less(keys[:-1], keys[1:]), value=False).as_py()
+        if falls >= 0:
+            raise UnsortedListing(keys[falls].as_py(), keys[falls + 1].as_py())
+        self._last_key = last
+        return first, last
+
+    def _store(self, listed: pa.Table) -> tuple[str, str]:
+        data, content_id = encode_listing(listed.combine_chunks())
+        name = f"{ThreadRuntime().random_bytes(8).hex()}.parquet"
+        path = listing_path(self._import_id, name)
+        self._storage.block.create(self._storage.namespace.address(path), data)
+        return name, content_id
+
+
+def cut_parts(
+    storage: Storage,
+    import_id: str,
+    sources: Sequence[Source],
+    breaks: Breaks,
+    count: Callable[[int], None],
+) -> Transform:
+    """From parts to the ranges that they make; `count` gets the number of entries in them."""
+
+    def read(batches: Batches) -> Batches:
+        storage.check_owner()
+        for row in rows(batches):
+            for entries in _ranges(storage, import_id, sources, breaks, row):
+                ref = _store_range(storage, entries)
+                count(ref.count)
+                yield pa.RecordBatch.from_pylist([asdict(ref)], schema=_REFS_SCHEMA)
+
+    return read
+
+
+def _ranges(
+    storage: Storage,
+    import_id: str,
+    sources: Sequence[Source],
+    breaks: Breaks,
+    part: dict[str, Any],
+) -> Iterator[pa.Table]:
+    """Yield the entries of each range of a part."""
+    cutter = Cutter(breaks)
+    for file in part["files"]:
+        address = storage.namespace.address(listing_path(import_id, file["name"]))
+        listed = decode_listing(storage.block.read(address), file["content_id"], file=str(address))
+        entries = sources[file["source"]].page(listed).entries.combine_chunks()
+        yield from cutter.add(_between(entries, part["after"], part["upto"]))
+    if cutter.is_open:
+        yield cutter.close()
+
+
+def _between(entries: pa.Table, after: bytes | None, upto: bytes | None) -> pa.Table:
+    """Return the entries with keys behind one key, up to and including another one."""
+    keys = one_array(entries, "key")
+    begin = 0 if after is None else _count_upto(keys, after)
+    end = len(keys) if upto is None else _count_upto(keys, upto)
+    return entries.slice(begin, max(0, end - begin))
+
+
+def _count_upto(keys: pa.Array, key: bytes) -> int:
+    return int(pc.sum(pc.less_equal(keys, pa.scalar(key, pa.binary())), min_count=0).as_py())
+
+
+def _store_range(storage: Storage, entries: pa.Table) -> RangeRef:
+    entries = entries.combine_chunks()
+    ref = ref_of(entries)
+    address = storage.namespace.address(range_path(ref.range_id))
+    # Perhaps another try of this task wrote it, or an earlier import.
+    storage.block.create_by_content([(address, encode_range(entries))])
+    return ref

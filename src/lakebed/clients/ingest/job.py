@@ -1,0 +1,242 @@
+"""An import on Spark, from the listing to the metarange that is handed to the server.
+
+1. Executors list the objects, folder by folder, and write down what they found. From here on, all
+   goes by these files, whatever happens to the objects.
+2. The driver splits what was found into parts, behind keys that end a range.
+3. Executors make the entries of each part, cut them into ranges and store these.
+4. The driver stores the metarange, hands it to the server, and removes the files of step 1.
+
+Meanwhile a thread tells the server every other second how far it is, and ends the job if the import
+was canceled. A job that dies has published nothing: the server gives its import up after a minute.
+The driver's memory grows with the number of ranges and files, not of objects.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Final
+
+from pyspark import Accumulator
+from pyspark.sql import DataFrame, SparkSession
+
+from lakebed.base.errors import LakebedError
+from lakebed.block import Address
+from lakebed.clients.http.errors import ClientError
+from lakebed.clients.ingest.beat import beating
+from lakebed.clients.ingest.errors import ImportEnded
+from lakebed.clients.ingest.executors import (
+    FOUND,
+    PARTS,
+    REFS,
+    SKIPPED_SHOWN_MAX,
+    STRETCHES,
+    cut_parts,
+    list_found,
+)
+from lakebed.clients.ingest.plan import Found, Stretch, in_order, parts, stretches
+from lakebed.clients.ingest.server import Server, Started
+from lakebed.formats import (
+    MetaRangeID,
+    RangeRef,
+    encode_metarange,
+    metarange_id,
+    metarange_path,
+    metarange_table,
+)
+from lakebed.formats.layout import import_folder
+from lakebed.reclaim.collector.spark import explained
+from lakebed.reclaim.collector.storage import Storage
+from lakebed.wire.imports import ImportReport
+
+_PIECES: Final = 8
+"""For each core, work is cut into so many pieces: so it is spread evenly, and progress is seen."""
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+
+class Job:
+    """One import."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        server: Server,
+        storage: Storage,
+        started: Started,
+        *,
+        strict: bool = False,
+        say: Callable[[str], None] = lambda _line: None,
+    ) -> None:
+        self._spark = spark
+        self._server = server
+        self._storage = storage
+        self._started = started
+        self._strict = strict
+        self._say = say
+        self._listed = spark.sparkContext.accumulator(0)
+        self._cut = spark.sparkContext.accumulator(0)
+        self._step = "listing objects"
+        self._found: list[Found] = []
+        self._ended = ""
+
+    def run(self) -> MetaRangeID:
+        """Make the metarange, and hand it to the server, which publishes it afterwards.
+
+        Raises:
+            IngestError: It ended early; see `lakebed.clients.ingest.errors`.
+            ExecutorFailed: An executor failed.
+            LakebedError: The storage or the server failed.
+        """
+        try:
+            with self._alive(), explained():
+                made = self._make()
+            self._hand(made)
+        except LakebedError as error:
+            self._report_failure(str(error))
+            raise
+        except BaseException:
+            self._report_failure("the Spark job failed: its own output has the details")
+            raise
+        finally:
+            self._remove_listing()
+        return made
+
+    def _make(self) -> MetaRangeID:
+        planned = self._stretches()
+        self._note(f"Listing objects, in {len(planned)} stretches.")
+        self._found = self._list(planned)
+        files = in_order(self._found, planned, self._started.sources)
+        cut = list(parts(files, self._width))
+        self._step = "writing ranges"
+        self._note(f"{self._count} objects were found. Writing ranges, in {len(cut)} parts.")
+        rows = [
+            (
+                part.after,
+                part.upto,
+                [(planned[file.stretch].source, file.name, file.content_id) for file in part.files],
+            )
+            for part in cut
+        ]
+        transform = cut_parts(
+            self._storage,
+            self._started.id,
+            self._started.sources,
+            self._started.breaks,
+            self._cut.add,
+        )
+        refs = [RangeRef(*row) for row in self._mapped(rows, PARTS, transform, REFS).collect()]
+        return self._store_metarange(sorted(refs, key=lambda ref: ref.min_key))
+
+    def _stretches(self) -> list[Stretch]:
+        return list(stretches(self._storage.block, self._started.sources, self._width))
+
+    def _list(self, planned: Sequence[Stretch]) -> list[Found]:
+        rows = [
+            (number, stretch.source, stretch.after, stretch.upto)
+            for number, stretch in enumerate(planned)
+        ]
+        transform = list_found(
+            self._storage,
+            self._started.id,
+            self._started.sources,
+            self._started.breaks,
+            self._listed.add,
+            strict=self._strict,
+        )
+        found = self._mapped(rows, STRETCHES, transform, FOUND).collect()
+        return [Found(**row.asDict()) for row in found]
+
+    def _mapped(
+        self, rows: Sequence[tuple[object, ...]], schema: str, transform: object, result: str
+    ) -> DataFrame:
+        """Apply a transform to a few rows, spread over all executors."""
+        self._check_not_ended()
+        frame = self._spark.createDataFrame(rows, schema)
+        return frame.repartition(min(len(rows), self._width)).mapInArrow(transform, result)  # type: ignore[arg-type]
+
+    @property
+    def _width(self) -> int:
+        return self._spark.sparkContext.defaultParallelism * _PIECES
+
+    @property
+    def _count(self) -> int:
+        return sum(each.rows for each in self._found)
+
+    def _store_metarange(self, refs: Sequence[RangeRef]) -> MetaRangeID:
+        table = metarange_table(refs)
+        made = metarange_id(table)
+        address = self._storage.namespace.address(metarange_path(made))
+        self._storage.block.create_by_content([(address, encode_metarange(table))])
+        return made
+
+    # What the server is told
+
+    @contextmanager
+    def _alive(self) -> Iterator[None]:
+        """Tell the server that the job lives, and end the job if the import has ended.
+
+        Raises:
+            ImportEnded: It has.
+        """
+        context, group = self._spark.sparkContext, f"lakebed import {self._started.id}"
+
+        def end(why: str) -> None:
+            self._ended = why
+            context.cancelJobGroup(group)
+
+        context.setJobGroup(group, group, interruptOnCancel=True)
+        try:
+            with beating(self._server, self._progress, end):
+                yield
+        except Exception:
+            self._check_not_ended()
+            raise
+        self._check_not_ended()
+
+    def _check_not_ended(self) -> None:
+        if self._ended:
+            raise ImportEnded(f"the import has ended: {self._ended}") from None
+
+    def _progress(self, *, metarange_id: str = "", error: str = "") -> ImportReport:
+        return ImportReport(
+            paths=self._server.paths,
+            objects=self._count or _value(self._listed),
+            current_prefix=self._step,
+            skipped_objects=sum(each.skipped for each in self._found),
+            skipped=self._skipped_addresses(),
+            metarange_id=metarange_id,
+            error=error,
+        )
+
+    def _skipped_addresses(self) -> list[str]:
+        shown = (address for each in self._found for address in each.skipped_addresses)
+        return [address for address, _ in zip(shown, range(SKIPPED_SHOWN_MAX), strict=False)]
+
+    def _hand(self, made: MetaRangeID) -> None:
+        self._note("The server checks the ranges, and publishes them.")
+        status = self._server.report(self._progress(metarange_id=made))
+        if error := status.error:
+            raise ImportEnded(f"the import has ended: {error.message}")
+
+    def _report_failure(self, why: str) -> None:
+        """Say that the job has given up; if the server does not hear it, it notices in time."""
+        with suppress(ClientError):
+            self._server.report(self._progress(error=why))
+
+    def _remove_listing(self) -> None:
+        """Remove the files of the listing; what is left, the server removes some day."""
+        block, namespace = self._storage.block, self._storage.namespace
+        try:
+            for batch in block.list_objects(namespace.folder(import_folder(self._started.id))):
+                for address in batch.column("address").to_pylist():
+                    block.delete(Address.parse(address))
+        except LakebedError as error:
+            _LOGGER.warning("files of the listing are left: %s", error)
+
+    def _note(self, line: str) -> None:
+        _LOGGER.info("import %s: %s", self._started.id, line)
+        self._say(line)
+
+
+def _value(counter: Accumulator[int]) -> int:
+    return int(counter.value)

@@ -1,0 +1,62 @@
+"""Starting the Spark job of an import that a server has begun."""
+
+import logging
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Final
+
+from lakebed.base.errors import LakebedError
+from lakebed.block import BlockSettings
+from lakebed.clients.http.http import Client
+from lakebed.clients.http.retry import OUTLAST_RESTARTS
+from lakebed.clients.http.settings import ClientSettings
+from lakebed.clients.ingest.beat import beating
+from lakebed.clients.ingest.job import Job
+from lakebed.clients.ingest.server import ImportBranch, Server, Started
+from lakebed.reclaim.collector.spark import new_session
+from lakebed.reclaim.collector.storage import find_storage
+from lakebed.wire.imports import ImportReport
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How a job is run."""
+
+    storage: BlockSettings | None = None
+    """How to open the storage, here and in the executors; None: as the server and the environment
+    say, see `lakebed.reclaim.collector.storage.block_settings`."""
+    master: str | None = None
+    """The Spark to run on; None: as ``spark-submit`` says, else this machine."""
+    strict: bool = False
+    """Whether an object that cannot be imported ends the import."""
+
+
+def run_job(
+    settings: ClientSettings,
+    branch: ImportBranch,
+    started: Started,
+    options: Options,
+    say: Callable[[str], None],
+) -> None:
+    """Make the metarange of an import on Spark, and hand it to the server.
+
+    Raises:
+        IngestError: It ended early; see `lakebed.clients.ingest.errors`.
+        ClientError: The server refused, or did not answer.
+        LakebedError: The storage failed, or an executor did.
+    """
+    with closing(Client(settings, retry_policy=OUTLAST_RESTARTS)) as client:
+        server = Server(client, branch, started)
+        try:
+            storage = find_storage(started.mark, started.local_root, options.storage)
+        except LakebedError as error:
+            server.report(ImportReport(paths=server.paths, error=str(error)))
+            raise
+        # Spark may take a while. If the import ends meanwhile, the job is told so.
+        starting = ImportReport(paths=server.paths, current_prefix="starting Spark")
+        with beating(server, lambda: starting, _LOGGER.info):
+            spark = new_session(options.master, name=f"lakebed import {started.id}")
+        Job(spark, server, storage, started, strict=options.strict, say=say).run()

@@ -1,0 +1,212 @@
+"""A lake for programs that know fsspec: ``lakebed://repository/ref/path``.
+
+Repositories, refs and common prefixes are folders. Writing and deleting need a branch as the ref.
+A folder is there as long as an object is in it, so making one does nothing.
+"""
+
+import os
+import weakref
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, BinaryIO, NamedTuple
+
+from fsspec.spec import AbstractFileSystem
+
+from lakebed.clients.library.errors import Invalid, NotFound
+from lakebed.clients.library.lake import Lake, connect, open_lake
+from lakebed.clients.library.refs import Branch, Reference
+from lakebed.clients.library.values import CommonPrefix, ObjectInfo
+
+
+class _Place(NamedTuple):
+    """The parts of a path; those behind the last that is there are empty."""
+
+    repository: str
+    ref: str
+    path: str
+
+
+class LakebedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # it has no types
+    r"""The file system of one lake.
+
+    Args:
+        folder: The lake in a folder, as `lakebed.open` takes it, or:
+        endpoint: The lake of a server, by its URL; None: as the command line has it.
+        key: An access key id of the server.
+        secret: The secret that goes with it.
+        committer: With a folder: who is said to make commits.
+
+    >>> from lakebed.clients.library.filesystem import LakebedFileSystem
+    >>> files = LakebedFileSystem(folder)
+    >>> files.cat("lakebed://books/main/authors.txt")
+    b'Ursula K. Le Guin\n'
+    """
+
+    protocol = "lakebed"
+
+    def __init__(
+        self,
+        folder: str | None = None,
+        *,
+        endpoint: str | None = None,
+        key: str | None = None,
+        secret: str | None = None,
+        committer: str | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        if folder is not None and endpoint is not None:
+            raise Invalid("name a folder or the endpoint of a server, not both")
+        self._lake: Lake = (
+            connect(endpoint, key, secret)
+            if folder is None
+            else open_lake(folder, committer=committer)
+        )
+        # fsspec keeps what it made, and closes nothing.
+        weakref.finalize(self, _close, self._lake, os.getpid())
+
+    # What there is
+
+    def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
+        """List a folder, or a file."""
+        place = _place_of(self._strip_protocol(path))
+        if not place.ref:
+            found = [_folder(name) for name in self._names(place.repository)]
+        else:
+            found = self._list(place)
+        return found if detail else [each["name"] for each in found]
+
+    def _names(self, repository: str) -> Iterable[str]:
+        """The repositories, or the branches of one."""
+        if not repository:
+            return (each.id for each in self._lake.repositories())
+        found = self._lake.repository(repository).branches()
+        return (f"{repository}/{each.id}" for each in found)
+
+    def _list(self, place: _Place) -> list[dict[str, Any]]:
+        ref, above = self._ref(place), f"{place.repository}/{place.ref}/"
+        below = f"{place.path}/" if place.path else ""
+        found = [_described(above, item) for item in ref.objects(below, "/")]
+        if not found and place.path:
+            return [_described(above, ref.object(place.path).stat())]
+        return found
+
+    def info(self, path: str, **_: Any) -> dict[str, Any]:
+        """Describe a file or a folder."""
+        name = self._strip_protocol(path)
+        place = _place_of(name)
+        if not place.path:
+            if place.ref:
+                self._ref(place).get_commit()
+            elif place.repository:
+                self._lake.repository(place.repository).properties  # noqa: B018 - it raises
+            return _folder(name)
+        ref, above = self._ref(place), f"{place.repository}/{place.ref}/"
+        try:
+            return _described(above, ref.object(place.path).stat())
+        except NotFound:
+            if next(iter(ref.objects(f"{place.path}/", "/")), None) is None:
+                raise
+        return _folder(name)
+
+    def modified(self, path: str) -> datetime:
+        """Return when an object was written."""
+        found: datetime = self.info(path)["mtime"]
+        return found
+
+    def checksum(self, path: str) -> str:
+        """Return what changes whenever the object does."""
+        return str(self.info(path)["checksum"])
+
+    # Files
+
+    def _open(
+        self, path: str, mode: str = "rb", *_: Any, autocommit: bool = True, **__: Any
+    ) -> BinaryIO:
+        place = _place_of(path)
+        if mode == "rb":
+            return self._ref(place).object(place.path).reader()
+        if not autocommit:
+            raise Invalid("a lake has no transactions of fsspec: write to a branch and merge it")
+        if mode not in {"wb", "xb"}:
+            raise Invalid(f"mode is '{mode}': objects are written whole, use 'wb' or 'xb'")
+        return self._branch(place).object(place.path).writer("xb" if mode == "xb" else "wb")
+
+    def cp_file(self, path1: str, path2: str, **_: Any) -> None:
+        """Copy an object, on the side of the storage if it stays in its repository."""
+        old, new = map(_place_of, map(self._strip_protocol, (path1, path2)))
+        if self.isdir(path1):
+            return
+        if old.repository == new.repository:
+            self._ref(old).object(old.path).copy(new.ref, new.path)
+        else:
+            with self.open(path1, "rb") as source:
+                self._branch(new).object(new.path).upload(source)
+
+    def rm(
+        self, path: str | list[str], recursive: bool = False, maxdepth: int | None = None
+    ) -> None:
+        """Delete files; with `recursive`, all that is in folders."""
+        for each in [path] if isinstance(path, str) else path:
+            name = self._strip_protocol(each)
+            files = self.find(name, maxdepth=maxdepth) if recursive else [name]
+            if not recursive and self.info(name)["type"] == "directory":
+                raise IsADirectoryError(f"{name} is a folder: pass recursive=True")
+            if files:
+                branch = self._branch(_place_of(name))
+                branch.delete_objects(_place_of(file).path for file in files)
+
+    def rm_file(self, path: str) -> None:
+        """Delete a file."""
+        self.rm(path)
+
+    def mkdir(self, path: str, create_parents: bool = True, **_: Any) -> None:
+        """Do nothing: a folder is there when something is in it."""
+
+    def makedirs(self, path: str, exist_ok: bool = False) -> None:
+        """Do nothing, as `mkdir`."""
+
+    def rmdir(self, path: str) -> None:
+        """Do nothing: a folder is gone when nothing is in it."""
+
+    # Places
+
+    def _ref(self, place: _Place) -> Reference:
+        return self._lake.repository(place.repository).ref(place.ref)
+
+    def _branch(self, place: _Place) -> Branch:
+        if not place.path:
+            raise Invalid(
+                f"{'/'.join(filter(None, place))} is no file: lakebed://repository/branch/path"
+            )
+        return self._lake.repository(place.repository).branch(place.ref)
+
+
+def _close(lake: Lake, process: int) -> None:
+    """Close a lake in the process that opened it; one made by ``fork`` leaves it alone."""
+    if os.getpid() == process:
+        lake.close()
+
+
+def _place_of(name: str) -> _Place:
+    repository, _, rest = name.partition("/")
+    ref, _, path = rest.partition("/")
+    return _Place(repository, ref, path)
+
+
+def _folder(name: str) -> dict[str, Any]:
+    return {"name": name.rstrip("/"), "size": 0, "type": "directory"}
+
+
+def _described(above: str, item: ObjectInfo | CommonPrefix) -> dict[str, Any]:
+    if isinstance(item, CommonPrefix):
+        return _folder(above + item.path)
+    return {
+        "name": above + item.path,
+        "size": item.size_bytes,
+        "type": "file",
+        "checksum": item.checksum,
+        "mtime": item.mtime,
+        "content_type": item.content_type,
+        "metadata": dict(item.metadata),
+    }

@@ -1,0 +1,52 @@
+"""What hooks may ask for where there is no server: to read objects, such as a script of theirs."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from lakebed.base.errors import LakebedError
+from lakebed.engine.model import RepositoryID
+from lakebed.installation.statuses import status_of
+from lakebed.lake.catalog import Catalog
+from lakebed.lake.hooks.events import Event
+from lakebed.lake.hooks.kinds import OBJECT_BYTES_MAX, Caller
+
+
+class HookCalls:
+    """Makes the callers of events."""
+
+    def __init__(self) -> None:
+        self._catalog: Catalog | None = None
+
+    def attach(self, catalog: Catalog) -> None:
+        """Say what to call."""
+        self._catalog = catalog
+
+    def caller(self, _event: Event) -> Caller:
+        """Return what the hooks of an event may ask."""
+        assert self._catalog is not None, "calls are attached before operations are asked for"
+        return _Caller(self._catalog)
+
+
+class _Caller:
+    depth = 0
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    def call(self, name: str, arguments: Mapping[str, Any]) -> tuple[int, Any]:
+        """See `Caller.call`."""
+        if name != "get_object":
+            return 501, {"message": f"lakefs.{name} needs a server: there is none in this process"}
+        objects = self._catalog.objects
+        try:
+            found = objects.stat(
+                RepositoryID(str(arguments["repository"])),
+                str(arguments["reference"]),
+                str(arguments["path"]).encode(),
+            )
+            if found.size > OBJECT_BYTES_MAX:
+                return 413, {"message": f"the object has more than {OBJECT_BYTES_MAX} bytes"}
+            with objects.read(found) as stream:
+                return 200, b"".join(stream)
+        except LakebedError as error:
+            return status_of(error), {"message": str(error)}

@@ -1,0 +1,225 @@
+"""Objects of a lake: a path at a ref, which may be read, and on a branch, written."""
+
+import re
+import shutil
+from collections.abc import Mapping
+from functools import partial
+from mimetypes import guess_type
+from typing import BinaryIO, Final, Literal, TextIO, overload
+
+from lakebed.clients.library.backend import Backend
+from lakebed.clients.library.errors import Invalid, NotFound, ObjectExists, PreconditionFailed
+from lakebed.clients.library.files import (
+    READ_MODES,
+    WRITE_MODES,
+    check_mode,
+    new_reader,
+    new_writer,
+)
+from lakebed.clients.library.values import ObjectInfo
+
+_NAME: Final = re.compile("[a-z0-9-]+")
+_MISSING_ABOVE: Final = frozenset(
+    {
+        "repository_not_found",
+        "branch_not_found",
+        "tag_not_found",
+        "commit_not_found",
+        "ref_not_found",
+    }
+)
+_DEFAULT_TYPE: Final = "application/octet-stream"
+
+
+class StoredObject:
+    r"""An object at a ref; it need not be there.
+
+    >>> found = lake.repository("books").ref("main").object("authors.txt")
+    >>> found.exists()
+    True
+    >>> found.reader("r").read()
+    'Ursula K. Le Guin\n'
+    """
+
+    def __init__(self, backend: Backend, repository: str, ref: str, path: str) -> None:
+        """Made by `Reference.object` and `Branch.object`."""
+        if not path:
+            raise Invalid("the path of an object must not be empty")
+        self._backend = backend
+        self.repository = repository
+        self.ref = ref
+        self.path = path
+
+    def __repr__(self) -> str:
+        return f"<object {self.path!r} at {self.ref!r} of {self.repository!r}>"
+
+    def stat(self) -> ObjectInfo:
+        """Return what is known of the object.
+
+        >>> lake.repository("books").branch("main").object("authors.txt").stat().size_bytes
+        18
+
+        Raises:
+            NotFound: There is none.
+        """
+        return self._backend.stat(self.repository, self.ref, self.path)
+
+    def exists(self) -> bool:
+        """Whether the object is there; it is an error if its repository or ref is not."""
+        try:
+            self.stat()
+        except NotFound as error:
+            if error.kind in _MISSING_ABOVE:
+                raise
+            return False
+        return True
+
+    @overload
+    def reader(self, mode: Literal["rb"] = "rb") -> BinaryIO: ...
+
+    @overload
+    def reader(self, mode: Literal["r"]) -> TextIO: ...
+
+    def reader(self, mode: str = "rb") -> BinaryIO | TextIO:
+        """Return the object as a file to read: bytes, or text in UTF-8 with the mode ``r``.
+
+        What is read is the object that was there when it was opened.
+
+        >>> with lake.repository("books").branch("main").object("authors.txt").reader() as file:
+        ...     file.read(6)
+        b'Ursula'
+
+        Raises:
+            NotFound: There is no such object.
+        """
+        check_mode(mode, READ_MODES)
+        return new_reader(self._backend.open_object(self.repository, self.ref, self.path), mode)
+
+    def copy(self, branch: str, path: str) -> "WriteableObject":
+        """Copy the object onto a branch of its repository; return the copy.
+
+        >>> main = lake.repository("books").branch("main")
+        >>> main.object("authors.txt").copy("main", "copies/authors.txt").stat().size_bytes
+        18
+
+        Raises:
+            NotFound: There is no such object, or branch.
+            Forbidden: The branch is protected.
+        """
+        self._backend.copy(self.repository, branch, path, self.ref, self.path)
+        return WriteableObject(self._backend, self.repository, branch, path)
+
+
+class WriteableObject(StoredObject):
+    """An object on a branch."""
+
+    @overload
+    def writer(
+        self,
+        mode: Literal["wb", "xb"] = "wb",
+        *,
+        content_type: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> BinaryIO: ...
+
+    @overload
+    def writer(
+        self,
+        mode: Literal["w", "x"],
+        *,
+        content_type: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> TextIO: ...
+
+    def writer(
+        self,
+        mode: str = "wb",
+        *,
+        content_type: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> BinaryIO | TextIO:
+        """Return a file; when it is closed, what was written is the object, and not before.
+
+        If a ``with`` block raises, or the file is never closed, nothing is stored. With the mode
+        ``x``, it is an error on `close` if another object is there.
+
+        >>> with lake.repository("books").branch("main").object("notes.txt").writer("w") as file:
+        ...     _ = file.write("Read again.")
+
+        Args:
+            mode: ``wb``, ``xb``, or for text in UTF-8 ``w``, ``x``.
+            content_type: Of the object; None: as its name says.
+            metadata: Of the object. Names are of lower case letters, digits and hyphens, and
+                values of printable ASCII, which all clients can read.
+
+        Raises:
+            Invalid: No object can have such metadata.
+        """
+        check_mode(mode, WRITE_MODES)
+        _check_metadata(metadata or {})
+        store = partial(
+            self._store,
+            content_type=content_type or guess_type(self.path)[0] or _DEFAULT_TYPE,
+            metadata=metadata or {},
+            only_new="x" in mode,
+        )
+        return new_writer(store, mode)
+
+    def upload(
+        self,
+        data: bytes | str | BinaryIO,
+        *,
+        content_type: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> ObjectInfo:
+        """Store bytes, a text in UTF-8, or all that a file holds; return what is known of it.
+
+        >>> lake.repository("books").branch("main").object("a.csv").upload("x,y").content_type
+        'text/csv'
+
+        Raises:
+            NotFound: There is no such branch.
+            Forbidden: It is protected.
+        """
+        with self.writer("wb", content_type=content_type, metadata=metadata) as file:
+            if isinstance(data, bytes | str):
+                file.write(data.encode() if isinstance(data, str) else data)
+            else:
+                shutil.copyfileobj(data, file)
+        return self.stat()
+
+    def delete(self) -> None:
+        """Delete the object from its branch, if it is there; commits that have it keep it."""
+        self._backend.delete_objects(self.repository, self.ref, [self.path])
+
+    def _store(
+        self, data: BinaryIO, *, content_type: str, metadata: Mapping[str, str], only_new: bool
+    ) -> None:
+        try:
+            self._backend.upload(
+                self.repository,
+                self.ref,
+                self.path,
+                data,
+                content_type=content_type,
+                metadata=metadata,
+                only_new=only_new,
+            )
+        except PreconditionFailed as error:
+            if not only_new:
+                raise
+            raise ObjectExists(f"there is an object already: {self.path}") from error
+
+
+def _check_metadata(metadata: Mapping[str, str]) -> None:
+    """Refuse metadata that headers of HTTP cannot carry."""
+    for name, value in metadata.items():
+        if not _NAME.fullmatch(name):
+            raise Invalid(
+                f"the metadata of an object must not have the name {name!r}: use lower case"
+                " letters, digits and hyphens"
+            )
+        if not (value.isascii() and value.isprintable()):
+            raise Invalid(
+                f"the metadata {name!r} of an object is {value!r}: use printable ASCII alone"
+            )

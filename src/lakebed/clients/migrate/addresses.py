@@ -1,0 +1,98 @@
+"""Addresses of lakeFS, in the one spelling that the storage here reads.
+
+lakeFS has spellings of its own: a file of local storage by its path on the machine
+(``local:///var/lakefs/data/x``), ``s3a://``, and the second host of an Azure account. An address
+that the storage here cannot read is refused before an entry with it is stored: the whole commit
+could not be listed or collected afterwards.
+"""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.base.errors import quoted
+from lakebed.block import Address, BlockStore, InvalidAddress, Namespace
+from lakebed.clients.migrate.errors import UnreadableAddress
+
+_ALIASES: Final = {"s3a": "s3", "s3n": "s3", "memory": "mem"}
+_AZURE_SECOND_HOST: Final = re.compile(r"(?i)(https://[a-z0-9]+)\.dfs\.(core\.)")
+_OWN_OBJECT: Final = r"[0-9A-Za-z_-]{1,64}(/[0-9A-Za-z_-]{1,64}){0,3}\z"
+"""What lakeFS calls the objects that it writes, relative to the namespace: readable anywhere."""
+_NAMESPACE_BYTES_MAX: Final = 500
+
+
+class Addresses:
+    """Turns addresses of one repository of lakeFS into those of the storage here.
+
+    Args:
+        block: The storage here.
+        namespace: Of the repository in lakeFS; relative addresses are relative to it.
+        local_roots: Folders that are the root of local storage, here or in lakeFS.
+    """
+
+    def __init__(self, block: BlockStore, namespace: str, local_roots: Iterable[Path] = ()) -> None:
+        self._block = block
+        self._roots = [f"{root}/" for root in local_roots]
+        self.namespace = Namespace.parse(self._respelled(namespace))
+        """The namespace of the repository in lakeFS, in the canonical spelling."""
+        block.check_address(self.namespace.address("x"))
+        # Nearly all entries have such an address: they are checked all at once.
+        is_short = len(str(self.namespace).encode()) <= _NAMESPACE_BYTES_MAX
+        start = re.escape(str(self.namespace)) if is_short else r"\z."
+        self._plain = rf"\A{start}{_OWN_OBJECT}"
+
+    def canonical(self, text: str) -> str:
+        """Return the canonical spelling of a whole address.
+
+        Raises:
+            InvalidAddress: The storage here cannot read it.
+        """
+        address = Address.parse(self._respelled(text))
+        self._block.check_address(address)
+        return str(address)
+
+    def of_entries(self, entries: pa.Table, name: str) -> pa.Table:
+        """Return entries with canonical addresses; `name` says where they come from.
+
+        Raises:
+            UnreadableAddress: The storage here cannot read some of them.
+        """
+        addresses = entries.column("address")
+        is_plain = pc.match_substring_regex(addresses, self._plain)
+        if pc.all(is_plain).as_py():
+            return entries
+        found: list[str] = []
+        refused: list[str] = []
+        texts = zip(
+            entries.column("key").to_pylist(),
+            addresses.to_pylist(),
+            is_plain.to_pylist(),
+            strict=True,
+        )
+        for key, text, plain in texts:
+            try:
+                found.append(text if plain else self.canonical(text))
+            except InvalidAddress as error:
+                refused.append(f"{quoted(key)} has the address {text!r}: {error}")
+        if refused:
+            raise UnreadableAddress(name, refused)
+        place = entries.schema.get_field_index("address")
+        return entries.set_column(place, entries.schema.field(place), pa.array(found, pa.string()))
+
+    def _respelled(self, text: str) -> str:
+        scheme, separator, rest = text.partition("://")
+        scheme = _ALIASES.get(scheme.lower(), scheme)
+        if scheme == "local" and rest.startswith("/"):
+            root = next((each for each in self._roots if rest.startswith(each)), None)
+            if root is None:
+                roots = ", ".join(each.removesuffix("/") for each in self._roots) or "none"
+                raise InvalidAddress(
+                    f"it lies below no root of local storage ({roots}): set blockstore.local.root"
+                    " to a folder above it, or name lakeFS's root by --lakefs-root"
+                )
+            rest = rest.removeprefix(root)
+        return _AZURE_SECOND_HOST.sub(r"\1.blob.\2", f"{scheme}{separator}{rest}", count=1)

@@ -1,0 +1,104 @@
+"""Adoption: a repository that moved in takes over the objects that it had in lakeFS.
+
+Until then they are foreign: no run of garbage collection and no purge touches them, because lakeFS
+may reference them too. See design/0018 for the protocol.
+"""
+
+from typing import Final
+
+from lakebed.base.errors import quoted
+from lakebed.block import Namespace
+from lakebed.clients.migrate.errors import CannotAdopt
+from lakebed.clients.migrate.rounds import MOVED_FROM
+from lakebed.engine.engine import Engine
+from lakebed.engine.model import MOVED_NAMESPACE, AdoptedNamespace, Repository, RepositoryID
+
+_DATA: Final = "data"
+"""The folder of a namespace in which lakeFS keeps objects."""
+
+
+def adopt(engine: Engine, name: str, namespace: Namespace | None = None) -> AdoptedNamespace:
+    """Let a repository take over its namespace in lakeFS, which is off; a repeat does no harm.
+
+    Args:
+        engine: Of the installation.
+        name: The repository.
+        namespace: Its namespace in lakeFS, if the repository moved in before that was noted.
+
+    Raises:
+        CannotAdopt: It did not move in, or not to the end, or another repository moved in from
+            there too, or has imported or staged an object from there.
+        RepositoryNotFound, NamespaceTaken, Invalid: As `Repositories.adopt`.
+        CorruptRecord, MissingFile, DamagedFile, ForeignFile: The entries of another repository
+            cannot be read.
+        OutcomeUnknown, BlockError: It may have been adopted: repeat it.
+    """
+    repository = engine.repositories.get(RepositoryID(name))
+    found = _namespace_of(repository, namespace)
+    for other in engine.repositories.list():
+        if other.id != repository.id and _moved_from_there(other, repository, found):
+            raise CannotAdopt(
+                name,
+                f"repository {other.id} moved in from {found} too, and would lose its objects."
+                f" Delete repository {other.id} first",
+            )
+    folder = found.folder(_DATA)
+    if repository.adopted is None:
+        _check_references(engine, repository, folder)
+    return engine.repositories.adopt(repository.id, folder)
+
+
+def _check_references(engine: Engine, repository: Repository, folder: Namespace) -> None:
+    """Refuse a folder that no entry proves to be the right one, or that others need.
+
+    No repository can stage or import objects from there after the adoption. An import that is under
+    way is not seen: the documentation asks to let it end.
+    """
+    is_noted = MOVED_NAMESPACE in repository.metadata
+    if not is_noted and engine.references.find(repository, folder) is None:
+        raise CannotAdopt(
+            repository.id,
+            f"it references no object below {folder}. Check the namespace: it must be the one that"
+            " the repository had in lakeFS",
+        )
+    for other in engine.repositories.list():
+        if other.id == repository.id:
+            continue
+        reference = engine.references.find(other, folder)
+        if reference is not None:
+            raise CannotAdopt(
+                repository.id,
+                f"{reference.place} of repository {other.id} has {quoted(reference.path)} there,"
+                f" below {folder}, and would lose it. Copy the objects first, and let the commits"
+                f" that have them expire, or delete repository {other.id}",
+            )
+
+
+def _namespace_of(repository: Repository, given: Namespace | None) -> Namespace:
+    if MOVED_FROM not in repository.metadata:
+        raise CannotAdopt(repository.id, "it did not move in from lakeFS")
+    if repository.read_only:
+        raise CannotAdopt(repository.id, "it is read-only. Run `lakebed migrate` with --last first")
+    noted = repository.metadata.get(MOVED_NAMESPACE)
+    if noted is None and given is None:
+        raise CannotAdopt(
+            repository.id,
+            "its namespace in lakeFS was not noted when it moved in. Name it by --namespace",
+        )
+    if given is not None and noted not in {None, str(given)}:
+        raise CannotAdopt(repository.id, f"it moved in from {noted}, not from {given}")
+    return Namespace.parse(noted) if noted is not None else given or repository.namespace
+
+
+def _moved_from_there(other: Repository, repository: Repository, namespace: Namespace) -> bool:
+    noted, moved_from = (other.metadata.get(name) for name in (MOVED_NAMESPACE, MOVED_FROM))
+    if moved_from is None:
+        return False
+    if noted is None:  # it moved in before that was noted: the server may have had another name
+        return _name_there(moved_from) == _name_there(repository.metadata[MOVED_FROM])
+    return Namespace.parse(noted).is_near(namespace)
+
+
+def _name_there(moved_from: str) -> str:
+    """Return what lakeFS called a repository, or its namespace: see `Plan.moved_from`."""
+    return moved_from.rpartition(" ")[2]

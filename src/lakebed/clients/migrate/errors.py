@@ -1,0 +1,67 @@
+"""What can be wrong with a lakeFS installation, or with the way to it."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from lakebed.base.errors import LakebedError
+
+_SHOWN: Final = 10
+
+
+class DamagedTable(LakebedError):
+    """A file of lakeFS's metadata cannot be read."""
+
+    kind = "damaged_table"
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"the file {name} of lakeFS is damaged: {reason}")
+
+
+class DamagedHistory(LakebedError):
+    """The commits of a repository of lakeFS do not fit together."""
+
+    kind = "damaged_history"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the history of the repository is damaged: {reason}")
+
+
+class UnreadableAddress(LakebedError):
+    """Entries of lakeFS have addresses that the storage here cannot read."""
+
+    kind = "source_address_unreadable"
+
+    def __init__(self, name: str, refused: Sequence[str]) -> None:
+        shown = "; ".join(refused[:_SHOWN])
+        more = len(refused) - _SHOWN
+        rest = f"; and {more:,} more" if more > 0 else ""
+        super().__init__(
+            f"{len(refused):,} entries of {name} cannot be moved, because the storage here cannot"
+            f" read their objects: {shown}{rest}"
+        )
+
+
+class NotATarget(LakebedError):
+    """A repository cannot be filled with one of lakeFS."""
+
+    kind = "not_a_target"
+
+    def __init__(self, repository: str, reason: str) -> None:
+        super().__init__(
+            f"repository {repository} cannot be moved into: {reason}. Choose another name"
+        )
+
+
+class CannotAdopt(LakebedError):
+    """A repository cannot take over the objects that it had in lakeFS."""
+
+    kind = "cannot_adopt"
+
+    def __init__(self, repository: str, reason: str) -> None:
+        super().__init__(f"repository {repository} cannot adopt its objects: {reason}")
+
+
+class SourceRefused(LakebedError):
+    """The server that a repository is moved from does not do what it is asked for."""
+
+    kind = "source_refused"

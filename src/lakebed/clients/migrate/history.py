@@ -1,0 +1,221 @@
+"""Taking over the history of a repository of lakeFS: every commit under its id, no object copied.
+
+Commits are taken over parents first. Of each, only the ranges are read that its first parent does
+not have, and its entries are those of the parent with some intervals of keys replaced: those of the
+ranges that came, and of the ranges that went. Ranges of one metarange do not overlap, so what both
+have lies outside of these intervals. So a range is read once, when it comes, and the cost of a
+commit is that of its changes.
+
+A commit whose record is there has been taken over: whoever begins again, after the end or after a
+death at any step, goes on with the others. Two who do it at once do the same work twice, and no
+harm: metaranges are named by their content, and commit records are the same but for the moment.
+
+The target is read-only until the last round. Branches and tags are written last, so that no ref
+ever names a commit that is not there.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+
+from lakebed.base.lru import LRU
+from lakebed.base.runtime import Runtime
+from lakebed.clients.migrate.errors import DamagedHistory, DamagedTable
+from lakebed.clients.migrate.sources import Source, SourceCommit
+from lakebed.clients.migrate.values import SourceRange, read_entries, read_ranges
+from lakebed.engine.committed import Committed, Interval
+from lakebed.engine.committed.columns import successor
+from lakebed.engine.committed.walk import map_ahead
+from lakebed.engine.engine import Engine
+from lakebed.engine.errors import CommitNotFound
+from lakebed.engine.model import Commit, CommitID, Repository
+from lakebed.formats import MetaRangeID
+
+_METARANGES_KEPT: Final = 100_000
+"""How many ranges the metaranges that are kept in memory name, in all."""
+
+
+@dataclass
+class Taken:
+    """What was taken over."""
+
+    commits: int = 0
+    known_commits: int = 0
+    """Those that were there already."""
+    unproved: list[str] = field(default_factory=list)
+    """Commits whose ids do not follow from their fields."""
+    missing_parents: list[tuple[str, str]] = field(default_factory=list)
+    """Commits, each with a parent that lakeFS does not have (any more): taken over without it."""
+    ranges: int = 0
+    entries: int = 0
+
+
+class HistoryTaker:
+    """Takes over the commits of one repository."""
+
+    def __init__(
+        self, engine: Engine, repository: Repository, source: Source, runtime: Runtime
+    ) -> None:
+        self._engine = engine
+        self._repository = repository
+        self._source = source
+        self._runtime = runtime
+        self._committed: Committed = engine.committed(repository)
+        self._metaranges: LRU[str, list[SourceRange]] = LRU(runtime, cost_max=_METARANGES_KEPT)
+        self._lock = runtime.lock()
+        self.taken = Taken()
+
+    def run(self) -> Iterator[Taken]:
+        """Take over all commits, generation after generation; yield what was done after each.
+
+        Raises:
+            DamagedHistory: Commits are each other's ancestors.
+            DamagedTable: A file of lakeFS is damaged.
+            UnreadableAddress: The storage here cannot read some objects; nothing of their commit
+                is stored.
+        """
+        commits = {commit.id: commit for commit in self._source.refs.commits()}
+        self.taken.missing_parents = [
+            (commit.id, parent)
+            for commit in commits.values()
+            for parent in commit.parents
+            if parent not in commits
+        ]
+        for generation in generations(commits):
+            self._runtime.map_parallel(
+                lambda commit: self._take(commit, commits), generation, limit=_AT_ONCE
+            )
+            yield self.taken
+
+    def _take(self, commit: SourceCommit, commits: Mapping[str, SourceCommit]) -> None:
+        if self._find(commit.id) is not None:
+            with self._lock:
+                self.taken.known_commits += 1
+            return
+        parents = [self._find(parent) for parent in commit.parents]
+        known = [parent for parent in parents if parent is not None]
+        first = commits.get(commit.parents[0]) if commit.parents else None
+        base = None if first is None else known[0].metarange_id
+        metarange_id = self._entries(commit, first, base)
+        is_right = self._engine.commits.adopt(
+            self._repository,
+            CommitID(commit.id),
+            committer=commit.committer,
+            message=commit.message,
+            metarange_id=metarange_id,
+            parents=known,
+            metadata=commit.metadata,
+            created_us=commit.created_us,
+            source_metarange_id=commit.metarange_id,
+            swapped=commit.swapped,
+        )
+        with self._lock:
+            self.taken.commits += 1
+            if not is_right:
+                self.taken.unproved.append(commit.id)
+
+    def _find(self, commit_id: str) -> Commit | None:
+        try:
+            return self._engine.commits.get(self._repository, CommitID(commit_id))
+        except CommitNotFound:
+            return None
+
+    # Entries
+
+    def _entries(
+        self, commit: SourceCommit, first: SourceCommit | None, base: MetaRangeID | None
+    ) -> MetaRangeID:
+        """Store the entries of a commit, given those of its first parent."""
+        after = self._ranges(commit.metarange_id)
+        before = [] if first is None else self._ranges(first.metarange_id)
+        came, went = _missing(after, before), _missing(before, after)
+        if base is not None and not came and not went:
+            return base
+        ingest = self._committed.ingest()
+        for part in map_ahead(self._runtime, self._read, came):
+            ingest.add(part)
+        replacement = ingest.finish()
+        if base is None:
+            return replacement
+        return self._committed.replace(base, replacement, intervals_of([*came, *went]))
+
+    def _ranges(self, metarange_id: str) -> list[SourceRange]:
+        if not metarange_id:
+            return []
+        found = self._metaranges.get(metarange_id)
+        if found is None:
+            found = read_ranges(
+                self._source.files.metarange(metarange_id), f"metarange {metarange_id}"
+            )
+            self._metaranges.put(metarange_id, found, cost=1 + len(found))
+        return found
+
+    def _read(self, source: SourceRange) -> pa.Table:
+        """Return the entries of a range, checked against what its metarange says of it."""
+        name = f"range {source.id}"
+        data = self._source.files.range(source.id)
+        table = pa.concat_tables(read_entries(data, name, self._source.refs.namespace))
+        keys = table.column("key")
+        if table.num_rows != source.count or not table.num_rows:
+            reason = f"it has {table.num_rows} rows instead of {source.count}"
+            raise DamagedTable(name, reason)
+        if keys[0].as_py() != source.min_key or keys[-1].as_py() != source.max_key:
+            raise DamagedTable(name, "it has other keys than its metarange says")
+        with self._lock:
+            self.taken.ranges += 1
+            self.taken.entries += table.num_rows
+        return self._source.addresses.of_entries(table, name)
+
+
+_AT_ONCE: Final = 4
+"""How many commits are taken over at once, where history has as many branches."""
+
+
+def generations(commits: Mapping[str, SourceCommit]) -> Iterator[Sequence[SourceCommit]]:
+    """Yield commits in groups, all parents that are there in earlier ones.
+
+    Raises:
+        DamagedHistory: Commits are each other's ancestors.
+    """
+    children: dict[str, list[str]] = defaultdict(list)
+    missing: dict[str, int] = {}
+    for commit in commits.values():
+        parents = commits.keys() & set(commit.parents)
+        missing[commit.id] = len(parents)
+        for parent in parents:
+            children[parent].append(commit.id)
+    ready = [commit_id for commit_id, count in missing.items() if not count]
+    done = 0
+    while ready:
+        ready.sort()
+        yield [commits[commit_id] for commit_id in ready]
+        done += len(ready)
+        following = []
+        for commit_id in ready:
+            for child in children[commit_id]:
+                missing[child] -= 1
+                if not missing[child]:
+                    following.append(child)
+        ready = following
+    if done < len(commits):
+        left = min(commit_id for commit_id, count in missing.items() if count)
+        raise DamagedHistory(f"commit {left} is among its own ancestors")
+
+
+def intervals_of(ranges: Iterable[SourceRange]) -> list[Interval]:
+    """Return the intervals of keys that ranges cover, in order, not overlapping."""
+    merged: list[tuple[bytes, bytes]] = []
+    for start, last in sorted((each.min_key, each.max_key) for each in ranges):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(merged[-1][1], last)
+        else:
+            merged.append((start, last))
+    return [Interval(start, successor(last)) for start, last in merged]
+
+
+def _missing(ranges: Sequence[SourceRange], elsewhere: Sequence[SourceRange]) -> list[SourceRange]:
+    there = {each.id for each in elsewhere}
+    return [each for each in ranges if each.id not in there]

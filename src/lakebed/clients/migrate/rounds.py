@@ -1,0 +1,264 @@
+"""Rounds: each brings a repository here up to what lakeFS has by then.
+
+The first round makes the repository, bare and read-only, and takes all of the history; each further
+one takes what came since. In the last round lakeFS must stand still. Then the repository becomes
+writable, and no round can touch it any more.
+
+A round that was cut off at any step is simply run again:
+
+| cut off                        | what is there                | the next round            |
+|--------------------------------|------------------------------|---------------------------|
+| while the repository is made   | nothing, or the repository   | goes on                   |
+| while commits are taken        | some commits, no ref to them | takes the others          |
+| while refs are written         | refs of before and of now    | writes all of them        |
+| while changes are staged       | some of them                 | resets, stages all again  |
+| before it becomes writable     | a read-only repository       | finds no change, opens it |
+
+Protection rules are set after all that they would refuse, right before the repository becomes
+writable. A rule that protects every branch is how people freeze a lake for the last round
+(docs/migration.md): it is left out and reported, because nothing could be written under it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from lakebed.base.actor import Actor, EntryPoint, acting_as
+from lakebed.base.errors import quoted
+from lakebed.base.runtime import Runtime
+from lakebed.block import InvalidAddress, Namespace
+from lakebed.clients.migrate.errors import NotATarget, UnreadableAddress
+from lakebed.clients.migrate.history import HistoryTaker, Taken
+from lakebed.clients.migrate.sources import Source, SourceBranch, SourceTag
+from lakebed.engine.engine import Engine
+from lakebed.engine.errors import CommitNotFound, Invalid, RepositoryNotFound
+from lakebed.engine.model import (
+    MOVED_NAMESPACE,
+    BranchID,
+    CommitID,
+    Repository,
+    RepositoryID,
+    TagID,
+)
+from lakebed.engine.refs.protection import check_pattern
+from lakebed.formats import Entry
+from lakebed.lake.commits import HeadChanges
+
+MOVED_FROM: Final = "::lakebed::moved-from"
+"""The metadata of a repository that is moved in says by this name where it comes from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is moved, and to where."""
+
+    repository: str
+    namespace: Namespace
+    """Where the new repository keeps its own files and new objects."""
+    moved_from: str
+    """Names the repository over there, for people, and so that no round mixes up two of them."""
+    default_branch: str
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    protected: Sequence[str] = ()
+    """Patterns of branches that are protected."""
+
+
+@dataclass
+class RoundReport:
+    """What one round did."""
+
+    taken: Taken = field(default_factory=Taken)
+    branches_set: int = 0
+    branches_deleted: int = 0
+    tags_set: int = 0
+    tags_deleted: int = 0
+    staged: int = 0
+    left_out: list[str] = field(default_factory=list)
+    """Branches, tags and protection rules that could not be moved, each with the reason."""
+    protected: list[str] = field(default_factory=list)
+    """Patterns of the protection rules that hold here from now on."""
+    freeze_rules: list[str] = field(default_factory=list)
+    """Patterns that protect every branch: left out."""
+    is_last: bool = False
+
+
+def run_round(
+    engine: Engine,
+    runtime: Runtime,
+    source: Source,
+    plan: Plan,
+    *,
+    is_last: bool = False,
+    with_uncommitted: bool = False,
+    on_progress: Callable[[Taken], None] = lambda _taken: None,
+) -> RoundReport:
+    """Bring a repository up to what a source has; what is uncommitted only in the last round.
+
+    Raises:
+        NotATarget: There is a repository of this name that was not made for this source, or it has
+            been opened for writing.
+        Invalid: The namespace for the new repository overlaps with the one in lakeFS.
+        DamagedTable, DamagedHistory: The source is damaged.
+        UnreadableAddress: The storage here cannot read an object.
+        OutcomeUnknown: A write may not have been applied: run the round again.
+    """
+    _check_not_adopted(engine, source, plan)
+    repository = _target(engine, source, plan)
+    taker = HistoryTaker(engine, repository, source, runtime)
+    for taken in taker.run():
+        on_progress(taken)
+    report = RoundReport(taken=taker.taken, is_last=is_last)
+    _set_tags(engine, repository, source, report)
+    _set_branches(engine, repository, source, report)
+    if is_last:
+        if with_uncommitted:
+            _stage(engine, repository, source, report)
+        _set_protection(engine, repository, plan, report)
+    moved = {MOVED_NAMESPACE: str(source.addresses.namespace)}
+    engine.repositories.set_metadata(repository.id, put={**plan.metadata, **moved})
+    if is_last:
+        # An adoption that did not see this repository may have begun after the first check.
+        _check_not_adopted(engine, source, plan)
+        engine.repositories.set_read_only(repository.id, read_only=False)
+    return report
+
+
+def _check_not_adopted(engine: Engine, source: Source, plan: Plan) -> None:
+    """Refuse a lake whose objects another repository may delete."""
+    old = source.addresses.namespace
+    for other in engine.repositories.list():
+        adopted = other.adopted
+        if adopted is not None and other.id != plan.repository and adopted.namespace.is_near(old):
+            raise NotATarget(plan.repository, f"repository {other.id} has adopted its objects")
+
+
+def _target(engine: Engine, source: Source, plan: Plan) -> Repository:
+    """Return the repository that is filled; make it if it is not there."""
+    old = source.addresses.namespace
+    try:
+        found = engine.repositories.get(RepositoryID(plan.repository))
+    except RepositoryNotFound:
+        if plan.namespace.is_near(old):
+            raise Invalid(
+                f"storage namespace {plan.namespace} cannot be used: it overlaps with {old}, where"
+                " lakeFS keeps the repository. Use a namespace outside of it"
+            ) from None
+        return engine.repositories.create_bare(
+            plan.repository,
+            plan.namespace,
+            default_branch=plan.default_branch,
+            read_only=True,
+            metadata={
+                **plan.metadata,
+                MOVED_FROM: plan.moved_from,
+                MOVED_NAMESPACE: str(old),
+            },
+        )
+    moved_from = found.metadata.get(MOVED_FROM)
+    if moved_from != plan.moved_from:
+        raise NotATarget(plan.repository, "it was not made to move this repository into")
+    if not found.read_only:
+        raise NotATarget(plan.repository, "its last round is over, and it can be written to")
+    return found
+
+
+def _set_tags(engine: Engine, repository: Repository, source: Source, report: RoundReport) -> None:
+    wanted = {
+        TagID(tag.name): CommitID(tag.commit_id)
+        for tag in source.refs.tags()
+        if _has_commit(engine, repository, "tag", tag, report)
+    }
+    for tag in list(engine.tags.list(repository)):
+        if wanted.get(tag.id) == tag.commit_id:
+            del wanted[tag.id]
+            continue
+        engine.tags.delete(repository, tag)
+        report.tags_deleted += tag.id not in wanted
+    for name, commit_id in wanted.items():
+        engine.tags.create(repository, name, commit_id, shared=True)
+        report.tags_set += 1
+
+
+def _set_branches(
+    engine: Engine, repository: Repository, source: Source, report: RoundReport
+) -> None:
+    wanted = {
+        BranchID(branch.name): branch
+        for branch in source.refs.branches()
+        if _has_commit(engine, repository, "branch", branch, report)
+    }
+    for current in list(engine.branches.list(repository)):
+        branch = wanted.pop(current.id, None)
+        if branch is None:
+            engine.branches.delete(repository, current.id, known=current)
+            report.branches_deleted += 1
+        elif branch.commit_id != current.commit_id:
+            commit_id = CommitID(branch.commit_id)
+            named = engine.branches.change(repository, current, next_commit_id=commit_id)
+            engine.marks.check_named(repository, commit_id)
+            engine.branches.change(repository, named, commit_id=commit_id)
+            report.branches_set += 1
+    for name, branch in wanted.items():
+        commit_id = CommitID(branch.commit_id)
+        engine.branches.create(repository, name, commit_id, hidden=branch.hidden, shared=True)
+        report.branches_set += 1
+
+
+def _has_commit(
+    engine: Engine,
+    repository: Repository,
+    kind: str,
+    ref: SourceBranch | SourceTag,
+    report: RoundReport,
+) -> bool:
+    try:
+        engine.commits.get(repository, CommitID(ref.commit_id))
+    except CommitNotFound:
+        report.left_out.append(f"{kind} {ref.name}: commit {ref.commit_id} is not there")
+        return False
+    return True
+
+
+def _stage(engine: Engine, repository: Repository, source: Source, report: RoundReport) -> None:
+    """Stage on each branch what is uncommitted there in lakeFS; anew, if a round was cut off."""
+    engine.protection.set(repository, ())  # a round that was cut off may have set rules
+    there = {branch.id for branch in engine.branches.list(repository)}
+    for branch in source.refs.branches():
+        name = BranchID(branch.name)
+        if name not in there:
+            continue
+        with acting_as(Actor(entry_point=EntryPoint.MIGRATION, force=True)):
+            HeadChanges(engine).reset(repository.id, name)
+            for change in source.refs.changes(branch):
+                known = engine.readings.to_write(repository.id, name, change.key)
+                if change.entry is None:
+                    engine.writer.delete(known, change.key)
+                else:
+                    engine.writer.put(known, _readable(source, branch, change.entry))
+                report.staged += 1
+
+
+def _readable(source: Source, branch: SourceBranch, entry: Entry) -> Entry:
+    """Return an entry with the canonical address; raises `UnreadableAddress`."""
+    try:
+        return replace(entry, address=source.addresses.canonical(entry.address))
+    except InvalidAddress as error:
+        refused = f"{quoted(entry.key)} has the address {entry.address!r}: {error}"
+        raise UnreadableAddress(f"branch {branch.name}", [refused]) from error
+
+
+def _set_protection(
+    engine: Engine, repository: Repository, plan: Plan, report: RoundReport
+) -> None:
+    """Set the protection rules, without those that no repository can be used under."""
+    for pattern in plan.protected:
+        if set(pattern) == {"*"}:
+            report.freeze_rules.append(pattern)
+            continue
+        try:
+            check_pattern(pattern)
+        except Invalid as error:
+            report.left_out.append(f"protection rule {pattern}: {error}")
+        else:
+            report.protected.append(pattern)
+    engine.protection.set(repository, report.protected)

@@ -1,0 +1,131 @@
+"""A lakeFS that keeps its refs in PostgreSQL, as it did before its key-value store.
+
+Rows that cannot be read are left out and reported, each by its table and its name.
+"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from lakebed.base.errors import MissingExtraError, quoted
+from lakebed.clients.migrate.errors import DamagedTable, SourceRefused
+from lakebed.clients.migrate.sources import SourceBranch, SourceChange, SourceCommit, SourceTag
+from lakebed.clients.migrate.values import read_entry
+from lakebed.formats import Entry
+
+if TYPE_CHECKING:
+    pass
+
+_MICROSECONDS: Final = 1_000_000
+_FIRST_VERSION: Final = 0
+_STAGED: Final = """
+    SELECT key, identity, data FROM graveler_staging_kv JOIN graveler_branches USING (staging_token)
+    WHERE repository_id = %s AND id = %s ORDER BY key
+"""
+
+
+class SqlRefs:
+    """The refs of one repository, from the tables of lakeFS."""
+
+    def __init__(self, dsn: str, repository: str) -> None:
+        """Connect, in a transaction that sees one moment and changes nothing.
+
+        Raises:
+            SourceRefused: The database cannot be reached, or has no such repository.
+        """
+        try:
+            import psycopg  # an extra
+            from psycopg.rows import dict_row  # an extra
+        except ImportError:
+            raise MissingExtraError("reading PostgreSQL", "postgres") from None
+        self._repository = repository
+        self.damaged: dict[str, str] = {}
+        """Rows that could not be read, each with the reason."""
+        try:
+            self._connection: psycopg.Connection[dict[str, Any]] = psycopg.connect(
+                dsn, row_factory=dict_row
+            )
+            self._connection.read_only = True
+            self._connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            found = list(self._rows("graveler_repositories", key="id"))
+        except psycopg.Error as error:
+            raise SourceRefused(f"the database of lakeFS cannot be read: {error}") from error
+        if not found:
+            raise SourceRefused(f"the database has no repository {repository}")
+        self._info = found[0]
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    @property
+    def namespace(self) -> str:
+        """What relative addresses are relative to."""
+        return str(self._info["storage_namespace"])
+
+    @property
+    def default_branch(self) -> str:
+        """The name of the default branch."""
+        return str(self._info["default_branch"])
+
+    def commits(self) -> Iterator[SourceCommit]:
+        """Iterate over all commits that can be read."""
+        for row in self._rows("graveler_commits"):
+            try:
+                yield _commit(row)
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                self.damaged[f"graveler_commits {row.get('id')}"] = repr(error)
+
+    def branches(self) -> Iterator[SourceBranch]:
+        """Iterate over all branches that can be read."""
+        for name, commit_id in self._refs("graveler_branches"):
+            yield SourceBranch(name, commit_id)
+
+    def tags(self) -> Iterator[SourceTag]:
+        """Iterate over all tags that can be read."""
+        for name, commit_id in self._refs("graveler_tags"):
+            yield SourceTag(name, commit_id)
+
+    def _refs(self, table: str) -> Iterator[tuple[str, str]]:
+        for row in self._rows(table):
+            name, commit_id = row["id"], row["commit_id"]
+            if isinstance(name, str) and isinstance(commit_id, str):
+                yield name, commit_id
+            else:
+                self.damaged[f"{table} {name}"] = f"its commit_id is {commit_id!r}"
+
+    def changes(self, branch: SourceBranch) -> Iterator[SourceChange]:
+        """Iterate over what is staged on a branch, as far as it can be read."""
+        with self._connection.cursor() as cursor:
+            for row in cursor.stream(_STAGED, (self._repository, branch.name)):
+                key = bytes(row["key"])
+                try:
+                    yield SourceChange(key, self._staged(key, row))
+                except DamagedTable as error:
+                    self.damaged[f"graveler_staging_kv {quoted(key)}"] = str(error)
+
+    def _staged(self, key: bytes, row: dict[str, Any]) -> Entry | None:
+        if row["identity"] is None:
+            return None
+        return read_entry(key, bytes(row["identity"]), bytes(row["data"]), self.namespace)
+
+    def _rows(self, table: str, key: str = "repository_id") -> Iterator[dict[str, Any]]:
+        # Names of tables and columns are ours, and never a user's.
+        query = f"SELECT * FROM {table} WHERE {key} = %s ORDER BY id"  # noqa: S608
+        # All at once: the connection may be asked for something else before the caller is done.
+        yield from self._connection.execute(query, (self._repository,)).fetchall()
+
+
+def _commit(row: dict[str, Any]) -> SourceCommit:
+    parents = tuple(str(parent) for parent in row["parents"])
+    swapped = row.get("version", _FIRST_VERSION) == _FIRST_VERSION and len(parents) > 1
+    metarange_id = row["meta_range_id"] if "meta_range_id" in row else row["tree_id"]
+    return SourceCommit(
+        id=str(row["id"]),
+        committer=row["committer"],
+        message=row["message"],
+        created_us=round(row["creation_date"].timestamp() * _MICROSECONDS),
+        metarange_id=metarange_id or "",
+        metadata=dict(row["metadata"] or {}),
+        parents=parents[::-1] if swapped else parents,
+        swapped=swapped,
+    )

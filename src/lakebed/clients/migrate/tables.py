@@ -1,0 +1,178 @@
+"""The table files of lakeFS: RocksDB's block-based tables, format version 2.
+
+A table is read from its end. The footer says where two blocks are: the *metaindex*, which leads to
+the properties, and the *index*, which leads to the blocks of rows; of a large table, by way of more
+index blocks. Behind every block are a byte that says how it was compressed and a checksum.
+
+In a block, rows are sorted by key, and a key leaves out what it shares with the one before::
+
+    <shared bytes> <other bytes> <bytes of the value>  other part of the key, value
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+import pyarrow as pa
+from awscrt.checksums import crc32c
+
+from lakebed.clients.migrate.errors import DamagedTable
+
+_FOOTER_BYTES: Final = 53
+_MAGIC: Final = bytes.fromhex("f7cff485b741e288")
+_FORMAT: Final = 2
+_CRC32C: Final = 1
+_TRAILER_BYTES: Final = 5
+_PLAIN, _SNAPPY_KIND = 0, 1
+_INDEX_TYPE: Final = b"rocksdb.block.based.table.index.type"
+_TWO_LEVELS: Final = (2).to_bytes(4, "little")
+_MORE: Final = 0x80
+"""A byte of a number that is at least this is followed by another one."""
+
+_KEY_TAIL_BYTES: Final = 8
+"""Every key of a row ends with a sequence number and a kind."""
+
+_BLOCK_BYTES_MAX: Final = 1 << 30
+_SNAPPY: Final = pa.Codec("snappy")
+
+Rows = tuple[list[bytes], list[bytes]]
+"""Keys and values."""
+
+
+class Table:
+    """A table file that was read whole."""
+
+    def __init__(self, data: bytes, name: str) -> None:
+        """Open a table; `name` is for messages.
+
+        Raises:
+            DamagedTable: It is not a table, or damaged.
+        """
+        self._data = data
+        self._name = name
+        try:
+            metaindex, self._index = self._footer()
+            found = dict(zip(*_rows(self._block(*metaindex)), strict=True))
+            handle = found.get(b"rocksdb.properties")
+            self.properties: dict[bytes, bytes] = {}
+            """What its writer noted, by name."""
+            if handle is not None:
+                keys, values = _rows(self._block(*_handle(handle)))
+                self.properties = dict(zip(keys, values, strict=True))
+        except (IndexError, struct.error, pa.ArrowException) as error:
+            raise self._damaged(str(error)) from error
+
+    def rows(self) -> Iterator[Rows]:
+        """Yield the keys and values of block after block, in order of the keys.
+
+        Raises:
+            DamagedTable: A block is damaged.
+        """
+        try:
+            for handle in self._handles():
+                keys, values = _rows(self._block(*_handle(handle)))
+                yield [key[:-_KEY_TAIL_BYTES] for key in keys], values
+        except (IndexError, struct.error, pa.ArrowException) as error:
+            raise self._damaged(str(error)) from error
+
+    def _handles(self) -> Iterator[bytes]:
+        """Yield where the blocks of rows are."""
+        _, handles = _rows(self._block(*self._index))
+        if self.properties.get(_INDEX_TYPE) != _TWO_LEVELS:
+            yield from handles
+            return
+        for handle in handles:
+            yield from _rows(self._block(*_handle(handle)))[1]
+
+    def _footer(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        footer = self._data[-_FOOTER_BYTES:]
+        if len(footer) < _FOOTER_BYTES or not footer.endswith(_MAGIC):
+            raise self._damaged("it does not end as a table does")
+        (version,) = struct.unpack_from("<I", footer, _FOOTER_BYTES - len(_MAGIC) - 4)
+        if version != _FORMAT or footer[0] != _CRC32C:
+            raise self._damaged(f"it has format {version} with checksums of kind {footer[0]}")
+        offset, at = read_varint(footer, 1)
+        size, at = read_varint(footer, at)
+        return (offset, size), _handle(footer[at:])
+
+    def _block(self, offset: int, size: int) -> bytes:
+        end = offset + size
+        if end + _TRAILER_BYTES > len(self._data):
+            raise self._damaged(f"a block should end at byte {end}")
+        kind = self._data[end]
+        (stored,) = struct.unpack_from("<I", self._data, end + 1)
+        if _masked(crc32c(self._data[offset : end + 1])) != stored:
+            raise self._damaged(f"the checksum of the block at byte {offset} is wrong")
+        if kind == _PLAIN:
+            return self._data[offset:end]
+        if kind != _SNAPPY_KIND:
+            raise self._damaged(f"the block at byte {offset} is compressed in way {kind}")
+        raw = self._data[offset:end]
+        whole, _ = read_varint(raw, 0)
+        if whole > _BLOCK_BYTES_MAX:
+            raise self._damaged(f"the block at byte {offset} says that it has {whole} bytes")
+        unpacked: bytes = _SNAPPY.decompress(raw, whole, asbytes=True)
+        return unpacked
+
+    def _damaged(self, reason: str) -> DamagedTable:
+        return DamagedTable(self._name, reason)
+
+
+def _rows(block: bytes) -> Rows:
+    """Return the keys and values of a block.
+
+    Where the parts of rows begin that share nothing is at its end, which is not needed here.
+    """
+    (restarts,) = struct.unpack_from("<I", block, len(block) - 4)
+    end = len(block) - 4 * (restarts + 1)
+    keys: list[bytes] = []
+    values: list[bytes] = []
+    at, key = 0, b""
+    while at < end:
+        shared, other, length, more = block[at : at + 4]
+        # Nearly always, the first two are a byte each, and the third one or two.
+        if shared | other | length < _MORE:
+            at += 3
+        elif shared | other | more < _MORE:
+            length += (more - 1) * _MORE
+            at += 4
+        else:
+            shared, at = read_varint(block, at)
+            other, at = read_varint(block, at)
+            length, at = read_varint(block, at)
+        key = key[:shared] + block[at : at + other]
+        at += other
+        keys.append(key)
+        values.append(block[at : at + length])
+        at += length
+    if at != end:
+        raise IndexError("a row goes past the end of its block")
+    return keys, values
+
+
+def _handle(data: bytes) -> tuple[int, int]:
+    """Return where a block begins, and how long it is."""
+    offset, at = read_varint(data, 0)
+    return offset, read_varint(data, at)[0]
+
+
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return a number, and where what comes after it begins."""
+    value = data[at]
+    at += 1
+    if value < _MORE:
+        return value, at
+    value -= _MORE
+    shift = 7
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < _MORE:
+            return value, at
+        shift += 7
+
+
+def _masked(checksum: int) -> int:
+    """Return a checksum as files hold it."""
+    return ((checksum >> 15 | checksum << 17) + 0xA282EAD8) & 0xFFFFFFFF

@@ -1,0 +1,538 @@
+"""The operations on a working copy.
+
+Each can be interrupted at any point and run again. Before the first file is changed, a note under
+`.lakebed/` says what the folder is to become, and `.lakefs_ref.yaml` that an operation is under
+way; after the last one, `.lakefs_ref.yaml` names the new commit. Whoever finds a note goes on from
+there.
+
+A commit is made on a hidden branch, which starts at the head of the real one and gets the folder's
+changes only, and is then merged. So others see all of it or nothing, and what they have staged
+stays as it is.
+"""
+
+import hashlib
+import json
+import secrets
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, BinaryIO, Final, Protocol, TypeVar
+
+from lakebed.clients.http.http import Client
+from lakebed.clients.working_copy.compare import (
+    NameCheck,
+    Row,
+    Verdict,
+    align,
+    describe,
+    judge,
+    rows,
+)
+from lakebed.clients.working_copy.errors import (
+    Changed,
+    Conflicts,
+    Interrupted,
+    NotEmpty,
+    Unfinished,
+    WorkingCopyError,
+)
+from lakebed.clients.working_copy.folder import OWN_FOLDER, Folder
+from lakebed.clients.working_copy.hashes import Hashes, Known, LocalFile
+from lakebed.clients.working_copy.place import PLACE_FILE, Place, Source, read_place
+from lakebed.clients.working_copy.remote import Item, Remote, Step
+
+_OPERATION_NOTE: Final = f"{OWN_FOLDER}/operation.json"
+"""What the folder is becoming."""
+_COMMIT_NOTE: Final = f"{OWN_FOLDER}/commit.json"
+"""The hidden branch of a commit, and the head it started at."""
+_CHUNK_BYTES: Final = 1 << 20
+
+JobT = TypeVar("JobT")
+
+
+class Transfers(Protocol):
+    """Does work on many jobs, perhaps several at a time."""
+
+    def expect(self, sizes: Iterable[int]) -> None:
+        """Find out how much there is to do, if that is shown: the size of each file."""
+
+    def run(self, jobs: Iterable[JobT], work: Callable[[JobT], Any]) -> Iterator[Any]:
+        """Yield what became of each: `job`, and `result` or `error`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What all operations need."""
+
+    client: Client
+    transfers: Transfers
+    step: Step
+    """Called with the size of each chunk that is transferred."""
+    caches: Callable[[Path], Path | None]
+    """Where the cache of a folder is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What was done to the folder."""
+
+    commit_id: str
+    fetched: int = 0
+    removed: int = 0
+    there_already: int = 0
+    """Files that were as wanted when an interrupted operation went on."""
+
+    def after(self, earlier: "Summary") -> "Summary":
+        """Return this and what was done before it as one."""
+        return replace(
+            self,
+            fetched=earlier.fetched + self.fetched,
+            removed=earlier.removed + self.removed,
+            there_already=earlier.there_already,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What was committed."""
+
+    commit_id: str
+    sent: int
+    removed: int
+    there_already: int
+    """Changes that an interrupted commit had sent."""
+    not_pulled: tuple[str, ...]
+    """Files that were changed here while others changed them on the server."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A path that somebody changed."""
+
+    side: str
+    kind: str
+    path: str
+
+
+@contextmanager
+def working_copy(root: Path, tools: Tools) -> Iterator["WorkingCopy"]:
+    """Open a working copy; nobody else works on it meanwhile.
+
+    Raises:
+        NotAWorkingCopy: It is none.
+        InUse: Another process works on it.
+    """
+    folder = Folder(root)
+    hashes = Hashes(tools.caches(root))
+    try:
+        yield WorkingCopy(folder, hashes, tools)
+    finally:
+        hashes.close()
+        folder.close()
+
+
+def make_place(root: Path, source: Source, tools: Tools, *, force: bool = False) -> Place:
+    """Make a folder a working copy, without changing a file in it.
+
+    Raises:
+        NotEmpty: It is one already.
+    """
+    at_head = Remote(tools.client, source, step=tools.step).resolve(source.ref)
+    root.mkdir(parents=True, exist_ok=True)
+    if (root / PLACE_FILE).exists() and not force:
+        raise NotEmpty(f"{root} is a working copy already: pass --force to make it one of {source}")
+    place = Place(source, at_head)
+    folder = Folder(root)
+    try:
+        folder.write_own(PLACE_FILE, place.encoded())
+        folder.remove_own(_OPERATION_NOTE)
+    finally:
+        folder.close()
+    return place
+
+
+def clone(root: Path, source: Source, tools: Tools) -> Summary:
+    """Download what is below a path into a new or empty folder, or go on with that.
+
+    Raises:
+        NotEmpty: Something is in the folder.
+        BadNames: Some objects cannot be files; nothing was written.
+        Unfinished: Some files could not be downloaded.
+    """
+    at_head = Remote(tools.client, source, step=tools.step).resolve(source.ref)
+    root.mkdir(parents=True, exist_ok=True)
+    folder = Folder(root)
+    try:
+        if folder.is_empty():
+            folder.write_own(_OPERATION_NOTE, _encoded(operation="clone", target=at_head))
+            folder.write_own(PLACE_FILE, Place(source, at_head, "clone").encoded())
+        elif not _is_clone_of(root, source):
+            raise NotEmpty(f"{root} is not empty: choose a new folder, or `lakebed local init`")
+    finally:
+        folder.close()
+    with working_copy(root, tools) as copy:
+        return copy.finish_clone()
+
+
+def _is_clone_of(root: Path, source: Source) -> bool:
+    if not (root / PLACE_FILE).exists():
+        return False
+    place = read_place(root)
+    return (place.source, place.active_operation) == (source, "clone")
+
+
+class WorkingCopy:
+    """One working copy, which this process alone works on."""
+
+    def __init__(self, folder: Folder, hashes: Hashes, tools: Tools) -> None:
+        self.place = read_place(folder.root)
+        self._folder = folder
+        self._hashes = hashes
+        self._transfers = tools.transfers
+        if not self.place.active_operation:
+            folder.remove_own(_OPERATION_NOTE)  # of one that died when all was done
+        self._remote = Remote(tools.client, self.place.source, step=tools.step)
+
+    # Looking
+
+    def status(self, *, local_only: bool = False) -> Iterator[Change]:
+        """Iterate over what was changed here, and on the server, since the folder was made."""
+        at_head = self.place.at_head
+        head = at_head if local_only else self._remote.resolve(self.place.source.ref)
+        for row in self._rows("status", head):
+            if (found := describe(row, self._is_same)) is not None:
+                yield Change(*found, row.path)
+
+    def has_local_changes(self) -> bool:
+        """Whether anything was changed here."""
+        return next(self.status(local_only=True), None) is not None
+
+    # From the server
+
+    def finish_clone(self) -> Summary:
+        """Download what a clone has not downloaded yet."""
+        target = self._note(_OPERATION_NOTE).get("target", self.place.at_head)
+        return self._sync("clone", target)
+
+    def pull(self, *, force: bool = False) -> Summary:
+        """Bring in what others committed; what was changed here stays.
+
+        Args:
+            force: Throw away what was changed here.
+
+        Raises:
+            Conflicts: Files were changed on both sides; nothing was done.
+            Interrupted: Another operation has to be finished first.
+        """
+        finished = self._finish("pull", throw_away=force)
+        target = self._remote.resolve(self.place.source.ref)
+        done = self._sync("pull", target, throw_away=force)
+        return done if finished is None else done.after(finished)
+
+    def checkout(self, ref: str | None = None) -> Summary:
+        """Make the folder what a commit holds, and throw away what was changed here.
+
+        Args:
+            ref: Which commit; None: the one the folder was made from, or the one that an
+                interrupted checkout was on the way to.
+        """
+        noted = self._note(_OPERATION_NOTE) if self.place.active_operation else {}
+        target = self._remote.resolve(ref) if ref else noted.get("target", self.place.at_head)
+        return self._sync("checkout", target, throw_away=True)
+
+    def _finish(self, operation: str, *, throw_away: bool = False) -> Summary | None:
+        """Go on with an operation that was interrupted, if this one can.
+
+        Returns:
+            What was done; None if nothing was left of it.
+
+        Raises:
+            Interrupted: It cannot.
+        """
+        active = self.place.active_operation
+        note = self._note(_OPERATION_NOTE)
+        if active in {"pull", "commit"} and note:
+            if not throw_away:
+                return self._sync(active, note["target"])
+        elif active not in {"", "commit"} and not throw_away:
+            again = f"run `lakebed local {active}` again to finish it, or " if note else ""
+            raise Interrupted(
+                f"the last `local {active}` was interrupted, so there can be no {operation} now:"
+                f" {again}run `lakebed local checkout`, which throws away what was changed here"
+            )
+        return None
+
+    def _sync(self, operation: str, target: str, *, throw_away: bool = False) -> Summary:
+        """Make the folder what a commit holds; see `judge`."""
+        if operation != "clone" and not throw_away and self._is_as_good_as(target):
+            self._end(target)
+            return Summary(target)
+        goes_on = self.place.active_operation == operation
+        found, there_already = self._check(operation, target, throw_away=throw_away)
+        self._begin(operation, target)
+        if Verdict.REMOVE in found:
+            for row, verdict in self._judged(operation, target, throw_away=throw_away):
+                if verdict is Verdict.REMOVE and row.local is not None:
+                    self._folder.remove(row.local)
+        if Verdict.FETCH in found:
+            judged = self._judged(operation, target, throw_away=throw_away)
+            wanted = (row for row, verdict in judged if verdict is Verdict.FETCH)
+            self._transfer(wanted, self._fetch)
+        self._end(target)
+        fetched, removed = found.get(Verdict.FETCH, 0), found.get(Verdict.REMOVE, 0)
+        return Summary(target, fetched, removed, there_already if goes_on else 0)
+
+    def _is_as_good_as(self, target: str) -> bool:
+        """Whether a commit holds what the folder was made from."""
+        at_head = self.place.at_head
+        return target == at_head or next(self._remote.diff(at_head, target), None) is None
+
+    def _check(
+        self, operation: str, target: str, *, throw_away: bool
+    ) -> tuple[dict[Verdict, int], int]:
+        """Count what there is to do, and the files that are as wanted, before anything is done.
+
+        Raises:
+            Conflicts, BadNames: Not all of it can be done.
+        """
+        counts: dict[Verdict, int] = {}
+        there_already = 0
+        conflicts, sizes = [], []
+        names = NameCheck(ignores_case=self._folder.ignores_case())
+        for row in self._rows(operation, target, throw_away=throw_away):
+            verdict = self._judge(row, operation, throw_away=throw_away)
+            counts[verdict] = counts.get(verdict, 0) + 1
+            if verdict is Verdict.CONFLICT:
+                conflicts.append(row.path)
+            if verdict is Verdict.FETCH and row.target is not None:
+                sizes.append(row.target.size)
+            if verdict is Verdict.KEEP and row.local:
+                there_already += 1
+            if verdict is Verdict.FETCH or (verdict is Verdict.KEEP and row.local):
+                names.add(row.path)
+        names.finish()
+        if conflicts:
+            raise Conflicts(
+                conflicts,
+                "move these files out of the folder and run `lakebed local pull`, or throw all your"
+                " changes away with `lakebed local pull --force`",
+            )
+        self._transfers.expect(sizes)
+        return counts, there_already
+
+    def _judged(
+        self, operation: str, target: str, *, throw_away: bool
+    ) -> Iterator[tuple[Row, Verdict]]:
+        for row in self._rows(operation, target, throw_away=throw_away):
+            verdict = self._judge(row, operation, throw_away=throw_away)
+            if verdict is Verdict.CONFLICT:
+                raise Changed(row.path)
+            yield row, verdict
+
+    def _judge(self, row: Row, operation: str, *, throw_away: bool) -> Verdict:
+        bring_back = operation == "pull"
+        return judge(row, self._is_same, throw_away=throw_away, bring_back=bring_back)
+
+    def _rows(self, operation: str, target: str, *, throw_away: bool = False) -> Iterator[Row]:
+        remote, local, at_head = self._remote, self._folder.walk(), self.place.at_head
+        if throw_away:
+            return rows(remote.list(target), (), local)
+        if operation == "clone":
+            return rows((), ((item.path, item) for item in remote.list(target)), local)
+        changes = () if target == at_head else remote.diff(at_head, target)
+        return rows(remote.list(at_head), changes, local)
+
+    def _fetch(self, row: Row) -> tuple[LocalFile, str, str, int]:
+        item, md5 = row.target, ""
+        assert item is not None
+
+        def write(file: BinaryIO) -> None:
+            nonlocal md5
+            md5 = self._remote.fetch(item, file.write)
+
+        now = time.time_ns()
+        file = self._folder.put(row.path, write, seen=row.local, mtime=item.mtime)
+        return file, md5, item.checksum, now
+
+    def _begin(self, operation: str, target: str) -> None:
+        self._folder.write_own(_OPERATION_NOTE, _encoded(operation=operation, target=target))
+        self._write(self.place.during(operation))
+
+    def _end(self, at_head: str) -> None:
+        self._write(replace(self.place, at_head=at_head, active_operation=""))
+        self._folder.remove_own(_OPERATION_NOTE)
+
+    def _write(self, place: Place) -> None:
+        if place != self.place:
+            self._folder.write_own(PLACE_FILE, place.encoded())
+            self.place = place
+
+    # To the server
+
+    def commit(self, message: str, metadata: Mapping[str, str]) -> Committed | None:
+        """Commit what was changed here, and nothing else; bring in what others committed.
+
+        Returns:
+            None if nothing was changed here.
+
+        Raises:
+            Conflicts: Files were changed on both sides, or are staged by others; nothing was done.
+            Interrupted: Another operation has to be finished first.
+            Unfinished: Some files could not be uploaded.
+        """
+        self._finish("commit")
+        head = self._remote.branch_head()
+        self._sync("commit", head)
+        changes = self._local_changes(head)
+        if next(changes, None) is None:
+            self._forget_branch(self._note(_COMMIT_NOTE).get("branch"))
+            return None
+        goes_on = self._note(_COMMIT_NOTE).get("head") == head
+        wanted = 1 + sum(1 for _ in changes) if goes_on else 0
+        branch = self._branch_from(head)
+        self._write(self.place.during("commit"))
+        sent, removed = self._send_all(branch)
+        sent_id = self._remote.commit(branch, message, metadata)
+        try:
+            commit_id = self._remote.merge(branch, message, metadata)
+        except Conflicts:
+            self._end(head)
+            self._forget_branch(branch)
+            raise
+        # From here on, what differs from what was sent was changed since.
+        self._write(replace(self.place, at_head=sent_id))
+        not_pulled: list[str] = []
+        try:
+            self._sync("commit", commit_id)
+        except Conflicts as conflicts:
+            not_pulled = conflicts.paths
+            self._end(sent_id)
+        self._forget_branch(branch)
+        there_already = max(0, wanted - sent - removed)
+        return Committed(commit_id, sent, removed, there_already, tuple(not_pulled))
+
+    def _local_changes(self, ref: str) -> Iterator[tuple[str, Item | None, LocalFile | None]]:
+        """Iterate over the paths where the folder differs from a ref."""
+        items = ((item.path, item) for item in self._remote.list(ref))
+        files = ((file.path, file) for file in self._folder.walk())
+        for path, (item, file) in align(items, files):
+            if not self._is_same(file, item):
+                yield path, item, file
+
+    def _branch_from(self, head: str) -> str:
+        """Return a hidden branch that started at a head: a new one, or that of an earlier try."""
+        note = self._note(_COMMIT_NOTE)
+        if note.get("head") != head:
+            self._forget_branch(note.get("branch"))
+            note = {"branch": f"working-copy-{secrets.token_hex(8)}", "head": head}
+            # Before it is there: so it is never forgotten.
+            self._folder.write_own(_COMMIT_NOTE, _encoded(**note))
+        self._remote.make_branch(note["branch"], head)
+        return note["branch"]
+
+    def _forget_branch(self, branch: str | None) -> None:
+        if branch is not None:
+            self._remote.drop_branch(branch)
+        self._folder.remove_own(_COMMIT_NOTE)
+
+    def _send_all(self, branch: str) -> tuple[int, int]:
+        """Make a branch what the folder is; return how many files were sent, and removed."""
+        gone: list[str] = []
+
+        def to_send() -> Iterator[tuple[str, Item | None]]:
+            for path, item, file in self._local_changes(branch):
+                if file is None:
+                    gone.append(path)
+                else:
+                    yield path, item
+
+        def send(job: tuple[str, Item | None]) -> tuple[LocalFile, str, str, int]:
+            path, item = job
+            with self._folder.open(path) as file:
+                now, before = time.time_ns(), self._folder.described(file, path)
+                seconds = before.mtime_ns // 1_000_000_000
+                md5, checksum = self._remote.send(
+                    branch, path, file, size=before.size, mtime=seconds, instead=item
+                )
+                if self._folder.described(file, path) != before:
+                    raise Changed(path)
+            return before, md5, checksum, now
+
+        changed = (file for _, _, file in self._local_changes(branch))
+        self._transfers.expect(file.size for file in changed if file is not None)
+        sent = self._transfer(to_send(), send)
+        self._remote.remove(branch, gone)
+        return sent, len(gone)
+
+    # Both
+
+    def _transfer(
+        self, jobs: Iterable[JobT], work: Callable[[JobT], tuple[LocalFile, str, str, int]]
+    ) -> int:
+        """Transfer files, remember them, and return how many they were.
+
+        Raises:
+            Unfinished: Some failed.
+        """
+        count, failed = 0, []
+        for outcome in self._transfers.run(jobs, work):
+            if outcome.error is not None:
+                path = getattr(outcome.job, "path", None) or outcome.job[0]
+                failed.append(f"{path}: {outcome.error}")
+                continue
+            file, md5, checksum, read_ns = outcome.result
+            self._hashes.note(file, md5, checksum, read_ns=read_ns)
+            count += 1
+        if failed:
+            raise Unfinished(failed)
+        return count
+
+    def _is_same(self, file: LocalFile | None, item: Item | None) -> bool:
+        """Whether a file holds the bytes of an object; it is read only if that is not known."""
+        if file is None or item is None:
+            return file is None and item is None
+        if file.size != item.size:
+            return False
+        known = self._hashes.find(file)
+        if known is None or not known.is_current:
+            known = self._read(file, known)
+        if known.checksum == item.checksum:
+            return True
+        # An object from several parts has no MD5: without a note of it, its bytes decide.
+        found = item.md5 or self._remote.fetch(item, lambda _: None)
+        if found == known.md5:
+            self._hashes.link(file, item.checksum)
+        return found == known.md5
+
+    def _read(self, file: LocalFile, known: Known | None) -> Known:
+        """Hash a file of which something was known that may not hold any more.
+
+        Raises:
+            Changed: It is not as it was seen.
+        """
+        md5, now = hashlib.md5(usedforsecurity=False), time.time_ns()
+        with self._folder.open(file.path) as opened:
+            while chunk := opened.read(_CHUNK_BYTES):
+                md5.update(chunk)
+            if self._folder.described(opened, file.path) != file:
+                raise Changed(file.path)
+        found = md5.hexdigest()
+        checksum = known.checksum if known is not None and known.md5 == found else found
+        self._hashes.note(file, found, checksum, read_ns=now)
+        return Known(found, checksum, is_current=True)
+
+    def _note(self, name: str) -> dict[str, str]:
+        content = self._folder.read_own(name)
+        try:
+            return dict(json.loads(content)) if content else {}
+        except ValueError:
+            raise WorkingCopyError(
+                f"{self._folder.root / name} cannot be read: remove it, and run"
+                " `lakebed local checkout`"
+            ) from None
+
+
+def _encoded(**fields: str) -> bytes:
+    return json.dumps(fields).encode()

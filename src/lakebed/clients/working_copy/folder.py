@@ -1,0 +1,272 @@
+"""What is done on the disk: nothing outside of the folder, and no file that is half there.
+
+Every path is opened part by part from the folder itself, and links are not followed: wherever a
+link points to, nothing is read or written there. New files are written under `.lakebed/`, forced to
+the disk and renamed.
+"""
+
+import errno
+import fcntl
+import os
+import secrets
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from lakebed.clients.working_copy.errors import Changed, InUse, NotAFile
+from lakebed.clients.working_copy.hashes import LocalFile
+from lakebed.clients.working_copy.place import PLACE_FILE
+
+OWN_FOLDER: Final = ".lakebed"
+"""Where files are that are not complete yet, and notes of operations under way."""
+IGNORED_NAMES: Final = frozenset({PLACE_FILE, ".DS_Store"})
+"""Names that are not data, in any folder; lakectl leaves out the same."""
+
+_DRAFT_SUFFIX: Final = ".part"
+_FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Folder:
+    """The folder of a working copy. Threads may share it."""
+
+    def __init__(self, root: Path) -> None:
+        """Open a folder and keep others from working on it.
+
+        Raises:
+            InUse: Another process works on it.
+            OSError: It cannot be opened.
+        """
+        self.root = root
+        self._fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._fd)
+            raise InUse(f"another process works on {root}: wait until it has ended") from None
+        except OSError:
+            pass  # a file system without locks
+
+    def close(self) -> None:
+        """Let others work on the folder."""
+        try:
+            self._discard_drafts()
+        finally:
+            os.close(self._fd)
+
+    def is_empty(self) -> bool:
+        """Whether nothing is in it, but for what is ours."""
+        return not {entry.name for entry in self.root.iterdir()} - {OWN_FOLDER}
+
+    def ignores_case(self) -> bool:
+        """Whether the file system takes names that differ in case for the same."""
+        self._make_own()
+        try:
+            os.stat(OWN_FOLDER.upper(), dir_fd=self._fd)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def walk(self) -> Iterator[LocalFile]:
+        """All files, in the order of the bytes of their paths, as a server lists objects.
+
+        Raises:
+            NotAFile: Something is neither a file nor a folder, or its name is not text.
+        """
+        return self._walk("")
+
+    def _walk(self, prefix: str) -> Iterator[LocalFile]:
+        with self._opened(prefix) as fd, os.scandir(fd) as found:
+            entries = [
+                (f"{entry.name}/" if entry.is_dir(follow_symlinks=False) else entry.name)
+                for entry in found
+                if entry.name not in IGNORED_NAMES and (prefix or entry.name != OWN_FOLDER)
+            ]
+        for name in sorted(entries, key=lambda name: name.encode(errors="surrogateescape")):
+            path = prefix + name
+            _require_text(path)
+            if name.endswith("/"):
+                yield from self._walk(path)
+            elif (file := self.look(path)) is not None:
+                yield file
+
+    def look(self, path: str) -> LocalFile | None:
+        """Return what the disk says of a file; None if there is none.
+
+        Raises:
+            NotAFile: Something else is there, or in the place of its folder.
+        """
+        try:
+            with self._parent(path) as (fd, name):
+                found = os.stat(name, dir_fd=fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        return _described(path, found)
+
+    def open(self, path: str) -> BinaryIO:
+        """Open a file to read it.
+
+        Raises:
+            NotAFile: It is a link, or something else.
+            OSError: It cannot be read.
+        """
+        with self._parent(path) as (fd, name):
+            opened = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
+        file = os.fdopen(opened, "rb")
+        try:
+            self.described(file, path)
+        except NotAFile:
+            file.close()
+            raise
+        return file
+
+    def described(self, file: BinaryIO, path: str) -> LocalFile:
+        """Return what the disk says of an open file."""
+        return _described(path, os.fstat(file.fileno()))
+
+    def put(
+        self,
+        path: str,
+        write: Callable[[BinaryIO], None],
+        *,
+        seen: LocalFile | None,
+        mtime: int,
+    ) -> LocalFile:
+        """Write a file whole, in place of the one that was seen there.
+
+        Args:
+            path: Where.
+            write: Writes the content.
+            seen: What was there when it was decided; None: nothing.
+            mtime: The time that it gets, in seconds.
+
+        Raises:
+            Changed: Something else is there by now.
+            NotAFile: A link or a folder is in its place, or in that of its folder.
+            OSError: It cannot be written.
+        """
+        with self._draft(write) as draft:
+            os.utime(draft, (mtime, mtime), dir_fd=self._fd)
+            with self._parent(path, make=True) as (fd, name):
+                if self.look(path) != seen:
+                    raise Changed(path)
+                os.rename(draft, name, src_dir_fd=self._fd, dst_dir_fd=fd)
+                os.fsync(fd)
+                return _described(path, os.stat(name, dir_fd=fd, follow_symlinks=False))
+
+    def remove(self, seen: LocalFile) -> None:
+        """Remove a file that was seen, and the folders that are empty then.
+
+        Raises:
+            Changed: Something else is there by now.
+        """
+        with self._parent(seen.path) as (fd, name):
+            if self.look(seen.path) != seen:
+                raise Changed(seen.path)
+            os.unlink(name, dir_fd=fd)
+            os.fsync(fd)
+        parent = seen.path.rpartition("/")[0]
+        with suppress(OSError):  # it is not empty
+            while parent:
+                with self._parent(parent) as (fd, name):
+                    os.rmdir(name, dir_fd=fd)
+                parent = parent.rpartition("/")[0]
+
+    def write_own(self, name: str, content: bytes) -> None:
+        """Write a file of ours whole, in place of the one that is there."""
+
+        def write(file: BinaryIO) -> None:
+            file.write(content)
+
+        with self._draft(write) as draft:
+            os.chmod(draft, 0o644, dir_fd=self._fd)
+            os.rename(draft, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+            os.fsync(self._fd)
+
+    def read_own(self, name: str) -> bytes | None:
+        """Return the content of a file of ours; None if there is none."""
+        try:
+            return (self.root / name).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def remove_own(self, name: str) -> None:
+        """Remove a file of ours, if it is there."""
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=self._fd)
+
+    def _discard_drafts(self) -> None:
+        """Remove the files that a process that died did not complete."""
+        with suppress(OSError, NotAFile):  # it is not there, or has notes in it
+            with self._opened(f"{OWN_FOLDER}/") as fd:
+                for name in os.listdir(fd):  # noqa: PTH208 (by an open folder, which is no link)
+                    if name.endswith(_DRAFT_SUFFIX):
+                        os.unlink(name, dir_fd=fd)
+            os.rmdir(OWN_FOLDER, dir_fd=self._fd)
+
+    @contextmanager
+    def _draft(self, write: Callable[[BinaryIO], None]) -> Iterator[str]:
+        self._make_own()
+        draft = f"{OWN_FOLDER}/{secrets.token_hex(8)}{_DRAFT_SUFFIX}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            with os.fdopen(os.open(draft, flags, 0o666, dir_fd=self._fd), "wb") as file:
+                write(file)
+                file.flush()
+                os.fsync(file.fileno())
+            yield draft
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(draft, dir_fd=self._fd)
+
+    def _make_own(self) -> None:
+        with suppress(FileExistsError):
+            os.mkdir(OWN_FOLDER, dir_fd=self._fd)
+        with self._opened(f"{OWN_FOLDER}/"):
+            pass  # a link would lead out of the folder
+
+    @contextmanager
+    def _parent(self, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+        """Open the folder of a file; yield it, and the file's name in it."""
+        folder, _, name = path.rpartition("/")
+        with self._opened(f"{folder}/" if folder else "", make=make) as fd:
+            yield fd, name
+
+    @contextmanager
+    def _opened(self, prefix: str, *, make: bool = False) -> Iterator[int]:
+        fd = os.dup(self._fd)
+        try:
+            for part in prefix.split("/")[:-1]:
+                if make:
+                    with suppress(FileExistsError):
+                        os.mkdir(part, dir_fd=fd)
+                        os.fsync(fd)
+                following = os.open(part, _FOLDER_FLAGS, dir_fd=fd)
+                os.close(fd)
+                fd = following
+            yield fd
+        except OSError as error:
+            if error.errno not in {errno.ENOTDIR, errno.ELOOP, errno.EISDIR}:
+                raise
+            raise NotAFile(
+                f"something that is no folder is in the place of {self.root / prefix}: move it away"
+            ) from None
+        finally:
+            os.close(fd)
+
+
+def _described(path: str, found: os.stat_result) -> LocalFile:
+    if stat.S_ISDIR(found.st_mode):
+        raise NotAFile(f"{path} is a folder, and an object of this name is a file: move it away")
+    if not stat.S_ISREG(found.st_mode):
+        kind = "a symbolic link" if stat.S_ISLNK(found.st_mode) else "not a plain file"
+        raise NotAFile(f"{path} is {kind}: a working copy holds plain files only, move it away")
+    return LocalFile(path, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
+
+
+def _require_text(path: str) -> None:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise NotAFile(f"the name {path!r} is not UTF-8, as keys are: rename it") from None

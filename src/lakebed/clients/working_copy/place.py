@@ -1,0 +1,113 @@
+"""What a folder is a copy of: the file `.lakefs_ref.yaml`, as lakectl reads and writes it."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from lakebed.clients.working_copy.errors import NotAWorkingCopy
+
+PLACE_FILE: Final = ".lakefs_ref.yaml"
+_SCHEME: Final = "lakefs://"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A path of a repository at a ref."""
+
+    repository: str
+    ref: str
+    prefix: str
+    """Empty, or with a `/` at its end."""
+
+    def __str__(self) -> str:
+        return f"{_SCHEME}{self.repository}/{self.ref}/{self.prefix}"
+
+
+def parse_source(text: str) -> Source:
+    """Read `lakefs://<repository>/<ref>/<path>`; the path is taken as a folder.
+
+    Raises:
+        NotAWorkingCopy: The text is something else.
+    """
+    parts = text.removeprefix(_SCHEME).split("/", 2)
+    if not text.startswith(_SCHEME) or len(parts) == 1 or not all(parts[:2]):
+        raise NotAWorkingCopy(
+            f"{text!r} is not the URI of a folder, expected for example lakefs://my-repo/main/data/"
+        )
+    path = "".join(parts[2:])
+    return Source(parts[0], parts[1], path if not path or path.endswith("/") else f"{path}/")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The content of the file."""
+
+    source: Source
+    at_head: str
+    """The commit that the folder was made from: what differs from it was changed here."""
+    active_operation: str = ""
+    """An operation that has begun, and not ended."""
+    others: dict[str, Any] = field(default_factory=dict)
+    """Fields of other tools, kept as they are."""
+
+    def during(self, operation: str) -> "Place":
+        """Return the same, with an operation under way."""
+        return replace(self, active_operation=operation)
+
+    def encoded(self) -> bytes:
+        """Return the text of the file."""
+        content = {
+            "src": str(self.source),
+            "at_head": self.at_head,
+            "active_operation": self.active_operation,
+            **self.others,
+        }
+        return yaml.safe_dump(content, sort_keys=False, allow_unicode=True).encode()
+
+
+def read_place(folder: Path) -> Place:
+    """Read the file in a folder.
+
+    Raises:
+        NotAWorkingCopy: There is none, or it is not one of a working copy.
+    """
+    file = folder / PLACE_FILE
+    try:
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+        fields = {name: content.pop(name, "") for name in ("src", "at_head", "active_operation")}
+    except FileNotFoundError:
+        raise NotAWorkingCopy(f"{folder} is not a working copy: it has no {PLACE_FILE}") from None
+    except (UnicodeDecodeError, yaml.YAMLError, AttributeError, TypeError):
+        raise NotAWorkingCopy(f"{file} cannot be read: expected src and at_head in YAML") from None
+    texts = {name: "" if value is None else str(value) for name, value in fields.items()}
+    if not texts["at_head"]:
+        raise NotAWorkingCopy(f"{file} has no at_head: expected the id of a commit")
+    return Place(parse_source(texts["src"]), texts["at_head"], texts["active_operation"], content)
+
+
+def find_root(start: Path) -> Path:
+    """Return the working copy that a folder is, or is in.
+
+    Raises:
+        NotAWorkingCopy: It is in none.
+    """
+    start = start.resolve()
+    for folder in (start, *start.parents):
+        if (folder / PLACE_FILE).is_file():
+            return folder
+    raise NotAWorkingCopy(
+        f"{start} is in no working copy: make one with `lakebed local clone` or `init`"
+    )
+
+
+def find_below(start: Path) -> Iterator[Path]:
+    """Iterate over the working copies in a folder, not into hidden folders or working copies."""
+    for parent, folders, files in os.walk(start):
+        if PLACE_FILE in files:
+            folders.clear()
+            yield Path(parent)
+        folders[:] = sorted(name for name in folders if not name.startswith("."))

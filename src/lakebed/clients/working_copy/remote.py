@@ -1,0 +1,268 @@
+"""What is asked of the server."""
+
+import hashlib
+import mimetypes
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import BinaryIO, Final
+
+from lakebed.clients.http.errors import Refused
+from lakebed.clients.http.http import Client
+from lakebed.clients.http.paging import list_items
+from lakebed.clients.working_copy.errors import Changed, Conflicts, WorkingCopyError
+from lakebed.clients.working_copy.place import Source
+from lakebed.wire.objects import (
+    ForcePathQuery,
+    ListQuery,
+    ObjectsAPI,
+    ObjectStats,
+    PathList,
+    PathQuery,
+    ReadQuery,
+)
+from lakebed.wire.refs import (
+    BranchCreation,
+    CommitCreation,
+    Diff,
+    DiffObjectStat,
+    DiffRefsQuery,
+    Merge,
+)
+
+Step = Callable[[int], None]
+"""Called with the size of each chunk; it may raise to end a transfer."""
+
+_CLIENT_MTIME: Final = "::lakefs::client-mtime"
+_CLIENT_MTIME_HEADER: Final = "X-Lakefs-Internal-Client-Mtime"
+"""Where lakectl keeps the time of a file, in seconds; it takes a file of another time for
+changed."""
+
+_CHUNK_BYTES: Final = 1 << 20
+_REMOVED_AT_ONCE: Final = 1000
+_MD5_DIGITS: Final = 32
+_TIME_DIGITS_MAX: Final = 10
+_NOT_FOUND: Final = 404
+_EXISTS: Final = 409
+_FAILED_CONDITION: Final = 412
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An object below the path of a working copy."""
+
+    path: str
+    """Relative to the working copy."""
+    checksum: str
+    size: int
+    mtime: int
+    """In seconds: when the file was changed that it was uploaded from, if that is known."""
+    ref: str
+    """Where it was found."""
+
+    @property
+    def md5(self) -> str | None:
+        """The hash of its bytes; None if its checksum is not that, as after a multipart upload."""
+        is_md5 = len(self.checksum) == _MD5_DIGITS and self.checksum.isalnum()
+        return self.checksum if is_md5 else None
+
+    def is_same(self, other: "Item | None") -> bool:
+        """Whether both hold the same bytes, as far as the server says."""
+        return other is not None and (self.checksum, self.size) == (other.checksum, other.size)
+
+
+class Remote:
+    """A path of a repository. Threads may share it."""
+
+    def __init__(self, client: Client, source: Source, *, step: Step) -> None:
+        self.source = source
+        self._client = client
+        self._step = step
+        self._lake = source.repository
+
+    def resolve(self, ref: str) -> str:
+        """Return the id of the commit that a ref names."""
+        return self._client.commits.get(self._lake, ref).id
+
+    def branch_head(self) -> str:
+        """Return the head of the branch that can be committed to.
+
+        Raises:
+            WorkingCopyError: The source is not a branch.
+            Refused: One may not write to the branch: it is protected, for example.
+        """
+        try:
+            found = self._client.branches.get(self._lake, self.source.ref)
+        except Refused as error:
+            if error.status != _NOT_FOUND:
+                raise
+            raise WorkingCopyError(
+                f"{self.source.ref} is not a branch, and only to branches can be committed"
+            ) from None
+        # What may not be written directly is not written by a detour either.
+        query = PathQuery(path=f"{self.source.prefix}any")
+        self._client.objects.may_upload(self._lake, self.source.ref, query)
+        return found.commit_id
+
+    def list(self, ref: str) -> Iterator[Item]:
+        """Iterate over all objects at a ref, in the order of their paths."""
+        query = ListQuery(prefix=self.source.prefix)
+        for found in list_items(self._client.objects.list, self._lake, ref, query):
+            if (item := self._item(found, found, ref)) is not None:
+                yield item
+
+    def diff(self, left: str, right: str) -> Iterator[tuple[str, Item | None]]:
+        """Iterate over what is different on the right: path, and what is there, if anything."""
+        query = DiffRefsQuery(prefix=self.source.prefix, type="two_dot", include_right_stats=True)
+        for found in list_items(self._client.refs.diff, self._lake, left, right, query):
+            path = found.path.removeprefix(self.source.prefix)
+            if _is_data(path, found.size_bytes):
+                yield path, self._item(found, found.right, right) if found.right else None
+
+    def _item(
+        self, found: ObjectStats | Diff, stats: ObjectStats | DiffObjectStat, ref: str
+    ) -> Item | None:
+        path = found.path.removeprefix(self.source.prefix)
+        if not _is_data(path, found.size_bytes):
+            return None
+        noted = (stats.metadata or {}).get(_CLIENT_MTIME, "")
+        is_time = noted.isdecimal() and len(noted) <= _TIME_DIGITS_MAX
+        mtime = int(noted) if is_time else stats.mtime
+        return Item(path, stats.checksum, found.size_bytes or 0, mtime, ref)
+
+    def fetch(self, item: Item, write: Callable[[bytes], object]) -> str:
+        """Read an object, and return the hash of its bytes.
+
+        Raises:
+            WorkingCopyError: They are not what the server said they were.
+        """
+        md5, size = hashlib.md5(usedforsecurity=False), 0
+        query = ReadQuery(path=self.source.prefix + item.path)
+        with self._client.open(
+            ObjectsAPI.get.request(self._lake, item.ref, query),
+            headers={"Accept-Encoding": "identity"},
+        ) as answer:
+            for chunk in answer.iter_raw():
+                md5.update(chunk)
+                write(chunk)
+                size += len(chunk)
+                self._step(len(chunk))
+        found = md5.hexdigest()
+        if size != item.size or item.md5 not in {None, found}:
+            raise WorkingCopyError(f"{item.path} arrived damaged: run the command again")
+        return found
+
+    def send(
+        self, branch: str, path: str, file: BinaryIO, *, size: int, mtime: int, instead: Item | None
+    ) -> tuple[str, str]:
+        """Upload a file, in place of what was found on the branch, and of nothing else.
+
+        Returns:
+            The hash of its bytes, and the checksum of the object.
+
+        Raises:
+            Conflicts: Something else is there by now.
+            Changed: The file became shorter meanwhile.
+        """
+        md5 = hashlib.md5(usedforsecurity=False)
+
+        def chunks() -> Iterator[bytes]:
+            left = size
+            while left:
+                chunk = file.read(min(_CHUNK_BYTES, left))
+                if not chunk:
+                    raise Changed(path)
+                md5.update(chunk)
+                left -= len(chunk)
+                self._step(len(chunk))
+                yield chunk
+
+        query = ForcePathQuery(path=self.source.prefix + path)
+        request = ObjectsAPI.upload.request(self._lake, branch, query)
+        condition = {"If-Match": f'"{instead.checksum}"'} if instead else {"If-None-Match": "*"}
+        try:
+            with self._client.open(
+                request,
+                content=chunks(),
+                headers={
+                    "Content-Length": str(size),
+                    "Content-Type": mimetypes.guess_type(path)[0] or "application/octet-stream",
+                    _CLIENT_MTIME_HEADER: str(mtime),
+                    **condition,
+                },
+            ) as answer:
+                checksum = self._client.answer(request, answer).value.checksum
+        except Refused as error:
+            if error.status != _FAILED_CONDITION:
+                raise
+            raise Conflicts([path], "run `lakebed local pull`, and then commit again") from None
+        if checksum != md5.hexdigest():
+            raise WorkingCopyError(f"{path} arrived damaged: run the command again")
+        return md5.hexdigest(), checksum
+
+    def remove(self, branch: str, paths: Sequence[str]) -> None:
+        """Remove objects from a branch.
+
+        Raises:
+            WorkingCopyError: One could not be removed.
+        """
+        for start in range(0, len(paths), _REMOVED_AT_ONCE):
+            batch = [self.source.prefix + path for path in paths[start : start + _REMOVED_AT_ONCE]]
+            answer = self._client.objects.delete_many(self._lake, branch, PathList(paths=batch))
+            for error in answer.errors:
+                raise WorkingCopyError(f"not removed: {error.path}: {error.message}")
+
+    def make_branch(self, name: str, source: str) -> None:
+        """Make a hidden branch, unless it is there."""
+        body = BranchCreation(name=name, source=source, hidden=True)
+        with _tolerating(_EXISTS):
+            self._client.branches.create(self._lake, body)
+
+    def drop_branch(self, name: str) -> None:
+        """Delete a branch, if it is there."""
+        with _tolerating(_NOT_FOUND):
+            self._client.branches.delete(self._lake, name)
+
+    def commit(self, branch: str, message: str, metadata: Mapping[str, str]) -> str:
+        """Commit what is on a branch, unless nothing is; return its head."""
+        body = CommitCreation(message=message, metadata=dict(metadata))
+        with _tolerating("no_changes"):
+            self._client.commits.create(self._lake, branch, body)
+        return self._client.branches.get(self._lake, branch).commit_id
+
+    def merge(self, branch: str, message: str, metadata: Mapping[str, str]) -> str:
+        """Merge a branch into that of the source, as one commit; return its id.
+
+        What others have staged there is left alone.
+
+        Raises:
+            Conflicts: Others have changed, or staged, the same objects.
+        """
+        body = Merge(message=message, metadata=dict(metadata), squash_merge=True, keep_staged=True)
+        merge = self._client.refs.merge
+        try:
+            return merge(self._lake, branch, self.source.ref, body=body).reference
+        except Refused as error:
+            if error.status != _EXISTS:
+                raise
+            paths = [key.removeprefix(self.source.prefix) for key in error.said.conflicts]
+            raise Conflicts(
+                paths or [error.message],
+                "others have changed them meanwhile, or have uncommitted changes of them",
+            ) from None
+
+
+@contextmanager
+def _tolerating(reason: int | str) -> Iterator[None]:
+    """Send a request that may be refused with a status, or for a reason of a known kind."""
+    try:
+        yield
+    except Refused as error:
+        if reason not in {error.status, error.said.kind}:
+            raise
+
+
+def _is_data(path: str, size: object) -> bool:
+    """Whether a key is more than a mark that there is a folder, or that a Mac was there."""
+    is_mark = (not path or path.endswith("/")) and not size
+    return not is_mark and path.rpartition("/")[2] != ".DS_Store"

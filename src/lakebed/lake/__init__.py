@@ -1,0 +1,31 @@
+"""The catalog: the one package that the doors (REST, S3, pages) see, beside `lakebed.auth`.
+
+A door reads a request, asks the catalog, and writes an answer. It imports neither the engine nor
+the store nor the storage; a contract in ``pyproject.toml`` holds that. The catalog takes ids, refs
+(expressions such as ``main~3``) and paths as bytes. What it returns shows an object as its user
+knows it: what the catalog keeps in an entry's metadata for itself is left out.
+
+| component (attribute of `Catalog`)| what it does                                                |
+|-----------------------------------|-------------------------------------------------------------|
+| `repositories`                    | creates, lists and deletes repositories                     |
+| `refs`                            | branches, tags, logs, merge bases, protection rules, dumps  |
+| `ref_changes`                     | creates and deletes branches and tags                       |
+| `commits`                         | commits, merges, reverts, cherry-picks, resets              |
+| `pulls`                           | pull requests                                               |
+| `diff`                            | what differs between refs, or is uncommitted                |
+| `objects`                         | reads, lists and deletes objects                            |
+| `previews`                        | shows what is in objects: rows of tables, text, differences |
+| `uploads`, `copies`               | writes objects                                              |
+| `multiparts`, `completions`       | uploads in parts                                            |
+| `links`, `external`, `presigning` | objects whose bytes do not pass through the server          |
+| `pins`                            | what the first readers of unverified objects found          |
+| `metadata_files`, `symlinks`      | files for programs that read the storage themselves         |
+| `tasks`                           | what takes longer than a client waits                       |
+| `usage`                           | counts requests                                             |
+
+Places in the storage that clients name are read by `lakebed.lake.places`, in one spelling.
+Callers import values of the layers below (`BranchID`, `Commit`, `Query`...) from their own modules,
+and the errors that they raise or catch from `lakebed.lake.errors`. This file imports nothing:
+the process that supervises the server reads the catalog's settings, and must not import the engine
+for that.
+"""

@@ -1,0 +1,124 @@
+"""The catalog put together: one object whose attributes are its rooms.
+
+The rules that keep objects and garbage collection out of each other's way are in `uploads`,
+`links`, `copies` and `addresses`. What deletes data is in `lakebed.reclaim`.
+"""
+
+from lakebed.base.runtime import Runtime
+from lakebed.block import BlockStore
+from lakebed.engine.engine import Engine
+from lakebed.kv import Store
+from lakebed.lake.addresses import Addresses, Freshness
+from lakebed.lake.commits import HeadChanges
+from lakebed.lake.copies import Copies
+from lakebed.lake.diff import Differences
+from lakebed.lake.external import ExternalObjects
+from lakebed.lake.imports.imports import Imports
+from lakebed.lake.imports.outside import OutsideImports
+from lakebed.lake.imports.runner import ImportRunner
+from lakebed.lake.links import Links
+from lakebed.lake.metadata_files import MetadataFiles
+from lakebed.lake.multipart.complete import Completions
+from lakebed.lake.multipart.presigned import PresignedUploads
+from lakebed.lake.multipart.uploads import MultipartUploads
+from lakebed.lake.objects import Objects
+from lakebed.lake.pins import Pins
+from lakebed.lake.presign import Presigning, Signer
+from lakebed.lake.preview.previews import Previews
+from lakebed.lake.pulls.pulls import Pulls
+from lakebed.lake.purge_marks import PurgeMarks
+from lakebed.lake.refs import Refs
+from lakebed.lake.search import Search
+from lakebed.lake.settings import CatalogSettings, LinkSettings
+from lakebed.lake.stager import Stager
+from lakebed.lake.symlinks import Symlinks
+from lakebed.lake.tasks import RunInBackground, Tasks, run_inline
+from lakebed.lake.uploads import Uploads
+from lakebed.lake.usage import Usage
+
+
+class Catalog:
+    """All that the doors ask for. One for each process, used by its threads."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        store: Store,
+        block: BlockStore,
+        runtime: Runtime,
+        settings: CatalogSettings | None = None,
+        *,
+        links: LinkSettings | None = None,
+        run_in_background: RunInBackground = run_inline,
+        signer: Signer | None = None,
+        runs_imports: bool = True,
+    ) -> None:
+        """Put a catalog on an engine, and on the store and the storage that the engine is on.
+
+        Args:
+            engine: The engine.
+            store: Links and tasks go there too.
+            block: The objects are there.
+            runtime: Clock, chance and concurrency.
+            settings: Times and bounds; whoever sets them calls their `check` first.
+            links: What may be linked.
+            run_in_background: Runs dumps and restores.
+            signer: Signs URLs where the storage does not.
+            runs_imports: Whether imports that are started here run in the background of this
+                process. If not, another process calls `import_runner` now and then.
+        """
+        settings = settings or CatalogSettings()
+        addresses = Addresses(runtime, settings)
+        freshness = Freshness(runtime, settings)
+        stager = Stager(engine, block, runtime, freshness)
+        purge_marks = PurgeMarks(store)
+        self.storage_scheme = block.scheme
+        """What the URLs of storage namespaces begin with."""
+        self.repositories = engine.repositories
+        self.refs = Refs(engine, store, block, runtime, purge_marks)
+        self.ref_changes = engine.refs
+        self.commits = HeadChanges(engine)
+        self.diff = Differences(engine)
+        self.presigning = Presigning(
+            block, runtime, life_seconds=settings.presign_life_seconds, signer=signer
+        )
+        self.pins = Pins(store, block, runtime, settings)
+        self.objects = Objects(engine, block, runtime, self.presigning, self.pins, purge_marks)
+        self.previews = Previews(self.objects, runtime)
+        self.search = Search(self.objects, runtime)
+        self.uploads = Uploads(engine, block, addresses, stager)
+        self.copies = Copies(
+            engine, block, runtime, addresses, freshness, stager, self.pins, purge_marks
+        )
+        self.external = ExternalObjects(engine, block, runtime, stager)
+        self.links = Links(
+            engine,
+            store,
+            block,
+            runtime,
+            settings,
+            addresses,
+            freshness,
+            stager,
+            self.presigning,
+            require_object=(links or LinkSettings()).require_object,
+        )
+        self.metadata_files = MetadataFiles(engine, block)
+        self.symlinks = Symlinks(engine, block)
+        self.multiparts = MultipartUploads(engine, store, block, runtime, settings, addresses)
+        self.presigned_uploads = PresignedUploads(self.multiparts, self.presigning)
+        self.completions = Completions(engine, store, block, runtime, stager, purge_marks)
+        self.tasks = Tasks(engine, store, runtime, settings, run_in_background, self.refs)
+        run_imports = self._run_imports if runs_imports else lambda: None
+        self.imports = Imports(engine, store, block, runtime, settings, on_start=run_imports)
+        self.outside_imports = OutsideImports(self.imports, runtime, on_handed=run_imports)
+        self.import_runner = ImportRunner(engine, store, block, runtime, settings, self.imports)
+        self.pulls = Pulls(engine, store, runtime, settings)
+        self._run_in_background = run_in_background
+        self.usage = Usage(store, runtime)
+
+    def _run_imports(self) -> None:
+        self._run_in_background(self._run_waiting)
+
+    def _run_waiting(self) -> None:
+        self.import_runner.run_waiting()

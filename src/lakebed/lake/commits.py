@@ -1,0 +1,265 @@
+"""Changing the heads of branches: commit, merge, revert, cherry-pick, reset."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+from lakebed.base.tracing import traced
+from lakebed.engine.commits.requests import CommitRequest, CommitResult, MergeRequest
+from lakebed.engine.committed import Strategy
+from lakebed.engine.engine import Engine
+from lakebed.engine.errors import BranchNotFound
+from lakebed.engine.model import (
+    WORDS_BYTES_MAX,
+    Branch,
+    BranchID,
+    Commit,
+    Repository,
+    RepositoryID,
+    size_of,
+)
+from lakebed.formats import MetaRangeID
+from lakebed.lake.errors import InvalidMetadata
+
+ORIGIN_KEY: Final = "cherry-pick-origin"
+ORIGIN_COMMITTER_KEY: Final = "cherry-pick-committer"
+"""Where a cherry-picked commit says, in its metadata, which commit it repeats, and whose."""
+
+RESERVED: Final = ".lakebed."
+"""What names in a commit's metadata begin with that Lakebed alone writes, of that one commit."""
+PULL_REQUEST_KEY: Final = f"{RESERVED}pull_request"
+"""Where the merge of a pull request says which one it is of."""
+
+
+STRATEGY_KEY: Final = ".lakefs.merge.strategy"
+"""Where a merge says, in its commit's metadata, which side wins; or that a conflict ends it."""
+DEFAULT_STRATEGY: Final = "default"
+STRATEGIES: Final[Mapping[str, Strategy | None]] = {
+    "": None,
+    "dest-wins": Strategy.DEST_WINS,
+    "source-wins": Strategy.SOURCE_WINS,
+}
+"""Which side wins where both changed an object, by the names that clients know."""
+
+
+def default_message(source: str, destination: str) -> str:
+    """Return the message of a merge that was given none."""
+    return f"Merge '{source}' into '{destination}'"
+
+
+def merge_request(
+    source: str,
+    destination: str,
+    *,
+    committer: str,
+    message: str,
+    metadata: Mapping[str, str],
+    strategy: str,
+    squash: bool,
+    allow_empty: bool,
+    keep_staged: bool = False,
+) -> MergeRequest:
+    """Return what a merge asks for in the words of clients; `strategy` is one of `STRATEGIES`."""
+    return MergeRequest(
+        committer=committer,
+        message=message or default_message(source, destination),
+        metadata={**metadata, STRATEGY_KEY: strategy or DEFAULT_STRATEGY},
+        strategy=STRATEGIES[strategy],
+        squash=squash,
+        allow_empty=allow_empty,
+        keep_staged=keep_staged,
+    )
+
+
+def check_commit_words(message: str, metadata: Mapping[str, str]) -> None:
+    """Refuse a message or metadata that a client cannot give to a commit.
+
+    Raises:
+        InvalidMetadata: One of them is too long, or a name in the metadata begins as ours do.
+    """
+    if (size := len(message.encode())) > WORDS_BYTES_MAX:
+        raise InvalidMetadata(
+            f"the message of a commit has at most {WORDS_BYTES_MAX} bytes, and this one has {size}"
+        )
+    if (size := size_of(metadata)) > WORDS_BYTES_MAX:
+        raise InvalidMetadata(
+            f"the metadata of a commit has at most {WORDS_BYTES_MAX} bytes, names and values"
+            f" together, and this has {size}"
+        )
+    for name in metadata:
+        if name.startswith(RESERVED):
+            raise InvalidMetadata(
+                f"the metadata of a commit must not have the name '{name}': names that begin with"
+                f" '{RESERVED}' are Lakebed's own; choose another one"
+            )
+
+
+def find_source(engine: Engine, repository: Repository, ref: str) -> Commit:
+    """Return the commit of a ref that a branch is about to lead to.
+
+    Raises:
+        CommitRefused: A hook refused it.
+        RefNotFound, InvalidRef: There is none.
+    """
+    commit = engine.resolver.commit(repository, ref)
+    engine.refusals.check(repository, ref, commit.id)
+    return commit
+
+
+class HeadChanges:
+    """Gives branches of all repositories new heads, and discards what is staged on them.
+
+    All methods raise `RepositoryNotFound`, `BranchNotFound`, `ReadOnly` or `Protected` if the
+    branch cannot be changed, and `InvalidMetadata` for a message or metadata that clients cannot
+    give to a commit. For the rest see `Committer`, `Merger` and `Resetter`.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @traced("catalog.commit")
+    def commit(
+        self,
+        repository_id: RepositoryID,
+        branch: BranchID,
+        request: CommitRequest,
+        *,
+        source_metarange: str | None = None,
+    ) -> CommitResult:
+        """Commit what is staged on a branch, or else a metarange that is there already."""
+        check_commit_words(request.message, request.metadata)
+        engine = self._engine
+        opened = engine.readings.to_write(repository_id, branch)
+        repository = opened.repository
+        if source_metarange is None:
+            engine.forecast.count_commit()
+            known = opened.branch
+            return engine.committer.commit(repository, branch, request, known=known)
+        source = MetaRangeID(source_metarange)
+        return CommitResult(engine.merger.commit_metarange(repository, branch, source, request))
+
+    @traced("catalog.merge")
+    def merge(
+        self, repository_id: RepositoryID, source: str, branch: BranchID, request: MergeRequest
+    ) -> Commit:
+        """Merge a ref, as it is now, into a branch."""
+        check_commit_words(request.message, request.metadata)
+        repository = self._engine.repositories.get_writable(repository_id)
+        ends = self._read_ends(repository, source, branch)
+        if ends is None:
+            ends = find_source(self._engine, repository, source), None
+        commit, known = ends
+        return self._engine.merger.merge(
+            repository, branch, commit, request, source_ref=source, known=known
+        )
+
+    def _read_ends(
+        self, repository: Repository, source: str, branch: BranchID
+    ) -> tuple[Commit, Branch | None] | None:
+        """Return the commit of a ref, and a branch: in one call, and one for their commits.
+
+        Returns:
+            None if one of them does not exist, or it takes more calls to find the commit.
+        """
+        engine = self._engine
+        places = engine.resolver.places(repository, source)
+        if places is None:
+            return None
+        try:
+            destination, named = engine.branches.get_with(repository, branch, places)
+        except BranchNotFound:
+            return None
+        source_id = engine.resolver.commit_in(named)
+        if source_id is None:
+            return None
+        commits = engine.commits.get_all(repository, [source_id, destination.commit_id])
+        return commits[0], destination
+
+    @traced("catalog.revert")
+    def revert(
+        self,
+        repository_id: RepositoryID,
+        branch: BranchID,
+        ref: str,
+        request: CommitRequest,
+        *,
+        parent_number: int | None = None,
+    ) -> Commit:
+        """Undo on a branch what a commit changed, compared with one of its parents."""
+        check_commit_words(request.message, request.metadata)
+        repository = self._engine.repositories.get_writable(repository_id)
+        self._engine.protection.check_strict(repository, branch)
+        commit = self._engine.resolver.commit(repository, ref)
+        return self._engine.merger.revert(
+            repository, branch, commit, request, parent_number=parent_number
+        )
+
+    @traced("catalog.cherry_pick")
+    def cherry_pick(
+        self,
+        repository_id: RepositoryID,
+        branch: BranchID,
+        ref: str,
+        *,
+        committer: str,
+        message: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        parent_number: int | None = None,
+    ) -> Commit:
+        """Do again on a branch what a commit changed.
+
+        The new commit has the message and the metadata of the old one, as far as no others are
+        given, and says in its metadata where it comes from. If the branch has all of these changes
+        already, it is an empty commit: whoever picks a list of commits, or asks again after a lost
+        reply, is not stopped by those that are there.
+        """
+        check_commit_words(message or "", metadata or {})
+        repository = self._engine.repositories.get_writable(repository_id)
+        self._engine.protection.check_strict(repository, branch)
+        origin = self._engine.resolver.commit(repository, ref)
+        request = CommitRequest(
+            committer=committer,
+            message=message or origin.message,
+            metadata={
+                **{
+                    name: value
+                    for name, value in origin.metadata.items()
+                    if not name.startswith(RESERVED)
+                },
+                ORIGIN_KEY: origin.id,
+                ORIGIN_COMMITTER_KEY: origin.committer,
+                **(metadata or {}),
+            },
+            allow_empty=True,
+        )
+        return self._engine.merger.cherry_pick(
+            repository, branch, origin, request, parent_number=parent_number
+        )
+
+    # Resets
+
+    @traced("catalog.reset")
+    def reset(self, repository_id: RepositoryID, branch: BranchID) -> None:
+        """Discard all that is staged on a branch."""
+        repository = self._engine.readings.to_write(repository_id, branch).repository
+        self._engine.resetter.reset(repository, branch)
+
+    @traced("catalog.reset_object")
+    def reset_object(self, repository_id: RepositoryID, branch: BranchID, path: bytes) -> None:
+        """Discard what is staged for one path."""
+        repository = self._engine.readings.to_write(repository_id, branch).repository
+        self._engine.resetter.reset_key(repository, branch, path)
+
+    @traced("catalog.reset_prefix")
+    def reset_prefix(self, repository_id: RepositoryID, branch: BranchID, prefix: bytes) -> None:
+        """Discard what is staged for the paths that begin with a prefix."""
+        repository = self._engine.readings.to_write(repository_id, branch).repository
+        self._engine.resetter.reset_prefix(repository, branch, prefix)
+
+    @traced("catalog.hard_reset")
+    def hard_reset(self, repository_id: RepositoryID, branch: BranchID, ref: str) -> None:
+        """Make a branch without uncommitted changes point to the commit of a ref."""
+        repository = self._engine.readings.to_write(repository_id, branch).repository
+        target = find_source(self._engine, repository, ref)
+        before_try = partial(self._engine.hooks.before_leaving, repository)
+        self._engine.resetter.hard_reset(repository, branch, target, before_try)

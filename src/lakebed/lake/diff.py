@@ -1,0 +1,121 @@
+"""What differs: between two refs, or between a branch and what is staged on it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import pyarrow as pa
+
+from lakebed.base.tracing import traced
+from lakebed.engine.committed import ChangeType, DiffEntry, Page, Query
+from lakebed.engine.committed.listing import differences_of
+from lakebed.engine.engine import Engine
+from lakebed.engine.model import BranchID, RepositoryID
+from lakebed.lake.entry_metadata import split
+from lakebed.lake.model import etag_of
+from lakebed.lake.object_pages import etags, user_metadata
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One object that differs: as it is on the right, or as it was, if it was removed."""
+
+    change: ChangeType
+    conflict: bool
+    """Whether the left changed it too, to something else."""
+    path: bytes
+    size: int
+    """In bytes."""
+    checksum: str
+    mtime: datetime
+    content_type: str
+    metadata: Mapping[str, str] = field(hash=False)
+    """The user's own."""
+
+
+class DifferencePage(Page[Difference]):
+    """A page of differences: rows with the columns of `DIFF_SCHEMA`.
+
+    A column `conflict` says whether the left changed a row too; without it, it did so to none.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, page: Page[DiffEntry]) -> None:
+        """Take a page of the engine."""
+        super().__init__(page.rows, page.folded, has_more=page.has_more, values_of=_differences)
+
+    def etags(self) -> pa.Array:
+        """Return the ETag of each row."""
+        return etags(self.rows)
+
+    def user_metadata(self) -> pa.MapArray | None:
+        """Return the user's own metadata of each row; None: no row has any."""
+        return user_metadata(self.rows)
+
+
+def _differences(rows: pa.Table) -> list[Difference]:
+    return [_difference(item) for item in differences_of(rows)]
+
+
+def _difference(item: DiffEntry) -> Difference:
+    entry = item.entry
+    return Difference(
+        change=item.change,
+        conflict=item.conflict,
+        path=entry.key,
+        size=entry.size,
+        checksum=etag_of(entry),
+        mtime=entry.mtime,
+        content_type=entry.content_type,
+        metadata=split(entry.metadata).user,
+    )
+
+
+class Differences:
+    """Compares refs of all repositories."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @traced("catalog.list_uncommitted")
+    def list_uncommitted(
+        self, repository_id: RepositoryID, branch: BranchID, query: Query
+    ) -> DifferencePage:
+        """Return a page of what is staged on a branch and differs from its head.
+
+        Raises:
+            RepositoryNotFound, BranchNotFound: There is no such branch.
+        """
+        return DifferencePage(self._engine.reader.list_changes(repository_id, branch, query))
+
+    @traced("catalog.diff")
+    def list_between(
+        self,
+        repository_id: RepositoryID,
+        left: str,
+        right: str,
+        query: Query,
+        *,
+        since_parting: bool = False,
+    ) -> DifferencePage:
+        """Return a page of what is different on the right.
+
+        With `since_parting`, only what the right changed since the two had their last commit in
+        common ("three dots"); otherwise all that differs between them ("two dots").
+
+        Raises:
+            RepositoryNotFound, RefNotFound, InvalidRef: There is nothing to compare.
+            Invalid: They have no ancestor in common.
+        """
+        engine = self._engine
+        repository = engine.repositories.get(repository_id)
+        before = engine.resolver.commit(repository, left)
+        after = engine.resolver.commit(repository, right)
+        committed = engine.committed(repository)
+        if not since_parting:
+            found = committed.list_diff(before.metarange_id, after.metarange_id, query)
+            return DifferencePage(found)
+        base = engine.merge_bases.get(repository, after.id, before.id)
+        three = base.metarange_id, before.metarange_id, after.metarange_id
+        return DifferencePage(committed.list_changes(*three, query))

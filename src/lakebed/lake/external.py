@@ -1,0 +1,106 @@
+"""External objects: entries for objects that are outside of all repositories.
+
+Garbage collection never touches such an object; its owner keeps it. So its address must not lie in
+the namespace of any repository: there it would be the object of another entry, and could be
+collected with it. Nor may it lie where a deleted repository left its objects: who might read them
+was said by the policies about that repository.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from lakebed.base.runtime import Runtime
+from lakebed.base.tracing import traced
+from lakebed.block import Address, BlockStore, InvalidAddress
+from lakebed.engine.engine import Engine
+from lakebed.engine.model import BranchID, RepositoryID
+from lakebed.engine.staging.writer import Condition
+from lakebed.formats import AddressType
+from lakebed.lake.errors import AddressClosed, AddressTaken
+from lakebed.lake.model import (
+    DEFAULT_CONTENT_TYPE,
+    ObjectStats,
+    check_header,
+    check_metadata,
+    check_path,
+    new_entry,
+    stats_of,
+)
+from lakebed.lake.stager import Stager
+
+
+class ExternalObjects:
+    """Stages objects that are outside of all repositories."""
+
+    def __init__(self, engine: Engine, block: BlockStore, runtime: Runtime, stager: Stager) -> None:
+        self._engine = engine
+        self._stager = stager
+        self._block = block
+        self._runtime = runtime
+
+    @traced("catalog.stage_external")
+    def stage(
+        self,
+        repository_id: RepositoryID,
+        branch: BranchID,
+        path: bytes,
+        address: Address,
+        *,
+        checksum: str,
+        size: int,
+        mtime: datetime | None = None,
+        content_type: str = DEFAULT_CONTENT_TYPE,
+        metadata: Mapping[str, str] | None = None,
+        condition: Condition | None = None,
+    ) -> ObjectStats:
+        """Stage an entry for an object, without looking whether the object is there.
+
+        Args:
+            repository_id: Where.
+            branch: On which branch.
+            path: Under which path.
+            address: Where the object is.
+            checksum: Of its content.
+            size: In bytes.
+            mtime: When it was written; None: now.
+            content_type: What kind of data it is.
+            metadata: The user's own.
+            condition: Whether to write, given what is there.
+
+        Raises:
+            InvalidPath, InvalidMetadata: No object can have this path, or such metadata.
+            InvalidAddress: The storage of this installation has no such address.
+            AddressTaken: A repository keeps its own data there.
+            AddressClosed: A deleted repository left its data there.
+            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
+            PreconditionFailed: The condition does not hold.
+            TooManyTries: Without a condition, the entry may be visible.
+            OutcomeUnknown: The entry may be visible.
+        """
+        check_path(path)
+        check_metadata(metadata or {})
+        check_header("checksum", checksum)
+        check_header("content type", content_type)
+        if address.parts.scheme != self._block.scheme:
+            raise InvalidAddress(
+                f"{address} cannot be staged: the storage of this installation serves"
+                f" {self._block.scheme}://"
+            )
+        keeper, leaver = self._engine.repositories.around(address)
+        if keeper is not None:
+            raise AddressTaken(address, keeper)
+        if leaver is not None:
+            raise AddressClosed(address, leaver)
+        entry = new_entry(
+            path,
+            str(address),
+            address_type=AddressType.FULL,
+            size=size,
+            checksum=checksum,
+            modified=self._runtime.now() if mtime is None else mtime.timestamp(),
+            content_type=content_type,
+            metadata=metadata or {},
+        )
+        known = self._engine.readings.to_write(repository_id, branch, path)
+        self._stager.put(known, entry, condition=condition)
+        return stats_of(known.repository.namespace, entry)

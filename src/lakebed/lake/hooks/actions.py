@@ -1,0 +1,207 @@
+"""Hooks put together: one object for a server process, which the doors ask for runs."""
+
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from lakebed.base.errors import LakebedError
+from lakebed.base.runtime import Runtime
+from lakebed.base.tracing import traced
+from lakebed.block import BlockStore
+from lakebed.engine.engine import Engine
+from lakebed.engine.leases import LeaseLostError
+from lakebed.engine.model import Repository, RepositoryID
+from lakebed.kv import Store
+from lakebed.lake.catalog import Catalog
+from lakebed.lake.hooks import records_pb2 as pb
+from lakebed.lake.hooks.errors import TooManyTrials
+from lakebed.lake.hooks.events import EventType
+from lakebed.lake.hooks.files import Action
+from lakebed.lake.hooks.guard import Guard, GuardParts
+from lakebed.lake.hooks.keys import RunID
+from lakebed.lake.hooks.kinds import run_hook as run_any_hook
+from lakebed.lake.hooks.matching import select
+from lakebed.lake.hooks.post import PostRunner
+from lakebed.lake.hooks.process_pool import ProcessPool
+from lakebed.lake.hooks.reading import ActionReader
+from lakebed.lake.hooks.runner import NewCaller, RunHook, Runner, hook_run_id_of
+from lakebed.lake.hooks.runs import LeasedRun, Runs
+from lakebed.lake.hooks.settings import HooksSettings
+from lakebed.lake.tasks import RunInBackground, run_inline
+
+TRIALS_MAX: Final = 8
+"""How many trials of hooks a process runs at once."""
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TrialHook:
+    """A hook that is tried by hand."""
+
+    hook_run_id: str
+    action: str
+    hook_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A run of hooks by hand, which has begun."""
+
+    run_id: RunID | None
+    """None: no action is for the event."""
+    hooks: tuple[TrialHook, ...]
+
+
+class Actions:
+    """Runs hooks, and keeps what became of them. One for each process, used by its threads."""
+
+    def __init__(
+        self,
+        guard: Guard,
+        engine: Engine,
+        catalog: Catalog,
+        store: Store,
+        block: BlockStore,
+        runtime: Runtime,
+        settings: HooksSettings,
+        *,
+        heartbeat_seconds: float,
+        new_caller: NewCaller,
+        while_waiting: Callable[[], AbstractContextManager[None]],
+        run_in_background: RunInBackground = run_inline,
+        runs_post_hooks: bool = False,
+        run_hook: RunHook | None = None,
+        stores_early: bool = True,
+    ) -> None:
+        """Put hooks on an engine, and attach its guard to them.
+
+        Args:
+            guard: What the engine asks.
+            engine: The engine.
+            catalog: Reads the action files.
+            store: Runs go there.
+            block: Logs go there.
+            runtime: Clock, chance and concurrency.
+            settings: What hooks may do.
+            heartbeat_seconds: A run that gave no sign of life for so long has died.
+            new_caller: What hooks may ask of the server.
+            while_waiting: Entered while a request waits for hooks.
+            run_in_background: Runs trials.
+            runs_post_hooks: Whether what comes after operations runs in the background of this
+                process. If not, another process calls `post.run_waiting` now and then.
+            run_hook: Runs one hook; None: as servers do.
+            stores_early: Whether what hooks print is stored while they run, for who watches.
+        """
+        self._engine = engine
+        self._settings = settings
+        self._reader = ActionReader(engine, catalog, runtime)
+        self.runs = Runs(engine, store, block, runtime, heartbeat_seconds=heartbeat_seconds)
+        self._runner = Runner(
+            engine,
+            runtime,
+            settings,
+            self.runs,
+            new_caller=new_caller,
+            run_hook=run_hook or partial(run_any_hook, pool=ProcessPool(runtime)),
+            heartbeat_seconds=heartbeat_seconds,
+            stores_early=stores_early,
+        )
+        self.post = PostRunner(
+            engine,
+            runtime,
+            self._reader,
+            self.runs,
+            self._runner,
+            heartbeat_seconds=heartbeat_seconds,
+        )
+        self._lock = runtime.lock()
+        self._trials = 0
+        self._run_in_background = run_in_background
+        self._runs_post_hooks = runs_post_hooks
+        guard.attach(
+            GuardParts(
+                engine=engine,
+                reader=self._reader,
+                runs=self.runs,
+                runner=self._runner,
+                while_waiting=while_waiting,
+                on_waiting=self._on_waiting,
+            )
+        )
+
+    @traced("hooks.try_out")
+    def try_out(
+        self, repository_id: RepositoryID, ref: str, event_type: EventType, *, username: str
+    ) -> Trial:
+        """Begin to run the hooks that an event on a ref would run; nothing else happens.
+
+        What they print can be read while they run (`Runs.output`).
+
+        Raises:
+            RepositoryNotFound, RefNotFound, InvalidRef: There is no such ref.
+            InvalidAction: An action file cannot be used.
+            TooManyTrials: Too many run already.
+        """
+        repository = self._engine.repositories.get(repository_id)
+        commit = self._engine.resolver.commit(repository, ref)
+        run = pb.Run(
+            event_type=event_type,
+            metarange_id=commit.metarange_id,
+            source_ref=ref,
+            branch="" if event_type.is_about_tag else ref,
+            commit_id=commit.id,
+            committer=commit.committer,
+            message=commit.message,
+            metadata=commit.metadata,
+            username=username,
+            is_trial=True,
+        )
+        actions = select(self._reader.read(repository, commit.metarange_id), event_type, run.branch)
+        if not actions:
+            return Trial(None, ())
+        self._count_trial()
+        try:
+            held = self.runs.begin(repository, run)
+        except LakebedError:
+            self._end_trial()
+            raise
+        self._run_in_background(lambda: self._try(repository, held, actions))
+        hooks = [
+            TrialHook(hook_run_id_of(number, place), action.name, hook.id)
+            for number, action in enumerate(actions)
+            for place, hook in enumerate(action.hooks)
+        ]
+        return Trial(held.id, tuple(hooks))
+
+    def _try(self, repository: Repository, held: LeasedRun, actions: Sequence[Action]) -> None:
+        try:
+            self._runner.run(repository, held, actions)
+        except (LakebedError, LeaseLostError) as error:
+            _LOGGER.warning("trial %s was cut off: %s", held.id, error)
+        finally:
+            self._end_trial()
+
+    def _count_trial(self) -> None:
+        with self._lock:
+            if self._trials >= TRIALS_MAX:
+                raise TooManyTrials(TRIALS_MAX)
+            self._trials += 1
+
+    def _end_trial(self) -> None:
+        with self._lock:
+            self._trials -= 1
+
+    def clean(self, repository: Repository) -> int:
+        """Remove the runs that were kept for long enough; return how many."""
+        return self.runs.clean(repository, days=self._settings.run_days)
+
+    def _on_waiting(self) -> None:
+        if self._runs_post_hooks:
+            self._run_in_background(self._run_waiting)
+
+    def _run_waiting(self) -> None:
+        self.post.run_waiting()

@@ -1,0 +1,240 @@
+"""Reading action files.
+
+A file that cannot be used refuses the operation, so everything that can be known without running
+a hook is checked here. Names that Lakebed does not know are errors too: a gate whose condition is
+misspelled would stand open.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from lakebed.lake.hooks.conditions import InvalidCondition, evaluate
+from lakebed.lake.hooks.errors import InvalidAction
+from lakebed.lake.hooks.events import EventType
+from lakebed.lake.hooks.patterns import InvalidPattern, check_pattern
+from lakebed.lake.hooks.properties import (
+    TYPES,
+    HookType,
+    InvalidProperties,
+    check_properties,
+    read_timeout,
+)
+from lakebed.lake.hooks.yaml_reader import InvalidYaml, Node, Scalar, plain, read_yaml
+
+FOLDER: Final = "_lakefs_actions/"
+"""Action files are the objects right below it, whatever their names end with."""
+FILE_BYTES_MAX: Final = 512 << 10
+"""The largest action file."""
+HOOKS_MAX: Final = 100
+"""How many hooks an action may have."""
+PRE_SECONDS_MAX: Final = 540.0
+"""How long the hooks of one action may take together, if somebody waits for them."""
+POST_SECONDS_MAX: Final = 6 * 3600.0
+"""The same, if nobody waits for them."""
+
+_NAME: Final = re.compile(r"\w[\w\-. ]+", re.ASCII)
+_NAME_LENGTH_MAX: Final = 255
+_HOOK_ID: Final = re.compile(r"[_a-zA-Z][\-_a-zA-Z0-9]{1,255}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookSpec:
+    """A hook as an action file describes it; its properties are checked."""
+
+    action_name: str
+    id: str
+    type: HookType
+    description: str = ""
+    condition: str = ""
+    """The text of ``if``; see `lakebed.lake.hooks.conditions`."""
+    timeout_seconds: float = 60.0
+    """How long it may take."""
+    properties: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """An action file."""
+
+    path: str
+    name: str
+    description: str = ""
+    events: Mapping[EventType, tuple[str, ...]]
+    """For each event the patterns of branches; no pattern: all branches."""
+    hooks: tuple[HookSpec, ...]
+
+
+def parse_action(path: str, content: bytes) -> Action:
+    """Read an action file.
+
+    Raises:
+        InvalidAction: It cannot be used.
+    """
+    if len(content) > FILE_BYTES_MAX:
+        raise InvalidAction(path, f"it has more than {FILE_BYTES_MAX} bytes")
+    try:
+        return _read_action(path, read_yaml(content))
+    except (_Wrong, InvalidYaml) as error:
+        raise InvalidAction(path, str(error)) from None
+
+
+def check_names(actions: Iterable[Action]) -> None:
+    """Make sure that no two actions have one name.
+
+    Raises:
+        InvalidAction: Two have.
+    """
+    seen: dict[str, Action] = {}
+    for action in actions:
+        first = seen.setdefault(action.name, action)
+        if first is not action:
+            reason = f"its name, {action.name!r}, is also that of {first.path}: rename one"
+            raise InvalidAction(action.path, reason)
+
+
+class _Wrong(ValueError):
+    """Something in the file is wrong; the message says where and why."""
+
+
+def _read_action(path: str, node: Node) -> Action:
+    fields = _fields(node, "the file", {"name", "description", "on", "hooks"})
+    name = _text(fields, "name")
+    if not name:
+        raise _Wrong("name is missing")
+    if len(name) > _NAME_LENGTH_MAX or not _NAME.fullmatch(name):
+        raise _Wrong(
+            f"name is {name!r}: use 2 to {_NAME_LENGTH_MAX} letters, digits, '_', '-', '.' and"
+            " spaces, beginning with a letter, a digit or '_'"
+        )
+    events = _read_events(fields.get("on"))
+    hooks = _read_hooks(name, fields.get("hooks"))
+    _check_times(events, hooks)
+    return Action(
+        path=path, name=name, description=_text(fields, "description"), events=events, hooks=hooks
+    )
+
+
+def _read_events(node: Node | None) -> dict[EventType, tuple[str, ...]]:
+    if node is None or _is_null(node):
+        raise _Wrong("on is missing: name at least one event, as in `on: {pre-commit: {}}`")
+    if not isinstance(node, dict) or not node:
+        raise _Wrong("on must hold at least one event with a colon behind it, as `pre-commit:`")
+    events: dict[EventType, tuple[str, ...]] = {}
+    for name, options in node.items():
+        if name not in set(EventType):
+            raise _Wrong(f"on: there is no event {name!r}: use one of {', '.join(EventType)}")
+        event = EventType(name)
+        events[event] = () if _is_null(options) else _read_branches(event, options)
+    return events
+
+
+def _read_branches(event: EventType, options: Node) -> tuple[str, ...]:
+    fields = _fields(options, f"on.{event}", {"branches"})
+    branches = fields.get("branches")
+    if branches is None:
+        return ()
+    if event.is_about_tag:
+        raise _Wrong(f"on.{event}: branches has no meaning for tags: remove it")
+    if _is_null(branches):
+        return ()
+    if not isinstance(branches, list):
+        raise _Wrong(f"on.{event}.branches must be a list of patterns, as [main, 'release-*']")
+    patterns: list[str] = []
+    for each in branches:
+        if not isinstance(each, Scalar):
+            raise _Wrong(f"on.{event}.branches must hold texts only")
+        try:
+            check_pattern(each.text)
+        except InvalidPattern as error:
+            raise _Wrong(f"on.{event}.branches: {error}") from None
+        patterns.append(each.text)
+    return tuple(patterns)
+
+
+def _read_hooks(action_name: str, node: Node | None) -> tuple[HookSpec, ...]:
+    if node is None or _is_null(node):
+        return ()
+    if not isinstance(node, list):
+        raise _Wrong("hooks must be a list")
+    if len(node) > HOOKS_MAX:
+        raise _Wrong(f"there are {len(node)} hooks, more than {HOOKS_MAX}")
+    hooks = tuple(
+        _read_hook(action_name, f"hooks[{index}]", each) for index, each in enumerate(node)
+    )
+    for index, hook in enumerate(hooks):
+        if hook.id in {before.id for before in hooks[:index]}:
+            raise _Wrong(f"hooks[{index}]: another hook has the id {hook.id!r} too")
+    return hooks
+
+
+def _read_hook(action_name: str, place: str, node: Node) -> HookSpec:
+    fields = _fields(node, place, {"id", "type", "description", "if", "properties"})
+    hook_id = _text(fields, "id", place)
+    if not _HOOK_ID.fullmatch(hook_id):
+        raise _Wrong(
+            f"{place}: id is {hook_id!r}: use 2 to 256 letters, digits, '_' and '-', beginning with"
+            " a letter or '_'"
+        )
+    place = f"{place} ({hook_id})"
+    hook_type = _read_type(place, _text(fields, "type", place))
+    condition = _text(fields, "if", place)
+    given = plain(fields["properties"]) if "properties" in fields else None
+    if not isinstance(given, dict | None):
+        raise _Wrong(f"{place}: properties must be names with values")
+    try:
+        evaluate(condition, has_failed=False)
+        return HookSpec(
+            action_name=action_name,
+            id=hook_id,
+            type=hook_type,
+            description=_text(fields, "description", place),
+            condition=condition,
+            timeout_seconds=read_timeout(given or {}),
+            properties=check_properties(hook_type, given or {}),
+        )
+    except InvalidCondition as error:
+        raise _Wrong(f"{place}: if: {error}") from None
+    except InvalidProperties as error:
+        raise _Wrong(f"{place}: {error}") from None
+
+
+def _read_type(place: str, text: str) -> HookType:
+    for known in TYPES:
+        if text == known:
+            return known
+    raise _Wrong(f"{place}: type is {text!r}: use one of {', '.join(TYPES)}")
+
+
+def _check_times(events: Mapping[EventType, object], hooks: Iterable[HookSpec]) -> None:
+    seconds = sum(hook.timeout_seconds for hook in hooks)
+    most = POST_SECONDS_MAX if all(event.is_post for event in events) else PRE_SECONDS_MAX
+    if seconds > most:
+        raise _Wrong(
+            f"its hooks may take {seconds:g} seconds together, more than {most:g}: lower their"
+            " timeouts"
+        )
+
+
+def _fields(node: Node, place: str, known: set[str]) -> dict[str, Node]:
+    if not isinstance(node, dict):
+        raise _Wrong(f"{place} must hold names with values, as `name: value`")
+    for name in node:
+        if name not in known:
+            raise _Wrong(f"{place}: there is no field {name!r}: use {', '.join(sorted(known))}")
+    return node
+
+
+def _text(fields: Mapping[str, Node], name: str, place: str = "") -> str:
+    """Return a text as it is written: ``name: 2024`` is the text 2024."""
+    node = fields.get(name)
+    if node is None or _is_null(node):
+        return ""
+    if not isinstance(node, Scalar):
+        raise _Wrong(f"{place}: {name} must be a text" if place else f"{name} must be a text")
+    return node.text
+
+
+def _is_null(node: Node) -> bool:
+    return isinstance(node, Scalar) and node.value is None

@@ -1,0 +1,445 @@
+"""What the engine asks before and after operations, answered by the action files of repositories.
+
+Which files count for which event:
+
+| event                              | action files are read from                                  |
+|------------------------------------|-------------------------------------------------------------|
+| prepare-commit, pre-commit         | the branch with what is staged                              |
+| pre-revert, pre-cherry-pick        | the branch                                                  |
+| pre-merge                          | the source                                                  |
+| post-commit, -merge, -revert, …    | the new commit                                              |
+| create and delete, pre and post    | the commit of the branch or the tag                         |
+
+In a repository with *strict hooks*, what comes before an operation is also asked of the head that
+the operation replaces: else a commit without an action file, or with a weaker one, would pass the
+gate that it removes. Files of the head that the candidate has too run once; all must pass. The
+candidate is the source of a merge, else the new commit. The head is the first parent of the
+proposed commit, which is published by a swap of a branch record with that head: if the head moves
+while hooks run, the swap fails, and a new commit over the new head is proposed.
+
+Runs of post events are written down *before* the operation takes effect (`Runs.prepare`) and
+confirmed after it. See `post` for what becomes of those that nobody confirms.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+from lakebed.base.actor import current_actor
+from lakebed.base.errors import LakebedError
+from lakebed.base.ids import UniqueID
+from lakebed.base.lru import LRU
+from lakebed.base.runtime import Runtime
+from lakebed.engine.engine import Engine
+from lakebed.engine.errors import Refused
+from lakebed.engine.hooks import Hooks, Preparation, Proposal
+from lakebed.engine.leases import LeaseLostError
+from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository, Tag, TagID
+from lakebed.formats import MetaRangeID
+from lakebed.lake.hooks import records_pb2 as pb
+from lakebed.lake.hooks.errors import InvalidAction
+from lakebed.lake.hooks.events import EventType
+from lakebed.lake.hooks.files import Action
+from lakebed.lake.hooks.keys import RunID
+from lakebed.lake.hooks.matching import select
+from lakebed.lake.hooks.metrics import HOOK_RUNS
+from lakebed.lake.hooks.reading import ActionReader
+from lakebed.lake.hooks.runner import Failure, Runner
+from lakebed.lake.hooks.runs import Runs
+
+PROPOSALS_MAX: Final = 5
+"""How many contents of one request hooks are asked about: a hook that changes its own branch, or a
+branch that never rests, would keep the request for ever."""
+
+_UNDER_WAY: Final = 10_000
+
+_REPAIR: Final = (
+    ". The hooks of the branch's head count too: an administrator can repair them without being"
+    " asked (skip_hooks, lakebed commit --skip-hooks)"
+)
+"""Advice if an action file of a head cannot be used."""
+
+_EVENTS: Final[Mapping[str, tuple[EventType, EventType]]] = {
+    "commit": (EventType.PRE_COMMIT, EventType.POST_COMMIT),
+    "import": (EventType.PRE_COMMIT, EventType.POST_COMMIT),
+    "merge": (EventType.PRE_MERGE, EventType.POST_MERGE),
+    "revert": (EventType.PRE_REVERT, EventType.POST_REVERT),
+    "cherry-pick": (EventType.PRE_CHERRY_PICK, EventType.POST_CHERRY_PICK),
+}
+NewRun = Callable[[], pb.Run]
+"""Makes what is written down of a run; most operations have none."""
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _UnderWay:
+    """An operation that was approved, and has not ended yet."""
+
+    pre_run_id: str = ""
+    post_run_id: RunID | None = None
+    """What was prepared to be run after it."""
+    prepare: Callable[[], RunID | None] = lambda: None
+    """Prepares it anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class GuardParts:
+    """What a guard works with. The engine is among it, and needs the guard first."""
+
+    engine: Engine
+    reader: ActionReader
+    runs: Runs
+    runner: Runner
+    while_waiting: Callable[[], AbstractContextManager[None]]
+    """Entered while an operation waits for hooks."""
+    on_waiting: Callable[[], object]
+    """Called whenever a run waits."""
+
+
+class Guard(Hooks):
+    """The hooks of the engine, for repositories that have action files."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._under_way: LRU[tuple[str, str], _UnderWay] = LRU(runtime, cost_max=_UNDER_WAY)
+
+    def attach(self, parts: GuardParts) -> None:
+        """Begin to work; no operation is asked for before this."""
+        self._with = parts
+
+    # Commits
+
+    def prepare_commit(self, preparation: Preparation) -> bool:
+        where = _Where(
+            preparation.repository,
+            preparation.metarange_id,
+            preparation.branch,
+            head=preparation.head,
+        )
+
+        def new_run() -> pb.Run:
+            return pb.Run(
+                source_ref=preparation.branch,
+                committer=preparation.committer,
+                message=preparation.message,
+                metadata=preparation.metadata,
+                username=current_actor().user,
+            )
+
+        return bool(self._ask(where, EventType.PREPARE_COMMIT, new_run))
+
+    def before_commit(self, proposal: Proposal) -> None:
+        before, _ = _EVENTS[proposal.operation]
+        source_ref: str = proposal.branch
+        judge = proposal.judge
+        if before is EventType.PRE_MERGE:
+            source_ref = judge.id
+        elif proposal.repository.strict_hooks:
+            judge = proposal.commit
+        where = _Where(
+            proposal.repository,
+            judge.metarange_id,
+            proposal.branch,
+            script_ref=judge.id,
+            head=proposal.head,
+        )
+        run_id = self._ask(where, before, lambda: _run_of(proposal, source_ref), proposal.number)
+        if run_id:
+            self._note(proposal.repository, proposal.commit.id, _UnderWay(pre_run_id=run_id))
+
+    def before_publish(self, proposal: Proposal) -> None:
+        key = proposal.repository.unique_id, proposal.commit.id
+        under_way = self._under_way.get(key) or _UnderWay()
+        if under_way.post_run_id is not None:
+            self._stay_prepared(proposal.repository, under_way)
+            return
+        _, after = _EVENTS[proposal.operation]
+        where = _Where(proposal.repository, proposal.commit.metarange_id, proposal.branch)
+
+        def new_run() -> pb.Run:
+            run = _run_of(proposal, proposal.commit.id)
+            run.ref_unique_id = proposal.branch_unique_id
+            run.pre_run_id = under_way.pre_run_id
+            return run
+
+        under_way.prepare = partial(self._prepare, where, after, new_run)
+        under_way.post_run_id = under_way.prepare()
+        if under_way.post_run_id is not None:
+            self._note(proposal.repository, proposal.commit.id, under_way)
+
+    def after_commit(self, proposal: Proposal) -> None:
+        self._confirm(proposal.repository, proposal.commit.id)
+
+    # Branches and tags
+
+    def before_create_branch(
+        self,
+        repository: Repository,
+        branch: BranchID,
+        commit_id: CommitID,
+        source: str,
+        unique_id: UniqueID,
+    ) -> None:
+        run = pb.Run(source_ref=source, commit_id=commit_id, ref_unique_id=unique_id)
+        pair = EventType.PRE_CREATE_BRANCH, EventType.POST_CREATE_BRANCH
+        where = self._where(repository, commit_id, branch)
+        self._ask_about_creation(where, run, pair)
+
+    def before_create_tag(
+        self, repository: Repository, tag: TagID, commit_id: CommitID, unique_id: UniqueID
+    ) -> None:
+        run = pb.Run(source_ref=commit_id, commit_id=commit_id, tag=tag, ref_unique_id=unique_id)
+        pair = EventType.PRE_CREATE_TAG, EventType.POST_CREATE_TAG
+        self._ask_about_creation(self._where(repository, commit_id), run, pair)
+
+    def before_delete_branch(
+        self, repository: Repository, branch: Branch, operation: UniqueID
+    ) -> None:
+        run = pb.Run(source_ref=branch.commit_id, ref_unique_id=branch.unique_id)
+        pair = EventType.PRE_DELETE_BRANCH, EventType.POST_DELETE_BRANCH
+        where = self._where(repository, branch.commit_id, branch.id)
+        self._ask_both(where, run, pair, operation)
+
+    def before_delete_tag(self, repository: Repository, tag: Tag, operation: UniqueID) -> None:
+        run = pb.Run(
+            source_ref=tag.commit_id,
+            commit_id=tag.commit_id,
+            tag=tag.id,
+            ref_unique_id=tag.unique_id,
+        )
+        pair = EventType.PRE_DELETE_TAG, EventType.POST_DELETE_TAG
+        self._ask_both(self._where(repository, tag.commit_id), run, pair, operation)
+
+    def before_try(self, repository: Repository, operation: UniqueID) -> None:
+        under_way = self._under_way.get((repository.unique_id, operation))
+        if under_way is not None:
+            self._stay_prepared(repository, under_way)
+
+    def before_leaving(self, repository: Repository, ref: Branch | Tag) -> None:
+        # A process may have died between its operation and its note that this took effect. What
+        # shows that it did is about to go.
+        for run_id, run in self._with.runs.prepared(repository):
+            if run.ref_unique_id == ref.unique_id and self._shows(repository, ref, run):
+                self._with.runs.confirm(repository, run_id)
+                self._with.on_waiting()
+
+    def after_change(self, repository: Repository, operation: UniqueID) -> None:
+        self._confirm(repository, operation)
+
+    def after_failed_change(self, repository: Repository, operation: UniqueID) -> None:
+        self._forget(repository, operation)
+
+    # Steps
+
+    def _where(self, repository: Repository, commit_id: CommitID, branch: str = "") -> "_Where":
+        commit = self._with.engine.commits.get(repository, commit_id)
+        return _Where(repository, commit.metarange_id, branch)
+
+    def _ask_about_creation(
+        self, where: "_Where", run: pb.Run, pair: tuple[EventType, EventType]
+    ) -> None:
+        # Forget the run that was prepared for another commit of the source.
+        self._forget(where.repository, run.ref_unique_id)
+        self._ask_both(where, run, pair, run.ref_unique_id)
+
+    def _ask_both(
+        self, where: "_Where", run: pb.Run, pair: tuple[EventType, EventType], key: str
+    ) -> None:
+        """Run what comes before an operation, and prepare what comes after it."""
+        run.username = current_actor().user
+        run.pre_run_id = self._ask(where, pair[0], lambda: run)
+        prepare = partial(self._prepare, where, pair[1], lambda: run)
+        post_run_id = prepare()
+        if post_run_id is not None:
+            under_way = _UnderWay(post_run_id=post_run_id, prepare=prepare)
+            self._note(where.repository, key, under_way)
+
+    def _stay_prepared(self, repository: Repository, under_way: _UnderWay) -> None:
+        """See to it that what was prepared is there, before another try of the operation."""
+        prepared = under_way.post_run_id
+        if prepared is None or not self._with.runs.stays_prepared(repository, prepared):
+            under_way.post_run_id = under_way.prepare()
+
+    def _shows(self, repository: Repository, ref: Branch | Tag, run: pb.Run) -> bool:
+        """Whether a branch or a tag shows that the operation of a run on it took effect."""
+        event_type = EventType(run.event_type)
+        if event_type.is_creation:
+            return True
+        if event_type.is_deletion or isinstance(ref, Tag):
+            return False
+        publisher, ids = self._with.engine.publisher, [CommitID(run.commit_id)]
+        return publisher.find_leading(repository, ref.commit_id, ids) is not None
+
+    def _note(self, repository: Repository, key: str, under_way: _UnderWay) -> None:
+        self._under_way.put((repository.unique_id, key), under_way)
+
+    def _ask(self, where: "_Where", event_type: EventType, new_run: NewRun, number: int = 1) -> str:
+        """Run the hooks of an event; return the run's id, or nothing if there are none.
+
+        Of two runs, the id of the one with the candidate's hooks is returned.
+
+        Raises:
+            Refused: A hook failed, or an action file cannot be used.
+        """
+        if current_actor().skips_hooks:
+            return self._skip(where, event_type, new_run)
+        gates = self._gates(where, event_type)
+        if gates and number > PROPOSALS_MAX:
+            raise Refused(
+                f"branch {where.branch} changed {PROPOSALS_MAX} times while {event_type} hooks ran:"
+                " try again when it rests"
+            )
+        run_id = ""
+        for gate, actions in gates:
+            run_id = self._run(gate, event_type, new_run, actions)
+        return run_id
+
+    def _gates(self, where: "_Where", event_type: EventType) -> list[tuple["_Where", list[Action]]]:
+        """Return the action files that judge an event, by where they are."""
+        own = self._actions(where, event_type)
+        gates: list[tuple[_Where, list[Action]]] = []
+        head = where.head if where.repository.strict_hooks else None
+        if head is not None and head.metarange_id != where.metarange_id:
+            there = replace(where, metarange_id=head.metarange_id, script_ref=head.id, head=None)
+            of_head = self._actions(there, event_type, advice=_REPAIR)
+            if of_head:
+                own = [each for each in own if not self._is_among(each, of_head, where, there)]
+                gates.append((there, of_head))
+        if own:
+            gates.append((where, own))
+        return gates
+
+    def _is_among(
+        self, action: Action, others: list[Action], where: "_Where", there: "_Where"
+    ) -> bool:
+        """Whether other actions have an equal one, whose scripts are equal too."""
+        reader = self._with.reader
+        return action in others and reader.have_equal_scripts(
+            where.repository, action, where.metarange_id, there.metarange_id
+        )
+
+    def _run(
+        self, where: "_Where", event_type: EventType, new_run: NewRun, actions: list[Action]
+    ) -> RunID:
+        """Run actions before an operation.
+
+        Raises:
+            Refused: A hook failed.
+        """
+        parts, repository = self._with, where.repository
+        held = parts.runs.begin(repository, where.complete(new_run(), event_type))
+        try:
+            with parts.while_waiting():
+                failures = parts.runner.run(repository, held, actions)
+        except LeaseLostError:
+            raise Refused(f"run {held.id} of {event_type} hooks was ended by others") from None
+        HOOK_RUNS.labels(event_type, "failure" if failures else "success").inc()
+        if failures:
+            first = failures[0]
+            by = f"{event_type} hook '{first.hook_id}' of action '{first.action}', run {held.id}"
+            raise Refused(refusal(event_type, held.id, failures), by=by)
+        return held.id
+
+    def _skip(self, where: "_Where", event_type: EventType, new_run: NewRun) -> str:
+        """Write down that an administrator skipped the hooks of an event; return the run's id."""
+        if event_type is EventType.PREPARE_COMMIT:
+            return ""  # what follows is written down
+        run = where.complete(new_run(), event_type)
+        run_id = self._with.runs.note_skipped(where.repository, run)
+        _LOGGER.warning(
+            "%s skipped the %s hooks of %s/%s: commit %s, run %s",
+            run.username,
+            event_type,
+            where.repository.id,
+            run.tag or run.branch,
+            run.commit_id or "unchanged",
+            run_id,
+        )
+        return run_id
+
+    def _prepare(self, where: "_Where", event_type: EventType, new_run: NewRun) -> RunID | None:
+        if not self._actions(where, event_type):
+            return None
+        return self._with.runs.prepare(where.repository, where.complete(new_run(), event_type))
+
+    def _actions(self, where: "_Where", event_type: EventType, advice: str = "") -> list[Action]:
+        if where.repository.read_only:
+            return []
+        try:
+            actions = self._with.reader.read(where.repository, where.metarange_id)
+        except InvalidAction as error:
+            if current_actor().skips_hooks and (event_type.is_creation or event_type.is_deletion):
+                return []  # else a ref at a commit with such a file could never be deleted
+            by = f"{event_type} hooks, which cannot run: {error}"
+            raise Refused(f"{event_type}: {error}{advice}", by=by) from error
+        return select(actions, event_type, where.branch) if actions else []
+
+    def _confirm(self, repository: Repository, key: str) -> None:
+        under_way = self._under_way.pop((repository.unique_id, key))
+        if under_way is None or under_way.post_run_id is None:
+            return
+        post_run_id = under_way.post_run_id
+        try:
+            self._with.runs.confirm(repository, post_run_id)
+            self._with.on_waiting()
+        except LakebedError as error:
+            # Whoever runs what waits will find out that the operation has taken effect.
+            _LOGGER.warning("run %s was not confirmed: %s", post_run_id, error)
+
+    def _forget(self, repository: Repository, key: str) -> None:
+        under_way = self._under_way.pop((repository.unique_id, key))
+        if under_way is None or under_way.post_run_id is None:
+            return
+        post_run_id = under_way.post_run_id
+        try:
+            self._with.runs.drop(repository, post_run_id)
+        except LakebedError as error:
+            # Whoever runs what waits will find out that the operation has not taken effect.
+            _LOGGER.warning("run %s was not dropped: %s", post_run_id, error)
+
+
+def refusal(event_type: str, run_id: str, failures: list[Failure]) -> str:
+    """Return what clients are told: the words that they know, then what the hooks printed."""
+    many = "1 error" if len(failures) == 1 else f"{len(failures)} errors"
+    listed = "".join(f"\t* {failure}\n" for failure in failures)
+    text = f"{event_type} hook aborted, run id '{run_id}': {many} occurred:\n{listed}\n"
+    for failure in failures:
+        if failure.output.strip():
+            text += f"\noutput of hook '{failure.hook_id}':\n{failure.output.rstrip()}\n"
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class _Where:
+    """Where an event happens, and what holds the action files for it."""
+
+    repository: Repository
+    metarange_id: MetaRangeID
+    branch: str = ""
+    script_ref: str = ""
+    """Where scripts of these action files are read; empty: at the event's source."""
+    head: Commit | None = None
+    """The head that the operation replaces, if it replaces one."""
+
+    def complete(self, run: pb.Run, event_type: EventType) -> pb.Run:
+        run.event_type = event_type
+        run.metarange_id = self.metarange_id
+        run.branch = self.branch
+        run.script_ref = self.script_ref
+        return run
+
+
+def _run_of(proposal: Proposal, source_ref: str) -> pb.Run:
+    commit = proposal.commit
+    return pb.Run(
+        source_ref=source_ref,
+        commit_id=commit.id,
+        committer=commit.committer,
+        message=commit.message,
+        metadata=commit.metadata,
+        merge_source=proposal.merge_source,
+        username=current_actor().user,
+    )

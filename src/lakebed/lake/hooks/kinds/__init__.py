@@ -1,0 +1,96 @@
+"""The kinds of hooks, and how one hook is run."""
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Final
+
+from lakebed.base.runtime import Runtime
+from lakebed.lake.hooks.deadline import Deadline
+from lakebed.lake.hooks.errors import HookFailed
+from lakebed.lake.hooks.events import Event
+from lakebed.lake.hooks.files import HookSpec
+from lakebed.lake.hooks.kinds import airflow, command, lua, webhook
+from lakebed.lake.hooks.kinds.context import OBJECT_BYTES_MAX, Caller, HookContext
+from lakebed.lake.hooks.outputs import Output
+from lakebed.lake.hooks.process_pool import ProcessPool
+from lakebed.lake.hooks.properties import HookType
+from lakebed.lake.hooks.secrets import Environment
+from lakebed.lake.hooks.settings import HooksSettings
+
+__all__ = ["OBJECT_BYTES_MAX", "Caller", "run_hook"]
+
+ERROR_CHARACTERS_MAX: Final = 4000
+"""How much is told of why a hook failed."""
+
+_KINDS: Final[dict[HookType, Callable[[HookContext], None]]] = {
+    "webhook": webhook.run,
+    "airflow": airflow.run,
+    "lua": lua.run,
+    "command": command.run,
+}
+_WITH_PROCESS: Final = frozenset[HookType]({"lua", "command"})
+
+
+def run_hook(
+    spec: HookSpec,
+    event: Event,
+    *,
+    caller: Caller,
+    output: Output,
+    settings: HooksSettings,
+    runtime: Runtime,
+    until: float,
+    is_cancelled: Callable[[], bool],
+    pool: ProcessPool,
+) -> None:
+    """Run one hook, and return when it succeeded.
+
+    Args:
+        spec: Which hook.
+        event: What happened.
+        caller: What the hook may ask of the server.
+        output: Where the hook's log goes.
+        settings: The server's settings.
+        runtime: The clock.
+        until: When it must have ended, by ``runtime.monotonic()``. The hook's own time limit
+            may be earlier.
+        is_cancelled: Asked often; the hook is ended once it says so.
+        pool: Bounds the processes of scripts and commands. The time that a hook waits for one
+            does not count for its own limit.
+
+    Raises:
+        HookFailed: The hook failed, could not run, or took too long. Nothing else is raised on
+            purpose. The message holds no secret.
+    """
+    whole = Deadline(runtime, until, is_cancelled)
+    room = (
+        pool.one(
+            event.username,
+            depth=caller.depth,
+            deadline=whole,
+            is_awaited=not event.event_type.is_post,
+        )
+        if spec.type in _WITH_PROCESS
+        else nullcontext()
+    )
+    try:
+        with room:
+            context = HookContext(
+                spec=spec,
+                event=event,
+                caller=caller,
+                output=output,
+                settings=settings,
+                deadline=whole.sooner(spec.timeout_seconds),
+                environment=Environment(settings.env, output.hide),
+            )
+            context.deadline.check()
+            _KINDS[spec.type](context)
+    except HookFailed as error:
+        message = output.masked(str(error))
+        if len(message) > ERROR_CHARACTERS_MAX:  # a script may say anything
+            message = message[:ERROR_CHARACTERS_MAX] + " …"
+        output.print(f"Failed: {message}")
+        raise HookFailed(message) from None
+    finally:
+        output.flush()

@@ -1,0 +1,110 @@
+"""Airflow: a run of a DAG is started, and awaited if the action file asks for that.
+
+Airflow 2 has the API v1, which takes a user and a password in each request. Airflow 3 has v2, which
+takes a token; it gives one for a user and a password, or the action file holds one.
+
+The id of the DAG's run is made of the hook's id and the run's id. So an event that is delivered
+again starts no second run: Airflow answers 409, and the hook goes on with the run that is there.
+"""
+
+import base64
+import json
+from typing import Any, Final
+from urllib.parse import quote
+
+from lakebed.lake.hooks.errors import HookFailed
+from lakebed.lake.hooks.kinds.context import HookContext, to_json
+from lakebed.lake.hooks.kinds.requests import is_success, send
+from lakebed.lake.hooks.network import Response
+
+_REQUEST_SECONDS: Final = 30.0
+_POLL_SECONDS: Final = 5.0
+_ALREADY_THERE: Final = 409
+
+
+def run(context: HookContext) -> None:
+    """Start a run of the DAG, and wait for it if ``wait_for_dag`` says so.
+
+    Raises:
+        HookFailed: It cannot be started, it failed, or it took too long.
+    """
+    properties = context.spec.properties
+    version = properties.get("api_version", "v1")
+    headers = {"Authorization": _authorization(context, version)}
+    dag_run_id = f"lakeFS_hook_{context.spec.id}_{context.event.run_id}"
+    dag = quote(properties["dag_id"], safe="")
+    runs = f"{_base(context)}/api/{version}/dags/{dag}/dagRuns"
+    body: dict[str, Any] = {
+        "dag_run_id": dag_run_id,
+        "conf": {**properties.get("dag_conf", {}), "lakeFS_event": context.payload},
+    }
+    if version == "v2":
+        body["logical_date"] = None  # v2 wants the field, and null means a run without one
+    response = _send(context, "POST", runs, headers, to_json(body))
+    if not is_success(response.status) and response.status != _ALREADY_THERE:
+        raise HookFailed(f"Airflow did not start the DAG: it answered {response.status}")
+    if properties.get("wait_for_dag", False):
+        _wait(context, f"{runs}/{quote(dag_run_id, safe='')}", headers)
+
+
+def _wait(context: HookContext, url: str, headers: dict[str, str]) -> None:
+    while True:
+        context.deadline.sleep(_POLL_SECONDS)
+        response = _send(context, "GET", url, headers)
+        if not is_success(response.status):
+            raise HookFailed(f"Airflow was asked for the DAG's run: it answered {response.status}")
+        state = _field(response, "state")
+        if state == "success":
+            return
+        if state == "failed":
+            raise HookFailed("the DAG's run failed")
+
+
+def _authorization(context: HookContext, version: str) -> str:
+    properties = context.spec.properties
+    secret = context.environment.fill_text(properties.get("token") or properties["password"])
+    context.output.hide(secret)  # also if it stands in the file itself
+    if "token" in properties:
+        return f"Bearer {secret}"
+    username = properties["username"]
+    if version == "v1":
+        pair = base64.b64encode(f"{username}:{secret}".encode()).decode()
+        context.output.hide(pair)
+        return f"Basic {pair}"
+    body = to_json({"username": username, "password": secret})
+    response = _send(context, "POST", f"{_base(context)}/auth/token", {}, body, is_secret=True)
+    if not is_success(response.status):
+        raise HookFailed(f"Airflow gave no token: it answered {response.status}")
+    token = _field(response, "access_token")
+    context.output.hide(token)
+    return f"Bearer {token}"
+
+
+def _send(
+    context: HookContext,
+    method: str,
+    url: str,
+    headers: dict[str, str],
+    body: bytes = b"",
+    *,
+    is_secret: bool = False,
+) -> Response:
+    deadline = context.deadline.sooner(_REQUEST_SECONDS)
+    return send(
+        context, method, url, headers=headers, body=body, deadline=deadline, is_secret=is_secret
+    )
+
+
+def _base(context: HookContext) -> str:
+    url: str = context.spec.properties["url"]
+    return url.partition("#")[0].partition("?")[0].rstrip("/")
+
+
+def _field(response: Response, name: str) -> str:
+    try:
+        value = json.loads(response.body)[name]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        value = None
+    if not isinstance(value, str):
+        raise HookFailed(f"Airflow's answer has no {name}: is url that of Airflow?")
+    return value

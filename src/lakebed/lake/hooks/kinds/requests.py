@@ -1,0 +1,57 @@
+"""Requests of hooks, with what was sent and answered in the log."""
+
+from collections.abc import Mapping
+
+from lakebed.lake.hooks.deadline import Deadline
+from lakebed.lake.hooks.errors import HookFailed
+from lakebed.lake.hooks.kinds.context import HookContext
+from lakebed.lake.hooks.network import Network, Response
+
+RUN_ID_HEADER = "X-Lakebed-Run-Id"
+"""The same for each delivery of an event, so that a receiver can tell a repetition."""
+
+
+def send(
+    context: HookContext,
+    method: str,
+    url: str,
+    *,
+    headers: Mapping[str, str],
+    body: bytes = b"",
+    deadline: Deadline | None = None,
+    is_secret: bool = False,
+) -> Response:
+    """Send a request, and log it and its answer; secrets that the output knows are masked.
+
+    If `is_secret`, what the bodies hold is not logged at all.
+
+    Raises:
+        HookFailed: There was no whole answer.
+    """
+    sent = {**headers, RUN_ID_HEADER: context.event.run_id}
+    if body:
+        sent["Content-Type"] = "application/json"
+    for name, value in sent.items():
+        if not value.isprintable():
+            raise HookFailed(f"the header {name} holds a line break or a control character")
+    output = context.output
+    output.print(f"{method} {url}")
+    for name, value in sent.items():
+        output.print(f"{name}: {value}")
+    output.write(b"\n" + body + b"\n\n" if body and not is_secret else b"\n")
+    network = Network(context.settings)
+    response = network.request(
+        method, url, headers=sent, body=body, deadline=deadline or context.deadline
+    )
+    output.print(f"Answer: {response.status}")
+    for name, value in response.headers:
+        output.print(f"{name}: {value}")
+    output.write(b"\n" + response.body + b"\n" if not is_secret else b"\n")
+    if response.is_cut:
+        output.print(f"[cut here: only {len(response.body)} bytes of the answer were read]")
+    return response
+
+
+def is_success(status: int) -> bool:
+    """Return whether a status is 2xx."""
+    return 200 <= status < 300  # noqa: PLR2004

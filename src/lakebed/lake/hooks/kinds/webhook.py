@@ -1,0 +1,45 @@
+"""Webhooks: the event is sent to a URL, and a status of 2xx lets the operation go on."""
+
+from typing import Any
+from urllib.parse import urlencode
+
+from lakebed.lake.hooks.errors import HookFailed
+from lakebed.lake.hooks.kinds.context import HookContext, to_json
+from lakebed.lake.hooks.kinds.requests import is_success, send
+
+
+def run(context: HookContext) -> None:
+    """Send the event.
+
+    Raises:
+        HookFailed: The answer is not 2xx, or there was none.
+    """
+    properties = context.spec.properties
+    fill = context.environment.fill_text
+    query = [
+        (name, fill(value))
+        for name, values in properties.get("query_params", {}).items()
+        for value in values
+    ]
+    # The body is JSON, whatever the action file says about its type.
+    headers = {
+        name: fill(value)
+        for name, value in properties.get("headers", {}).items()
+        if name.lower() != "content-type"
+    }
+    url = _with_query(properties["url"], query)
+    response = send(context, "POST", url, headers=headers, body=to_json(context.payload))
+    if not is_success(response.status):
+        hint = " (redirects are not followed)" if _is_redirect(response.status) else ""
+        raise HookFailed(f"the webhook answered with status {response.status}{hint}")
+
+
+def _with_query(url: str, query: list[tuple[str, Any]]) -> str:
+    url = url.partition("#")[0]
+    if not query:
+        return url
+    return f"{url}{'&' if '?' in url else '?'}{urlencode(query)}"
+
+
+def _is_redirect(status: int) -> bool:
+    return 300 <= status < 400  # noqa: PLR2004

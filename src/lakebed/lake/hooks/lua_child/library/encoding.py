@@ -1,0 +1,76 @@
+"""``crypto/hmac``, ``crypto/sha256``, ``encoding/base64``, ``encoding/hex`` and ``uuid``."""
+
+import base64
+import binascii
+import hashlib
+import hmac
+import uuid
+from collections.abc import Callable
+from typing import Any, Final
+
+from lakebed.lake.hooks.lua_child.values import Refused, text
+
+
+def _sign(algorithm: str) -> Callable[[Any, Any], bytes]:
+    def sign(message: Any, key: Any) -> bytes:
+        return hmac.digest(text(key, 2), text(message), algorithm)
+
+    return sign
+
+
+def _digest_sha256(message: Any) -> bytes:
+    return hashlib.sha256(text(message)).digest()
+
+
+def _encode_base64(data: Any) -> bytes:
+    return base64.b64encode(text(data))
+
+
+def _decode_base64(data: Any) -> bytes:
+    try:
+        return base64.b64decode(text(data), validate=True)
+    except binascii.Error as error:
+        raise Refused(f"this is not Base64: {error}") from error
+
+
+def _encode_base64_url(data: Any) -> bytes:
+    return base64.urlsafe_b64encode(text(data)).rstrip(b"=")
+
+
+def _decode_base64_url(data: Any) -> bytes:
+    given = text(data)
+    try:
+        return base64.b64decode(given + b"=" * (-len(given) % 4), altchars=b"-_", validate=True)
+    except binascii.Error as error:
+        raise Refused(f"this is not Base64: {error}") from error
+
+
+def _encode_hex(data: Any) -> bytes:
+    return binascii.hexlify(text(data))
+
+
+def _decode_hex(data: Any) -> bytes:
+    try:
+        return binascii.unhexlify(text(data))
+    except binascii.Error as error:
+        raise Refused(f"this is not hexadecimal: {error}") from error
+
+
+# lakeFS has had two spellings of some names; scripts of both are about.
+HMAC: Final = {
+    "sign_sha256": _sign("sha256"),
+    "signsha256": _sign("sha256"),
+    "sign_sha1": _sign("sha1"),
+    "signsha1": _sign("sha1"),
+}
+SHA256: Final = {"digest": _digest_sha256}
+BASE64: Final = {
+    "encode": _encode_base64,
+    "decode": _decode_base64,
+    "url_encode": _encode_base64_url,
+    "urlEncode": _encode_base64_url,
+    "url_decode": _decode_base64_url,
+    "urlDecode": _decode_base64_url,
+}
+HEX: Final = {"encode": _encode_hex, "decode": _decode_hex}
+UUID: Final = {"new": lambda: str(uuid.uuid4())}

@@ -1,0 +1,78 @@
+"""``lakefs`` and ``net/http``: what the server does for a script."""
+
+from collections.abc import Callable
+from typing import Any
+
+from lakebed.lake.hooks.lua_child.messages import CALLS, Call, Reply, Request
+from lakebed.lake.hooks.lua_child.pipe import Pipe
+from lakebed.lake.hooks.lua_child.values import Refused, number, readable, text
+
+
+def new_lakefs(pipe: Pipe) -> dict[str, Callable[..., Any]]:
+    """Return the functions of the package ``lakefs``: each returns a status and a body."""
+    return {name: _caller(pipe, name) for name in CALLS}
+
+
+def new_http(pipe: Pipe) -> dict[str, Callable[..., Any]]:
+    """Return the functions of the package ``net/http``."""
+
+    def request(what: Any, body: Any = None) -> tuple[Any, ...]:
+        given: dict[str, Any] = what if isinstance(what, dict) else {"url": what, "body": body}
+        sent = given.get("body")
+        method = given.get("method") or (b"GET" if sent is None else b"POST")
+        reply = pipe.ask(
+            Request(
+                method=readable(text(method)),
+                url=readable(text(given.get("url"))),
+                headers=_headers(given.get("headers") or {}),
+                body=b"" if sent is None else text(sent),
+            )
+        )
+        if reply.error is not None:
+            raise Refused(reply.error)
+        return reply.status, reply.body, reply.headers, str(reply.status)
+
+    return {"request": request}
+
+
+def _caller(pipe: Pipe, name: str) -> Callable[..., Any]:
+    parameters = CALLS[name]
+
+    def call(*given: Any) -> tuple[Any, ...]:
+        arguments: dict[str, Any] = {}
+        for position, parameter in enumerate(parameters, 1):
+            value = given[position - 1] if position <= len(given) else None
+            if value is not None or not parameter.endswith("?"):
+                key = parameter.removesuffix("?")
+                arguments[key] = _argument(key, value, position)
+        return _results(pipe.ask(Call(name, arguments)))
+
+    return call
+
+
+def _argument(name: str, value: Any, position: int) -> Any:
+    if name == "amount":
+        return int(number(value, position))
+    if name == "user_metadata":
+        return bool(value)
+    if name == "metadata":
+        if not isinstance(value, dict):
+            raise Refused(f"bad argument #{position}: a table of strings is expected")
+        return {key: readable(text(each, position)) for key, each in value.items()}
+    return readable(text(value, position))
+
+
+def _results(reply: Reply) -> tuple[Any, ...]:
+    if reply.error is not None:
+        raise Refused(reply.error)
+    return (reply.status,) if reply.body is None else (reply.status, reply.body)
+
+
+def _headers(given: Any) -> dict[str, str]:
+    if not isinstance(given, dict):
+        raise Refused("headers must be a table of strings")
+    headers: dict[str, str] = {}
+    for name, value in given.items():
+        values = value if isinstance(value, list) else [value]
+        headers[name] = ", ".join(readable(text(each)) for each in values)
+    return headers

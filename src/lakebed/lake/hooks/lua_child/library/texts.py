@@ -1,0 +1,130 @@
+"""``strings``, ``path``, ``regexp`` and ``net/url``."""
+
+import posixpath
+import re
+from collections.abc import Callable
+from typing import Any, Final
+from urllib.parse import unquote_to_bytes, urlsplit
+
+from lakebed.lake.hooks.lua_child.values import Refused, number, text
+
+
+def _split(whole: Any, separator: Any) -> list[bytes]:
+    between = text(separator, 2)
+    if between:
+        return text(whole).split(between)
+    return [each.encode() for each in text(whole).decode(errors="replace")]
+
+
+def _replace(whole: Any, old: Any, new: Any, count: Any = -1) -> bytes:
+    return text(whole).replace(text(old, 2), text(new, 3), int(number(count, 4)))
+
+
+def _parse_path(path: Any, separator: Any = b"/") -> dict[str, bytes]:
+    parent, name = _parent_and_name(text(path), text(separator, 2))
+    return {"parent": parent, "base_name": name}
+
+
+def _parent_and_name(path: bytes, separator: bytes) -> tuple[bytes, bytes]:
+    parent, found, name = path.removesuffix(separator).rpartition(separator)
+    return parent + found, name
+
+
+def _join_path(separator: Any, *parts: Any) -> bytes:
+    between = text(separator)
+    texts = [text(part, position) for position, part in enumerate(parts, 2)]
+    trimmed = texts[:1] + [each.removeprefix(between) for each in texts[1:]]
+    return b"".join(
+        each if each.endswith(between) else each + between for each in trimmed[:-1]
+    ) + b"".join(trimmed[-1:])
+
+
+def _is_hidden(path: Any, separator: Any = b"/", prefix: Any = b"_") -> bool:
+    rest, between, beginning = text(path), text(separator, 2), text(prefix, 3)
+    while rest:
+        shorter, name = _parent_and_name(rest, between)
+        if name.startswith(beginning):
+            return True
+        if len(shorter) >= len(rest):
+            return False
+        rest = shorter
+    return False
+
+
+def _directory(path: Any) -> bytes:
+    return posixpath.normpath(posixpath.dirname(text(path)) or b".")
+
+
+def _compiled(pattern: Any) -> re.Pattern[bytes]:
+    try:
+        return re.compile(text(pattern))
+    except (re.error, RecursionError) as error:
+        raise Refused(f"this is not a regular expression: {error}") from error
+
+
+def _compile(pattern: Any) -> dict[str, Callable[..., Any]]:
+    compiled = _compiled(pattern)
+
+    def find(whole: Any) -> bytes:
+        found = compiled.search(text(whole))
+        return found[0] if found else b""
+
+    def find_all(whole: Any, count: Any = -1) -> list[bytes]:
+        return [found[0] for found in _first(compiled, text(whole), count)]
+
+    def find_submatch(whole: Any) -> list[bytes]:
+        found = compiled.search(text(whole))
+        return _groups(found) if found else []
+
+    def find_all_submatch(whole: Any, count: Any = -1) -> list[list[bytes]]:
+        return [_groups(found) for found in _first(compiled, text(whole), count)]
+
+    return {
+        "find": find,
+        "find_all": find_all,
+        "find_submatch": find_submatch,
+        "find_all_submatch": find_all_submatch,
+    }
+
+
+def _first(compiled: re.Pattern[bytes], whole: bytes, count: Any) -> list[re.Match[bytes]]:
+    most = int(number(count, 2))
+    found = list(compiled.finditer(whole))
+    return found if most < 0 else found[:most]
+
+
+def _groups(found: re.Match[bytes]) -> list[bytes]:
+    return [found[0], *(each or b"" for each in found.groups())]
+
+
+def _parse_url(url: Any) -> dict[str, Any]:
+    try:
+        parts = urlsplit(text(url).decode())
+    except ValueError as error:
+        raise Refused(f"this is not a URL: {error}") from error
+    host = parts.netloc.rpartition("@")[2]
+    path = unquote_to_bytes(parts.path)
+    return {"host": host, "path": path, "scheme": parts.scheme, "query": parts.query}
+
+
+STRINGS: Final = {
+    "split": _split,
+    "trim": lambda whole: text(whole).strip(),
+    "replace": _replace,
+    "has_prefix": lambda whole, prefix: text(whole).startswith(text(prefix, 2)),
+    "has_suffix": lambda whole, suffix: text(whole).endswith(text(suffix, 2)),
+    "contains": lambda whole, part: text(part, 2) in text(whole),
+}
+PATH: Final = {
+    "parse": _parse_path,
+    "join": _join_path,
+    "is_hidden": _is_hidden,
+    "default_separator": lambda: b"/",
+    "extract_dir_name": _directory,
+}
+REGEXP: Final = {
+    "match": lambda pattern, whole: _compiled(pattern).search(text(whole, 2)) is not None,
+    "quote_meta": lambda whole: re.sub(rb"[\\.+*?()|\[\]{}^$]", rb"\\\g<0>", text(whole)),
+    "compile": _compile,
+}
+URL: Final = {"parse": _parse_url}

@@ -1,0 +1,71 @@
+"""The packages that scripts may ask for by ``require``."""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, Final
+
+from lakebed.lake.hooks.lua_child.messages import Start
+from lakebed.lake.hooks.lua_child.pipe import Pipe
+from lakebed.lake.hooks.lua_child.values import Refused, text
+
+Functions = dict[str, Callable[..., Any]]
+
+_SERVER: Final = "lakebed.lake.hooks.lua_child.library.server"
+_LIBRARIES: Final = {
+    "crypto/hmac": "lakebed.lake.hooks.lua_child.library.encoding:HMAC",
+    "crypto/sha256": "lakebed.lake.hooks.lua_child.library.encoding:SHA256",
+    "encoding/base64": "lakebed.lake.hooks.lua_child.library.encoding:BASE64",
+    "encoding/hex": "lakebed.lake.hooks.lua_child.library.encoding:HEX",
+    "encoding/json": "lakebed.lake.hooks.lua_child.library.documents:JSON",
+    "encoding/parquet": "lakebed.lake.hooks.lua_child.library.documents:PARQUET",
+    "encoding/yaml": "lakebed.lake.hooks.lua_child.library.documents:YAML",
+    "net/url": "lakebed.lake.hooks.lua_child.library.texts:URL",
+    "path": "lakebed.lake.hooks.lua_child.library.texts:PATH",
+    "regexp": "lakebed.lake.hooks.lua_child.library.texts:REGEXP",
+    "strings": "lakebed.lake.hooks.lua_child.library.texts:STRINGS",
+    "time": "lakebed.lake.hooks.lua_child.library.clock:TIME",
+    "uuid": "lakebed.lake.hooks.lua_child.library.encoding:UUID",
+}
+_NOT_HERE: Final = ("aws", "azure", "gcloud", "databricks", "formats", "lakefs/catalogexport")
+
+
+def open_package(name: str, start: Start, pipe: Pipe) -> Functions:
+    """Return the functions of a package by their names.
+
+    Raises:
+        Refused: There is no such package, or the operator does not allow it.
+    """
+    functions: Functions
+    if name == "hook":
+        functions = {"fail": _fail}
+    elif name == "lakefs":
+        functions = _load(f"{_SERVER}:new_lakefs")(pipe)
+    elif name == "net/http":
+        if not start.net_http_enabled:
+            raise Refused(
+                "the package net/http is off: the server's operator can turn it on by"
+                " hooks.lua.net_http_enabled"
+            )
+        functions = _load(f"{_SERVER}:new_http")(pipe)
+    elif name in _LIBRARIES:
+        functions = _load(_LIBRARIES[name])
+    elif name.startswith(_NOT_HERE):
+        raise Refused(
+            f"the package {name} is not here: Lakebed's Lua has no clients of clouds and no"
+            " exporters. Use a webhook or a command for that"
+        )
+    else:
+        known = ", ".join(sorted([*_LIBRARIES, "hook", "lakefs", "net/http"]))
+        raise Refused(f"there is no package {name}: there are {known}")
+    return functions
+
+
+def _load(place: str) -> Any:
+    # When it is asked for: most scripts need one or two.
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)
+
+
+def _fail(message: Any) -> None:
+    shown = text(message).decode(errors="replace")
+    raise Refused(f"<HookFailure>{shown}</HookFailure>")

@@ -1,0 +1,60 @@
+"""The interpreter of a script, with nothing in it that reaches out of the process."""
+
+from importlib.resources import files
+from typing import Any, Final
+
+import lupa.lua52
+
+from lakebed.lake.hooks.lua_child.messages import Print, Start
+from lakebed.lake.hooks.lua_child.packages import open_package
+from lakebed.lake.hooks.lua_child.pipe import Pipe
+from lakebed.lake.hooks.lua_child.values import Refused, Values
+
+_FAILURE_START: Final = "<HookFailure>"
+_FAILURE_END: Final = "</HookFailure>"
+
+
+def run_script(start: Start, pipe: Pipe) -> str | None:
+    """Run a script; return why it failed, or nothing."""
+    lua = lupa.lua52.LuaRuntime(
+        encoding=None,  # texts of Lua are bytes
+        unpack_returned_tuples=True,
+        register_eval=False,
+        register_builtins=False,
+        attribute_filter=_refuse_attribute,
+        max_memory=start.memory_mib << 20,  # see `Values` for what Python puts in
+    )
+    prepare = lua.compile(files(__package__).joinpath("sandbox.lua").read_bytes())
+    values = Values(lua, start.memory_mib << 20)
+
+    def open_by_name(name: bytes) -> Any:
+        try:
+            functions = open_package(name.decode(errors="replace"), start, pipe)
+        except Refused as error:
+            return None, str(error).encode()
+        table = lua.table()
+        for each, function in functions.items():
+            table[each.encode()] = values.guard(function)
+        return table
+
+    run, values.wrap, values.new_array, values.is_array, values.collect = prepare(
+        lambda text: pipe.send(Print(text)), open_by_name
+    )
+    names = {"action": start.action, "args": start.args, "username": start.username}
+    try:
+        error = run(start.script, values.to_lua(names))
+    except (lupa.lua52.LuaMemoryError, MemoryError):
+        return "the script needs more memory than it may have (hooks.lua.memory_mib)"
+    except lupa.lua52.LuaError as problem:
+        error = str(problem).encode() or b"the script failed without a reason"
+    return None if error is None else _unwrap_failure(error.decode(errors="replace"))
+
+
+def _refuse_attribute(_thing: object, name: object, _is_setting: bool) -> object:
+    raise AttributeError(name)
+
+
+def _unwrap_failure(error: str) -> str:
+    """Return what a script said by ``hook.fail``, without where it said it."""
+    _, found, rest = error.partition(_FAILURE_START)
+    return rest.partition(_FAILURE_END)[0] if found else error

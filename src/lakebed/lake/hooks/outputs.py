@@ -1,0 +1,118 @@
+"""The log of one hook: bounded, without secrets, readable while it is written."""
+
+import base64
+import json
+import re
+from typing import Final
+from urllib.parse import quote, quote_plus
+
+from lakebed.base.runtime import Runtime
+
+OUTPUT_BYTES_MAX: Final = 1 << 20
+MASK: Final = "*******"
+SECRET_LENGTH_MIN: Final = 4
+"""Shorter texts are not masked: they would be found everywhere."""
+
+
+class Output:
+    """What a hook prints. Several threads may write and read it.
+
+    A secret is masked wherever it appears, also if it arrives in pieces: the end of the text is
+    held back while it could be the beginning of a secret, until `flush`.
+    """
+
+    def __init__(self, runtime: Runtime, *, bytes_max: int = OUTPUT_BYTES_MAX) -> None:
+        self._lock = runtime.lock()
+        self._bytes_max = bytes_max
+        self._secrets: list[bytes] = []
+        self._pattern: re.Pattern[bytes] | None = None
+        self._shown = bytearray()
+        self._held = b""
+        self._is_cut = False
+
+    def hide(self, secret: str) -> None:
+        """Mask this text in all that is written from now on, also quoted or in Base64."""
+        if len(secret) < SECRET_LENGTH_MIN:
+            return
+        raw = secret.encode(errors="surrogateescape")
+        forms = {
+            raw,
+            json.dumps(secret)[1:-1].encode(),
+            json.dumps(secret, ensure_ascii=False)[1:-1].encode(errors="surrogateescape"),
+            quote(raw, safe="").encode(),
+            quote(raw).encode(),
+            quote_plus(raw).encode(),
+            base64.b64encode(raw),
+        }
+        with self._lock:
+            # The longest first: a secret may begin with another.
+            self._secrets = sorted({*self._secrets, *forms}, key=lambda form: (-len(form), form))
+            self._pattern = re.compile(b"|".join(map(re.escape, self._secrets)))
+
+    def write(self, text: str | bytes) -> None:
+        """Add to the log; past the limit nothing is added but one note that it is cut."""
+        added = text.encode(errors="surrogateescape") if isinstance(text, str) else text
+        with self._lock:
+            if self._is_cut:
+                return
+            whole = self._held + added
+            end = self._certain(whole)
+            self._held = whole[end:]
+            self._show(self._mask(whole[:end]))
+
+    def print(self, line: str) -> None:
+        """Write a line."""
+        self.write(line + "\n")
+
+    def flush(self) -> None:
+        """Show what was held back: nothing more comes."""
+        with self._lock:
+            held, self._held = self._held, b""
+            self._show(self._mask(held))
+
+    def content(self) -> bytes:
+        """Return what was written so far, masked: at most the limit and the note."""
+        with self._lock:
+            return bytes(self._shown)
+
+    def masked(self, text: str) -> str:
+        """Return a text without the secrets that were hidden."""
+        with self._lock:
+            raw = self._mask(text.encode(errors="surrogateescape"))
+        return raw.decode(errors="replace")
+
+    def _mask(self, text: bytes) -> bytes:
+        return self._pattern.sub(MASK.encode(), text) if self._pattern else text
+
+    def _certain(self, text: bytes) -> int:
+        """Return where the part ends that no later text can turn into a part of a secret."""
+        if self._pattern is None:
+            return len(text)
+        done = 0
+        end = len(text) - len(self._secrets[0])
+        for found in self._pattern.finditer(text):
+            # A longer secret may begin where this one does, or earlier; but not far from the end.
+            if found.start() > end and self._beginning(text, done) <= found.start():
+                break
+            done = found.end()
+        return self._beginning(text, done)
+
+    def _beginning(self, text: bytes, start: int) -> int:
+        """Return the first place from which all the rest could be the beginning of a secret."""
+        longest = len(self._secrets[0])
+        for place in range(max(start, len(text) - longest + 1), len(text)):
+            rest = text[place:]
+            if any(len(secret) > len(rest) and secret.startswith(rest) for secret in self._secrets):
+                return place
+        return len(text)
+
+    def _show(self, text: bytes) -> None:
+        if self._is_cut:
+            return
+        room = self._bytes_max - len(self._shown)
+        self._shown += text[:room]
+        if len(text) > room:
+            self._is_cut = True
+            self._shown += (
+                f"\n[cut here: the output has more than {self._bytes_max} bytes]\n".encode()
+            )

@@ -1,0 +1,88 @@
+"""A bound on the child processes of hooks: Lua scripts and commands of one server process.
+
+A script that waits in `create_tag` for the hooks of that tag keeps its process. So nested hooks do
+not take from the same processes as the hooks that wait for them, or all would wait for each other:
+each depth has one process of its own.
+"""
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from lakebed.base.runtime import Runtime
+from lakebed.lake.hooks.deadline import Deadline
+from lakebed.lake.hooks.errors import HookFailed
+
+PROCESSES_MAX: Final = 4
+"""How many run at once, beside nested ones."""
+PER_USER_MAX: Final = 3
+"""How many of these run for one user: the scripts of one cannot stop those of all."""
+WAIT_SECONDS_MAX: Final = 60.0
+"""How long a hook waits for a process if an operation waits for the hook."""
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+
+class ProcessPool:
+    """Counts the processes of hooks; one for a server process, used by all its threads."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._changed = threading.Condition()
+        self._running: Counter[str] = Counter()
+        """By user, those that are not nested."""
+        self._nested: set[int] = set()
+        """The depths at which a process runs."""
+
+    @contextmanager
+    def one(self, user: str, *, depth: int, deadline: Deadline, is_awaited: bool) -> Iterator[None]:
+        """Wait until another process may run, and count it for the time of the block.
+
+        Args:
+            user: Who triggered the event.
+            depth: In how many hooks, each called by another, the event happened.
+            deadline: When the hook must have ended.
+            is_awaited: Whether an operation waits for the hook. If not, it waits for a process
+                until its deadline.
+
+        Raises:
+            HookFailed: Too many ran for too long, or it is time to end.
+        """
+        ends = self._runtime.monotonic() + WAIT_SECONDS_MAX
+        with self._changed:
+            while not self._may_run(user, depth):
+                if is_awaited and self._runtime.monotonic() >= ends:
+                    _LOGGER.warning("a hook of %s found all processes of hooks taken", user)
+                    raise HookFailed(
+                        f"the server runs as many scripts and commands of hooks as it may"
+                        f" ({PROCESSES_MAX}, {PER_USER_MAX} of them for one user): none ended"
+                        f" within {WAIT_SECONDS_MAX:g} seconds. Try again later"
+                    )
+                self._changed.wait(deadline.check())
+            self._count(user, depth)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._discount(user, depth)
+                self._changed.notify_all()
+
+    def _may_run(self, user: str, depth: int) -> bool:
+        if depth:
+            return depth not in self._nested
+        return self._running.total() < PROCESSES_MAX and self._running[user] < PER_USER_MAX
+
+    def _count(self, user: str, depth: int) -> None:
+        if depth:
+            self._nested.add(depth)
+        else:
+            self._running[user] += 1
+
+    def _discount(self, user: str, depth: int) -> None:
+        if depth:
+            self._nested.remove(depth)
+        else:
+            self._running -= Counter([user])  # without users that have none left

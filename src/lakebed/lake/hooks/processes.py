@@ -1,0 +1,136 @@
+"""Child processes of hooks: killed at the deadline with all that they started."""
+
+import os
+import select
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from typing import Final, Self
+
+from lakebed.lake.hooks.deadline import Deadline
+from lakebed.lake.hooks.errors import HookFailed
+
+_CHUNK_BYTES: Final = 64 << 10
+
+
+class Child:
+    """A process with a pipe to it and a pipe from it, in a group of its own.
+
+    Nothing that the process does or leaves undone makes a call last beyond the deadline: neither
+    pipe is ever waited for without looking at the clock. At the end of the ``with`` the whole
+    group is killed.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        deadline: Deadline,
+        with_errors: bool,
+    ) -> None:
+        """Start the process, in the root folder.
+
+        Args:
+            command: The program and its arguments.
+            environment: All of its environment.
+            deadline: When it must have ended.
+            with_errors: Whether its standard error comes with its output, or goes nowhere.
+
+        Raises:
+            HookFailed: It cannot be started.
+        """
+        self._deadline = deadline
+        self._outgoing = bytearray()
+        self._closes_input = False
+        self._end: os.waitid_result | None = None
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - the operator chose the program
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT if with_errors else subprocess.DEVNULL,
+                cwd="/",
+                env=environment,
+                start_new_session=True,
+                bufsize=0,
+            )
+        except OSError as error:
+            raise HookFailed(f"{command[0]} cannot be started: {error.strerror}") from error
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._input = self._process.stdin
+        self._output = self._process.stdout
+        os.set_blocking(self._input.fileno(), False)
+        os.set_blocking(self._output.fileno(), False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # The process is not reaped before this, so its id, and the group's, cannot be another's.
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._input.close()
+        self._output.close()
+        self._process.wait()
+
+    @property
+    def is_sending(self) -> bool:
+        """Whether the process has not taken all of what was sent."""
+        return bool(self._outgoing)
+
+    def send(self, data: bytes, *, is_last: bool = False) -> None:
+        """Have bytes sent while output is awaited; after the last ones the input is closed."""
+        self._outgoing += data
+        self._closes_input = is_last
+
+    def receive(self) -> bytes:
+        """Return the next output, or nothing once the process has ended or closed it.
+
+        Raises:
+            HookFailed: It is time to end.
+        """
+        while True:
+            self._write()
+            poller = select.poll()
+            poller.register(self._output, select.POLLIN)
+            if self._outgoing:
+                poller.register(self._input, select.POLLOUT)
+            ready = dict(poller.poll(self._deadline.check() * 1000))
+            if self._output.fileno() in ready:
+                return os.read(self._output.fileno(), _CHUNK_BYTES)
+            # A process that it started may keep the pipe open.
+            if not ready and self._has_ended():
+                return b""
+
+    def wait(self) -> int:
+        """Wait for the end; return the exit code, or the negative number of a signal.
+
+        Raises:
+            HookFailed: It is time to end.
+        """
+        pause = 0.001
+        while not self._has_ended():
+            self._deadline.sleep(pause)
+            pause = min(2 * pause, 0.1)
+        assert self._end is not None
+        is_exit = self._end.si_code == os.CLD_EXITED
+        return self._end.si_status if is_exit else -self._end.si_status
+
+    def _write(self) -> None:
+        if self._outgoing:
+            try:
+                sent = os.write(self._input.fileno(), self._outgoing[:_CHUNK_BYTES])
+                del self._outgoing[:sent]
+            except BlockingIOError:
+                return
+            except BrokenPipeError:
+                self._outgoing.clear()  # it does not want to know
+        if self._closes_input and not self._outgoing and not self._input.closed:
+            self._input.close()
+
+    def _has_ended(self) -> bool:
+        if self._end is None:
+            how = os.WEXITED | os.WNOHANG | os.WNOWAIT
+            self._end = os.waitid(os.P_PID, self._process.pid, how)
+        return self._end is not None

@@ -1,0 +1,183 @@
+"""The properties of each kind of hook, checked when the action file is read."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal, get_args
+from urllib.parse import urlsplit
+
+from lakebed.lake.hooks.durations import parse_duration
+
+HookType = Literal["webhook", "airflow", "lua", "command"]
+TYPES: Final[tuple[HookType, ...]] = get_args(HookType)
+
+TIMEOUT_SECONDS: Final = 60.0
+"""How long a hook may take that does not say."""
+SCRIPT_BYTES_MAX: Final = 256 << 10
+
+_HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}")
+_OWN_HEADERS: Final = frozenset(
+    {"connection", "content-length", "expect", "host", "te", "trailer", "transfer-encoding"}
+    | {"upgrade", "x-lakebed-run-id"}
+)
+"""Headers that the request itself needs, or that would change where it ends."""
+_PORT_MAX: Final = 65535
+
+
+class InvalidProperties(ValueError):
+    """The properties of a hook are wrong; the message says which and why."""
+
+
+def check_properties(hook_type: HookType, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the properties of a hook, checked, without ``timeout``.
+
+    Raises:
+        InvalidProperties: One is missing, unknown, or not what it should be.
+    """
+    checks = _CHECKS[hook_type]
+    for name in given:
+        if name not in checks and name != "timeout":
+            known = ", ".join([*checks, "timeout"])
+            raise InvalidProperties(f"there is no property {name!r}: {hook_type} has {known}")
+    found = {
+        name: checks[name](name, given[name]) for name in checks if given.get(name) is not None
+    }
+    _REQUIRED[hook_type](found)
+    return found
+
+
+def read_timeout(given: Mapping[str, Any]) -> float:
+    """Return the seconds of ``timeout``.
+
+    Raises:
+        InvalidProperties: It is not a duration above zero.
+    """
+    text = given.get("timeout")
+    if text is None or text == "":
+        return TIMEOUT_SECONDS
+    if not isinstance(text, str):
+        raise InvalidProperties(f"timeout must be a text like 30s or 5m, not {text!r}")
+    try:
+        seconds = parse_duration(text)
+    except ValueError as error:
+        raise InvalidProperties(f"timeout: {error}") from error
+    if seconds <= 0:
+        raise InvalidProperties(f"timeout must be more than zero, not {text}")
+    return seconds
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise InvalidProperties(f"{name} must be a text, not {value!r}")
+    if not value:
+        raise InvalidProperties(f"{name} is empty")
+    return value
+
+
+def _script(name: str, value: Any) -> str:
+    script = _text(name, value)
+    if len(script.encode()) > SCRIPT_BYTES_MAX:
+        raise InvalidProperties(f"{name} has more than {SCRIPT_BYTES_MAX} bytes")
+    return script
+
+
+def _url(name: str, value: Any) -> str:
+    url = _text(name, value)
+    try:
+        parts = urlsplit(url)
+        is_url = parts.scheme in {"http", "https"} and bool(parts.hostname)
+        is_url = is_url and (parts.port is None or 0 < parts.port <= _PORT_MAX)
+    except ValueError:
+        is_url = False
+    if not is_url or not url.isascii() or not url.isprintable() or " " in url:
+        raise InvalidProperties(f"{name} must be a URL like https://host/path, not {url!r}")
+    if "@" in parts.netloc:
+        raise InvalidProperties(f"{name} must not hold a password: send it in a header")
+    return url
+
+
+def _boolean(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidProperties(f"{name} must be true or false, not {value!r}")
+    return value
+
+
+def _mapping(name: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InvalidProperties(f"{name} must be names with values, not {value!r}")
+    return value
+
+
+def _texts(name: str, value: Any) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise InvalidProperties(f"{name} must be a list of texts: put numbers in quotes")
+    return value
+
+
+def _query(name: str, value: Any) -> dict[str, list[str]]:
+    query: dict[str, list[str]] = {}
+    for key, each in _mapping(name, value).items():
+        query[key] = _texts(f"{name}.{key}", each if isinstance(each, list) else [each])
+    return query
+
+
+def _headers(name: str, value: Any) -> dict[str, str]:
+    headers = _mapping(name, value)
+    for header, text in headers.items():
+        if not _HEADER.fullmatch(header) or header.lower() in _OWN_HEADERS:
+            raise InvalidProperties(f"{name}: a hook cannot send the header {header!r}")
+        if not isinstance(text, str):
+            raise InvalidProperties(f"{name}.{header} must be a text: put numbers in quotes")
+    return headers
+
+
+def _api_version(name: str, value: Any) -> str:
+    if value not in {"v1", "v2"}:
+        raise InvalidProperties(f"{name} must be v1 (Airflow 2) or v2 (Airflow 3), not {value!r}")
+    return str(value)
+
+
+def _require(*names: str) -> Callable[[Mapping[str, Any]], None]:
+    def check(found: Mapping[str, Any]) -> None:
+        for name in names:
+            if name not in found:
+                raise InvalidProperties(f"the property {name} is missing")
+
+    return check
+
+
+def _require_airflow(found: Mapping[str, Any]) -> None:
+    if "token" in found and found.get("api_version") != "v2":
+        raise InvalidProperties("token needs api_version: v2; v1 takes username and password")
+    if "token" in found and ("username" in found or "password" in found):
+        raise InvalidProperties("give token, or username and password, not both")
+    _require("url", "dag_id")(found)
+    if "token" not in found:
+        _require("username", "password")(found)
+
+
+def _require_lua(found: Mapping[str, Any]) -> None:
+    if ("script" in found) == ("script_path" in found):
+        raise InvalidProperties("give one of script and script_path")
+
+
+_CHECKS: Final[dict[HookType, dict[str, Callable[[str, Any], Any]]]] = {
+    "webhook": {"url": _url, "query_params": _query, "headers": _headers},
+    "airflow": {
+        "url": _url,
+        "dag_id": _text,
+        "username": _text,
+        "password": _text,
+        "dag_conf": _mapping,
+        "wait_for_dag": _boolean,
+        "api_version": _api_version,
+        "token": _text,
+    },
+    "lua": {"script": _script, "script_path": _text, "args": _mapping},
+    "command": {"command": _text, "args": _texts},
+}
+_REQUIRED: Final[dict[HookType, Callable[[Mapping[str, Any]], None]]] = {
+    "webhook": _require("url"),
+    "airflow": _require_airflow,
+    "lua": _require_lua,
+    "command": _require("command"),
+}

@@ -1,0 +1,294 @@
+"""Running the hooks of an event: actions side by side, the hooks of each one after the other."""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from lakebed.base.errors import LakebedError
+from lakebed.base.leases import with_heartbeat
+from lakebed.base.runtime import Lock, Runtime
+from lakebed.base.times import now_us, to_datetime
+from lakebed.engine.engine import Engine
+from lakebed.engine.errors import CommitNotFound
+from lakebed.engine.model import CommitID, Repository
+from lakebed.lake.hooks import records_pb2 as pb
+from lakebed.lake.hooks.conditions import evaluate
+from lakebed.lake.hooks.errors import HookFailed
+from lakebed.lake.hooks.events import CommitDetails, Event, EventType
+from lakebed.lake.hooks.files import POST_SECONDS_MAX, PRE_SECONDS_MAX, Action, HookSpec
+from lakebed.lake.hooks.kinds import Caller
+from lakebed.lake.hooks.metrics import HOOK_SECONDS
+from lakebed.lake.hooks.outputs import Output
+from lakebed.lake.hooks.runs import LeasedRun, Runs
+from lakebed.lake.hooks.settings import HooksSettings
+
+ACTIONS_AT_ONCE: Final = 16
+BEATS_A_TIMEOUT: Final = 4
+STREAM_SECONDS: Final = 1.0
+"""How often what hooks printed is stored while they run: somebody may be watching."""
+OUTPUT_SHOWN_BYTES: Final = 2000
+"""How much of what a failed hook printed is shown in an error."""
+
+_COMMIT_VERSION: Final = 1
+_LOGGER: Final = logging.getLogger(__name__)
+
+
+class RunHook(Protocol):
+    """Runs one hook; see `lakebed.lake.hooks.kinds.run_hook`."""
+
+    def __call__(
+        self,
+        spec: HookSpec,
+        event: Event,
+        *,
+        caller: Caller,
+        output: Output,
+        settings: HooksSettings,
+        runtime: Runtime,
+        until: float,
+        is_cancelled: Callable[[], bool],
+    ) -> None: ...
+
+
+NewCaller = Callable[[Event], Caller]
+"""Returns what the hooks of an event may ask of the server."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A hook that failed."""
+
+    hook_run_id: str
+    action: str
+    hook_id: str
+    error: str
+    output: str
+    """The end of what it printed."""
+
+    def __str__(self) -> str:
+        return (
+            f"hook run id '{self.hook_run_id}' failed on action '{self.action}' hook"
+            f" '{self.hook_id}': {self.error}"
+        )
+
+
+class Runner:
+    """Runs the hooks of events; one for a process."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        runtime: Runtime,
+        settings: HooksSettings,
+        runs: Runs,
+        *,
+        new_caller: NewCaller,
+        run_hook: RunHook,
+        heartbeat_seconds: float,
+        stores_early: bool,
+    ) -> None:
+        """Make the runner of a process; see `lakebed.lake.hooks.actions.Actions`."""
+        self._stores_early = stores_early
+        self._engine = engine
+        self._runtime = runtime
+        self._settings = settings
+        self._runs = runs
+        self._new_caller = new_caller
+        self._run_hook = run_hook
+        self._beat_seconds = heartbeat_seconds / BEATS_A_TIMEOUT
+
+    def run(
+        self, repository: Repository, held: LeasedRun, actions: Sequence[Action]
+    ) -> list[Failure]:
+        """Run all hooks, with signs of life, and write down the end; return what failed.
+
+        Raises:
+            LeaseLostError: Another process took the run up.
+            OutcomeUnknown: The store does not answer.
+        """
+        event = self._event(repository, held)
+        seconds_max = POST_SECONDS_MAX if event.event_type.is_post else PRE_SECONDS_MAX
+        one = _OneRun(
+            repository=repository,
+            held=held,
+            event=event,
+            caller=self._new_caller(event),
+            until=self._runtime.monotonic() + seconds_max,
+            lock=self._runtime.lock(),
+        )
+        lost = self._runtime.event()
+        failures: list[Failure] = []
+
+        def work() -> None:
+            found = self._runtime.map_parallel(
+                lambda item: self._run_action(one, item[0], item[1], lost.is_set),
+                list(enumerate(actions)),
+                limit=ACTIONS_AT_ONCE,
+            )
+            failures.extend(failure for each in found for failure in each)
+
+        def beat() -> bool:
+            is_ours = held.beat()
+            if not is_ours:
+                lost.set()
+            return is_ours
+
+        def stream(wait: Callable[[float], bool]) -> None:
+            stored: dict[str, int] = {}
+            while not wait(STREAM_SECONDS):
+                for hook_run_id, output in list(one.printing.items()):
+                    length = len(output.content())
+                    with one.lock:
+                        if hook_run_id in one.printing and stored.get(hook_run_id, 0) < length:
+                            self._write_log(one, hook_run_id, output)
+                    stored[hook_run_id] = length
+
+        with_heartbeat(
+            self._runtime,
+            work,
+            beat,
+            every_seconds=self._beat_seconds,
+            beside=[stream] if self._stores_early else [],
+        )
+
+        def end(run: pb.Run) -> None:
+            run.state = pb.RUN_STATE_DONE
+            run.passed = not failures
+            run.ended_us = now_us(self._runtime)
+
+        held.change(end)
+        return failures
+
+    def _run_action(
+        self, one: "_OneRun", number: int, action: Action, is_cancelled: Callable[[], bool]
+    ) -> list[Failure]:
+        failures: list[Failure] = []
+        for place, hook in enumerate(action.hooks):
+            hook_run_id = hook_run_id_of(number, place)
+            if evaluate(hook.condition, has_failed=bool(failures)):
+                failure = self._run_one(one, hook, hook_run_id, is_cancelled)
+                if failure is not None:
+                    failures.append(failure)
+            else:
+                skipped = self._begun(hook)
+                skipped.skipped = skipped.passed = True
+                skipped.ended_us = skipped.started_us
+                self._runs.note_hook(one.repository, one.held.id, hook_run_id, skipped)
+        return failures
+
+    def _run_one(
+        self, one: "_OneRun", hook: HookSpec, hook_run_id: str, is_cancelled: Callable[[], bool]
+    ) -> Failure | None:
+        record = self._begun(hook)
+        self._runs.note_hook(one.repository, one.held.id, hook_run_id, record)
+        output = Output(self._runtime)
+        one.printing[hook_run_id] = output
+        begun = self._runtime.monotonic()
+        error = ""
+        try:
+            self._run_hook(
+                hook,
+                one.event,
+                caller=one.caller,
+                output=output,
+                settings=self._settings,
+                runtime=self._runtime,
+                until=one.until,
+                is_cancelled=is_cancelled,
+            )
+        except HookFailed as failed:
+            error = str(failed)
+        except LakebedError:
+            raise
+        except Exception:
+            _LOGGER.exception("hook %s of run %s failed", hook.id, one.held.id)
+            error = "the hook could not be run: the server's log says more"
+        outcome = "failure" if error else "success"
+        seconds = self._runtime.monotonic() - begun
+        HOOK_SECONDS.labels(hook.type, outcome).observe(seconds)
+        record.passed = not error
+        record.ended_us = now_us(self._runtime)
+        with one.lock:  # no earlier state of the log may be stored behind the last one
+            del one.printing[hook_run_id]
+        self._write_log(one, hook_run_id, output)
+        self._runs.note_hook(one.repository, one.held.id, hook_run_id, record)
+        if not error:
+            return None
+        shown = output.content()[-OUTPUT_SHOWN_BYTES:].decode(errors="replace")
+        return Failure(hook_run_id, hook.action_name, hook.id, error, shown)
+
+    def _write_log(self, one: "_OneRun", hook_run_id: str, output: Output) -> None:
+        content = output.content()
+        if not content:
+            return
+        try:
+            self._runs.write_log(one.repository, one.held.id, hook_run_id, content)
+        except LakebedError as error:
+            # What the hook said of the operation counts, log or no log.
+            _LOGGER.warning(
+                "the log of hook %s of run %s was not stored: %s", hook_run_id, one.held.id, error
+            )
+
+    def _begun(self, hook: HookSpec) -> pb.HookRun:
+        started_us = now_us(self._runtime)
+        return pb.HookRun(action=hook.action_name, hook_id=hook.id, started_us=started_us)
+
+    def _event(self, repository: Repository, held: LeasedRun) -> Event:
+        run = held.message
+        return Event(
+            event_type=EventType(run.event_type),
+            run_id=held.id,
+            event_time=to_datetime(run.created_us),
+            repository_id=repository.id,
+            repository_uid=repository.unique_id,
+            storage_namespace=str(repository.namespace),
+            source_ref=run.source_ref,
+            script_ref=run.script_ref,
+            username=run.username,
+            branch_id=run.branch,
+            tag_id=run.tag,
+            commit_id=run.commit_id,
+            commit_message=run.message,
+            committer=run.committer,
+            commit_metadata=dict(run.metadata),
+            merge_source=run.merge_source,
+            pre_run_id=run.pre_run_id,
+            commit=self._details(repository, run),
+        )
+
+    def _details(self, repository: Repository, run: pb.Run) -> CommitDetails:
+        if not run.commit_id:
+            return CommitDetails(message=run.message, metadata=dict(run.metadata))
+        try:
+            commit = self._engine.commits.get(repository, CommitID(run.commit_id))
+        except CommitNotFound:
+            return CommitDetails()
+        return CommitDetails(
+            message=commit.message,
+            meta_range_id=commit.metarange_id,
+            creation_date=to_datetime(commit.created_us),
+            version=_COMMIT_VERSION,
+            metadata=commit.metadata,
+            parents=commit.parents,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OneRun:
+    """What all hooks of one run share."""
+
+    repository: Repository
+    held: LeasedRun
+    event: Event
+    caller: Caller
+    until: float
+    lock: Lock
+    """Held while a log is stored of a hook that runs."""
+    printing: dict[str, Output] = field(default_factory=dict)
+    """The logs of the hooks that run now."""
+
+
+def hook_run_id_of(action: int, hook: int) -> str:
+    """Return what a hook is called in its run, given its places."""
+    return f"{action:04d}_{hook:04d}"

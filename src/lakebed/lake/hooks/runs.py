@@ -1,0 +1,384 @@
+"""Runs: what became of the hooks of an event, kept in the partition of the repository.
+
+The record of a run is written when it begins, with signs of life while it goes on, and its end is
+written by the process that ran it. A run before an operation whose process died counts as failed:
+so did the operation. A run after an operation is taken up by another process (`post`).
+
+What hooks print goes to the storage, next to the files of commits::
+
+    _lakebed/actions/<run id>/<hook run id>.log
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from lakebed.base.runtime import Runtime
+from lakebed.base.times import now_us, to_datetime, to_us
+from lakebed.base.tracing import traced
+from lakebed.block import Address, BlockStore, ObjectNotFound
+from lakebed.engine.engine import Engine
+from lakebed.engine.leases import LeasedRecord, new_mark
+from lakebed.engine.model import Repository, RepositoryID
+from lakebed.formats.layout import hook_log_folder
+from lakebed.kv import ABSENT, PredicateFailed, Store
+from lakebed.kv.records import Record, Records
+from lakebed.lake.hooks import records_pb2 as pb
+from lakebed.lake.hooks.errors import RunNotFound
+from lakebed.lake.hooks.events import EventType
+from lakebed.lake.hooks.keys import (
+    RUN_HOOKS,
+    RUNS,
+    RUNS_BY_BRANCH,
+    RUNS_BY_COMMIT,
+    WAITING,
+    WAITING_PARTITION,
+    RunID,
+    branch_name,
+    commit_name,
+    hook_name,
+    new_run_id,
+)
+from lakebed.lake.keys import copy_of
+
+_TRIES: Final = 10
+
+Edit = Callable[[pb.Run], None]
+"""Changes a record; to apply it again must do no harm."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunInfo:
+    """A run."""
+
+    id: RunID
+    event_type: str
+    branch: str
+    commit_id: str
+    started: datetime
+    ended: datetime | None
+    """None: it goes on."""
+    passed: bool
+    skipped_by: str = ""
+    """Who skipped its hooks, if somebody did."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HookRunInfo:
+    """A hook of a run."""
+
+    id: str
+    action: str
+    hook_id: str
+    started: datetime
+    ended: datetime | None
+    """None: it goes on, or its process died."""
+    running: bool
+    passed: bool
+    skipped: bool
+
+
+class LeasedRun(LeasedRecord[pb.Run]):
+    """A run that this process has taken up."""
+
+    @property
+    def id(self) -> RunID:
+        """The id of the run."""
+        return RunID(self._record.name.decode())
+
+
+class Runs:
+    """The runs of all repositories."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        store: Store,
+        block: BlockStore,
+        runtime: Runtime,
+        *,
+        heartbeat_seconds: float,
+    ) -> None:
+        self._engine = engine
+        self._store = store
+        self._block = block
+        self._runtime = runtime
+        self._heartbeat_us = to_us(heartbeat_seconds)
+        self.waiting = Records(store, WAITING, WAITING_PARTITION)
+
+    # Writing
+
+    def begin(self, repository: Repository, run: pb.Run) -> LeasedRun:
+        """Write down that a run begins in this process."""
+        mark = new_mark(self._runtime)
+        begun = copy_of(run)
+        begun.state, begun.owner, begun.attempts = pb.RUN_STATE_RUNNING, mark, 1
+        begun.started_us = begun.updated_us = now_us(self._runtime)
+        record = self._add(repository, begun)
+        return LeasedRun(self.records(repository), record, self._runtime, mark=mark)
+
+    def note_skipped(self, repository: Repository, run: pb.Run) -> RunID:
+        """Write down that a run was skipped: it has ended, and none of its hooks ran."""
+        skipped = copy_of(run)
+        skipped.state, skipped.passed, skipped.is_skipped = pb.RUN_STATE_DONE, True, True
+        skipped.started_us = skipped.ended_us = skipped.updated_us = now_us(self._runtime)
+        return RunID(self._add(repository, skipped).name.decode())
+
+    def prepare(self, repository: Repository, run: pb.Run) -> RunID:
+        """Write down what is to be run once an operation, which comes next, has taken effect."""
+        prepared = copy_of(run)
+        prepared.state = pb.RUN_STATE_PREPARED
+        prepared.updated_us = now_us(self._runtime)
+        record = self._add(repository, prepared)
+        # Behind the record: a note without one would be forgotten by whoever meets it.
+        note = pb.WaitingRun(repository=repository.id, unique_id=repository.unique_id)
+        self.waiting.set(record.name, note)
+        return RunID(record.name.decode())
+
+    def stays_prepared(self, repository: Repository, run_id: RunID) -> bool:
+        """Whether a prepared run is still there; nobody drops it for what was read before.
+
+        Whoever is just finding out what became of the operation begins again.
+        """
+        records = self.records(repository)
+        for _ in range(_TRIES):
+            found = records.find(run_id.encode())
+            if found is None:
+                return False
+            if not found.message.owner:
+                return True
+            kept = copy_of(found.message)
+            kept.owner = b""
+            with suppress(PredicateFailed):
+                records.set_if(found.name, kept, found.predicate)
+        return False
+
+    def prepared(self, repository: Repository) -> Iterator[tuple[RunID, pb.Run]]:
+        """Iterate over the runs of a repository whose operations may have taken effect."""
+        records = self.records(repository)
+        for note in self.waiting.scan_readable():
+            if note.message.unique_id != repository.unique_id:
+                continue
+            found = records.find(note.name)
+            if found is not None and found.message.state == pb.RUN_STATE_PREPARED:
+                yield RunID(found.name.decode()), found.message
+
+    def confirm(self, repository: Repository, run_id: RunID) -> None:
+        """Write down that the operation of a prepared run has taken effect."""
+        records = self.records(repository)
+        for _ in range(_TRIES):
+            found = records.find(run_id.encode())
+            if found is None or found.message.state != pb.RUN_STATE_PREPARED:
+                return
+            waiting = copy_of(found.message)
+            waiting.state, waiting.owner = pb.RUN_STATE_WAITING, b""
+            waiting.updated_us = now_us(self._runtime)
+            with suppress(PredicateFailed):
+                records.set_if(found.name, waiting, found.predicate)
+
+    def drop(self, repository: Repository, run_id: RunID) -> None:
+        """Remove a prepared run whose operation failed.
+
+        One that was confirmed stays: the deletion of another, for example, had the same effect.
+        """
+        records = self.records(repository)
+        found = records.find(run_id.encode())
+        if found is not None:
+            if found.message.state != pb.RUN_STATE_PREPARED:
+                return
+            try:
+                records.delete_if(found.name, found.predicate)
+            except PredicateFailed:
+                return  # whoever changed it finds out
+        self.waiting.delete(run_id.encode())
+
+    def take(self, repository: Repository, record: Record[pb.Run], edit: Edit) -> LeasedRun | None:
+        """Make this process the one that has a run; None: another one was faster."""
+        leased = LeasedRun(self.records(repository), record, self._runtime)
+        return leased if leased.take(edit) else None
+
+    def note_hook(
+        self, repository: Repository, run_id: RunID, hook_run_id: str, hook: pb.HookRun
+    ) -> None:
+        """Write down the state of a hook of a run."""
+        hooks = Records(self._store, RUN_HOOKS, repository.partition)
+        hooks.set(hook_name(run_id, hook_run_id), hook)
+
+    def write_log(
+        self, repository: Repository, run_id: RunID, hook_run_id: str, content: bytes
+    ) -> None:
+        """Store what a hook printed."""
+        self._block.put(_log(repository, run_id, hook_run_id), [content])
+
+    def _add(self, repository: Repository, run: pb.Run) -> Record[pb.Run]:
+        run_id = new_run_id(self._runtime)
+        partition, index = repository.partition, pb.RunIndex()
+        # Before the record: whoever finds an index without it leaves it out.
+        if run.branch:
+            name = branch_name(run.branch, run_id)
+            Records(self._store, RUNS_BY_BRANCH, partition).set(name, index)
+        if run.commit_id:
+            name = commit_name(run.commit_id, run_id)
+            Records(self._store, RUNS_BY_COMMIT, partition).set(name, index)
+        run.created_us = run.created_us or now_us(self._runtime)
+        version = self.records(repository).set_if(run_id.encode(), run, ABSENT)
+        return Record(run_id.encode(), run, version)
+
+    # Reading
+
+    @traced("hooks.list_runs")
+    def list(
+        self,
+        repository_id: RepositoryID,
+        *,
+        after: str = "",
+        branch: str = "",
+        commit_id: str = "",
+        running: bool = False,
+    ) -> Iterator[RunInfo]:
+        """Iterate over runs that have ended, newest first, past `after`; of a branch or a commit.
+
+        Args:
+            repository_id: Whose runs.
+            after: The id of the last run that the caller has.
+            branch: Only runs of this branch.
+            commit_id: Only runs of this commit.
+            running: Also those that go on.
+
+        Raises:
+            RepositoryNotFound: There is no such repository.
+        """
+        repository = self._engine.repositories.get(repository_id)
+        found = self._records_of(repository, after, branch, commit_id)
+        infos = (self._info(record, running=running) for record in found)
+        return (info for info in infos if info is not None)
+
+    def _records_of(
+        self, repository: Repository, after: str, branch: str, commit_id: str
+    ) -> Iterator[Record[pb.Run]]:
+        partition = repository.partition
+        records = self.records(repository)
+        if branch or commit_id:
+            kind = RUNS_BY_BRANCH if branch else RUNS_BY_COMMIT
+            prefix = branch_name(branch) if branch else commit_name(commit_id)
+            start = prefix + after.encode() + b"\x00" if after else prefix
+            index = Records(self._store, kind, partition).scan(prefix=prefix, start=start)
+            found = (records.find(each.name[len(prefix) :]) for each in index)
+            return (each for each in found if each is not None)
+        return records.scan(start=after.encode() + b"\x00" if after else b"")
+
+    @traced("hooks.get_run")
+    def get(self, repository_id: RepositoryID, run_id: str, *, running: bool = False) -> RunInfo:
+        """Return a run that has ended, or if it is asked for, one that goes on.
+
+        Raises:
+            RepositoryNotFound: There is no such repository.
+            RunNotFound: There is no such run.
+        """
+        return self._get(self._engine.repositories.get(repository_id), run_id, running=running)
+
+    @traced("hooks.list_hooks")
+    def hooks(
+        self, repository_id: RepositoryID, run_id: str, *, after: str = "", running: bool = False
+    ) -> Iterator[HookRunInfo]:
+        """Iterate over the hooks of a run that have begun, past `after`; raises as `get` does."""
+        repository = self._engine.repositories.get(repository_id)
+        run = self._get(repository, run_id, running=running)
+        hooks = Records(self._store, RUN_HOOKS, repository.partition)
+        start = hook_name(run_id, after) + b"\x00" if after else b""
+        return (_hook_info(each, run) for each in hooks.scan(prefix=hook_name(run_id), start=start))
+
+    @traced("hooks.output")
+    def output(self, repository_id: RepositoryID, run_id: str, hook_run_id: str) -> bytes:
+        """Return what a hook of a run printed; of one that runs, what was stored so far.
+
+        Raises:
+            RepositoryNotFound, RunNotFound: There is no such hook.
+        """
+        repository = self._engine.repositories.get(repository_id)
+        hooks = Records(self._store, RUN_HOOKS, repository.partition)
+        if hooks.find(hook_name(run_id, hook_run_id)) is None:
+            raise RunNotFound(f"{run_id}/{hook_run_id}")
+        try:
+            return self._block.read(_log(repository, run_id, hook_run_id))
+        except ObjectNotFound:
+            return b""
+
+    def records(self, repository: Repository) -> Records[pb.Run]:
+        """Return the records of the runs of a repository."""
+        return Records(self._store, RUNS, repository.partition)
+
+    def _get(self, repository: Repository, run_id: str, *, running: bool) -> RunInfo:
+        record = self.records(repository).find(run_id.encode())
+        info = None if record is None else self._info(record, running=running)
+        if info is None:
+            raise RunNotFound(run_id)
+        return info
+
+    def _info(self, record: Record[pb.Run], *, running: bool) -> RunInfo | None:
+        """Return what is known of a run; None: it goes on, and those are not asked for."""
+        run = record.message
+        died = (
+            run.state == pb.RUN_STATE_RUNNING
+            and (run.is_trial or not EventType(run.event_type).is_post)
+            and now_us(self._runtime) - run.updated_us > self._heartbeat_us
+        )
+        is_over = died or run.state == pb.RUN_STATE_DONE
+        if not is_over and not (running and run.state == pb.RUN_STATE_RUNNING):
+            return None
+        return RunInfo(
+            id=RunID(record.name.decode()),
+            event_type=run.event_type,
+            branch=run.branch,
+            commit_id=run.commit_id,
+            started=to_datetime(run.started_us),
+            ended=to_datetime(run.ended_us or run.updated_us) if is_over else None,
+            passed=run.passed and not died,
+            skipped_by=run.username if run.is_skipped else "",
+        )
+
+    # Removing
+
+    def clean(self, repository: Repository, *, days: int) -> int:
+        """Remove the runs that nobody wrote to for so long, with all that they left; count them."""
+        overdue_us = to_us(self._runtime.now() - days * 24 * 3600)
+        removed = 0
+        for record in self.records(repository).scan_readable():
+            if record.message.updated_us < overdue_us:
+                self._remove(repository, record)
+                removed += 1
+        return removed
+
+    def _remove(self, repository: Repository, record: Record[pb.Run]) -> None:
+        """Remove a run: the record last, so that what is cut off is done again."""
+        run, run_id = record.message, record.name.decode()
+        partition = repository.partition
+        hooks = Records(self._store, RUN_HOOKS, partition)
+        for hook in hooks.scan(prefix=hook_name(run_id)):
+            hook_run_id = hook.name.decode().rpartition("/")[2]
+            self._block.delete(_log(repository, run_id, hook_run_id))
+            hooks.delete(hook.name)
+        Records(self._store, RUNS_BY_BRANCH, partition).delete(branch_name(run.branch, run_id))
+        Records(self._store, RUNS_BY_COMMIT, partition).delete(commit_name(run.commit_id, run_id))
+        with suppress(PredicateFailed):
+            self.records(repository).delete_if(record.name, record.predicate)
+
+
+def _log(repository: Repository, run_id: str, hook_run_id: str) -> Address:
+    return repository.namespace.address(f"{hook_log_folder(run_id)}/{hook_run_id}.log")
+
+
+def _hook_info(record: Record[pb.HookRun], run: RunInfo) -> HookRunInfo:
+    hook = record.message
+    return HookRunInfo(
+        id=record.name.decode().rpartition("/")[2],
+        action=hook.action,
+        hook_id=hook.hook_id,
+        started=to_datetime(hook.started_us),
+        ended=to_datetime(hook.ended_us) if hook.ended_us else None,
+        running=run.ended is None and not hook.ended_us,
+        passed=hook.passed,
+        skipped=hook.skipped,
+    )

@@ -1,0 +1,56 @@
+"""``{{ ENV.NAME }}`` in action files: secrets of the server's environment."""
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from lakebed.lake.hooks.errors import HookFailed
+from lakebed.lake.hooks.settings import EnvironmentSettings
+
+_OWN_PREFIX: Final = "LAKEBED_"
+"""Variables of the server itself are never given, whatever the prefix is."""
+_PLACE: Final = re.compile(r"\{\{ ?ENV\.(.*?) ?\}\}")
+
+
+class Environment:
+    """Puts variables into texts, and tells `hide` each value that it gives out."""
+
+    def __init__(
+        self,
+        settings: EnvironmentSettings,
+        hide: Callable[[str], None],
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
+        self._settings = settings
+        self._hide = hide
+        self._variables = os.environ if variables is None else variables
+
+    def fill(self, value: Any) -> Any:
+        """Return a value with each ``{{ ENV.NAME }}`` in its texts replaced, however deep.
+
+        Raises:
+            HookFailed: A variable that may be used is not set.
+        """
+        if isinstance(value, str):
+            return self.fill_text(value)
+        if isinstance(value, list):
+            return [self.fill(each) for each in value]
+        if isinstance(value, dict):
+            return {name: self.fill(each) for name, each in value.items()}
+        return value
+
+    def fill_text(self, text: str) -> str:
+        """Return a text with each ``{{ ENV.NAME }}`` replaced; see `fill`."""
+        return _PLACE.sub(lambda found: self._value(found[1].strip()), text)
+
+    def _value(self, name: str) -> str:
+        # A name that is not given is read as empty: it must not tell whether there is such one.
+        is_given = name.startswith(self._settings.prefix) and not name.startswith(_OWN_PREFIX)
+        if not self._settings.enabled or not is_given:
+            return ""
+        if name not in self._variables:
+            raise HookFailed(f"the server's environment has no variable {name}")
+        value = self._variables[name]
+        self._hide(value)
+        return value

@@ -1,0 +1,94 @@
+"""Checking what a program outside of the server hands in: entries of an import, and nothing else.
+
+Whoever hands in a metarange could name any object in it: one of a repository, by an address that is
+relative to the namespace, or one in a place that they may not import from. So the server makes
+every entry again, from the address, the length, the time and the ETag in it, and compares whole
+columns. What is taken on trust is just what a listing says of an object: if that is wrong, reads of
+the object answer that it has changed.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NoReturn
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.base.errors import quoted
+from lakebed.block import Address
+from lakebed.engine.committed.columns import Range
+from lakebed.formats import AddressType
+from lakebed.formats.imported import imported_object, imported_page, listed_of
+from lakebed.lake.errors import InvalidImport, NothingToImport
+from lakebed.lake.imports.sources import ImportSource
+
+_ETAGS: Final = "^[!#-~]{1,256}$"
+
+
+def check_handed(tables: Iterable[pa.Table], sources: Sequence[ImportSource]) -> int:
+    """Refuse entries that an import of some sources would not make; return how many there are.
+
+    Args:
+        tables: All entries, in order of their keys.
+        sources: In order of their destinations.
+
+    Raises:
+        InvalidImport: There are such entries.
+        NothingToImport: There are none of a source.
+    """
+    counts = [0] * len(sources)
+    for table in tables:
+        found = Range(table)
+        outside = table.num_rows
+        for place, source in enumerate(sources):
+            rows = found.between(source.interval.start, source.interval.end)
+            if rows.num_rows:
+                _check_rows(rows, source)
+                counts[place] += rows.num_rows
+                outside -= rows.num_rows
+        if outside:
+            raise InvalidImport(
+                f"the metarange that was handed in has {outside} keys outside of all destinations,"
+                f" between {quoted(found.keys[0])} and {quoted(found.keys[-1])}"
+            )
+    for source, count in zip(sources, counts, strict=True):
+        if not count:
+            raise NothingToImport(source.place)
+    return sum(counts)
+
+
+def _check_rows(rows: pa.Table, source: ImportSource) -> None:
+    """Refuse entries that an import of a source would not make."""
+    addresses, place = rows["address"], str(source.place)
+    relative = pc.not_equal(rows["address_type"], int(AddressType.FULL))
+    _refuse_any(relative, rows, "names its object by an address relative to the repository")
+    elsewhere = pc.invert(pc.starts_with(addresses, place))
+    _refuse_any(elsewhere, rows, f"names an object that is not at {place}")
+    listed = listed_of(rows)
+    if listed is None:
+        _refuse(rows, 0, "or another one does not say what the storage called the object")
+    etags = pc.match_substring_regex(listed["etag"], _ETAGS)
+    _refuse_any(pc.invert(etags), rows, "has something else than an ETag")
+    _refuse_any(pc.less(rows["size"], 0), rows, "has a length below 0")
+    if isinstance(source.place, Address):
+        made = imported_object(listed, source.destination)
+        _refuse_any(pc.not_equal(addresses, place), rows, f"names an object that is not {place}")
+    else:
+        made = imported_page(listed, place, source.destination)
+        if len(made.skipped_keys):
+            _refuse(rows, 0, "or another one has a path that cannot be imported")
+    if not made.entries.equals(rows):
+        _refuse(rows, 0, "or another one is not the entry that an import makes of its object")
+
+
+def _refuse_any(is_wrong: pa.ChunkedArray, rows: pa.Table, why: str) -> None:
+    place = pc.index(is_wrong, value=True).as_py()
+    if place >= 0:
+        _refuse(rows, place, why)
+
+
+def _refuse(rows: pa.Table, place: int, why: str) -> NoReturn:
+    key, address = (rows[name][place].as_py() for name in ("key", "address"))
+    raise InvalidImport(
+        f"the metarange that was handed in is refused: the entry of {quoted(key)} ({address!r})"
+        f" {why}"
+    )

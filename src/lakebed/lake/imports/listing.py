@@ -1,0 +1,89 @@
+"""Listing the objects in a namespace in order, with several requests at the same time.
+
+A storage lists one page after the other, and each takes a round trip. So the paths are split behind
+folders of the namespace, and some of these stretches are listed in parallel, each up to a bound.
+They are then gone through in order; one that did not end within the bound goes on from there.
+
+A stretch ends *with* the path of a folder, slash included: an object of that name, as some tools
+make it to mark a folder, comes exactly once.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Final
+
+import pyarrow as pa
+
+from lakebed.base.runtime import Runtime
+from lakebed.block import Address, BlockStore, Namespace
+from lakebed.block.listing import Stretch, list_stretch
+
+_AT_ONCE: Final = 8
+_ROWS_MAX: Final = 20_000
+"""How far one stretch is listed before its turn; together they bound the memory."""
+_ROWS_MIN: Final = 1_000
+"""About a page of a listing: if stretches hold fewer objects, more folders make up one."""
+_FOLDERS_MAX: Final = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    batches: list[pa.RecordBatch]
+    rest: Stretch | None
+    """What was not listed yet."""
+
+    @property
+    def rows(self) -> int:
+        return sum(batch.num_rows for batch in self.batches)
+
+
+def list_in_order(
+    block: BlockStore, runtime: Runtime, namespace: Namespace, after: Address | None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the objects behind an address; columns and order as of `BlockStore.list_objects`."""
+
+    def list_some(stretch: Stretch) -> _Listed:
+        return _list_some(block, namespace, stretch)
+
+    folders = block.list_folders(namespace)
+    together = 1
+    start: Address | None = after
+    while True:
+        stretches: list[Stretch] = []
+        while len(stretches) < _AT_ONCE and (end := _end_of(namespace, folders, together, start)):
+            stretches.append(Stretch(start, str(end)))
+            start = end
+        if not stretches:
+            yield from list_stretch(block, namespace, Stretch(start, None))
+            return
+        listed = runtime.map_parallel(list_some, stretches, limit=_AT_ONCE)
+        if sum(each.rows for each in listed) < _ROWS_MIN * len(listed):
+            together = min(4 * together, _FOLDERS_MAX)
+        for each in listed:
+            yield from each.batches
+            if each.rest is not None:
+                yield from list_stretch(block, namespace, each.rest)
+
+
+def _end_of(
+    namespace: Namespace, folders: Iterator[str], together: int, start: Address | None
+) -> Address | None:
+    """Return where a stretch of some folders ends; None: there are no more folders."""
+    while some := list(islice(folders, together)):
+        end = namespace.address(f"{some[-1]}/")
+        if start is None or end > start:
+            return end
+    return None
+
+
+def _list_some(block: BlockStore, namespace: Namespace, stretch: Stretch) -> _Listed:
+    batches: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in list_stretch(block, namespace, stretch):
+        batches.append(batch)
+        rows += batch.num_rows
+        if rows >= _ROWS_MAX:
+            last = Address.parse(batch.column("address")[-1].as_py())
+            return _Listed(batches, replace(stretch, after=last))
+    return _Listed(batches, None)

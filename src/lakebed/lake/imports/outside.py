@@ -1,0 +1,135 @@
+"""Imports whose metarange is made outside of the server: by a job on Spark.
+
+The record of such an import says so. The job reports how far it is, which is its sign of life, and
+hands in the metarange at the end. From there on the import is like any other one: a process of the
+server takes it up, checks what was handed in (`lakebed.lake.imports.handed`), and publishes it.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from lakebed.base.runtime import Runtime
+from lakebed.base.times import now_us
+from lakebed.base.tracing import traced
+from lakebed.engine.model import BranchID, RepositoryID
+from lakebed.kv import OutcomeUnknown, PredicateFailed, StoreUnavailable
+from lakebed.lake import records_pb2 as pb
+from lakebed.lake.errors import ImportOver, InvalidImport
+from lakebed.lake.imports.imports import ImportID, Imports, ImportStatus
+from lakebed.lake.imports.record import SKIPPED_SHOWN_MAX
+from lakebed.lake.imports.sources import ImportSource, in_order, source_messages
+from lakebed.lake.keys import copy_of
+
+_TRIES: Final = 10
+_METARANGE_ID: Final = re.compile("[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobReport:
+    """What a job says of its import."""
+
+    objects: int = 0
+    """How many were found so far."""
+    skipped: int = 0
+    skipped_addresses: Sequence[str] = ()
+    current: str = ""
+    """What it is at just now."""
+    metarange_id: str = ""
+    """Of all that it found; empty: it goes on."""
+    error: str = ""
+    """Why it has given up; empty: it has not."""
+
+
+class OutsideImports:
+    """What jobs outside of the server tell of their imports."""
+
+    def __init__(self, imports: Imports, runtime: Runtime, on_handed: Callable[[], object]) -> None:
+        """Put them on all imports; `on_handed` is called when there is one to be published."""
+        self._imports = imports
+        self._runtime = runtime
+        self._on_handed = on_handed
+
+    @traced("catalog.report_import")
+    def report(
+        self,
+        repository_id: RepositoryID,
+        branch: BranchID,
+        import_id: ImportID,
+        sources: Sequence[ImportSource],
+        report: JobReport,
+        *,
+        committer: str,
+    ) -> ImportStatus:
+        """Note how far a job is, and return how the import stands; to repeat it does no harm.
+
+        Args:
+            repository_id: Where the import goes.
+            branch: Into which branch.
+            import_id: Which import.
+            sources: What it imports; the same as when it was begun.
+            report: What the job says.
+            committer: Who asks; the same as when it was begun.
+
+        Raises:
+            RepositoryNotFound: There is no such repository.
+            TaskNotFound: There is no such import into that branch, or not any more.
+            InvalidImport: It is another one's, has other sources, or is run by the server.
+            ImportOver: Another metarange was handed in before.
+            OutcomeUnknown: It may have been noted.
+        """
+        if report.metarange_id and not _METARANGE_ID.fullmatch(report.metarange_id):
+            raise InvalidImport(f"{report.metarange_id!r} is not the id of a metarange")
+        for left in reversed(range(_TRIES)):
+            records, record = self._imports.find(repository_id, branch, import_id)
+            found = record.message
+            _check(import_id, found, sources, report, committer)
+            if found.state != pb.IMPORT_STATE_RUNNING or found.handed_metarange_id:
+                break
+            changed = copy_of(found)
+            _note(changed, report)
+            changed.updated_us = now_us(self._runtime)
+            try:
+                records.set_if(record.name, changed, record.predicate)
+            except PredicateFailed:
+                continue  # it was canceled, or another request came first: look again
+            except StoreUnavailable:
+                raise
+            except OutcomeUnknown:
+                if not left:
+                    raise
+            else:
+                break
+        if report.metarange_id:
+            self._on_handed()
+        return self._imports.status(repository_id, branch, import_id)
+
+
+def _check(
+    import_id: ImportID,
+    found: pb.Import,
+    sources: Sequence[ImportSource],
+    report: JobReport,
+    committer: str,
+) -> None:
+    if not found.outside:
+        raise InvalidImport(f"import {import_id} is run by the server: nobody else reports on it")
+    if found.committer != committer:
+        raise InvalidImport(f"import {import_id} was begun by {found.committer}, not {committer}")
+    if source_messages(in_order(sources)) != list(found.sources):
+        raise InvalidImport(f"import {import_id} was begun with other sources or destinations")
+    handed = found.handed_metarange_id
+    if handed and report.metarange_id not in {"", handed}:
+        raise ImportOver(import_id, f"has got the metarange {handed} already")
+
+
+def _note(message: pb.Import, report: JobReport) -> None:
+    message.objects, message.skipped = report.objects, report.skipped
+    message.current = report.current
+    del message.skipped_addresses[:]
+    message.skipped_addresses.extend(report.skipped_addresses[:SKIPPED_SHOWN_MAX])
+    message.handed_metarange_id = report.metarange_id
+    if report.error:
+        message.state = pb.IMPORT_STATE_FAILED
+        message.error_kind, message.error = "job_failed", report.error

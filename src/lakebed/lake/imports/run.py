@@ -1,0 +1,363 @@
+"""Running one import: list, write ranges, publish.
+
+Listings come in order of their paths, and every destination is a prefix before these paths. So
+entries come in order of their keys, and go straight into ranges; nothing is sorted, and no more is
+in memory than some pages and the ranges being written.
+
+Now and then the metarange of the closed ranges is stored and noted in the record. A process that
+takes the import up after a death goes on behind the last key in it.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import partial
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakebed.base.errors import LakebedError
+from lakebed.base.ids import UniqueID
+from lakebed.base.runtime import Runtime
+from lakebed.block import Address, BlockStore, Namespace, ObjectInfo, ObjectNotFound
+from lakebed.engine.commits.requests import CommitRequest, Replacement
+from lakebed.engine.committed import Ingest
+from lakebed.engine.engine import Engine
+from lakebed.engine.errors import BranchNotFound
+from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository
+from lakebed.formats import MetaRangeID
+from lakebed.formats.entries import one_array
+from lakebed.formats.imported import ImportedPage, imported_object, imported_page
+from lakebed.lake import records_pb2 as pb
+from lakebed.lake.errors import InvalidImport, NothingToImport
+from lakebed.lake.imports.handed import check_handed
+from lakebed.lake.imports.listing import list_in_order
+from lakebed.lake.imports.places import check_places
+from lakebed.lake.imports.record import SKIPPED_SHOWN_MAX, LeasedImport
+from lakebed.lake.imports.sources import ImportSource, source_of
+
+PAGE_ROWS: Final = 1 << 16
+PAGE_SECONDS: Final = 1.0
+"""A page ends when it has so many rows, or took so long: then progress is noted."""
+
+# How far an import came is stored when it has this many ranges more, and a sixteenth more: a death
+# costs little, and storing it all the time would cost more than the ranges themselves.
+_SAVE_RANGES_MIN: Final = 4
+_SAVE_PART: Final = 16
+
+LAST_IMPORT_KEY: Final = ".lakefs.last.import.timestamp"
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+
+class ImportRun:
+    """One import, run by this process."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        block: BlockStore,
+        runtime: Runtime,
+        repository: Repository,
+        held: LeasedImport,
+    ) -> None:
+        self._engine = engine
+        self._block = block
+        self._runtime = runtime
+        self._repository = repository
+        self._held = held
+        self._sources = [source_of(each) for each in held.message.sources]
+
+    def run(self) -> None:
+        """Bring the import to its end.
+
+        Raises:
+            LeaseLostError: It was canceled, or another process runs it by now.
+            LakebedError: It failed.
+        """
+        record = self._held.message
+        branch = self._engine.branches.get(self._repository, BranchID(record.branch))
+        if branch.unique_id != record.branch_unique_id:
+            raise BranchNotFound(branch.id)
+        published = self._find_published(branch)
+        if published is None:
+            check_places(self._engine, self._sources)
+            metarange_id = MetaRangeID(record.metarange_id) or self._make_metarange()
+            check_places(self._engine, self._sources)
+            published = self._publish(metarange_id)
+        commit_id = published
+        # Each commit is offered before it is published: any other one was there before.
+        is_unchanged = commit_id not in self._held.message.offered_commit_ids
+        if not is_unchanged:
+            self._note_time(commit_id)
+
+        def end(message: pb.Import) -> None:
+            message.state = pb.IMPORT_STATE_DONE
+            message.commit_id = commit_id
+            message.unchanged = is_unchanged
+
+        self._held.change(end)
+
+    def _note_time(self, commit_id: CommitID) -> None:
+        """Note in the repository's metadata when it was last imported into: clients look there."""
+        created_us = self._engine.commits.get(self._repository, commit_id).created_us
+        # The import is published: that this note is missing is no reason to say otherwise.
+        with suppress(LakebedError):
+            self._engine.repositories.set_metadata(
+                self._repository.id, put={LAST_IMPORT_KEY: str(created_us // 1_000_000)}
+            )
+
+    def _find_published(self, branch: Branch) -> CommitID | None:
+        """Return the commit that a process before this one published, if it did."""
+        offered = [CommitID(each) for each in self._held.message.offered_commit_ids]
+        publisher = self._engine.publisher
+        return publisher.find_published(self._repository, branch, offered) if offered else None
+
+    def _make_metarange(self) -> MetaRangeID:
+        """Return the metarange of all that is imported, once it is noted."""
+        self._note_strays()
+        record = self._held.message
+        if record.outside:
+            metarange_id = MetaRangeID(record.handed_metarange_id)
+            count = check_handed(
+                self._engine.committed(self._repository).examine(metarange_id), self._sources
+            )
+        else:
+            metarange_id, count = self._ingest()
+
+        def complete(message: pb.Import) -> None:
+            message.metarange_id = metarange_id
+            message.objects = count
+
+        self._held.change(complete)
+        return metarange_id
+
+    def _note_strays(self) -> None:
+        """Count the files of all places that are no objects.
+
+        Raises:
+            InvalidImport: The import is strict, and there are such files.
+        """
+        found: dict[str, pb.Strays] = {}
+        for source in self._sources:
+            if isinstance(source.place, Namespace):
+                for place, kind in self._block.list_strays(source.place):
+                    found.setdefault(kind, pb.Strays(kind=kind, example=place)).count += 1
+        if found and self._held.message.strict:
+            raise InvalidImport(
+                f"{describe_strays(found.values())} cannot be imported. Nothing was imported;"
+                " without --strict such files are skipped"
+            )
+
+        def note(message: pb.Import) -> None:
+            del message.strays[:]
+            message.strays.extend(found.values())
+
+        if found or self._held.message.strays:
+            self._held.change(note)
+
+    def _ingest(self) -> tuple[MetaRangeID, int]:
+        """Write the ranges of all that is imported; return their metarange and the number."""
+        record = self._held.message
+        saved = record.saved_metarange_id
+        ingest = self._engine.committed(self._repository).ingest(
+            MetaRangeID(saved) if saved else None
+        )
+        skipped = _Skipped(record)
+        next_save = _next_save(ingest)
+
+        def use(page: ImportedPage) -> None:
+            nonlocal next_save
+            self._skip(skipped, page)
+            ingest.add(page.entries)
+            self._note_progress(ingest, skipped, page.last_folder)
+            if ingest.closed_ranges >= next_save:
+                self._save(ingest, skipped)
+                next_save = _next_save(ingest)
+
+        use_ahead(self._runtime, self._pages(ingest.last_key), use)
+        return ingest.finish(), ingest.count
+
+    def _note_progress(self, ingest: Ingest, skipped: "_Skipped", folder: str) -> None:
+        def note(message: pb.Import) -> None:
+            message.objects = ingest.count
+            message.current = folder or message.current
+            skipped.note(message)
+
+        self._held.change(note)
+
+    def _save(self, ingest: Ingest, skipped: "_Skipped") -> None:
+        saved = ingest.save()
+        skipped.fold(saved.last_key)
+
+        def note(message: pb.Import) -> None:
+            message.saved_metarange_id = saved.metarange_id
+            message.saved_skipped = skipped.saved
+
+        self._held.change(note)
+
+    def _skip(self, skipped: "_Skipped", page: ImportedPage) -> None:
+        if len(page.skipped_keys) and self._held.message.strict:
+            first = page.skipped_addresses[0].as_py()
+            raise InvalidImport(
+                f"the object {first!r} cannot be imported: its path is too long, ends in a"
+                " slash, or has an empty part, '.', '..' or control characters in it. Nothing was"
+                " imported; without --strict such objects are skipped"
+            )
+        skipped.add(page)
+
+    def _pages(self, after: bytes) -> Iterator[ImportedPage]:
+        """Yield all that is imported behind a key, in order of the keys."""
+        for source in self._sources:
+            interval = source.interval
+            if interval.end is not None and interval.end <= after:
+                continue
+            found = after in interval if after else False
+            for page in self._pages_of(source, after if found else b""):
+                found = found or page.entries.num_rows > 0
+                yield page
+            if not found:
+                strays = describe_strays(self._held.message.strays)
+                raise NothingToImport(source.place, strays)
+
+    def _pages_of(self, source: ImportSource, after: bytes) -> Iterator[ImportedPage]:
+        """Yield what a source holds behind a key."""
+        place, destination = source.place, source.destination
+        if isinstance(place, Address):
+            if not after:
+                yield imported_object(
+                    pa.Table.from_batches([self._head(place).as_listed()]), destination
+                )
+            return
+        start = place.address(after[len(destination) :].decode()) if after else None
+        for listed in self._listed(place, start):
+            yield imported_page(listed, str(place), destination)
+
+    def _head(self, address: Address) -> ObjectInfo:
+        try:
+            return self._block.head(address)
+        except ObjectNotFound as error:
+            raise NothingToImport(address) from error
+
+    def _listed(self, namespace: Namespace, after: Address | None) -> Iterator[pa.Table]:
+        """Yield the objects in a namespace behind an address, in pages."""
+        waiting: list[pa.RecordBatch] = []
+        begun, rows = self._runtime.monotonic(), 0
+        for batch in list_in_order(self._block, self._runtime, namespace, after):
+            waiting.append(batch)
+            rows += batch.num_rows
+            if rows >= PAGE_ROWS or self._runtime.monotonic() - begun > PAGE_SECONDS:
+                yield pa.Table.from_batches(waiting)
+                waiting, rows, begun = [], 0, self._runtime.monotonic()
+        if waiting:
+            yield pa.Table.from_batches(waiting)
+
+    def _publish(self, metarange_id: MetaRangeID) -> CommitID:
+        """Return the commit that has all of the import: a new one, or the head of the branch."""
+        record = self._held.message
+        replacement = Replacement(metarange_id, [source.interval for source in self._sources])
+        request = CommitRequest(
+            committer=record.committer, message=record.message, metadata=dict(record.metadata)
+        )
+
+        def note(commit: Commit) -> None:
+            def offer(message: pb.Import) -> None:
+                if commit.id not in message.offered_commit_ids:
+                    message.offered_commit_ids.append(commit.id)
+
+            self._held.change(offer)
+
+        branch = BranchID(record.branch)
+        repository = self._engine.readings.to_write(
+            self._repository.id, branch, unique_id=self._repository.unique_id
+        ).repository
+        commit = self._engine.merger.replace(
+            repository,
+            branch,
+            replacement,
+            request,
+            branch_unique_id=UniqueID(record.branch_unique_id),
+            note=note,
+        )
+        _LOGGER.info(
+            "imported %d objects into branch %s of repository %s, by commit %s",
+            record.objects,
+            branch,
+            self._repository.id,
+            commit.id,
+        )
+        return commit.id
+
+
+def describe_strays(strays: Iterable[pb.Strays]) -> str:
+    """Return how many files of each kind are no objects, each kind with an example."""
+    return ", ".join(f"{each.kind} ({each.count}, such as {each.example})" for each in strays)
+
+
+def use_ahead(
+    runtime: Runtime, pages: Iterator[ImportedPage], use: Callable[[ImportedPage], None]
+) -> None:
+    """Use pages one after the other; while one is used, the next one is listed and made."""
+    page = next(pages, None)
+    while page is not None:
+        steps: list[Callable[[], ImportedPage | None]] = [
+            partial(use, page),
+            partial(next, pages, None),
+        ]
+        _, page = runtime.map_parallel(lambda step: step(), steps, limit=len(steps))
+
+
+class _Skipped:
+    """Objects that are not imported: counted, and the first ones named.
+
+    What is saved ends with an entry. So of those skipped between two entries, only the first key
+    and the number are kept: there may be any number of them.
+    """
+
+    def __init__(self, record: pb.Import) -> None:
+        self.saved = record.saved_skipped
+        """How many of them lie before what was saved last."""
+        self._since: list[tuple[bytes, int]] = []
+        self._is_open = False
+        """Whether no entry has come behind the last ones."""
+        self._count = self.saved
+        self._addresses = list(record.skipped_addresses)[: self.saved]
+
+    def add(self, page: ImportedPage) -> None:
+        if not len(page.skipped_keys):
+            self._is_open = self._is_open and not page.entries.num_rows
+            return
+        entries, skipped = one_array(page.entries, "key"), page.skipped_keys.combine_chunks()
+        self._count += len(skipped)
+        room = SKIPPED_SHOWN_MAX - len(self._addresses)
+        self._addresses += page.skipped_addresses.slice(0, max(0, room)).to_pylist()
+        keys = pa.concat_arrays([entries, skipped])
+        order = pc.sort_indices(keys).to_numpy()
+        is_skipped = order >= len(entries)
+        begins = np.flatnonzero(is_skipped & ~np.concatenate([[False], is_skipped[:-1]]))
+        before = np.cumsum(is_skipped)[begins] - 1
+        counts = np.diff(np.append(before, len(skipped))).tolist()
+        runs = list(zip(keys.take(pa.array(order[begins])).to_pylist(), counts, strict=True))
+        if self._is_open and begins[0] == 0:
+            key, count = self._since.pop()
+            runs[0] = key, count + runs[0][1]
+        self._since += runs
+        self._is_open = bool(is_skipped[-1])
+
+    def fold(self, last_key: bytes) -> None:
+        """Count those up to a key as saved: whoever goes on behind it does not meet them again."""
+        self.saved += sum(count for key, count in self._since if key <= last_key)
+        self._since = [(key, count) for key, count in self._since if key > last_key]
+        self._is_open = self._is_open and bool(self._since)
+
+    def note(self, message: pb.Import) -> None:
+        message.skipped = self._count
+        del message.skipped_addresses[:]
+        message.skipped_addresses.extend(self._addresses)
+
+
+def _next_save(ingest: Ingest) -> int:
+    closed = ingest.closed_ranges
+    return closed + max(_SAVE_RANGES_MIN, closed // _SAVE_PART)

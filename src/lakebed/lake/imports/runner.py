@@ -1,0 +1,187 @@
+"""Running the imports that wait: taking them up, with signs of life, and writing down their end.
+
+Any number of processes may do this at once. An import is taken up if nobody runs it yet, or if its
+record did not change for `task_heartbeat_seconds` by the clock of the process that looks: then the
+process that ran it has died, and this one goes on where that one was. (If it is alive after all, it
+notices with its next sign of life, and stops.) An import that waits for a job outside of the server
+is left alone while the job reports; if it does not for as long, the import has failed.
+"""
+
+import logging
+from contextlib import suppress
+from typing import Final
+
+from lakebed.base.actor import Actor, EntryPoint, acting_as
+from lakebed.base.errors import LakebedError
+from lakebed.base.leases import Observations
+from lakebed.base.runtime import Runtime
+from lakebed.block import BlockStore, StorageUnavailable
+from lakebed.engine.engine import Engine
+from lakebed.engine.errors import Deleting, RepositoryNotFound
+from lakebed.engine.leases import LeaseLostError
+from lakebed.engine.model import Repository, RepositoryID
+from lakebed.kv import CorruptRecord, OutcomeUnknown, Store, Version
+from lakebed.kv.records import Record, Records
+from lakebed.lake import records_pb2 as pb
+from lakebed.lake.errors import JobSilent
+from lakebed.lake.imports.imports import Imports
+from lakebed.lake.imports.record import LeasedImport
+from lakebed.lake.imports.run import ImportRun
+from lakebed.lake.keys import WAITING, WAITING_PARTITION
+from lakebed.lake.settings import CatalogSettings
+
+BEAT_SECONDS: Final = 1.0
+"""Between two signs of life. Clients give up on an import whose status stays the same."""
+
+ATTEMPTS_MAX: Final = 20
+"""An import that so many processes died of is not taken up again."""
+
+_INTERNAL: Final = "internal error: the log of the server has the details under this import's id"
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+
+class ImportRunner:
+    """Runs imports; one for a process."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        store: Store,
+        block: BlockStore,
+        runtime: Runtime,
+        settings: CatalogSettings,
+        imports: Imports,
+    ) -> None:
+        self._engine = engine
+        self._block = block
+        self._runtime = runtime
+        self._settings = settings
+        self._imports = imports
+        self._waiting = Records(store, WAITING, WAITING_PARTITION)
+        self._observed = Observations(runtime)
+        # Notes of imports whose records are damaged, which were logged.
+        self._damaged: set[Version] = set()
+
+    def run_waiting(self) -> int:
+        """Run the imports that wait, one after the other; return how many were taken up.
+
+        Raises:
+            OutcomeUnknown: The store does not answer; the next call goes on.
+        """
+        taken = 0
+        for note in list(self._waiting.scan_readable()):
+            try:
+                taken += self._go_on(note)
+            except CorruptRecord as error:
+                if note.predicate not in self._damaged:
+                    self._damaged.add(note.predicate)
+                    _LOGGER.warning("import %s is left alone: %s", note.name.decode(), error)
+        return taken
+
+    def _go_on(self, note: Record[pb.WaitingImport]) -> int:
+        """Run the import of a note if it is due; return how many were taken up."""
+        repository = self._repository(note.message)
+        records = None if repository is None else self._imports.records(repository)
+        record = None if records is None else records.find(note.name)
+        if record is None or record.message.state != pb.IMPORT_STATE_RUNNING:
+            self._forget(note)
+            return 0
+        if not self._is_due(record):
+            return 0
+        assert repository is not None
+        assert records is not None
+        held = LeasedImport(records, record, self._runtime)
+        if not held.take_up():
+            return 0
+        self._run(repository, held, note)
+        return 1
+
+    def _repository(self, waiting: pb.WaitingImport) -> Repository | None:
+        try:
+            repository = self._engine.repositories.get(RepositoryID(waiting.repository))
+        except (RepositoryNotFound, Deleting):
+            return None
+        return repository if repository.unique_id == waiting.unique_id else None
+
+    def _is_due(self, record: Record[pb.Import]) -> bool:
+        if not record.message.owner and not _waits_for_job(record.message):
+            return True
+        seconds = self._settings.task_heartbeat_seconds
+        return self._observed.is_dead(record.name, record.predicate, seconds=seconds)
+
+    def _forget(self, note: Record[pb.WaitingImport]) -> None:
+        self._observed.forget(note.name)
+        # If this is lost, the next look removes it.
+        with suppress(OutcomeUnknown):
+            self._waiting.delete(note.name)
+
+    def _run(
+        self, repository: Repository, held: LeasedImport, note: Record[pb.WaitingImport]
+    ) -> None:
+        """Run an import with signs of life, and write down how it ended."""
+
+        def work() -> None:
+            self._work(repository, held, note.name.decode())
+
+        held.keep_alive(work, beat_seconds=BEAT_SECONDS)
+        self._forget_ended(held, note)
+
+    def _work(self, repository: Repository, held: LeasedImport, import_id: str) -> None:
+        try:
+            self._bring_to_end(repository, held)
+        except LeaseLostError:
+            _LOGGER.info("import %s was canceled, or is run by another process", import_id)
+        except OutcomeUnknown as error:
+            # Perhaps its commit was published: whoever takes it up finds out.
+            _LOGGER.warning("import %s was cut off, and will be taken up: %s", import_id, error)
+        except StorageUnavailable as error:
+            if _may_go_on(held.message):
+                _LOGGER.warning("import %s was cut off, and will be taken up: %s", import_id, error)
+            else:
+                _LOGGER.warning("import %s failed: %s: %s", import_id, error.kind, error)
+                _note_failure(held, error.kind, error.public_message or str(error))
+        except LakebedError as error:
+            _LOGGER.warning("import %s failed: %s: %s", import_id, error.kind, error)
+            _note_failure(held, error.kind, error.public_message or str(error))
+        except Exception:
+            _LOGGER.exception("import %s failed", import_id)
+            _note_failure(held, LakebedError.kind, _INTERNAL)
+
+    def _bring_to_end(self, repository: Repository, held: LeasedImport) -> None:
+        if held.message.attempts > ATTEMPTS_MAX:
+            died = f"{ATTEMPTS_MAX} processes died while they ran this import: it is given up"
+            _note_failure(held, "task_died", died)
+            return
+        if _waits_for_job(held.message):
+            raise JobSilent(self._settings.task_heartbeat_seconds)
+        message = held.message
+        actor = Actor(user=message.username, entry_point=EntryPoint.IMPORT, force=message.force)
+        with acting_as(actor):
+            ImportRun(self._engine, self._block, self._runtime, repository, held).run()
+
+    def _forget_ended(self, held: LeasedImport, note: Record[pb.WaitingImport]) -> None:
+        if held.message.state != pb.IMPORT_STATE_RUNNING:
+            self._forget(note)
+
+
+def _waits_for_job(message: pb.Import) -> bool:
+    """Whether a job outside of the server has not handed in the metarange yet."""
+    return message.outside and not message.handed_metarange_id
+
+
+def _may_go_on(message: pb.Import) -> bool:
+    """Whether it is worth a wait for the storage: hours of work may be saved already."""
+    has_saved = bool(
+        message.saved_metarange_id or message.metarange_id or message.handed_metarange_id
+    )
+    return has_saved and message.attempts < ATTEMPTS_MAX
+
+
+def _note_failure(held: LeasedImport, kind: str, text: str) -> None:
+    def fail(message: pb.Import) -> None:
+        message.state = pb.IMPORT_STATE_FAILED
+        message.error_kind, message.error = kind, text
+
+    with suppress(LeaseLostError, OutcomeUnknown):
+        held.change(fail)

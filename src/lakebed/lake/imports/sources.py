@@ -1,0 +1,92 @@
+"""What an import takes, and where it goes: places in the storage, and keys of a branch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from lakebed.base.errors import quoted
+from lakebed.block import Address, Namespace
+from lakebed.engine.committed import Interval
+from lakebed.lake import records_pb2 as pb
+from lakebed.lake.errors import InvalidImport
+from lakebed.lake.model import PATH_BYTES_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class ImportSource:
+    """One object, or all objects in a namespace."""
+
+    place: Address | Namespace
+    destination: bytes
+    """Of an object: its key. Of a namespace: what the keys begin with; empty, or with a slash
+    at its end."""
+
+    def __post_init__(self) -> None:
+        destination = self.destination
+        if len(destination) > PATH_BYTES_MAX:
+            raise InvalidImport(
+                f"the destination {quoted(destination)} is longer than {PATH_BYTES_MAX} bytes"
+            )
+        if b"\x00" in destination:
+            raise InvalidImport(f"the destination {quoted(destination)} has a NUL character in it")
+        if isinstance(self.place, Address) and (not destination or destination.endswith(b"/")):
+            raise InvalidImport(
+                f"the destination of the object {self.place} is {quoted(destination)}, and must be"
+                " the path of an object: not empty, and without a slash at its end"
+            )
+
+    @classmethod
+    def of_prefix(cls, place: Namespace, destination: bytes) -> "ImportSource":
+        """Return a source of all objects in a namespace; a slash may end the destination or not."""
+        slash = b"" if not destination or destination.endswith(b"/") else b"/"
+        return cls(place, destination + slash)
+
+    @property
+    def is_prefix(self) -> bool:
+        """Whether it is a namespace."""
+        return isinstance(self.place, Namespace)
+
+    @property
+    def interval(self) -> Interval:
+        """The keys that it replaces."""
+        if isinstance(self.place, Address):
+            return Interval.of_key(self.destination)
+        return Interval.of_prefix(self.destination)
+
+
+def in_order(sources: Sequence[ImportSource]) -> list[ImportSource]:
+    """Return sources in order of their destinations.
+
+    Raises:
+        InvalidImport: There are none, or two destinations overlap.
+    """
+    if not sources:
+        raise InvalidImport("an import needs at least one path to import from")
+    ordered = sorted(sources, key=lambda source: source.destination)
+    # What overlaps another one overlaps the one before it: intervals of prefixes nest.
+    for one, other in pairwise(ordered):
+        if one.interval.overlaps(other.interval):
+            raise InvalidImport(
+                f"the destinations {quoted(one.destination)} (from {one.place}) and"
+                f" {quoted(other.destination)} (from {other.place}) overlap: what would be at the"
+                " same path? Import them one after the other, or give them separate destinations"
+            )
+    return ordered
+
+
+def source_messages(sources: Sequence[ImportSource]) -> list[pb.ImportSource]:
+    """Return sources as the record of an import has them."""
+    return [
+        pb.ImportSource(
+            place=str(source.place),
+            is_prefix=source.is_prefix,
+            destination=source.destination,
+        )
+        for source in sources
+    ]
+
+
+def source_of(message: pb.ImportSource) -> ImportSource:
+    """Return a source that the record of an import has."""
+    place = (Namespace if message.is_prefix else Address).parse(message.place)
+    return ImportSource(place, message.destination)

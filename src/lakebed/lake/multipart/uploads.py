@@ -1,0 +1,357 @@
+"""Multipart uploads: parts that come in any order, over days; `complete` makes an object of them.
+
+The record `multiparts/<upload id>` is the upload: what it is for, where its bytes go, and its id in
+the storage. It protects the bytes from garbage collection, and outlives every server process.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from lakebed.base.runtime import Runtime
+from lakebed.base.times import now_us, to_datetime
+from lakebed.base.tracing import traced
+from lakebed.block import (
+    PART_BYTES_MAX,
+    PART_NUMBER_MAX,
+    Address,
+    BlockError,
+    BlockStore,
+    ETag,
+    UploadId,
+    UploadNotFound,
+    WrittenPart,
+)
+from lakebed.engine.engine import Engine
+from lakebed.engine.model import BranchID, Repository, RepositoryID
+from lakebed.kv import Store
+from lakebed.lake import records_pb2 as pb
+from lakebed.lake.addresses import Addresses
+from lakebed.lake.checksums import ALGORITHMS, Checksum, Digest, Proof, Scheme, fed, hashed_by
+from lakebed.lake.errors import InvalidParts, MultipartNotFound
+from lakebed.lake.model import DEFAULT_CONTENT_TYPE, check_metadata, check_path
+from lakebed.lake.multipart.records import (
+    MultipartID,
+    MultipartRecords,
+    StoredPart,
+    Target,
+    UploadRecord,
+    is_over,
+    may_finish,
+    scheme_of,
+)
+from lakebed.lake.settings import CatalogSettings
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class NewUpload:
+    """An upload that was just begun."""
+
+    id: MultipartID
+    address: Address
+    """Where its bytes go."""
+    storage_id: UploadId
+    """The name that the storage gave it; no client gets to know it."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenUpload:
+    """An upload that was neither completed nor aborted."""
+
+    id: MultipartID
+    branch: BranchID
+    path: bytes
+    created: datetime
+    scheme: Scheme | None
+    """How the checksum of its object is to be made; None: it has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class UploadedParts:
+    """What an upload has so far."""
+
+    scheme: Scheme | None
+    """As of `OpenUpload`."""
+    parts: list[StoredPart]
+    """By ascending number."""
+
+
+class MultipartUploads:
+    """The multipart uploads of all repositories."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        store: Store,
+        block: BlockStore,
+        runtime: Runtime,
+        settings: CatalogSettings,
+        addresses: Addresses,
+    ) -> None:
+        self._engine = engine
+        self._store = store
+        self._block = block
+        self._runtime = runtime
+        self._settings = settings
+        self._addresses = addresses
+
+    @traced("catalog.create_multipart")
+    def create(
+        self,
+        repository_id: RepositoryID,
+        branch: BranchID,
+        path: bytes,
+        *,
+        content_type: str = DEFAULT_CONTENT_TYPE,
+        metadata: Mapping[str, str] | None = None,
+        scheme: Scheme | None = None,
+        presigned: bool = False,
+    ) -> NewUpload:
+        """Begin an upload.
+
+        Args:
+            repository_id: Where.
+            branch: To which branch.
+            path: To which path.
+            content_type: What kind of data it is.
+            metadata: The user's own.
+            scheme: How the checksum of its object is to be made, if it has one.
+            presigned: Whether its parts go to the storage by URLs.
+
+        Raises:
+            InvalidPath, InvalidMetadata: No object can have this path, or such metadata.
+            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
+            OutcomeUnknown, BlockError: Nothing was begun that a client could go on with.
+        """
+        check_path(path)
+        check_metadata(metadata or {})
+        repository = self._engine.readings.to_write(repository_id, branch).repository
+        issued = self._addresses.issue(repository, branch)
+        address = issued.address
+        storage_id = self._block.create_upload(address)
+        upload = pb.MultipartUpload(
+            branch=branch,
+            path=path,
+            address=issued.text,
+            created_us=now_us(self._runtime),
+            storage_upload_id=storage_id,
+            content_type=content_type,
+            metadata=metadata or {},
+            checksum_algorithm=scheme.algorithm if scheme else "",
+            checksum_type=scheme.type if scheme else "",
+            presigned=presigned,
+        )
+        upload_id = MultipartID(issued.path.uid)
+        self._records(repository).add(upload_id, upload)
+        return NewUpload(upload_id, address, storage_id)
+
+    @traced("catalog.put_part")
+    def put_part(
+        self,
+        target: Target,
+        number: int,
+        chunks: Iterable[bytes],
+        *,
+        size: int,
+        proof: Proof | None = None,
+        copied_from: Address | None = None,
+    ) -> StoredPart:
+        """Store one part, `size` bytes long; it replaces an earlier one of the same number.
+
+        If the iterable raises, its exception goes through and the part, if there was one, is as
+        before. Its checksum is kept: the one of its proof or, where the upload wants another, that
+        of the bytes as they came. `copied_from` is where the bytes are from, if they are an
+        object's.
+
+        Raises:
+            RepositoryNotFound, MultipartNotFound: There is no such upload.
+            InvalidParts: There is no part of this number.
+            OutcomeUnknown: The part may be there.
+            BlockError: The storage refused or failed.
+        """
+        check_part(number)
+        repository = self._engine.repositories.get(target.repository_id)
+        records = self._records(repository)
+        upload = records.find_open(target).message
+        digest = _digest_besides(upload, proof)
+        sent = chunks if digest is None else fed(chunks, [digest])
+        part = self._send(repository, target, upload, number, hashed_by(proof, sent), size)
+        stored = pb.MultipartPart(
+            md5=part.md5,
+            storage_etag=part.etag,
+            size=size,
+            modified_us=now_us(self._runtime),
+            checksum=_checksum_text(upload, digest, proof),
+            copied_from="" if copied_from is None else str(copied_from),
+        )
+        return records.set_part(target.upload_id, number, stored)
+
+    @traced("catalog.put_presigned_part")
+    def put_presigned_part(
+        self, target: Target, number: int, chunks: Iterable[bytes], *, size: int
+    ) -> ETag:
+        """Store one part of an upload whose other parts come by URLs; return the ETag it has there.
+
+        Raises:
+            RepositoryNotFound, MultipartNotFound, WrongAddress: There is no such upload.
+            InvalidParts: There is no part of this number, or of this size.
+            BlockError: The storage refused or failed.
+        """
+        check_part(number, size)
+        repository = self._engine.repositories.get(target.repository_id)
+        upload = self._records(repository).find_open(target).message
+        return self._send(repository, target, upload, number, chunks, size).etag
+
+    def find_open(self, target: Target) -> NewUpload:
+        """Return an upload that nobody has decided to complete.
+
+        Raises:
+            RepositoryNotFound, MultipartNotFound, WrongAddress: There is no such upload.
+        """
+        repository = self._engine.repositories.get(target.repository_id)
+        upload = self._records(repository).find_open(target).message
+        address = repository.namespace.address(upload.address)
+        return NewUpload(target.upload_id, address, UploadId(upload.storage_upload_id))
+
+    @traced("catalog.list_parts")
+    def list_parts(self, target: Target) -> UploadedParts:
+        """Return the parts that an upload has so far.
+
+        Raises:
+            RepositoryNotFound, MultipartNotFound: There is no such upload.
+        """
+        records = self._records(self._engine.repositories.get(target.repository_id))
+        upload = records.find_open(target).message
+        return UploadedParts(scheme_of(upload), list(records.parts(target.upload_id)))
+
+    def list_open(self, repository_id: RepositoryID) -> Iterator[OpenUpload]:
+        """Iterate over the uploads of a repository that are not over, by their ids.
+
+        Those whose parts come by presigned URLs are not among them: S3 has no calls for them.
+
+        Raises:
+            RepositoryNotFound: There is no such repository.
+        """
+        repository = self._engine.repositories.get(repository_id)
+        for record in self._records(repository).scan():
+            if not record.message.HasField("entry") and not record.message.presigned:
+                yield OpenUpload(
+                    MultipartID(record.name.decode()),
+                    BranchID(record.message.branch),
+                    record.message.path,
+                    to_datetime(record.message.created_us),
+                    scheme_of(record.message),
+                )
+
+    @traced("catalog.abort_multipart")
+    def abort(self, target: Target) -> None:
+        """Drop an upload and its parts.
+
+        Raises:
+            RepositoryNotFound, MultipartNotFound: There is no such upload, or it was completed.
+            WrongAddress: Its bytes go elsewhere.
+            OutcomeUnknown, BlockError: It may still be there.
+        """
+        repository = self._engine.repositories.get(target.repository_id)
+        self._drop(repository, self._records(repository).find_open(target))
+
+    def unfinished(self, repository: Repository, start: bytes = b"") -> Iterator[UploadRecord]:
+        """Iterate over the uploads that may still become objects, by id, from `start` on.
+
+        Unlike `list_open`, this shows also what a request is completing, or was when it died.
+        """
+        found = self._records(repository).scan(start)
+        now = self._runtime.now()
+        return (each for each in found if may_finish(each.message, self._settings, now))
+
+    def end(self, repository: Repository, name: bytes) -> bool:
+        """Drop an upload that is not finished; return whether there was one.
+
+        Raises:
+            OutcomeUnknown, BlockError: It may still be there.
+        """
+        record = next(self.unfinished(repository, name), None)
+        if record is None or record.name != name:
+            return False
+        try:
+            self._drop(repository, record)
+        except MultipartNotFound:
+            return False  # it was finished just now, or another has ended it
+        return True
+
+    def clean(self, repository: Repository, times: CatalogSettings | None = None) -> int:
+        """Remove the uploads that are too old to be completed or asked for; return how many."""
+        settings = times or self._settings
+        removed = 0
+        for record in self._records(repository).scan_readable():
+            if is_over(record.message, settings, self._runtime.now()):
+                try:
+                    self._drop(repository, record)
+                    removed += 1
+                except MultipartNotFound:
+                    pass  # it was completed, or dropped by another
+                except BlockError as error:
+                    _LOGGER.warning(
+                        "upload %s is too old, and the storage refused to drop it: %s; the next"
+                        " pass tries again",
+                        record.name.decode(),
+                        error,
+                    )
+        return removed
+
+    def _send(
+        self,
+        repository: Repository,
+        target: Target,
+        upload: pb.MultipartUpload,
+        number: int,
+        chunks: Iterable[bytes],
+        size: int,
+    ) -> WrittenPart:
+        address = repository.namespace.address(upload.address)
+        storage_id = UploadId(upload.storage_upload_id)
+        try:
+            return self._block.put_part(address, storage_id, number, chunks, size=size)
+        except UploadNotFound as error:
+            raise MultipartNotFound(target.upload_id) from error
+
+    def _drop(self, repository: Repository, record: UploadRecord) -> None:
+        """Remove an upload; its record last, so that a pass that dies can be repeated."""
+        address = repository.namespace.address(record.message.address)
+        self._block.abort_upload(address, UploadId(record.message.storage_upload_id))
+        self._records(repository).drop(record)
+
+    def _records(self, repository: Repository) -> MultipartRecords:
+        return MultipartRecords(self._store, repository)
+
+
+def check_part(number: int, size: int = 0) -> None:
+    """Refuse what cannot be a part of an upload.
+
+    Raises:
+        InvalidParts: There is no part of this number, or of this size.
+    """
+    if not 1 <= number <= PART_NUMBER_MAX:
+        raise InvalidParts(f"parts are numbered from 1 to {PART_NUMBER_MAX}, not {number}")
+    if size > PART_BYTES_MAX:
+        raise InvalidParts(f"a part has at most {PART_BYTES_MAX} bytes, not {size}")
+
+
+def _digest_besides(upload: pb.MultipartUpload, proof: Proof | None) -> Digest | None:
+    """Return the digest to feed with a part, if its upload wants one that does not come with it."""
+    scheme = scheme_of(upload)
+    if scheme is None or (proof is not None and proof.algorithm == scheme.algorithm):
+        return None
+    return ALGORITHMS[scheme.algorithm]()
+
+
+def _checksum_text(upload: pb.MultipartUpload, digest: Digest | None, proof: Proof | None) -> str:
+    """Return the checksum to keep with a part, as its record has it."""
+    if digest is not None:
+        return str(Checksum.of(upload.checksum_algorithm, digest.digest()))
+    checksum = proof.proved() if proof is not None else None
+    return "" if checksum is None else str(checksum)

@@ -1,0 +1,178 @@
+"""Reading, listing and deleting objects."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lakebed.base.errors import LakebedError
+from lakebed.base.runtime import Runtime
+from lakebed.base.tracing import traced
+from lakebed.block import (
+    BlockStore,
+    ByteRange,
+    ByteStream,
+    ObjectNotFound,
+    PreconditionFailed,
+    RangeNotSatisfiable,
+)
+from lakebed.block.ranges import resolve
+from lakebed.engine.committed import Query
+from lakebed.engine.engine import Engine
+from lakebed.engine.model import BranchID, RepositoryID
+from lakebed.lake.errors import MissingBytes
+from lakebed.lake.gone import missing
+from lakebed.lake.model import ObjectStats, PresignedURL, check_path
+from lakebed.lake.object_pages import ObjectPage
+from lakebed.lake.pins import Pins, changed, replaced, resized, with_pin
+from lakebed.lake.presign import Presigning
+from lakebed.lake.purge_marks import PurgeMarks
+
+
+@dataclass(frozen=True, slots=True)
+class NotDeleted:
+    """One of many paths that could not be deleted."""
+
+    path: bytes
+    error: LakebedError
+
+
+class Objects:
+    """The objects of all repositories."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        block: BlockStore,
+        runtime: Runtime,
+        presigning: Presigning,
+        pins: Pins,
+        purge_marks: PurgeMarks,
+    ) -> None:
+        self._purge_marks = purge_marks
+        self._engine = engine
+        self._block = block
+        self._runtime = runtime
+        self._presigning = presigning
+        self._pins = pins
+
+    @traced("catalog.stat")
+    def stat(self, repository_id: RepositoryID, ref: str, path: bytes) -> ObjectStats:
+        """Return what is known of an object.
+
+        Raises:
+            RepositoryNotFound, RefNotFound, InvalidRef: There is nothing to read from.
+            EntryNotFound: There is no such object.
+        """
+        repository, entry = self._engine.reader.find(repository_id, ref, path)
+        return with_pin(repository, entry, ref)
+
+    @traced("catalog.read")
+    def read(self, stats: ObjectStats, *, byte_range: ByteRange | None = None) -> ByteStream:
+        """Return the bytes of an object that was asked for by `stat`, or some of them.
+
+        There are as many bytes as `stats` says.
+
+        Raises:
+            MissingBytes: The storage has no such object any more; `Purged`: on purpose.
+            CommitExpired: It has none because the commit of the ref has expired.
+            ChangedBytes: It has another object.
+            RangeNotSatisfiable: The object holds none of the bytes asked for.
+            BlockError: The storage refuses or fails.
+        """
+        resolve(byte_range, stats.size)
+        try:
+            etag = self._pins.content_of(stats)
+            stream = self._block.get(stats.address, byte_range=byte_range, etag=etag)
+        except (ObjectNotFound, MissingBytes) as error:
+            raise missing(self._engine, self._purge_marks, stats) from error
+        except PreconditionFailed as error:
+            raise replaced(stats) from error
+        except RangeNotSatisfiable as error:
+            raise changed(stats, f"has fewer than its {stats.size} bytes") from error
+        if stream.object_size != stats.size:
+            stream.close()
+            raise resized(stats, stream.object_size)
+        return stream
+
+    def check_bytes(self, stats: ObjectStats) -> None:
+        """Return if the storage has the object now that `stats` describes.
+
+        It looks only if somebody could have replaced the object: then, before a URL is given out
+        by which it is read past the server. For an unverified object this is a first read.
+
+        Raises:
+            MissingBytes: The storage has no such object any more; `Purged`: on purpose.
+            CommitExpired: It has none because the commit of the ref has expired.
+            ChangedBytes: It has another object.
+            BlockError: The storage refuses or fails.
+        """
+        try:
+            etag = self._pins.content_of(stats)
+            if etag is None:
+                return
+            found = self._block.head(stats.address)
+        except (ObjectNotFound, MissingBytes) as error:
+            raise missing(self._engine, self._purge_marks, stats) from error
+        if found.etag != etag:
+            raise replaced(stats)
+        if found.size != stats.size:
+            raise resized(stats, found.size)
+
+    def presign(self, stats: ObjectStats) -> PresignedURL:
+        """Return a URL that lets its holder read an object for a while; see also `check_bytes`.
+
+        Raises:
+            NotSupported: Neither the storage nor the server signs URLs.
+        """
+        return self._presigning.to_read(stats.address, stats.size)
+
+    @traced("catalog.list_objects")
+    def list_objects(self, repository_id: RepositoryID, ref: str, query: Query) -> ObjectPage:
+        """Return a page of objects and common prefixes of a ref, in order of their paths.
+
+        Raises:
+            RepositoryNotFound, RefNotFound, InvalidRef: There is nothing to list.
+        """
+        return ObjectPage(*self._engine.reader.list_entries(repository_id, ref, query))
+
+    @traced("catalog.check_writable")
+    def check_writable(self, repository_id: RepositoryID, branch: BranchID) -> None:
+        """Return if a write to the branch that began now would not be refused.
+
+        Raises:
+            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It would be.
+        """
+        self._engine.readings.to_write(repository_id, branch)
+
+    @traced("catalog.delete")
+    def delete(self, repository_id: RepositoryID, branch: BranchID, path: bytes) -> None:
+        """Stage that an object is not there; it need not be there now.
+
+        Raises:
+            InvalidPath: No object can have this path.
+            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
+            TooManyTries, OutcomeUnknown: It may have been done.
+        """
+        check_path(path)
+        known = self._engine.readings.to_write(repository_id, branch)
+        self._engine.writer.delete(known, path)
+
+    @traced("catalog.delete_many")
+    def delete_many(
+        self, repository_id: RepositoryID, branch: BranchID, paths: Sequence[bytes]
+    ) -> list[NotDeleted]:
+        """Delete many objects, each as by `delete`; return those that could not be, and why.
+
+        Raises:
+            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: None of them can be.
+        """
+        self._engine.readings.to_write(repository_id, branch)
+
+        def delete(path: bytes) -> NotDeleted | None:
+            try:
+                self.delete(repository_id, branch, path)
+            except LakebedError as error:
+                return NotDeleted(path, error)
+            return None
+
+        results = self._runtime.map_parallel(delete, paths)
+        return [result for result in results if result is not None]

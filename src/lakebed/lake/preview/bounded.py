@@ -1,0 +1,80 @@
+"""An object as a file that PyArrow can read, with bounds on what it costs."""
+
+import io
+from collections.abc import Callable
+
+from lakebed.block import ByteRange, ByteStream
+from lakebed.block.ranges import Between
+from lakebed.lake.errors import PreviewTooLarge
+
+
+class BoundedFile(io.RawIOBase):
+    """An object that is read by ranges; reading too much of it, or for too long, raises.
+
+    Every read is a request to the storage, so whoever reads small pieces wraps it in a buffer.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[ByteRange], ByteStream],
+        size: int,
+        *,
+        bytes_max: int,
+        check_time: Callable[[], None],
+    ) -> None:
+        """Make a file.
+
+        Args:
+            read: Opens a range of the object.
+            size: How many bytes the object has.
+            bytes_max: How many may be read in all.
+            check_time: Raises when there is no time left.
+        """
+        self._read = read
+        self.size = size
+        self._left = bytes_max
+        self._bytes_max = bytes_max
+        self.check_time = check_time
+        """Raises when there is no time left."""
+        self._position = 0
+
+    @property
+    def bytes_read(self) -> int:
+        """Number of bytes that were read until now."""
+        return self._bytes_max - self._left
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size}[whence]
+        self._position = max(0, base + offset)
+        return self._position
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Return the next bytes.
+
+        Raises:
+            PreviewTooLarge: They are more than may be read, or the time is over.
+        """
+        self.check_time()
+        rest = max(0, self.size - self._position)
+        wanted = rest if size is None or size < 0 else min(size, rest)
+        if wanted == 0:
+            return b""
+        if wanted > self._left:
+            raise PreviewTooLarge(
+                f"to show this, more than {self._bytes_max >> 20} MiB would have to be read:"
+                " download the object, or read it with a program"
+            )
+        self._left -= wanted
+        with self._read(Between(self._position, self._position + wanted)) as stream:
+            data = b"".join(stream)
+        self._position += len(data)
+        return data

@@ -1,0 +1,108 @@
+"""Reading tables for people, in processes of their own.
+
+A Parquet or Arrow file of a few kilobytes can unpack to many gigabytes, and a library that reads
+binary files may have faults. So each is read by a process that can do nothing but ask for its
+bytes, has bounds of memory and time, and ends afterwards.
+"""
+
+import logging
+import select
+import subprocess
+import sys
+from collections.abc import Sequence
+from queue import Empty, SimpleQueue
+from typing import Final, cast
+
+import msgspec
+
+from lakebed.base.runtime import Runtime, about_to_wait
+from lakebed.lake.errors import NotComparable, PreviewTooLarge, UnreadableTable
+from lakebed.lake.preview.bounded import BoundedFile
+from lakebed.lake.preview.decoder_process import Order
+from lakebed.lake.preview.decoding import Preview, Task
+from lakebed.lake.preview.frames import receive, send
+from lakebed.lake.preview.row_diff import RowDiff
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+PROCESSES_MAX: Final = 2
+"""How many previews are read at a time."""
+MEMORY_BYTES: Final = 1 << 30
+"""How much memory each may have."""
+_PROGRAM: Final = "lakebed.lake.preview.decoder_process"
+_ENVIRONMENT: Final = {"ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1"}
+_ERRORS: Final = {each.kind: each for each in (NotComparable, PreviewTooLarge, UnreadableTable)}
+
+
+class Decoders:
+    """Reads tables, a few at a time."""
+
+    def __init__(
+        self, runtime: Runtime, *, seconds_max: float, memory_bytes: int = MEMORY_BYTES
+    ) -> None:
+        self._runtime = runtime
+        self._memory_bytes = memory_bytes
+        self._seconds_max = seconds_max
+        self._free: SimpleQueue[None] = SimpleQueue()
+        for _ in range(PROCESSES_MAX):
+            self._free.put(None)
+
+    def decode(self, task: Task, files: Sequence[BoundedFile]) -> Preview | RowDiff:
+        """Do a task in a process of its own; see `decoding.Decode`."""
+        try:
+            about_to_wait()
+            self._free.get(timeout=self._seconds_max)
+        except Empty:
+            raise PreviewTooLarge("other previews are being made: try again") from None
+        try:
+            return self._run(task, files)
+        finally:
+            self._free.put(None)
+
+    def _run(self, task: Task, files: Sequence[BoundedFile]) -> Preview | RowDiff:
+        ends = self._runtime.monotonic() + self._seconds_max
+        process = subprocess.Popen(  # noqa: S603 - this very program
+            [sys.executable, "-I", "-m", _PROGRAM],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=_ENVIRONMENT,
+        )
+        try:
+            return self._converse(process, task, files, ends)
+        except (EOFError, OSError) as error:
+            process.kill()
+            _LOGGER.warning("a reader of a preview ended: exit code %s", process.wait())
+            raise PreviewTooLarge("to show this takes more than its reader has") from error
+        finally:
+            process.kill()
+            process.communicate()
+
+    def _converse(
+        self,
+        process: "subprocess.Popen[bytes]",
+        task: Task,
+        files: Sequence[BoundedFile],
+        ends: float,
+    ) -> Preview | RowDiff:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        sizes = [file.size for file in files]
+        order = Order(task=task, sizes=sizes, memory_bytes=self._memory_bytes)
+        send(process.stdin, b"o", msgspec.json.encode(order))
+        while True:
+            left = ends - self._runtime.monotonic()
+            about_to_wait()
+            if left <= 0 or not select.select([process.stdout], [], [], left)[0]:
+                raise PreviewTooLarge(f"to show this takes more than {self._seconds_max:g} seconds")
+            letter, data = receive(process.stdout)
+            if letter == b"r":
+                number, start, length = msgspec.json.decode(data, type=tuple[int, int, int])
+                files[number].seek(start)
+                send(process.stdin, b"b", files[number].read(length))
+            elif letter == b"e":
+                name, message = msgspec.json.decode(data, type=tuple[str, str])
+                raise _ERRORS[name](message)
+            else:
+                kind = RowDiff if task.compare else Preview
+                return cast("Preview | RowDiff", msgspec.json.decode(data, type=kind))

@@ -1,0 +1,116 @@
+"""Reading tables for people, in this process.
+
+What is read may have been made to harm its reader: see `decoders` for a process of its own.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+
+from lakebed.lake.errors import PreviewTooLarge, UnreadableTable
+from lakebed.lake.preview import tables
+from lakebed.lake.preview.bounded import BoundedFile
+from lakebed.lake.preview.columns import Column, cells, describe
+from lakebed.lake.preview.row_diff import RowDiff, Side, diff_rows
+
+COMPARED_ROWS_MAX: Final = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """An object as it is shown; which fields say something depends on the kind."""
+
+    kind: str
+    """``table``, ``text``, ``markdown``, ``notebook``, ``image`` or ``none``."""
+    format: str = ""
+    columns: list[Column] = field(default_factory=list)
+    hidden_columns: int = 0
+    rows: list[list[str | None]] = field(default_factory=list)
+    offset: int = 0
+    row_count: int | None = None
+    has_more: bool = False
+    layout: dict[str, str] = field(default_factory=dict)
+    note: str = ""
+    text: str = ""
+    truncated: bool = False
+    tree: list[Any] = field(default_factory=list)
+    cells: list[dict[str, Any]] = field(default_factory=list)
+    reason: str = ""
+    """Why there is nothing to show."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What to read."""
+
+    formats: list[str]
+    """Of each file, a name in `FORMATS`."""
+    offset: int = 0
+    limit: int = 0
+    compare: bool = False
+    """Whether to compare the rows of two files, rather than to show some of one."""
+    keys: list[str] = field(default_factory=list)
+
+
+Decode = Callable[[Task, Sequence[BoundedFile]], Preview | RowDiff]
+"""Does a task with files that belong to it.
+
+Raises `UnreadableTable`, `NotComparable`, `PreviewTooLarge`.
+"""
+
+
+def decode_here(task: Task, files: Sequence[BoundedFile]) -> Preview | RowDiff:
+    """Read tables in this process; see `Decode`."""
+    try:
+        return _compare(task, files) if task.compare else _show(task, files[0])
+    except MemoryError as error:  # of Arrow, which counts as both
+        raise PreviewTooLarge("to show this would take too much memory") from error
+    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
+        reason = str(error).strip().partition("\n")[0][:200]
+        raise UnreadableTable(f"it cannot be read as {task.formats[0]}: {reason}") from error
+
+
+def _show(task: Task, file: BoundedFile) -> Preview:
+    found = FORMATS[task.formats[0]](file, task.offset, task.limit)
+    return Preview(
+        kind="table",
+        format=found.format,
+        columns=describe(found.table, found.metadata, found.read_numbers()),
+        hidden_columns=found.hidden_columns,
+        rows=cells(found.table),
+        offset=task.offset,
+        row_count=found.row_count,
+        has_more=found.has_more,
+        layout=found.layout,
+        note=found.note,
+    )
+
+
+def _compare(task: Task, files: Sequence[BoundedFile]) -> RowDiff:
+    left, right = (
+        _side(FORMATS[kind](file, 0, COMPARED_ROWS_MAX))
+        for kind, file in zip(task.formats, files, strict=True)
+    )
+    return diff_rows(left, right, task.keys)
+
+
+def _side(rows: tables.Rows) -> Side:
+    return Side(
+        table=rows.table,
+        schema=rows.schema,
+        row_count=rows.row_count,
+        has_all_rows=not (rows.has_more or rows.is_partial),
+        note=rows.note,
+    )
+
+
+Reader = Callable[[BoundedFile, int, int], tables.Rows]
+FORMATS: Final[dict[str, Reader]] = {
+    "parquet": tables.read_parquet,
+    "arrow": tables.read_arrow,
+    "csv": lambda file, offset, limit: tables.read_csv(file, offset, limit, delimiter=","),
+    "tsv": lambda file, offset, limit: tables.read_csv(file, offset, limit, delimiter="\t"),
+    "jsonl": tables.read_json_lines,
+}

@@ -1,0 +1,258 @@
+"""Which rows of two versions of a table differ."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+
+from lakebed.lake.errors import NotComparable
+from lakebed.lake.preview.columns import cells, cut
+
+SHOWN_MAX: Final = 500
+
+Row = tuple[str | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowChange:
+    """A row that differs: `left` before, `right` after."""
+
+    kind: str
+    """``added``, ``removed`` or ``changed``."""
+    left: list[str | None] | None = None
+    right: list[str | None] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One version of a table, as far as it was read."""
+
+    table: pa.Table
+    schema: pa.Schema
+    """Schema of the version, including columns that `table` leaves out."""
+    row_count: int | None
+    """Number of rows of the version, or None if it is unknown."""
+    has_all_rows: bool = True
+    """Whether `table` has every row of the version."""
+    note: str = ""
+    """Why rows are missing, if the reader of the format knows."""
+
+
+@dataclass(slots=True, kw_only=True)
+class RowDiff:
+    """How the rows of two tables differ."""
+
+    columns: list[str]
+    """Of both sides; each row has a value for each."""
+    shared_columns: list[str]
+    keys: list[str]
+    """The columns that say which rows belong together; none: rows are equal or not."""
+    schema: list[str]
+    """How the columns differ, in words."""
+    left_rows: int | None = None
+    """Number of rows before, or None if it is unknown."""
+    right_rows: int | None = None
+    """Number of rows after, or None if it is unknown."""
+    complete: bool = True
+    """Whether all rows and columns were compared. If not, `added`, `removed` and `changed` are
+    lower bounds, and no difference found does not mean that the versions are equal."""
+    limit: str = ""
+    """If not `complete`: which part of each version was compared."""
+    added: int = 0
+    removed: int = 0
+    changed: int = 0
+    rows: list[RowChange] = field(default_factory=list)
+    """The first that differ."""
+    note: str = ""
+
+
+def diff_rows(left: Side, right: Side, keys: Sequence[str] = ()) -> RowDiff:
+    """Compare two tables row by row.
+
+    Rows are matched by key only if both sides have all of their rows: the first rows of two
+    versions need not be the same rows.
+
+    Args:
+        left: Before.
+        right: After.
+        keys: The columns that say which rows belong together; none: the first column whose values
+            differ in all rows of each side, if there is one.
+
+    Raises:
+        NotComparable: A key is not a column of both, or does not tell rows apart, or rows of a
+            side are missing.
+    """
+    there = set(right.table.column_names)
+    shared = [name for name in left.table.column_names if name in there]
+    for key in keys:
+        if key not in shared:
+            raise NotComparable(
+                f"'{key}' is not a column of both versions: choose among {', '.join(shared)}"
+            )
+    # A column that one side hides and the other shows would differ in each row.
+    known = {*shared, *_only_in(left, right)}
+    columns = [name for name in left.table.column_names if name in known]
+    columns += _only_in(right, left)
+    limit = _limit(left, right)
+    found = RowDiff(
+        columns=columns,
+        shared_columns=shared,
+        keys=[],
+        schema=_schema(left.schema, right.schema),
+        left_rows=left.row_count,
+        right_rows=right.row_count,
+        complete=not limit,
+        limit=limit,
+    )
+    if not (left.has_all_rows and right.has_all_rows):
+        if keys:
+            raise NotComparable(f"rows cannot be matched by {' and '.join(keys)}. {limit}")
+        _compare_parts(found, left, right)
+        return found
+    found.keys = list(keys) or _guess(left.table, right.table, shared)
+    before, after = _rows(left.table, columns), _rows(right.table, columns)
+    if not found.keys:
+        _compare_whole(found, Counter(before), Counter(after))
+        return found
+    places = [columns.index(key) for key in found.keys]
+    # A column that only one side has is no change of a row.
+    compared = [columns.index(name) for name in shared]
+    _compare_by_key(
+        found, _by_key(before, places, found.keys), _by_key(after, places, found.keys), compared
+    )
+    return found
+
+
+def _only_in(side: Side, other: Side) -> list[str]:
+    """Return the columns that were read of a side and that the other version does not have."""
+    elsewhere = set(other.schema.names)
+    return [name for name in side.table.column_names if name not in elsewhere]
+
+
+def _limit(left: Side, right: Side) -> str:
+    """Return which part of each version is compared; empty if that is all of both."""
+    parts = [*_missing("before", left), *_missing("after", right)]
+    return " ".join(["Not everything was compared.", *parts]) if parts else ""
+
+
+def _missing(name: str, side: Side) -> Iterator[str]:
+    if not side.has_all_rows:
+        of = "" if side.row_count is None else f" of {side.row_count:,}"
+        yield f"Version {name}: {side.table.num_rows:,}{of} rows read."
+        if side.note:
+            yield side.note
+    hidden = len(side.schema) - side.table.num_columns
+    if hidden:
+        yield f"Version {name}: {side.table.num_columns} of {len(side.schema)} columns read."
+
+
+def _compare_parts(found: RowDiff, left: Side, right: Side) -> None:
+    """Count what is certain although rows of a side are missing.
+
+    A row that was read of one side more often than the whole other side has it was added or
+    removed. Between two parts that says nothing: only the numbers of rows remain.
+    """
+    if left.has_all_rows or right.has_all_rows:
+        before = Counter(_rows(left.table, found.columns))
+        after = Counter(_rows(right.table, found.columns))
+        if not left.has_all_rows:
+            after &= before
+        if not right.has_all_rows:
+            before &= after
+        _compare_whole(found, before, after)
+    if left.row_count is not None:
+        found.added = max(found.added, _rows_at_least(right) - left.row_count)
+    if right.row_count is not None:
+        found.removed = max(found.removed, _rows_at_least(left) - right.row_count)
+
+
+def _rows_at_least(side: Side) -> int:
+    return side.table.num_rows if side.row_count is None else side.row_count
+
+
+def _guess(left: pa.Table, right: pa.Table, shared: list[str]) -> list[str]:
+    for name in shared:
+        if all(_tells_apart(table.column(name)) for table in (left, right)):
+            return [name]
+    return []
+
+
+def _tells_apart(column: pa.ChunkedArray) -> bool:
+    try:
+        return len(column.unique()) == len(column) and column.null_count == 0
+    except pa.ArrowException:
+        return False  # nested values
+
+
+def _schema(left: pa.Schema, right: pa.Schema) -> list[str]:
+    before = {each.name: str(each.type) for each in left}
+    after = {each.name: str(each.type) for each in right}
+    found = [f"column added: {name} ({kind})" for name, kind in after.items() if name not in before]
+    found += [f"column removed: {name}" for name in before if name not in after]
+    found += [
+        f"{name}: {before[name]} → {kind}"
+        for name, kind in after.items()
+        if before.get(name, kind) != kind
+    ]
+    return found
+
+
+def _rows(table: pa.Table, columns: list[str]) -> list[Row]:
+    missing = pa.nulls(table.num_rows, pa.string())
+    there = set(table.column_names)
+    wide = pa.table(
+        [table.column(name) if name in there else missing for name in columns], names=columns
+    )
+    return [tuple(row) for row in cells(wide, is_cut=False)]
+
+
+def _by_key(rows: list[Row], places: list[int], keys: list[str]) -> dict[Row, Row]:
+    found = {tuple(row[at] for at in places): row for row in rows}
+    if len(found) < len(rows):
+        raise NotComparable(
+            f"{' and '.join(keys)} do not tell all rows apart: choose more key columns"
+        )
+    return found
+
+
+def _compare_by_key(
+    found: RowDiff, before: dict[Row, Row], after: dict[Row, Row], compared: list[int]
+) -> None:
+    for key, row in before.items():
+        other = after.get(key)
+        if other is None:
+            found.removed += 1
+            _show(found, RowChange(kind="removed", left=_shown(row)))
+        elif any(row[at] != other[at] for at in compared):
+            found.changed += 1
+            _show(found, RowChange(kind="changed", left=_shown(row), right=_shown(other)))
+    for key, row in after.items():
+        if key not in before:
+            found.added += 1
+            _show(found, RowChange(kind="added", right=_shown(row)))
+
+
+def _compare_whole(found: RowDiff, before: Counter[Row], after: Counter[Row]) -> None:
+    counts = Counter(after)
+    counts.subtract(before)
+    for row, count in counts.items():
+        if count > 0:
+            found.added += count
+            _show(found, RowChange(kind="added", right=_shown(row)))
+        elif count < 0:
+            found.removed -= count
+            _show(found, RowChange(kind="removed", left=_shown(row)))
+
+
+def _shown(row: Row) -> list[str | None]:
+    """Return the cells of a row as they are shown; they are compared uncut."""
+    return [None if text is None else cut(text) for text in row]
+
+
+def _show(found: RowDiff, change: RowChange) -> None:
+    if len(found.rows) < SHOWN_MAX:
+        found.rows.append(change)
+    elif not found.note:
+        found.note = f"Only the first {SHOWN_MAX} rows that differ are shown."

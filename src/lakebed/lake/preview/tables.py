@@ -1,0 +1,239 @@
+"""Rows of tables: Parquet, Arrow, CSV and lines of JSON."""
+
+import io
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.json as pajson
+import pyarrow.parquet as pq
+
+from lakebed.lake.preview.bounded import BoundedFile
+from lakebed.lake.preview.columns import is_number
+
+COLUMNS_MAX: Final = 100
+HEAD_BYTES: Final = 8 << 20
+"""How much of a file that must be read from its beginning is looked at."""
+_BATCH_ROWS: Final = 1024
+_NUMBERS_BATCH_ROWS: Final = 64 << 10
+_BUFFER_BYTES: Final = 1 << 20
+_THRIFT_MAX: Final = 16 << 20
+NUMBERS_MAX: Final = 4_000_000
+"""How many numbers are read of a whole file."""
+NUMBERS_BYTES_MAX: Final = 16 << 20
+"""How many bytes of a file may have been read when they are."""
+
+CheckTime = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Some rows of a table."""
+
+    format: str
+    table: pa.Table
+    """At most `COLUMNS_MAX` columns."""
+    schema: pa.Schema
+    """Schema of the file."""
+    row_count: int | None
+    """Of the whole file; None: unknown."""
+    has_more: bool
+    is_partial: bool = False
+    """Whether the file has rows that no offset shows."""
+    read_numbers: Callable[[], pa.Table | None] = lambda: None
+    """Returns the columns of numbers, in order, with all rows of the file, or None if that takes
+    too much."""
+    layout: dict[str, str] = field(default_factory=dict)
+    """How the file is made."""
+    metadata: pq.FileMetaData | None = None
+    note: str = ""
+    """What the reader should know about the rows."""
+
+    @property
+    def hidden_columns(self) -> int:
+        """How many columns of the file `table` leaves out."""
+        hidden: int = len(self.schema) - self.table.num_columns
+        return hidden
+
+
+def read_parquet(file: BoundedFile, offset: int, limit: int) -> Rows:
+    """Return some rows of a Parquet file; only the row groups that hold them are read."""
+    opened = pq.ParquetFile(
+        pa.PythonFile(file, mode="r"),
+        buffer_size=_BUFFER_BYTES,
+        thrift_string_size_limit=_THRIFT_MAX,
+        thrift_container_size_limit=_THRIFT_MAX,
+    )
+    found = opened.metadata
+    shown = opened.schema_arrow.names[:COLUMNS_MAX]
+    groups, skipped = [], 0
+    before = 0
+    for group in range(found.num_row_groups):
+        rows = found.row_group(group).num_rows
+        if before + rows <= offset:
+            skipped += rows
+        elif before < offset + limit:
+            groups.append(group)
+        before += rows
+    # Small batches, so that a page of large values is not a batch of many more.
+    size = max(1, min(_BATCH_ROWS, limit))
+    batches = opened.iter_batches(batch_size=size, row_groups=groups, columns=shown)
+    schema = pa.schema([opened.schema_arrow.field(at) for at in range(len(shown))])
+    table = _window(batches, schema, offset - skipped, limit, file.check_time)
+    codecs = (
+        sorted({found.row_group(0).column(at).compression for at in range(found.num_columns)})
+        if found.num_row_groups
+        else []
+    )
+    return Rows(
+        format="Parquet",
+        table=table,
+        schema=opened.schema_arrow,
+        row_count=found.num_rows,
+        has_more=offset + table.num_rows < found.num_rows,
+        read_numbers=lambda: _numbers_of_parquet(opened, schema, file),
+        layout={"row groups": str(found.num_row_groups), "compression": ", ".join(codecs).lower()},
+        metadata=found,
+    )
+
+
+def _numbers_of_parquet(
+    opened: pq.ParquetFile, schema: pa.Schema, file: BoundedFile
+) -> pa.Table | None:
+    """Return the columns of numbers with all rows, or None if that takes too much."""
+    numbers = pa.schema([each for each in schema if is_number(each.type)])
+    found = opened.metadata
+    if not numbers.names or found.num_rows * len(numbers) > NUMBERS_MAX:
+        return None
+    names = set(numbers.names)
+    places = [at for at in range(found.num_columns) if found.schema.column(at).path in names]
+    stored = sum(
+        found.row_group(group).column(at).total_compressed_size
+        for group in range(found.num_row_groups)
+        for at in places
+    )
+    if file.bytes_read + stored > NUMBERS_BYTES_MAX:
+        return None
+    batches = opened.iter_batches(batch_size=_NUMBERS_BATCH_ROWS, columns=numbers.names)
+    return _window(batches, numbers, 0, found.num_rows, file.check_time)
+
+
+def _numbers_in(table: pa.Table) -> pa.Table:
+    """Return the columns of numbers of a table."""
+    return table.select([at for at, each in enumerate(table.schema) if is_number(each.type)])
+
+
+def read_arrow(file: BoundedFile, offset: int, limit: int) -> Rows:
+    """Return some rows of an Arrow file or stream."""
+    try:
+        reader = pa.ipc.open_file(pa.PythonFile(file, mode="r"))
+        schema, batches = (
+            reader.schema,
+            (reader.get_batch(at) for at in range(reader.num_record_batches)),
+        )
+        layout = {"batches": str(reader.num_record_batches)}
+    except pa.ArrowInvalid:
+        file.seek(0)
+        stream = pa.ipc.open_stream(pa.PythonFile(file, mode="r"))
+        schema, batches, layout = stream.schema, iter(stream), {}
+    names = schema.names[:COLUMNS_MAX]
+    narrow = (batch.select(list(range(len(names)))) for batch in batches)
+    shown = pa.schema([schema.field(at) for at in range(len(names))])
+    table = _window(narrow, shown, offset, limit + 1, file.check_time)
+    has_more = table.num_rows > limit
+    is_end = not has_more and (table.num_rows > 0 or offset == 0)
+    return Rows(
+        format="Arrow",
+        table=table.slice(0, limit),
+        schema=schema,
+        row_count=offset + table.num_rows if is_end else None,
+        has_more=has_more,
+        read_numbers=lambda: None if has_more or offset else _numbers_in(table),
+        layout=layout,
+    )
+
+
+def _window(
+    batches: Iterable[pa.RecordBatch],
+    schema: pa.Schema,
+    offset: int,
+    limit: int,
+    check_time: CheckTime,
+) -> pa.Table:
+    """Return the rows from an offset on, reading no more batches than they need."""
+    kept, left, skip = [], limit, offset
+    for batch in batches:
+        check_time()
+        if skip >= batch.num_rows:
+            skip -= batch.num_rows
+            continue
+        piece = batch.slice(skip, left)
+        skip = 0
+        left -= piece.num_rows
+        kept.append(piece)
+        if left <= 0:
+            break
+    return pa.Table.from_batches(kept, schema)
+
+
+def read_csv(file: BoundedFile, offset: int, limit: int, *, delimiter: str) -> Rows:
+    """Return some rows of the beginning of a file with separated values."""
+    data, is_whole = _head(file)
+    bad: list[pacsv.InvalidRow] = []
+
+    def skip(row: pacsv.InvalidRow) -> str:
+        bad.append(row)
+        return "skip"
+
+    table = pacsv.read_csv(
+        io.BytesIO(data),
+        read_options=pacsv.ReadOptions(use_threads=False, block_size=max(1, len(data))),
+        parse_options=pacsv.ParseOptions(
+            delimiter=delimiter, newlines_in_values=True, invalid_row_handler=skip
+        ),
+        convert_options=pacsv.ConvertOptions(
+            strings_can_be_null=True, quoted_strings_can_be_null=False
+        ),
+    )
+    name = "TSV" if delimiter == "\t" else "CSV"
+    note = f"{len(bad)} lines with another number of columns are left out." if bad else ""
+    return _of_head(name, table, offset, limit, is_whole=is_whole, note=note)
+
+
+def read_json_lines(file: BoundedFile, offset: int, limit: int) -> Rows:
+    """Return some rows of the beginning of a file with an object of JSON in each line."""
+    data, is_whole = _head(file)
+    options = pajson.ReadOptions(use_threads=False, block_size=max(1, len(data)))
+    table = pajson.read_json(io.BytesIO(data), read_options=options)
+    return _of_head("JSON lines", table, offset, limit, is_whole=is_whole)
+
+
+def _head(file: BoundedFile) -> tuple[bytes, bool]:
+    """Return the whole lines at the beginning of a file, and whether they are all."""
+    data = file.read(HEAD_BYTES)
+    if len(data) == file.size:
+        # A single line counts as one only if it ends.
+        return data if data.endswith(b"\n") else data + b"\n", True
+    return data[: data.rfind(b"\n") + 1], False
+
+
+def _of_head(
+    name: str, table: pa.Table, offset: int, limit: int, *, is_whole: bool, note: str = ""
+) -> Rows:
+    """Return some rows of the beginning of a file; `note` says which rows of it are left out."""
+    shown = table.select(list(range(min(COLUMNS_MAX, table.num_columns))))
+    has_all = is_whole and not note
+    if not is_whole:
+        note = f"{note} Only the first {HEAD_BYTES >> 20} MiB of the file are shown.".strip()
+    return Rows(
+        format=name,
+        table=shown.slice(offset, limit),
+        schema=table.schema,
+        row_count=table.num_rows if has_all else None,
+        has_more=offset + limit < table.num_rows,
+        is_partial=not has_all,
+        read_numbers=lambda: _numbers_in(shown) if has_all else None,
+        note=note,
+    )

@@ -1,0 +1,283 @@
+"""Merging pull requests: each at most once, whoever dies on the way.
+
+A merge changes two records: the branch and the pull request. No store changes both at once, so the
+state of the pull request says what may be going on, and each step can be followed by a death:
+
+1. *Announce* (``pulls_merging/<id>``), so that the Cleaner finds what is left over.
+2. *Take up*: the state becomes MERGING, with a mark of this process and the branch that is meant.
+3. *Merge*. Before each try to publish, the commit's id is noted in the record.
+4. *End*: the state becomes MERGED, with the id of the commit. The announcement is removed.
+
+Whoever finds a merge without signs of life takes it over: the state becomes REOPENING, with a mark
+of its own, so that the process before notes nothing any more, and so publishes nothing new. Then
+the branch is written anew with the same content, so that a swap of the branch that is still on its
+way fails. Only now the history of the branch says for good whether one of the noted commits was
+published. That a commit is not there, or that a merge is old, proves nothing before that.
+"""
+
+import logging
+from contextlib import suppress
+from typing import Final
+
+from lakebed.base.errors import LakebedError
+from lakebed.base.leases import Observations
+from lakebed.base.runtime import Runtime
+from lakebed.base.times import now_us
+from lakebed.engine.commits.requests import MergeRequest
+from lakebed.engine.engine import Engine
+from lakebed.engine.errors import BranchNotFound, TooManyTries
+from lakebed.engine.leases import LeasedRecord, LeaseLostError
+from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository
+from lakebed.kv import CorruptRecord, PredicateFailed, Store
+from lakebed.kv.records import Record, Records
+from lakebed.lake import records_pb2 as pb
+from lakebed.lake.commits import find_source
+from lakebed.lake.errors import PullBusy
+from lakebed.lake.keys import PULLS, PULLS_MERGING
+from lakebed.lake.pulls.model import UNDER_WAY
+from lakebed.lake.settings import CatalogSettings
+
+_BEATS_A_TIMEOUT: Final = 4
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+
+class NotBegun(Exception):
+    """The pull request was changed since it was read; nothing was done."""
+
+
+class LeasedPull(LeasedRecord[pb.PullRequest]):
+    """A pull request that this process merges or reopens."""
+
+    def begin(self, destination: Branch) -> bool:
+        """Begin a merge into a branch; return whether this process may go on."""
+
+        def begin(message: pb.PullRequest) -> None:
+            message.state = pb.PULL_STATE_MERGING
+            message.destination_unique_id = destination.unique_id
+            del message.offered_commit_ids[:]
+
+        return self.take(begin)
+
+    def take_over(self) -> bool:
+        """Keep the process before from publishing more; return whether this one may go on."""
+
+        def take_over(message: pb.PullRequest) -> None:
+            message.state = pb.PULL_STATE_REOPENING
+
+        return self.take(take_over)
+
+    def note(self, commit: Commit) -> None:
+        """Note a commit that is about to be published; raises as `change` does."""
+
+        def note(message: pb.PullRequest) -> None:
+            if commit.id not in message.offered_commit_ids:
+                message.offered_commit_ids.append(commit.id)
+
+        self.change(note)
+
+    def end(self, commit_id: CommitID | None) -> None:
+        """Write down that it is merged, by a commit, or else open; raises as `change` does."""
+
+        def end(message: pb.PullRequest) -> None:
+            del message.offered_commit_ids[:]
+            message.destination_unique_id = ""
+            if commit_id is None:
+                message.state = pb.PULL_STATE_OPEN
+            else:
+                message.state = pb.PULL_STATE_MERGED
+                message.merged_commit_id = commit_id
+                message.closed_us = now_us(self._runtime)
+
+        self.change(end)
+
+    def _goes_on(self, message: pb.PullRequest) -> bool:
+        return message.state in UNDER_WAY
+
+
+class PullMerger:
+    """Merges pull requests, and finds out what became of merges that were cut off."""
+
+    def __init__(
+        self, engine: Engine, store: Store, runtime: Runtime, settings: CatalogSettings
+    ) -> None:
+        self._engine = engine
+        self._store = store
+        self._runtime = runtime
+        self._silence_seconds = settings.task_heartbeat_seconds
+        self._observed = Observations(runtime)
+
+    def merge(
+        self, repository: Repository, record: Record[pb.PullRequest], request: MergeRequest
+    ) -> CommitID:
+        """Merge a pull request that was open when it was read.
+
+        Raises:
+            NotBegun: It was changed since.
+            PullBusy: Somebody else took this merge over.
+            LakebedError: As `Merger.merge` raises; it was not merged, and is open again.
+            OutcomeUnknown: The store does not answer. Perhaps it is merged; the Cleaner finds out.
+        """
+        pull_id = record.name.decode()
+        found = record.message
+        destination = self._engine.branches.get(repository, BranchID(found.destination_branch))
+        self._announced(repository).set(record.name, pb.PullMerging())
+        held = LeasedPull(self._records(repository), record, self._runtime)
+        try:
+            commit_id = self._take_up(repository, held, destination, request)
+        except NotBegun:
+            raise
+        except LeaseLostError:
+            raise PullBusy(pull_id, "was taken over by somebody else") from None
+        except Exception as error:
+            merged = self._recover(repository, held, record.name)
+            if merged is None:
+                raise
+            _LOGGER.warning("pull request %s is merged, in spite of: %s", pull_id, error)
+            return merged
+        self._end(repository, held, record.name, commit_id)
+        return commit_id
+
+    def _take_up(
+        self, repository: Repository, held: LeasedPull, destination: Branch, request: MergeRequest
+    ) -> CommitID:
+        """Merge a pull request, with signs of life, if nobody else does."""
+        if not held.begin(destination):
+            raise NotBegun
+        return held.keep_alive(
+            lambda: self._publish(repository, held, destination, request),
+            beat_seconds=self._silence_seconds / _BEATS_A_TIMEOUT,
+        )
+
+    def _publish(
+        self, repository: Repository, held: LeasedPull, destination: Branch, request: MergeRequest
+    ) -> CommitID:
+        source = held.message.source_branch
+        repository = self._engine.repositories.get_writable(repository.id)
+        merged = self._engine.merger.merge(
+            repository,
+            destination.id,
+            find_source(self._engine, repository, source),
+            request,
+            source_ref=source,
+            known=destination,
+            note=held.note,
+        )
+        return merged.id
+
+    def _end(
+        self, repository: Repository, held: LeasedPull, name: bytes, commit_id: CommitID
+    ) -> None:
+        """Write down that a pull request is merged; whoever took it over has found that out."""
+        try:
+            held.end(commit_id)
+        except LeaseLostError:
+            return
+        except LakebedError as error:
+            _LOGGER.warning("commit %s merged a pull request; to be noted: %s", commit_id, error)
+            return
+        self._forget(repository, name)
+
+    def _recover(self, repository: Repository, held: LeasedPull, name: bytes) -> CommitID | None:
+        """Find out, after an error of this process, whether the pull request is merged."""
+        with suppress(LakebedError):
+            record = self._records(repository).find(name)
+            if record is not None and held.has_mark_of(record.message):
+                return self.settle(repository, record, at_once=True)
+        return None  # if the store does not answer, the Cleaner does it
+
+    def settle(
+        self, repository: Repository, record: Record[pb.PullRequest], *, at_once: bool = False
+    ) -> CommitID | None:
+        """End a merge that was cut off; return the commit, if it was published.
+
+        That is right also if the process that merges is alive: it finds out, and stops. Unless
+        `at_once`, that is left alone while it gives signs of life.
+
+        Raises:
+            PullBusy: It gives signs of life, or somebody else was faster.
+        """
+        pull_id, found = record.name.decode(), record.message
+        if found.state not in UNDER_WAY:
+            return CommitID(found.merged_commit_id) if found.merged_commit_id else None
+        if not at_once and not self._is_silent(repository, record):
+            raise PullBusy(pull_id, "is being merged just now")
+        held = LeasedPull(self._records(repository), record, self._runtime)
+        if not held.take_over():
+            raise PullBusy(pull_id, "was just changed by somebody else")
+        commit_id = self._find_published(repository, held.message)
+        try:
+            held.end(commit_id)
+        except LeaseLostError:
+            raise PullBusy(pull_id, "was taken over by somebody else") from None
+        if commit_id is not None:
+            self._forget(repository, record.name)
+        return commit_id
+
+    def settle_all(self, repository: Repository) -> int:
+        """End the merges of a repository that were cut off; return how many."""
+        settled = 0
+        for announced in list(self._announced(repository).scan_readable()):
+            # Others are at it: the next pass looks again.
+            with suppress(PullBusy, PredicateFailed, TooManyTries):
+                try:
+                    record = self._records(repository).find(announced.name)
+                except CorruptRecord as error:
+                    _LOGGER.warning("the merge of a pull request is left alone: %s", error)
+                    continue
+                if record is None or record.message.state not in UNDER_WAY:
+                    self._drop(repository, announced, record)
+                else:
+                    self.settle(repository, record)
+                    settled += 1
+        return settled
+
+    def _drop(
+        self,
+        repository: Repository,
+        announced: Record[pb.PullMerging],
+        record: Record[pb.PullRequest] | None,
+    ) -> None:
+        """Remove an announcement, unless its merge begins just now.
+
+        Whoever merges reads the record, announces it and takes it up, in this order. So if the
+        announcement is the one that was read before the record is written anew, its merge cannot
+        begin any more.
+
+        Raises:
+            PredicateFailed: It begins.
+        """
+        if record is not None:
+            self._records(repository).set_if(record.name, record.message, record.predicate)
+        self._announced(repository).delete_if(announced.name, announced.predicate)
+
+    def _find_published(self, repository: Repository, message: pb.PullRequest) -> CommitID | None:
+        """Return which of the noted commits was published; the others cannot be any more."""
+        offered = [CommitID(each) for each in message.offered_commit_ids]
+        if not offered:
+            return None
+        # If the branch is gone, so is what was merged into it, and all that could be.
+        with suppress(BranchNotFound):
+            branch = self._engine.branches.get(repository, BranchID(message.destination_branch))
+            if branch.unique_id == message.destination_unique_id:
+                return self._engine.publisher.find_published(repository, branch, offered)
+        return None
+
+    def _is_silent(self, repository: Repository, record: Record[pb.PullRequest]) -> bool:
+        name = repository.partition + record.name
+        is_dead = self._observed.is_dead(name, record.predicate, seconds=self._silence_seconds)
+        if is_dead:
+            self._observed.forget(name)
+        return is_dead
+
+    def _forget(self, repository: Repository, name: bytes) -> None:
+        """Remove the announcement of a merge after which there can be no other."""
+        # If this is lost, the Cleaner removes it.
+        with suppress(LakebedError):
+            self._announced(repository).delete(name)
+
+    def _records(self, repository: Repository) -> Records[pb.PullRequest]:
+        return Records(self._store, PULLS, repository.partition)
+
+    def _announced(self, repository: Repository) -> Records[pb.PullMerging]:
+        return Records(self._store, PULLS_MERGING, repository.partition)

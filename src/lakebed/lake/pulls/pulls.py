@@ -1,0 +1,355 @@
+"""The pull requests of all repositories: made, listed, changed, and handed on to be merged."""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import Final
+
+from lakebed.base.errors import LakebedError
+from lakebed.base.lru import LRU
+from lakebed.base.runtime import Runtime
+from lakebed.base.times import now_us
+from lakebed.base.tracing import traced
+from lakebed.engine.commits.requests import MergeRequest
+from lakebed.engine.committed import Query
+from lakebed.engine.engine import Engine
+from lakebed.engine.errors import BranchNotFound
+from lakebed.engine.model import BranchID, Commit, CommitID, Repository, RepositoryID
+from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable
+from lakebed.kv.records import Record, Records
+from lakebed.lake import records_pb2 as pb
+from lakebed.lake.commits import PULL_REQUEST_KEY
+from lakebed.lake.errors import InvalidPull, PullBusy, PullNotFound, PullStatusRefused
+from lakebed.lake.keys import PULLS, copy_of
+from lakebed.lake.pulls.merging import NotBegun, PullMerger
+from lakebed.lake.pulls.model import (
+    UNDER_WAY,
+    Outlook,
+    PullID,
+    PullRequest,
+    PullStatus,
+    check_description,
+    check_title,
+    new_pull_id,
+)
+from lakebed.lake.settings import CatalogSettings
+
+_TRIES: Final = 10
+_OUTLOOKS_KEPT: Final = 1000
+
+_STATES: Final = {
+    PullStatus.OPEN: pb.PULL_STATE_OPEN,
+    PullStatus.CLOSED: pb.PULL_STATE_CLOSED,
+}
+
+
+class Pulls:
+    """The pull requests of all repositories."""
+
+    def __init__(
+        self, engine: Engine, store: Store, runtime: Runtime, settings: CatalogSettings
+    ) -> None:
+        self._engine = engine
+        self._store = store
+        self._runtime = runtime
+        self._merger = PullMerger(engine, store, runtime, settings)
+        # By what is compared, which never changes: clients ask again and again.
+        self._conflicts: LRU[tuple[str, ...], int] = LRU(runtime, cost_max=_OUTLOOKS_KEPT)
+
+    @traced("catalog.create_pull")
+    def create(
+        self,
+        repository_id: RepositoryID,
+        *,
+        source: BranchID,
+        destination: BranchID,
+        title: str,
+        description: str = "",
+        author: str,
+    ) -> PullID:
+        """Propose to merge one branch into another.
+
+        Raises:
+            RepositoryNotFound, BranchNotFound: There is nothing to merge.
+            InvalidPull: The two are one branch, or a text is missing or too long.
+            OutcomeUnknown: It may have been made.
+        """
+        made = pb.PullRequest(
+            title=check_title(title),
+            description=check_description(description),
+            source_branch=source,
+            destination_branch=destination,
+            author=author,
+            created_us=now_us(self._runtime),
+            state=pb.PULL_STATE_OPEN,
+        )
+        repository = self._engine.repositories.get(repository_id)
+        if source == destination:
+            raise InvalidPull(
+                f"the source and the destination are both '{source}': name two different branches"
+            )
+        for branch in (source, destination):
+            self._engine.branches.get(repository, branch)
+        pull_id = new_pull_id(self._runtime)
+        self._records(repository).set_if(pull_id.encode(), made, ABSENT)
+        return pull_id
+
+    @traced("catalog.get_pull")
+    def get(self, repository_id: RepositoryID, pull_id: PullID) -> PullRequest:
+        """Return a pull request.
+
+        Raises:
+            RepositoryNotFound, PullNotFound: There is none.
+        """
+        repository = self._engine.repositories.get(repository_id)
+        return PullRequest.of(self._find(repository, pull_id))
+
+    def list(
+        self,
+        repository_id: RepositoryID,
+        *,
+        prefix: str = "",
+        after: str = "",
+        is_open: bool | None = None,
+    ) -> Iterator[PullRequest]:
+        """Iterate over pull requests, the newest first, past the id `after`.
+
+        Args:
+            repository_id: Where.
+            prefix: What their ids begin with.
+            after: An id.
+            is_open: Whether to yield those that are open, or the others; None: all.
+
+        Raises:
+            RepositoryNotFound: There is no such repository.
+        """
+        repository = self._engine.repositories.get(repository_id)
+        start = after.encode() + b"\x00" if after else b""
+        found = self._records(repository).scan(prefix=prefix.encode(), start=start)
+        pulls = (PullRequest.of(record) for record in found)
+        return (
+            pull for pull in pulls if is_open is None or (pull.status is PullStatus.OPEN) == is_open
+        )
+
+    @traced("catalog.update_pull")
+    def update(
+        self,
+        repository_id: RepositoryID,
+        pull_id: PullID,
+        *,
+        title: str | None = None,
+        description: str | None = None,
+        status: PullStatus | None = None,
+    ) -> None:
+        """Change the texts of a pull request, close it or open it again.
+
+        Raises:
+            RepositoryNotFound, PullNotFound: There is none.
+            InvalidPull: A text is missing or too long.
+            PullStatusRefused: It is merged, or was to be: only a merge does that.
+            PullBusy: It is being merged just now.
+            OutcomeUnknown: It may have been changed.
+        """
+        if status is PullStatus.MERGED:
+            raise PullStatusRefused(f"pull request {pull_id} cannot be marked as merged: merge it")
+        repository = self._engine.repositories.get(repository_id)
+
+        def edit(message: pb.PullRequest) -> None:
+            if title is not None:
+                message.title = check_title(title)
+            if description is not None:
+                message.description = check_description(description)
+            if status is not None:
+                self._set_status(pull_id, message, status)
+
+        if status is not None:
+            self._end_cut_off_merge(repository, pull_id)
+        self._change(repository, pull_id, edit)
+
+    def _set_status(self, pull_id: PullID, message: pb.PullRequest, status: PullStatus) -> None:
+        if message.state == pb.PULL_STATE_MERGED:
+            raise PullStatusRefused(f"pull request {pull_id} is merged, and stays so")
+        if message.state in UNDER_WAY:
+            raise PullBusy(pull_id, "is being merged just now")
+        if message.state != _STATES[status]:
+            message.state = _STATES[status]
+            message.closed_us = now_us(self._runtime) if status is PullStatus.CLOSED else 0
+
+    def _change(
+        self, repository: Repository, pull_id: PullID, edit: Callable[[pb.PullRequest], None]
+    ) -> None:
+        """Change a pull request over what was read, and nothing else."""
+        for left in reversed(range(_TRIES)):
+            record = self._find(repository, pull_id)
+            changed = copy_of(record.message)
+            edit(changed)
+            if changed == record.message:
+                return
+            try:
+                self._records(repository).set_if(record.name, changed, record.predicate)
+            except PredicateFailed:
+                continue
+            except StoreUnavailable:
+                raise
+            except OutcomeUnknown:
+                if not left:
+                    raise
+            else:
+                return
+        raise PullBusy(pull_id, "is changed by others all the time")
+
+    # Merging
+
+    @traced("catalog.merge_pull")
+    def merge(
+        self, repository_id: RepositoryID, pull_id: PullID, request: MergeRequest
+    ) -> CommitID:
+        """Merge a pull request; once, however many ask for it. Return the commit.
+
+        Raises:
+            RepositoryNotFound, PullNotFound, BranchNotFound: There is nothing to merge.
+            PullStatusRefused: It is not open.
+            PullBusy: Somebody else merges it just now.
+            LakebedError: As `Merger.merge` raises; it was not merged, and is open.
+            OutcomeUnknown: Perhaps it is merged, or will be shown so after a while.
+        """
+        repository = self._engine.repositories.get(repository_id)
+        named = replace(request, metadata={**request.metadata, PULL_REQUEST_KEY: pull_id})
+        for _ in range(_TRIES):
+            merged = self._end_cut_off_merge(repository, pull_id)
+            if merged is not None:
+                return merged
+            record = self._find_open(repository, pull_id)
+            self._engine.branches.get(repository, BranchID(record.message.source_branch))
+            with suppress(NotBegun):  # somebody edited it: look again
+                return self._merger.merge(repository, record, named)
+        raise PullBusy(pull_id, "is changed by others all the time")
+
+    def _find_open(self, repository: Repository, pull_id: PullID) -> Record[pb.PullRequest]:
+        record = self._find(repository, pull_id)
+        if record.message.state != pb.PULL_STATE_OPEN:
+            status = PullRequest.of(record).status
+            raise PullStatusRefused(
+                f"pull request {pull_id} is {status}, and only open ones can be merged"
+            )
+        return record
+
+    def _end_cut_off_merge(self, repository: Repository, pull_id: PullID) -> CommitID | None:
+        """End a merge that was cut off, if there is one; return what it had published.
+
+        Raises:
+            PullBusy: It was not cut off.
+        """
+        record = self._find(repository, pull_id)
+        if record.message.state not in UNDER_WAY:
+            return None
+        return self._merger.settle(repository, record)
+
+    def clean(self, repository: Repository) -> int:
+        """End the merges of a repository that were cut off; return how many."""
+        return self._merger.settle_all(repository)
+
+    @traced("catalog.delete_merged_source")
+    def delete_source(self, repository_id: RepositoryID, pull_id: PullID) -> str | None:
+        """Delete the source of a merged pull request, unless it has anything that was not merged.
+
+        Returns:
+            None if it is gone; else why it was kept.
+        """
+        try:
+            pull = self.get(repository_id, pull_id)
+            branch = self._engine.branches.get(
+                self._engine.repositories.get(repository_id), pull.source_branch
+            )
+            if branch.commit_id != self.outlook(repository_id, pull).source_commit_id:
+                return f"branch {branch.id} has commits that were not merged"
+            staged = self._engine.reader.list_changes(repository_id, branch.id, Query(amount=1))
+            if staged.rows.num_rows:
+                return f"branch {branch.id} has uncommitted changes"
+            self._engine.refs.delete_branch(repository_id, branch.id, unchanged=branch)
+        except BranchNotFound:
+            return None
+        except LakebedError as error:
+            return error.public_message or str(error)
+        return None
+
+    # What a merge would find
+
+    @traced("catalog.pull_outlook")
+    def outlook(self, repository_id: RepositoryID, pull: PullRequest) -> Outlook:
+        """Return what a merge would find now; of a merged one, what it found.
+
+        Raises:
+            RepositoryNotFound: There is no such repository any more.
+        """
+        repository = self._engine.repositories.get(repository_id)
+        if pull.merged_commit_id is not None:
+            merged = self._engine.commits.get(repository, pull.merged_commit_id)
+            return Outlook(
+                source_commit_id=merged.parents[1], destination_commit_id=merged.parents[0]
+            )
+        source = self._head(repository, pull.source_branch)
+        destination = self._head(repository, pull.destination_branch)
+        heads = Outlook(
+            source_commit_id=None if source is None else source.id,
+            destination_commit_id=None if destination is None else destination.id,
+        )
+        if pull.status is not PullStatus.OPEN:
+            return heads
+        for branch, head in ((pull.source_branch, source), (pull.destination_branch, destination)):
+            if head is None:
+                return _hindered(heads, f"branch {branch} is gone")
+        assert source is not None
+        assert destination is not None
+        return self._compare(repository, heads, source, destination)
+
+    def _compare(
+        self, repository: Repository, heads: Outlook, source: Commit, destination: Commit
+    ) -> Outlook:
+        base = self._engine.merge_bases.find(repository, source.id, destination.id)
+        if base is None:
+            return _hindered(heads, "the two branches have no commit in common")
+        if base.id == source.id or (base.metarange_id == source.metarange_id and not base.is_first):
+            return _hindered(heads, "the source has no changes that the destination has not")
+        conflicts = self._count_conflicts(repository, base, source, destination)
+        objects = "1 object was" if conflicts == 1 else f"{conflicts} objects were"
+        text = f"{objects} changed differently on both sides" if conflicts else ""
+        return _hindered(heads, text, conflicts)
+
+    def _count_conflicts(
+        self, repository: Repository, base: Commit, source: Commit, destination: Commit
+    ) -> int:
+        ids = (base.metarange_id, source.metarange_id, destination.metarange_id)
+        key = (repository.unique_id, *ids)
+        known = self._conflicts.get(key)
+        if known is None:
+            known = self._engine.committed(repository).count_conflicts(*ids)
+            self._conflicts.put(key, known)
+        return known
+
+    def _head(self, repository: Repository, branch: BranchID) -> Commit | None:
+        try:
+            found = self._engine.branches.get(repository, branch)
+        except BranchNotFound:
+            return None
+        return self._engine.commits.get(repository, found.commit_id)
+
+    def _find(self, repository: Repository, pull_id: PullID) -> Record[pb.PullRequest]:
+        record = self._records(repository).find(pull_id.encode())
+        if record is None:
+            raise PullNotFound(pull_id)
+        return record
+
+    def _records(self, repository: Repository) -> Records[pb.PullRequest]:
+        return Records(self._store, PULLS, repository.partition)
+
+
+def _hindered(heads: Outlook, hindrance: str, conflicts: int | None = None) -> Outlook:
+    """Return the heads with what keeps them from being merged; nothing does if it is empty."""
+    return Outlook(
+        source_commit_id=heads.source_commit_id,
+        destination_commit_id=heads.destination_commit_id,
+        mergeable=not hindrance,
+        conflicts=conflicts,
+        hindrance=hindrance,
+    )

@@ -1,0 +1,69 @@
+"""Lists of addresses, one file for each folder, for programs that read the storage directly.
+
+Hive's SymlinkTextInputFormat reads a table from ``symlink.txt`` files, each of which names the
+objects of one partition. They are written below ``_lakebed/symlinks/<branch>/`` in the namespace,
+and replaced by the next request.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from lakebed.base.tracing import traced
+from lakebed.block import Address, BlockStore, Namespace
+from lakebed.engine.committed import Query
+from lakebed.engine.engine import Engine
+from lakebed.engine.model import BranchID, Repository, RepositoryID
+from lakebed.formats import Entry
+from lakebed.formats.layout import symlinks_folder
+from lakebed.lake.model import stats_of
+
+_FILE: Final = "symlink.txt"
+_PAGE: Final = 1000
+
+
+class Symlinks:
+    """Writes lists of addresses."""
+
+    def __init__(self, engine: Engine, block: BlockStore) -> None:
+        self._engine = engine
+        self._block = block
+
+    @traced("catalog.write_symlinks")
+    def write(self, repository_id: RepositoryID, branch: BranchID, prefix: bytes) -> Namespace:
+        """Write the lists of all folders below a prefix; return where they are.
+
+        Raises:
+            RepositoryNotFound, BranchNotFound: There is nothing to list.
+            UnreadableAddress: An entry has an address that cannot be read.
+            BlockError: The storage refused or failed; some lists may have been written.
+        """
+        repository = self._engine.repositories.get(repository_id)
+        self._engine.branches.get(repository, branch)
+        target = repository.namespace.folder(symlinks_folder(branch))
+        open_folders: dict[str, list[str]] = {}
+        for entry in self._entries(repository, branch, prefix):
+            path = entry.key.decode(errors="replace")
+            # Keys come in order: a folder that this key is not below will get no more keys.
+            for folder in [each for each in open_folders if not path.startswith(each)]:
+                self._save(target, folder, open_folders.pop(folder))
+            folder = path[: path.rfind("/") + 1]
+            address = stats_of(repository.namespace, entry).address
+            open_folders.setdefault(folder, []).append(str(address))
+        for folder, addresses in open_folders.items():
+            self._save(target, folder, addresses)
+        return target
+
+    def _entries(self, repository: Repository, branch: BranchID, prefix: bytes) -> Iterator[Entry]:
+        after, has_more = b"", True
+        while has_more:
+            query = Query(prefix=prefix, after=after, amount=_PAGE)
+            _, page = self._engine.reader.list_entries(repository.id, branch, query)
+            for item in page.items:
+                assert isinstance(item, Entry), "without a delimiter nothing is folded"
+                yield item
+                after = item.key
+            has_more = page.has_more
+
+    def _save(self, target: Namespace, folder: str, addresses: list[str]) -> None:
+        address: Address = target.address(folder + _FILE)
+        self._block.put(address, ["\n".join([*addresses, ""]).encode()])

@@ -1,0 +1,253 @@
+"""Tasks: what takes longer than a client waits for, done in the background.
+
+A task is a record in its repository. The process that runs it writes a heartbeat into the record
+now and then, and at the end the result. Nobody takes a task over: if its process dies, the
+heartbeats end, and from then on the task counts as failed. (If it is alive after all, because it
+was held up or a clock is wrong, its end will still be written.)
+"""
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, NewType
+
+from lakebed.base.actor import acting_as, current_actor
+from lakebed.base.errors import LakebedError
+from lakebed.base.leases import with_heartbeat
+from lakebed.base.runtime import Runtime
+from lakebed.base.times import now_us, to_datetime, to_us
+from lakebed.base.tracing import traced
+from lakebed.engine.engine import Engine
+from lakebed.engine.model import Repository, RepositoryID
+from lakebed.engine.refs.restore import is_restored
+from lakebed.formats import DumpID
+from lakebed.kv import ABSENT, OutcomeUnknown, Store
+from lakebed.kv.records import Records
+from lakebed.lake import records_pb2 as pb
+from lakebed.lake.errors import TaskNotFound
+from lakebed.lake.keys import TASKS, copy_of, remove_where
+from lakebed.lake.refs import Refs
+from lakebed.lake.settings import CatalogSettings
+
+TaskID = NewType("TaskID", str)
+"""Names a task within its repository."""
+
+RunInBackground = Callable[[Callable[[], None]], object]
+"""Begins to run a function, and does not wait for it."""
+
+Tell = Callable[[str], object]
+"""Takes the progress of a task, which its status shows."""
+
+DUMP_REFS: Final = "dump_refs"
+RESTORE_REFS: Final = "restore_refs"
+
+_BEATS_A_TIMEOUT: Final = 4
+_TRIES: Final = 5
+_INTERNAL: Final = "internal error: the log of the server has the details under this task's id"
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskStatus:
+    """What is known about a task."""
+
+    id: TaskID
+    kind: str
+    done: bool
+    """Whether it ended, one way or the other."""
+    updated: datetime
+    progress: str | None
+    """How far it has come, while it goes on, if its kind of task says so."""
+    result: str | None
+    """What it made, if it succeeded; of dumps and restores, the id of the dump."""
+    error: str | None
+    """Why it failed, if it did."""
+    error_kind: str | None
+
+
+def run_inline(work: Callable[[], None]) -> None:
+    """Run a task before its starter goes on: for tests, and for programs that can wait."""
+    work()
+
+
+class Tasks:
+    """The tasks of all repositories."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        store: Store,
+        runtime: Runtime,
+        settings: CatalogSettings,
+        run_in_background: RunInBackground,
+        refs: Refs,
+    ) -> None:
+        self._refs = refs
+        self._engine = engine
+        self._store = store
+        self._runtime = runtime
+        self._settings = settings
+        self._run_in_background = run_in_background
+
+    @traced("catalog.start_dump")
+    def start_dump(self, repository_id: RepositoryID) -> TaskID:
+        """Begin a dump of all refs of a repository.
+
+        Raises:
+            RepositoryNotFound: There is none.
+        """
+        repository = self._engine.repositories.get(repository_id)
+        return self.start(repository, DUMP_REFS, lambda: self._refs.dump(repository_id))
+
+    @traced("catalog.start_restore")
+    def start_restore(self, repository_id: RepositoryID, dump_id: DumpID) -> TaskID:
+        """Begin to restore a dump into a bare repository.
+
+        Raises:
+            RepositoryNotFound: There is none.
+            Invalid: It is not bare.
+        """
+        repository = self._engine.repositories.get(repository_id)
+        is_restored(self._store, repository, dump_id)  # refuses one that has refs of its own
+
+        def restore() -> str:
+            self._refs.restore(repository_id, dump_id)
+            return dump_id
+
+        return self.start(repository, RESTORE_REFS, restore)
+
+    @traced("catalog.task_status")
+    def status(self, repository_id: RepositoryID, task_id: TaskID, kind: str) -> TaskStatus:
+        """Return what is known of a task of a kind.
+
+        Raises:
+            RepositoryNotFound: There is no such repository.
+            TaskNotFound: There is no such task, or not any more.
+        """
+        repository = self._engine.repositories.get(repository_id)
+        record = self._records(repository).find(task_id.encode())
+        if record is None or record.message.kind != kind:
+            raise TaskNotFound(task_id)
+        task = record.message
+        died = self._died(task)
+        failed = died or task.state == pb.TASK_STATE_FAILED
+        error = (
+            "the server that ran it died, or was stopped: start it again" if died else task.error
+        )
+        return TaskStatus(
+            id=task_id,
+            kind=task.kind,
+            done=died or task.state != pb.TASK_STATE_RUNNING,
+            updated=to_datetime(task.updated_us),
+            progress=(task.result or None) if task.state == pb.TASK_STATE_RUNNING else None,
+            result=task.result if task.state == pb.TASK_STATE_DONE else None,
+            error=error if failed else None,
+            error_kind=("task_died" if died else task.error_kind) if failed else None,
+        )
+
+    def clean(self, repository: Repository, times: CatalogSettings | None = None) -> int:
+        """Remove the records of tasks that ended, or died, a while ago; return how many."""
+        settings = times or self._settings
+        overdue_us = to_us(self._runtime.now() - settings.task_life_seconds)
+
+        def is_over(task: pb.Task) -> bool:
+            ended = task.state != pb.TASK_STATE_RUNNING or self._died(task)
+            return ended and task.updated_us < overdue_us
+
+        return remove_where(self._records(repository), is_over)
+
+    def start(self, repository: Repository, kind: str, work: Callable[[], str]) -> TaskID:
+        """Begin a task; the work returns its result."""
+        return self.start_telling(repository, kind, lambda _tell: work())
+
+    def start_telling(
+        self, repository: Repository, kind: str, work: Callable[[Tell], str]
+    ) -> TaskID:
+        """Begin a task whose work reports its progress; the work returns its result."""
+        task_id = TaskID(self._runtime.random_bytes(10).hex())
+        begun = pb.Task(kind=kind, state=pb.TASK_STATE_RUNNING, started_us=now_us(self._runtime))
+        begun.updated_us = begun.started_us
+        self._records(repository).set_if(task_id.encode(), begun, ABSENT)
+        actor = current_actor()
+
+        def run() -> None:
+            with acting_as(actor):
+                self._run(repository, task_id, begun, work)
+
+        self._run_in_background(run)
+        return task_id
+
+    def _run(
+        self, repository: Repository, task_id: TaskID, begun: pb.Task, work: Callable[[Tell], str]
+    ) -> None:
+        """Do the work and write heartbeats until it is over; then write the result."""
+        records = self._records(repository)
+        ended = copy_of(begun)
+        failures: list[Exception] = []
+
+        def show(progress: str) -> None:
+            begun.result = progress
+            show_alive()
+
+        def show_alive() -> bool:
+            alive = copy_of(begun)
+            alive.updated_us = now_us(self._runtime)
+            # If one heartbeat is lost, the next comes soon.
+            with suppress(OutcomeUnknown):
+                records.set(task_id.encode(), alive)
+            return True
+
+        def do() -> None:
+            try:
+                ended.result = work(show)
+                ended.state = pb.TASK_STATE_DONE
+            except Exception as error:  # noqa: BLE001 - noted below, and raised if unexpected
+                failures.append(error)
+
+        beat_seconds = self._settings.task_heartbeat_seconds / _BEATS_A_TIMEOUT
+        with_heartbeat(self._runtime, do, show_alive, every_seconds=beat_seconds)
+        for error in failures:
+            _note_error(ended, error)
+        ended.updated_us = now_us(self._runtime)
+        self._note_end(records, task_id, ended)
+        for error in failures:
+            _LOGGER.warning(
+                "task %s (%s) of repository %s failed: %s: %s",
+                task_id,
+                ended.kind,
+                repository.id,
+                ended.error_kind,
+                error,
+            )
+            if not isinstance(error, LakebedError):
+                raise error
+
+    def _note_end(self, records: Records[pb.Task], task_id: TaskID, ended: pb.Task) -> None:
+        for left in reversed(range(_TRIES)):
+            try:
+                records.set(task_id.encode(), ended)
+            except OutcomeUnknown:
+                if not left:
+                    raise
+            else:
+                return
+
+    def _died(self, task: pb.Task) -> bool:
+        silent_us = now_us(self._runtime) - task.updated_us
+        return task.state == pb.TASK_STATE_RUNNING and silent_us > to_us(
+            self._settings.task_heartbeat_seconds
+        )
+
+    def _records(self, repository: Repository) -> Records[pb.Task]:
+        return Records(self._store, TASKS, repository.partition)
+
+
+def _note_error(task: pb.Task, error: Exception) -> None:
+    task.state = pb.TASK_STATE_FAILED
+    if isinstance(error, LakebedError):
+        task.error, task.error_kind = error.public_message or str(error), error.kind
+    else:  # its text is for the log: it may name what clients should not see
+        task.error, task.error_kind = _INTERNAL, LakebedError.kind

@@ -1,0 +1,308 @@
+"""`lakebed migrate`, as people call it: from a server, and from PostgreSQL."""
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from lakebed.base.runtime import ThreadRuntime
+from lakebed.block import LocalSettings, open_block
+from lakebed.clients import cli
+from lakebed.clients.cli import running
+from lakebed.engine.committed import Query
+from lakebed.engine.errors import EntryNotFound
+from lakebed.engine.model import BranchID, RepositoryID
+from lakebed.kv import open_store
+from tests.clients.migrate.lakes import FakeLakeFS, entry_of
+from tests.clients.migrate.served import served
+from tests.kit import staging
+from tests.kit.engines import new_engine
+
+SCHEMA = """
+CREATE TABLE graveler_repositories (id text, storage_namespace text,
+    creation_date timestamptz, default_branch text);
+CREATE TABLE graveler_branches (repository_id text, id text, staging_token text, commit_id text);
+CREATE TABLE graveler_commits (repository_id text, id text, committer text, message text,
+    creation_date timestamptz, meta_range_id text, metadata jsonb, parents text[], version int,
+    generation int);
+CREATE TABLE graveler_tags (repository_id text, id text, commit_id text);
+CREATE TABLE graveler_staging_kv (staging_token text, key bytea, identity bytea, data bytea);
+"""
+
+
+LAST = ("--last", "--uncommitted")
+
+
+@pytest.fixture
+def lake() -> FakeLakeFS:
+    made = FakeLakeFS(namespace="local://old/lake")
+    first = made.commit({b"a/%d" % number: number for number in range(20)})
+    second = made.commit({b"a/%d" % number: number for number in range(5, 30)}, first)
+    third = made.commit({b"b": 1}, first)
+    merged = made.commit({b"a/7": 7, b"b": 1}, second, third, swapped=True)
+    made.heads = {"main": merged, "side": third}
+    made.tagged = {"v1": first}
+    made.staged = {"side": {b"b": None, b"n/ew": 7}, "main": {b"b": 9}}
+    made.protected = ["main", "side"]
+    return made
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a command ended."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+
+class Commands:
+    """Runs commands against one installation."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+        self.config = folder / "lakebed.yaml"
+        self.blocks = folder / "blocks"
+        self.config.write_text(
+            f"database: {{url: 'sqlite:///{folder}/lakebed.db'}}\n"
+            f"blockstore: {{type: local, local: {{root: '{self.blocks}'}}}}\n"
+        )
+
+    def run(self, *arguments: str) -> Result:
+        code = running.run(cli.app, [*arguments, "--config", str(self.config)])
+        printed = self._capsys.readouterr()
+        return Result(code, printed.out, printed.err)
+
+    def move(self, endpoint: str, *more: str) -> Result:
+        to = "local://new/lake"
+        return self.run("migrate", "lakefs", "lakefs://lake", "--from", endpoint, "--to", to, *more)
+
+    def store_objects(self, lake: FakeLakeFS) -> None:
+        """Write what the entries of a lake name, as lakeFS does on local storage."""
+        listed = [*lake.lists.values(), *lake.staged.values()]
+        for key, number in {pair for contents in listed for pair in contents.items()}:
+            if number is not None:
+                address = lake.entry(key, number).address.removeprefix("local://")
+                file = self.blocks / address.removeprefix(f"{self.blocks}/")
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_bytes(b"x" * number)
+
+    def staged(self, branch: str = "side") -> dict[bytes, str | None]:
+        """What is uncommitted on a branch."""
+        runtime = ThreadRuntime()
+        url = f"sqlite:///{self.config.parent}/lakebed.db"
+        with open_store(url, runtime=runtime) as store:
+            engine = new_engine(store, open_block(LocalSettings(self.blocks)), runtime=runtime)
+            lake, side = RepositoryID("lake"), BranchID(branch)
+            page = engine.reader.list_changes(lake, side, Query())
+            found: dict[bytes, str | None] = {}
+            for key in page.rows["key"].to_pylist():
+                try:
+                    found[key] = staging.get(engine, lake, side, key).address
+                except EntryNotFound:
+                    found[key] = None
+            return found
+
+    def damages(self, commits: int = 4) -> int:
+        report = json.loads(self.run("fsck", "lakefs://lake", "--json").stdout)
+        assert report["commits"] >= commits
+        return len(report["damages"])
+
+
+@pytest.fixture
+def commands(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Commands:
+    monkeypatch.setenv("LAKECTL_CREDENTIALS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY", "secret")
+    return Commands(tmp_path, capsys)
+
+
+def test_a_repository_moves_in_by_rounds(lake: FakeLakeFS, commands: Commands) -> None:
+    commands.store_objects(lake)
+    with served(lake) as endpoint:
+        dry = commands.move(endpoint, "--dry-run")
+        assert "4 commits, 2 branches and 1 tags would be moved" in dry.stdout
+        done = commands.move(endpoint, "--verify", "-1")
+        assert done.exit_code == 0, done.stderr
+        assert "Moved 4 commits (0 were here already), 2 branches and 1 tags" in done.stdout
+        assert "Compared 4 commits with lakeFS: 0 differ." in done.stdout
+        lake.heads["main"] = lake.commit({b"c": 3}, lake.heads["main"])
+        commands.store_objects(lake)
+        lake.protected += ["*", "{main,side}"]  # lakeFS is frozen; braces cannot be written here
+        early = commands.move(endpoint, "--uncommitted")
+        assert "--uncommitted goes with --last" in early.stderr
+        last = commands.move(endpoint, "--last", "--verify", "-1", "--uncommitted")
+        assert "Staged 3 uncommitted changes." in last.stdout
+        assert "Moved 1 commits (4 were here already), 1 branches and 0 tags" in last.stdout
+        assert "can be written to now" in last.stdout
+        assert "Protection rule '*' was not moved: it protects every branch." in last.stdout
+        assert "Left out protection rule {main,side}: " in last.stdout
+        assert "Protected branches: main, side." in last.stdout
+        assert last.exit_code == 1, "a rule could not be moved"
+        assert commands.damages() == 0
+        assert commands.staged() == {b"b": None, b"n/ew": "local://old/lake/data/6e2f6577-7"}
+        again = commands.move(endpoint)
+        assert again.exit_code == 1
+        assert "its last round is over" in again.stderr
+
+
+def test_from_the_storage_no_metadata_file_is_asked_of_the_server(
+    lake: FakeLakeFS, commands: Commands
+) -> None:
+    with served(lake) as endpoint:
+        folder = commands.blocks / "old" / "lake" / "_lakefs"
+        folder.mkdir(parents=True)
+        commands.store_objects(lake)
+        for name, data in lake.files.items():
+            (folder / name).write_bytes(data)
+        before = set(lake.files)
+        done = commands.move(endpoint, "--from-storage")
+        assert done.exit_code == 0, done.stderr
+        assert not before & set(lake.read)
+
+
+def test_rules_of_garbage_collection_stop_it(lake: FakeLakeFS, commands: Commands) -> None:
+    with served(lake, gc_rules=True) as endpoint:
+        refused = commands.move(endpoint)
+        assert refused.exit_code == 2
+        assert "lakeFS has garbage collection rules for lake" in refused.stderr
+        commands.store_objects(lake)
+        assert commands.move(endpoint, "--gc-is-stopped").exit_code == 0
+
+
+@pytest.mark.slow
+def test_a_repository_moves_in_from_postgresql(
+    lake: FakeLakeFS,
+    commands: Commands,
+    postgresql_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    commands.store_objects(lake)
+    folder = commands.blocks / "old" / "lake" / "_lakefs"
+    folder.mkdir(parents=True)
+    for name, data in lake.files.items():
+        (folder / name).write_bytes(data)
+    with psycopg.connect(postgresql_url) as connection:
+        connection.execute(SCHEMA)
+        fill(connection, lake)
+        damaged = "INSERT INTO graveler_staging_kv VALUES ('token-side', 'odd', 'x', '\\xff')"
+        connection.execute(damaged)
+        damaged = "INSERT INTO graveler_commits (repository_id, id) VALUES ('lake', 'broken')"
+        connection.execute(damaged)
+        connection.execute("INSERT INTO graveler_tags VALUES ('lake', 'lost', 'broken')")
+        connection.execute("INSERT INTO graveler_tags VALUES ('lake', 'no-tag', NULL)")
+        connection.execute("INSERT INTO graveler_branches VALUES ('lake', 'none', 'token', NULL)")
+    monkeypatch.setenv("LAKEBED_MIGRATE_DSN", postgresql_url)
+    to = "local://new/lake"
+    done = commands.run("migrate", "sql", "lakefs://lake", "--to", to, "--verify", "-1", *LAST)
+    assert "Staged 3 uncommitted changes." in done.stdout
+    assert "not read: graveler_staging_kv 'odd'" in done.stdout
+    assert commands.staged() == {b"b": None, b"n/ew": "local://old/lake/data/6e2f6577-7"}
+    assert "Moved 4 commits" in done.stdout
+    assert "Compared 4 commits with lakeFS: 0 differ." in done.stdout
+    assert "not read: graveler_commits broken" in done.stdout
+    assert "not read: graveler_branches none: its commit_id is None" in done.stdout
+    assert "not read: graveler_tags no-tag: its commit_id is None" in done.stdout
+    assert "Left out tag lost: commit broken is not there." in done.stdout
+    assert done.exit_code == 1
+    assert commands.damages() == 0
+
+
+def fill(connection: psycopg.Connection, lake: FakeLakeFS) -> None:
+    """Write the rows that lakeFS would have."""
+    now = datetime.now(UTC)
+    repository = ("lake", lake.namespace, now, "main")
+    connection.execute("INSERT INTO graveler_repositories VALUES (%s, %s, %s, %s)", repository)
+    for name, head in lake.heads.items():
+        row = ("lake", name, f"token-{name}", head)
+        connection.execute("INSERT INTO graveler_branches VALUES (%s, %s, %s, %s)", row)
+    for name, head in lake.tagged.items():
+        connection.execute("INSERT INTO graveler_tags VALUES ('lake', %s, %s)", (name, head))
+    for branch, changes in lake.staged.items():
+        for key, number in changes.items():
+            identity, data = (None, None) if number is None else entry_of(key, number)
+            connection.execute(
+                "INSERT INTO graveler_staging_kv VALUES (%s, %s, %s, %s)",
+                (f"token-{branch}", key, identity, data),
+            )
+    for commit in lake.history.values():
+        created = datetime.fromtimestamp(commit.created_us / 1_000_000, UTC)
+        parents = list(commit.parents[::-1] if commit.swapped else commit.parents)
+        version = 0 if commit.swapped else 1
+        connection.execute(
+            "INSERT INTO graveler_commits VALUES ('lake', %s, %s, %s, %s, %s, %s, %s, %s, NULL)",
+            (
+                commit.id, commit.committer, commit.message, created, commit.metarange_id,
+                json.dumps(dict(commit.metadata)), parents, version,
+            ),
+        )  # fmt: skip
+
+
+def test_addresses_of_a_disk_become_those_of_the_storage(commands: Commands) -> None:
+    """lakeFS names imported and uncommitted objects of local storage by their paths on disk."""
+    lake = FakeLakeFS(namespace="local://old/lake")
+    inside, elsewhere = f"local://{commands.blocks}/in/a b", "local:///mnt/lakefs/in/c"
+    lake.imported = {(b"i", 3): inside, (b"j", 4): elsewhere, (b"s", 5): inside + "2"}
+    first = lake.commit({b"a": 1, b"i": 3})
+    lake.heads = {"main": first}
+    lake.staged = {"main": {b"s": 5}}
+    commands.store_objects(lake)
+    with served(lake) as endpoint:
+        done = commands.move(endpoint, "--verify", "-1")
+        assert done.exit_code == 0, done.stdout + done.stderr
+        assert "Read 2 objects (all objects) from the storage: 0 cannot be read." in done.stdout
+        lake.heads["main"] = lake.commit({b"a": 1, b"j": 4}, first)
+        refused = commands.move(endpoint)
+        assert refused.exit_code == 1
+        assert "'j' has the address 'local:///mnt/lakefs/in/c'" in refused.stderr
+        assert "--lakefs-root" in refused.stderr
+        (commands.blocks / "in" / "c").write_bytes(b"four")
+        root = ("--lakefs-root", "/mnt/lakefs")
+        done = commands.move(endpoint, *root, "--verify", "-1", *LAST)
+        assert done.exit_code == 0, done.stdout + done.stderr
+    assert commands.staged("main") == {b"s": "local://in/a b2"}
+    assert commands.damages(commits=2) == 0
+
+
+def test_objects_that_cannot_be_read_are_named(lake: FakeLakeFS, commands: Commands) -> None:
+    commands.store_objects(lake)
+    lost, grown = (lake.entry(b"a/%d" % number, number).address for number in (3, 4))
+    for address in (lost, grown):
+        file = commands.blocks / address.removeprefix("local://")
+        file.unlink()
+        if address == grown:
+            file.write_bytes(b"five!")
+    with served(lake) as endpoint:
+        done = commands.move(endpoint, "--verify", "-1")
+    assert done.exit_code == 1
+    first = next(iter(lake.history))
+    assert f"commit {first}: cannot read 'a/3': there is no object at {lost}" in done.stdout
+    assert f"cannot read 'a/4': {grown} has 5 bytes, not 4" in done.stdout
+    assert "from the storage: 2 cannot be read." in done.stdout
+
+
+def test_a_lake_that_moved_in_is_adopted_once_lakefs_is_off(
+    lake: FakeLakeFS, commands: Commands
+) -> None:
+    commands.store_objects(lake)
+    adopt = ("migrate", "adopt", "lakefs://lake")
+    with served(lake) as endpoint:
+        commands.move(endpoint)
+        early = commands.run(*adopt, "--lakefs-is-off")
+        assert early.exit_code == 1
+        assert "it is read-only" in early.stderr
+        assert commands.move(endpoint, "--last").exit_code == 0
+        refused = commands.run(*adopt)
+        assert refused.exit_code == 2
+        assert "--lakefs-is-off" in refused.stderr
+        for _ in range(2):
+            done = commands.run(*adopt, "--lakefs-is-off")
+            assert done.exit_code == 0, done.stderr
+            assert "has adopted the objects below local://old/lake/data/" in done.stdout
+        again = commands.move(endpoint, "--as", "again")
+        assert again.exit_code == 1
+        assert "repository lake has adopted its objects" in again.stderr

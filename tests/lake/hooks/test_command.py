@@ -1,0 +1,93 @@
+"""Commands of the operator, in real processes."""
+
+import json
+import sys
+from functools import partial
+from pathlib import Path
+
+import psutil
+import pytest
+
+from lakebed.lake.hooks.settings import HooksSettings
+from tests.kit.served import eventually
+from tests.lake.hooks.kit import Ran, run
+
+pytestmark = pytest.mark.slow
+
+
+def command(code: str, *, timeout: str = "1m", args: list[str] | None = None) -> Ran:
+    settings = HooksSettings(commands={"mine": (sys.executable, "-I", "-c", code)})
+    properties = {"command": "mine", "args": args or [], "timeout": timeout}
+    return run("command", properties, settings=settings)
+
+
+def test_it_gets_the_event_and_the_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKEFSACTION_KEY", "hush-hush")
+    monkeypatch.setenv("LAKEBED_AUTH__SECRET_KEY", "of the server")
+    ran = command(
+        "import json, os, sys\n"
+        "print(json.dumps([json.load(sys.stdin), sys.argv, dict(os.environ)]))",
+        args=["--deep", "{{ ENV.LAKEFSACTION_KEY }}", "; rm -rf $HOME"],
+    )
+    assert ran.error is None
+    event, arguments, environment = json.loads(ran.output)
+    assert event["repository_id"] == "repo"
+    assert arguments == ["-c", "--deep", "*******", "; rm -rf $HOME"]
+    assert set(environment) - {"LC_CTYPE"} == {"PATH", "LAKEBED_RUN_ID", "LAKEBED_EVENT"}
+
+
+def test_its_exit_code_and_output_count() -> None:
+    ran = command("import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)")
+    assert ran.error == "the command mine failed with exit code 3"
+    assert {"out", "err"} < set(ran.output.split())
+    ran = command("import os; os.kill(os.getpid(), 15)")
+    assert ran.error == "the command mine was ended by signal 15"
+
+
+def test_what_the_operator_did_not_name_is_not_run() -> None:
+    ran = run("command", {"command": "/bin/sh"}, settings=HooksSettings())
+    assert "there is no command '/bin/sh'" in str(ran.error)
+    settings = HooksSettings(commands={"mine": ("/no/such/program",)})
+    ran = run("command", {"command": "mine"}, settings=settings)
+    assert ran.error == "/no/such/program cannot be started: No such file or directory"
+
+
+def test_one_that_does_not_read_its_input_is_not_waited_for() -> None:
+    assert command("import sys; sys.stdin.close(); print('done')").error is None
+
+
+def test_it_is_killed_at_its_deadline_with_all_that_it_started(tmp_path: Path) -> None:
+    noted = tmp_path / "pids"
+    ran = command(
+        "import os, subprocess, sys, time\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        f"open({str(noted)!r}, 'w').write(f'{{os.getpid()}} {{child.pid}}')\n"
+        "time.sleep(600)",
+        timeout="2s",
+    )
+    assert "took too long" in str(ran.error)
+    for pid in map(int, noted.read_text().split()):
+        eventually(partial(is_gone, pid))  # the system takes a moment to end a process
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def test_what_it_leaves_behind_does_not_hold_the_hook() -> None:
+    ran = command(
+        "import subprocess, sys\n"
+        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        "print('started')"
+    )
+    assert ran.error is None
+    assert ran.output == "started\n"
+
+
+def test_output_without_end_is_cut() -> None:
+    ran = command("while True: print('x' * 10000)", timeout="2s")
+    assert "took too long" in str(ran.error)
+    assert len(ran.output) < (1 << 20) + 200
