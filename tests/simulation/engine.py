@@ -59,7 +59,10 @@ MIXES = {
     "writes": Mix(requests=WRITES, faults=FAULTY),
     "writes_calm": Mix(requests=WRITES, faults=CALM),
     "shared_reads": Mix(
-        requests={"put": 8, "commit": 5}, faults=SLOW_REPLIES, processes=(2, 2), tasks=4
+        requests={"put": 3, "delete": 6, "commit": 5},
+        faults=SLOW_REPLIES,
+        processes=(2, 2),
+        tasks=4,
     ),
     "conditional": Mix(requests=CONDITIONAL, faults=FAULTY),
     "conditional_calm": Mix(requests=CONDITIONAL, faults=CALM),

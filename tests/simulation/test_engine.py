@@ -18,7 +18,7 @@ PORTION = rounds(25, long=1_500, fast=4)
 
 # Of some broken rules, one seed in hundreds tells: where to begin, so as not to look for long.
 RARELY_FOUND: dict[mutants.Plant, int] = {
-    mutants.join_a_read_under_way: 500,
+    mutants.join_a_read_under_way: 300,
     mutants.note_without_seeking: 2050,
 }
 
