@@ -1,10 +1,13 @@
 """Repeats of conditional uploads under the simulator: every seed holds, and broken rules show."""
 
+from dataclasses import replace
+
 import pytest
 
 from lakebed.formats import Entry
 from lakebed.lake import repeats as rules
 from lakebed.lake import stager
+from lakebed.lake.entry_metadata import for_requests, requests_of
 from lakebed.testing.simulation.explore import first_failure
 from tests.kit.rounds import fails_within, rounds
 from tests.simulation import repeats
@@ -35,17 +38,18 @@ def test_digests_that_are_not_kept_or_not_taken_along_show(
 def test_digests_of_another_entry_than_the_one_that_is_replaced_show(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """An attempt that begins again takes along the digests of the entry that it met first."""
+    """They are those of the entry that the attempt before met, of whatever client."""
+    met: list[list[str]] = [[]]
 
-    class FirstSeen(rules.Attempt):
-        first: Entry | None = None
-
+    class OneBehind(rules.Attempt):
         def __call__(self, found: Entry | None) -> Entry | None:
             staged = super().__call__(found)
+            before = met[-1]
+            met.append(requests_of(found))
             if staged is not None:
-                self.first = self.first or staged
-                self.staged = self.first
-            return staged and self.first
+                requests = for_requests([*self._own, *before][: rules.KEPT])
+                self.staged = staged = replace(staged, metadata={**staged.metadata, **requests})
+            return staged
 
-    monkeypatch.setattr(stager, "Attempt", FirstSeen)
+    monkeypatch.setattr(stager, "Attempt", OneBehind)
     assert fails_within(repeats.counted, seeds=2000)

@@ -3,14 +3,18 @@
 Each function plants its mutant through a `pytest.MonkeyPatch`.
 """
 
+from copy import copy
+
 import pytest
 
 from lakebed.base.runtime import Runtime
 from lakebed.block import BlockStore
 from lakebed.engine import reading
 from lakebed.engine import records_pb2 as pb
+from lakebed.engine.errors import RefNotFound
 from lakebed.engine.keys import COMMITS
 from lakebed.engine.model import Repository, RepositoryID
+from lakebed.engine.reading import Reading, Readings
 from lakebed.engine.refs import dump
 from lakebed.engine.repositories.repositories import Repositories
 from lakebed.formats import DumpManifest
@@ -39,19 +43,36 @@ def trust_the_branch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "_is_as_seen", lambda before, after: None not in (before, after))
 
 
-def trust_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A read in one call does not check whether the repository changed."""
-    from_item = Repositories.from_item
+class _Trusting:
+    """Repositories as a process last saw them."""
 
-    def trusting(
-        self: Repositories, repository: RepositoryID, item: Item | None, read_at: float
-    ) -> Repository:
+    def __init__(self, inner: Repositories) -> None:
+        self._inner = inner
+        self.last_seen = inner.last_seen
+
+    def from_item(self, repository: RepositoryID, item: Item | None, read_at: float) -> Repository:
         seen = self.last_seen(repository)
         if item is None or seen is None:
-            return from_item(self, repository, item, read_at)
+            return self._inner.from_item(repository, item, read_at)
         return seen[1]
 
-    monkeypatch.setattr(Repositories, "from_item", trusting)
+
+def trust_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read of a key in one call does not check whether the repository changed."""
+    of_ref = Readings.of_ref
+
+    def trusting(
+        self: Readings, repository_id: RepositoryID, ref: str, key: bytes | None = None
+    ) -> Reading:
+        readings = copy(self)
+        if key is not None:
+            monkeypatch.setattr(readings, "_repositories", _Trusting(self._repositories))
+        try:
+            return of_ref(readings, repository_id, ref, key)
+        except RefNotFound:
+            return of_ref(self, repository_id, ref, key)
+
+    monkeypatch.setattr(Readings, "of_ref", trusting)
 
 
 class _CommitsFromBefore(FaultyStore):
