@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         RepositoryInfo,
     )
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.2.0"
 """As in pyproject.toml: to read it from the installed package takes as long as a small command."""
 
 __all__ = [
