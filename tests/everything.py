@@ -1,8 +1,8 @@
 """Run every part of the tests; print the minutes of each, and what was not run and why.
 
 ``make test-all`` runs all parts, ``make test-all PARTS="tables power"`` some. A part that cannot
-run here (power failures need root) is reported with the number of its tests; so is a part that was
-not asked for. The program fails if a part fails.
+run here (power failures need root) is reported with the number of its tests. The program fails if
+a part fails.
 """
 
 import os
@@ -144,8 +144,10 @@ def main(names: Sequence[str]) -> int:
         raise SystemExit(f"no part is called {', '.join(sorted(unknown))}; there are {known}")
     lines, failed = [], False
     for part in PARTS:
-        reason = part.missing() if not names or part.name in names else "not asked for"
-        if reason is not None:
+        if names and part.name not in names:
+            lines.append(f"{part.name:10}  not asked for")
+            continue
+        if (reason := part.missing()) is not None:
             lines.append(f"{part.name:10}  not run   {part.count()} tests: {reason}")
             continue
         print(f"== {part.name}: {part.about}", flush=True)
