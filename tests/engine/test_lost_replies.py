@@ -1,7 +1,8 @@
 """An operation that may have changed something never says that nothing changed.
 
-One write is applied, its reply is lost, and from then on the store cannot be reached. Whichever
-write that is, an operation whose effect can be seen afterwards must not raise `StoreUnavailable`.
+One write is applied, its reply is lost, and from then on the store cannot be reached. Or the store
+cannot be reached from some call on. Whichever call that is, an operation whose effect can be seen
+afterwards must not raise `StoreUnavailable`.
 """
 
 from collections.abc import Callable
@@ -10,8 +11,9 @@ from typing import TypeVar
 import pytest
 
 from lakebed.block import Namespace
-from lakebed.engine.commits.requests import MergeRequest
+from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.engine import Engine
+from lakebed.engine.errors import Stale
 from lakebed.engine.model import BranchID, TagID
 from lakebed.engine.staging.writer import if_absent
 from lakebed.kv import (
@@ -32,6 +34,22 @@ from tests.simulation.world import DEV, MAIN, entry
 
 ResultT = TypeVar("ResultT")
 
+
+class GrowsStale:
+    """Says that an object is fresh when it is asked before the write, and not when after it."""
+
+    def __init__(self) -> None:
+        self.is_fresh = True
+
+    def __call__(self) -> bool:
+        was_fresh, self.is_fresh = self.is_fresh, False
+        return was_fresh
+
+
+def has_branch(engine: Engine) -> bool:
+    return engine.branches.get(REPOSITORY, MAIN).id == MAIN
+
+
 OPERATIONS: dict[str, Callable[[Engine], object]] = {
     "commit": commit,
     "put": lambda engine: put(engine, b"a", "w2"),
@@ -40,6 +58,12 @@ OPERATIONS: dict[str, Callable[[Engine], object]] = {
     ),
     "put fresh": lambda engine: staging.put(
         engine, REPOSITORY.id, MAIN, entry(b"a", "w2"), is_fresh=lambda: True
+    ),
+    "put that asks the store whether it is fresh": lambda engine: staging.put(
+        engine, REPOSITORY.id, MAIN, entry(b"a", "w2"), is_fresh=lambda: has_branch(engine)
+    ),
+    "put that grows stale": lambda engine: staging.put(
+        engine, REPOSITORY.id, MAIN, entry(b"a", "w2"), is_fresh=GrowsStale()
     ),
     "delete": lambda engine: staging.delete(engine, REPOSITORY.id, MAIN, b"a"),
     "reset": lambda engine: engine.resetter.reset(REPOSITORY, MAIN),
@@ -52,6 +76,20 @@ OPERATIONS: dict[str, Callable[[Engine], object]] = {
     "create branch": lambda engine: engine.branches.create(
         REPOSITORY, BranchID("new"), head(engine).id
     ),
+    "delete if": lambda engine: staging.delete(
+        engine, REPOSITORY.id, MAIN, b"a", condition=lambda found: found is not None
+    ),
+    "commit what is there": lambda engine: engine.merger.commit_metarange(
+        REPOSITORY, DEV, head(engine).metarange_id, CommitRequest(committer="ann", message="m")
+    ),
+    "cherry-pick": lambda engine: engine.merger.cherry_pick(
+        REPOSITORY, DEV, head(engine), CommitRequest(committer="ann", message="m")
+    ),
+    "create branch from ref": lambda engine: engine.refs.create_branch(
+        REPOSITORY.id, "new", "main"
+    ),
+    "create tag of ref": lambda engine: engine.refs.create_tag(REPOSITORY.id, "new", "main"),
+    "delete branch and ask hooks": lambda engine: engine.refs.delete_branch(REPOSITORY.id, DEV),
     "delete branch": lambda engine: engine.branches.delete(REPOSITORY, DEV),
     "create tag": lambda engine: engine.tags.create(REPOSITORY, TagID("new"), head(engine).id),
 }
@@ -83,7 +121,7 @@ def visible(engine: Engine) -> tuple[object, ...]:
 
 
 def try_with(network: Interceptor, name: str) -> tuple[KVError | None, bool]:
-    """Return the error, and whether an effect can be seen."""
+    """Return the error, and whether an effect can be seen; a refusal is no error, and has none."""
     lake = CommitKit()
     plain = lake.engine()
     put(plain, b"first", "w0")
@@ -95,6 +133,8 @@ def try_with(network: Interceptor, name: str) -> tuple[KVError | None, bool]:
         OPERATIONS[name](lake.engine(store=FaultyStore(lake.store, network)))
     except KVError as error:
         raised = error
+    except Stale:
+        assert visible(lake.engine()) == before
     return raised, visible(lake.engine()) != before
 
 
@@ -112,6 +152,33 @@ def test_what_may_have_happened_is_not_denied(name: str) -> None:
             assert isinstance(error, OutcomeUnknown)
             assert not isinstance(error, StoreUnavailable), f"write {number}: {error}"
     pytest.fail("an operation has fewer than 20 writes")
+
+
+class GoesAway:
+    """Answers some calls; from then on, the store cannot be reached."""
+
+    def __init__(self, calls: int) -> None:
+        self.left = calls
+        self.was_missed = False
+
+    def __call__(self, call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
+        if self.left == 0:
+            self.was_missed = True
+            raise StoreUnreachable("away")
+        self.left -= 1
+        return apply()
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_a_store_that_goes_away_does_not_undo_what_happened(name: str) -> None:
+    for calls in range(100):
+        network = GoesAway(calls)
+        error, has_effect = try_with(network, name)
+        if not network.was_missed:
+            return
+        if has_effect and error is not None:
+            assert not isinstance(error, StoreUnavailable), f"after {calls} calls: {error}"
+    pytest.fail("an operation makes fewer than 100 calls")
 
 
 class TakesSomeWrites:

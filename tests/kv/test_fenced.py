@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from threading import Event
 from typing import NoReturn
 
 import pytest
@@ -62,6 +63,18 @@ class ScriptedCells(Cells):
 
     def close(self) -> None:
         self.closed = True
+
+
+class KeyedCells(ScriptedCells):
+    """Scripted cells that do something once before the next swap of a key."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.on_swap_of: dict[bytes, Callable[[], None]] = {}
+
+    def swap(self, partition: bytes, key: bytes, stamp: bytes | None, new: Cell) -> Cell | None:
+        self.on_swap_of.pop(key, lambda: None)()
+        return super().swap(partition, key, stamp, new)
 
 
 class GaveUpError(Exception):
@@ -178,6 +191,26 @@ def test_a_bulk_call_that_got_half_way_does_not_say_that_nothing_changed() -> No
     cells.on_swap = [lambda: None] * 1000 + [refuse]
     with pytest.raises(OutcomeUnknown) as caught:
         store.write(puts(b"p", items))
+    assert not isinstance(caught.value, StoreUnavailable)
+
+
+def test_a_refused_value_does_not_hide_that_the_outcome_of_another_is_unknown() -> None:
+    cells = KeyedCells()
+    store = FencedStore(cells, ThreadRuntime())
+    store.set(b"p", b"1", b"before")
+    lost = Event()
+
+    def refuse_later() -> None:
+        assert lost.wait(30)
+        refuse()
+
+    def lose_now() -> None:
+        lost.set()
+        lose()
+
+    cells.on_swap_of = {b"0": refuse_later, b"1": lose_now}
+    with pytest.raises(OutcomeUnknown) as caught:
+        store.write(puts(b"p", [(b"0", b"value"), (b"1", b"value")]))
     assert not isinstance(caught.value, StoreUnavailable)
 
 

@@ -292,16 +292,22 @@ class FencedStore(Store):
             self._lifetime.check(put.partition, put.key, put.value)
         # The last of equal keys stays: side by side they would race.
         newest = {(put.partition, put.key): put for put in writes}
-        written: list[None] = []
+        applied: list[None] = []  # one for each write that was, or may have been
 
         def write(put: Put) -> None:
-            self.set(put.partition, put.key, put.value, version=put.version)
-            written.append(None)
+            try:
+                self.set(put.partition, put.key, put.value, version=put.version)
+            except (StoreUnavailable, StoreClosed):
+                raise
+            except OutcomeUnknown:
+                applied.append(None)
+                raise
+            applied.append(None)
 
         try:
             self._runtime.map_parallel(write, newest.values(), limit=BULK_PARALLEL)
         except (StoreUnavailable, StoreClosed) as error:
-            with applied_before(any_step=bool(written)):
+            with applied_before(any_step=bool(applied)):
                 raise error from None
 
     def drop_tombstones(

@@ -23,7 +23,7 @@ from lakebed.engine.staging.cells import value_of, version_of
 from lakebed.engine.staging.codec import decode, encode
 from lakebed.formats import Entry
 from lakebed.kv import Item, PredicateFailed, Store, Version
-from lakebed.kv.store import new_version
+from lakebed.kv.store import applied_before, new_version
 
 
 class UndoLog:
@@ -60,16 +60,20 @@ class UndoLog:
             OutcomeUnknown: The entry may still be visible.
         """
         for token, before in self._replaced.items():
-            while (found := self.find(token)) is not None and self._is_own(found):
-                # If it fails, someone has written over the value, and that stays; or has made a
-                # proposal beside it, or taken one away.
-                with suppress(PredicateFailed):
-                    if before is None:
-                        self._store.delete(token.encode(), self._key, found.predicate)
-                    else:
-                        partition = token.encode()
-                        self._store.set(partition, self._key, before, found.predicate)
-                    break
+            # An undo that changed nothing leaves what the write changed.
+            with applied_before(any_step=True):
+                self._undo_in(token, before)
+
+    def _undo_in(self, token: StagingToken, before: bytes | None) -> None:
+        while (found := self.find(token)) is not None and self._is_own(found):
+            # If it fails, someone has written over the value, and that stays; or has made a
+            # proposal beside it, or taken one away.
+            with suppress(PredicateFailed):
+                if before is None:
+                    self._store.delete(token.encode(), self._key, found.predicate)
+                else:
+                    self._store.set(token.encode(), self._key, before, found.predicate)
+                return
 
     def _is_own(self, found: Item) -> bool:
         """Whether the value of a cell is this write's own, perhaps with a proposal beside it."""

@@ -165,7 +165,7 @@ class Writer:
             OutcomeUnknown: The entry may be visible.
         """
         undo_log = UndoLog(self._store, self._runtime, entry)
-        _check_fresh(undo_log, is_fresh)
+        _check_fresh(undo_log, is_fresh, applied=False)
         for number in range(self._tries):
             token = known.branch.staging_token
             with applied_before(any_step=number > 0):
@@ -178,7 +178,7 @@ class Writer:
             except (Protected, ReadOnly):
                 undo_log.undo()
                 raise
-            _check_fresh(undo_log, is_fresh)
+            _check_fresh(undo_log, is_fresh, applied=True)
             if written and known.branch.staging_token == token:
                 return self._on_write()
         raise TooManyTries(f"the write of {quoted(entry.key)}", self._tries)
@@ -400,8 +400,13 @@ class Writer:
         return entry, cells[0]
 
 
-def _check_fresh(undo_log: UndoLog, is_fresh: IsFresh | None) -> None:
-    """Take a write back and raise `Stale`, if its object is not fresh any more."""
-    if is_fresh is not None and not is_fresh():
+def _check_fresh(undo_log: UndoLog, is_fresh: IsFresh | None, *, applied: bool) -> None:
+    """Take a write back and raise `Stale`, if its object is not fresh any more.
+
+    `applied` says whether something may be visible by now: the test itself may ask the store.
+    """
+    with applied_before(any_step=applied):
+        stale = is_fresh is not None and not is_fresh()
+    if stale:
         undo_log.undo()
         raise Stale(undo_log.entry.key)
