@@ -19,7 +19,7 @@ from lakebed.engine.engine import Engine
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import BranchID, Repository, RepositoryID
 from lakebed.engine.settings import EngineSettings
-from lakebed.engine.staging.codec import TOMBSTONE, encode
+from lakebed.engine.staging.cells import TOMBSTONE, encode
 from lakebed.formats import ENTRY_SCHEMA, AddressType, Entry, entries_of
 from lakebed.kv import Store, open_store
 from lakebed.kv.registry import serves_one_process

@@ -23,8 +23,7 @@ from lakebed.auth import (
 )
 from lakebed.auth.policy.addresses import Address, Network
 from lakebed.auth.policy.defaults import BASE_GROUPS, BASE_POLICIES
-from lakebed.auth.policy.patterns import compile_pattern
-from lakebed.auth.policy.rules import Rules
+from lakebed.auth.policy.rules import Rules, compile_pattern
 from lakebed.auth.policy.statements import check_new_statements, check_statements, resource_patterns
 from tests.auth.kit import NO_ADDRESS, allow, deny
 

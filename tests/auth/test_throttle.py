@@ -3,7 +3,7 @@
 import pytest
 
 from lakebed.auth import TooManyLogins
-from lakebed.auth.throttle import KEY_FAILURES, KEY_SECONDS, Throttle
+from lakebed.auth.secrets import KEY_FAILURES, KEY_SECONDS, Throttle
 from tests.auth.kit import Clockwork
 
 CLOCK = Clockwork()

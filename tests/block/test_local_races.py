@@ -23,8 +23,7 @@ from lakebed.block import (
     UploadNotFound,
 )
 from lakebed.block.drivers.local.files import to_disk
-from lakebed.block.drivers.local.places import Place
-from lakebed.block.drivers.local.tree import Folder, Tree
+from lakebed.block.drivers.local.tree import Folder, Place, Tree
 from tests.block.local_storage import DATA, open_files, open_local
 
 

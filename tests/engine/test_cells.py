@@ -24,7 +24,9 @@ from lakebed.engine.model import Branch, BranchID, RepositoryID, StagingToken
 from lakebed.engine.staging import listing
 from lakebed.engine.staging.cells import (
     MARK,
+    TOMBSTONE,
     Cells,
+    encode,
     has_proposal,
     newest,
     propose,
@@ -33,7 +35,6 @@ from lakebed.engine.staging.cells import (
     value_of,
     version_of,
 )
-from lakebed.engine.staging.codec import TOMBSTONE, encode
 from lakebed.engine.staging.scan import StagedChanges
 from lakebed.engine.staging.writer import if_absent
 from lakebed.kv import CorruptRecord, Item, Version

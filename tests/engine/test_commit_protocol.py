@@ -32,7 +32,7 @@ from lakebed.engine.errors import (
 from lakebed.engine.hooks import Hooks, Proposal
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import Branch, Commit
-from lakebed.engine.staging.codec import encode
+from lakebed.engine.staging.cells import encode
 from lakebed.engine.staging.writer import if_absent
 from lakebed.kv import OutcomeUnknown
 from lakebed.testing.faults import FaultyStore, StoreCall

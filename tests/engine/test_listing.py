@@ -13,8 +13,7 @@ from lakebed.block import MemorySettings, open_block
 from lakebed.engine.committed import Breaks, Committed, CommonPrefix, Page, Query
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import StagingToken
-from lakebed.engine.staging.cells import Cells
-from lakebed.engine.staging.codec import TOMBSTONE, encode
+from lakebed.engine.staging.cells import TOMBSTONE, Cells, encode
 from lakebed.engine.staging.listing import Noting, list_changes, list_entries
 from lakebed.engine.staging.scan import changes_table
 from lakebed.formats import Entry, MetaRangeID, entries_of, entries_table

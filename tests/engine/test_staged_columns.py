@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lakebed.engine.committed.batches import change_windows
 from lakebed.engine.keys import STAGED_PREFIX
-from lakebed.engine.staging.codec import TOMBSTONE, encode
+from lakebed.engine.staging.cells import TOMBSTONE, encode
 from lakebed.engine.staging.columns import parse_columns
 from lakebed.engine.staging.scan import _parse_one_by_one, changes_table, staged_edits
 from lakebed.formats import AddressType, Entry

@@ -21,8 +21,8 @@ from lakebed.formats import (
     encode_refs,
     refs_id,
 )
-from lakebed.formats.digest import content_id
 from lakebed.formats.documents import encode_document
+from lakebed.formats.parquet import content_id
 
 COMMIT = {
     "id": "c1",

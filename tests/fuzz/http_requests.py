@@ -13,8 +13,14 @@ from lakebed.block import Address
 from lakebed.lake.errors import RangeNotSatisfiable
 from lakebed.server.http.authentication import authenticate
 from lakebed.server.http.bodies import Body, BodyError
-from lakebed.server.http.browsers import BrowserRefused, Guard, Sender, sender_of
-from lakebed.server.http.client_address import UNKNOWN, TrustedProxies
+from lakebed.server.http.browsers import (
+    BrowserRefused,
+    Guard,
+    Sender,
+    is_unusual,
+    refuse_path,
+    sender_of,
+)
 from lakebed.server.http.conditions import (
     matches,
     requested_range,
@@ -24,9 +30,8 @@ from lakebed.server.http.conditions import (
 from lakebed.server.http.dispositions import safe_disposition
 from lakebed.server.http.forms import form_file
 from lakebed.server.http.logs import mask_secrets
-from lakebed.server.http.paths import is_unusual, refuse_path
 from lakebed.server.http.presigned import PATH, URLSigner
-from lakebed.server.http.request import RequestRecord
+from lakebed.server.http.request import UNKNOWN, RequestRecord, TrustedProxies
 from lakebed.server.s3.read_conditions import is_unchanged, judge
 from tests.fuzz.inputs import in_pieces, piece_sizes, texts, wire_text
 from tests.fuzz.target import Targets, attempt

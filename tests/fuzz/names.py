@@ -6,8 +6,9 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-from lakebed.auth.entities.names import check_access_key_id, check_name, is_access_key_id
+from lakebed.auth.entities.names import check_name
 from lakebed.auth.errors import InvalidName as InvalidAuthName
+from lakebed.auth.secrets import check_access_key_id, is_access_key_id
 from lakebed.block import Address, InvalidAddress, Namespace
 from lakebed.clients.cli.commands.fs.names import file_for
 from lakebed.clients.cli.errors import Misuse, UnsafeKey

@@ -11,8 +11,7 @@ from lakebed.auth import AuthenticationFailed, UniqueID
 from lakebed.auth.errors import InvalidPolicy
 from lakebed.auth.model import Effect, Policy, PolicyID, Statement
 from lakebed.auth.policy.addresses import is_in, parse_address, parse_network
-from lakebed.auth.policy.patterns import compile_pattern
-from lakebed.auth.policy.rules import Context, Permission, Rules
+from lakebed.auth.policy.rules import Context, Permission, Rules, compile_pattern
 from lakebed.auth.policy.statements import check_new_statements
 from lakebed.auth.tokens import Tokens
 from tests.auth.kit import KEYS, Clockwork

@@ -40,7 +40,7 @@ from lakebed.lake.multipart.records import (
     Target,
     UploadRecord,
 )
-from lakebed.lake.stager import Stager
+from lakebed.lake.uploads import Stager
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake
 
 FIRST = b"1" * PART_BYTES_MIN

@@ -19,7 +19,7 @@ from lakebed.lake.entry_metadata import REQUESTS, requests_of
 from lakebed.lake.model import ObjectStats
 from lakebed.lake.multipart.records import NamedPart, Target
 from lakebed.lake.repeats import KEPT, Invocation
-from lakebed.lake.stager import Stager
+from lakebed.lake.uploads import Stager
 from tests.kit import staging
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake
 

@@ -9,9 +9,9 @@ from lakebed.block import Namespace
 from lakebed.engine.model import BranchID, Repository, RepositoryID
 from lakebed.engine.settings import EngineSettings
 from lakebed.formats.object_paths import ObjectPath, partition_made_us
-from lakebed.lake.addresses import Addresses
 from lakebed.lake.errors import InvalidSettings
 from lakebed.lake.settings import CatalogSettings
+from lakebed.lake.uploads import Addresses
 from tests.kit.lake import TurnableClock
 
 ENGINE = EngineSettings()

@@ -17,8 +17,7 @@ from lakebed.engine.errors import Invalid, NamespaceTaken
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import MOVED_NAMESPACE, BranchID, CommitID, RepositoryID
 from lakebed.engine.repositories.claims import Claimant
-from lakebed.engine.staging.cells import propose
-from lakebed.engine.staging.codec import encode
+from lakebed.engine.staging.cells import encode, propose
 from lakebed.formats import OWNER_PATH, AddressType, Entry, Owner, encode_owner
 from lakebed.kv import ABSENT, KVError
 from lakebed.kv.drivers.memory import MemoryStore

@@ -3,8 +3,7 @@
 import pytest
 
 from lakebed.auth import Identity, KeyPair
-from lakebed.server.http.admission import Admission, Overloaded
-from lakebed.server.http.fair_pool import FairPool, Holder, share_of
+from lakebed.server.http.admission import Admission, FairPool, Holder, Overloaded, share_of
 from lakebed.server.http.request import RequestRecord
 from lakebed.server.settings import LimitSettings
 from tests.server.kit import ADMIN, Server, server

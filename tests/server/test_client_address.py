@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakebed.auth.policy.addresses import Address
-from lakebed.server.http.client_address import UNKNOWN, WARNING_SECONDS, TrustedProxies
+from lakebed.server.http.request import UNKNOWN, WARNING_SECONDS, TrustedProxies
 
 PROXIES = TrustedProxies(["10.0.0.0/8", "2001:db8::1"])
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakebed.server.http.fair_pool import FairPool, Holder, WaitingRoom, share_of
+from lakebed.server.http.admission import FairPool, Holder, WaitingRoom, share_of
 from tests.kit.served import eventually
 
 ADA, BOB, EVE, ZOE = ("ada", ""), ("bob", ""), ("eve", ""), ("zoe", "")

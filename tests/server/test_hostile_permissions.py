@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lakebed.auth import Context, Effect, KeyPair, Policy, PolicyID, Statement, UniqueID
 from lakebed.auth.policy.rules import Rules
-from lakebed.auth.throttle import KEY_FAILURES, KEY_SECONDS
+from lakebed.auth.secrets import KEY_FAILURES, KEY_SECONDS
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.lake.model import METADATA_NAMES_MAX
 from lakebed.lake.places import parse_namespace

@@ -10,13 +10,12 @@ from lakebed.kv.copying import CopyRefused, Side, StoreCopy
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.halt import (
     SETTLE_SECONDS,
-    HaltCheck,
     Permit,
     check_not_halted,
     find_mark,
     read_mark,
 )
-from lakebed.kv.managed import ManagedStore
+from lakebed.kv.managed import HaltCheck, ManagedStore
 from lakebed.kv.schema import check_schema
 from lakebed.testing.simulation.scheduler import SimulatedProcess
 from lakebed.testing.simulation.simulator import Faults, Simulation

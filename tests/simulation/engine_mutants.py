@@ -26,16 +26,18 @@ from lakebed.engine.refs.tags import Tags
 from lakebed.engine.staging import cells, empty_runs
 from lakebed.engine.staging.cells import (
     MARK,
+    TOMBSTONE,
     Cells,
+    decode,
+    encode,
     has_proposal,
     newest,
     parse_proposed,
+    path_of,
     value_in,
 )
-from lakebed.engine.staging.codec import TOMBSTONE, decode, encode, path_of
 from lakebed.engine.staging.empty_runs import EmptyRunNotes, Search, Stretch
-from lakebed.engine.staging.undo import UndoLog
-from lakebed.engine.staging.writer import IsFresh, Writer
+from lakebed.engine.staging.writer import IsFresh, UndoLog, Writer
 from lakebed.formats import Entry
 from lakebed.kv import (
     ABSENT,

@@ -18,7 +18,7 @@ from lakebed.block import Address
 from lakebed.engine.committed import Query
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import CommitID
-from lakebed.engine.staging.codec import decode
+from lakebed.engine.staging.cells import decode
 from lakebed.formats import Entry
 from lakebed.lake.model import physical_address
 from lakebed.lake.purge_marks import PurgeMarks

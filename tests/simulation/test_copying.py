@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from lakebed.kv.halt import HaltCheck
+from lakebed.kv.managed import HaltCheck
 from lakebed.testing.simulation.explore import first_failure
 from tests.kit.rounds import fails_within, rounds
 from tests.simulation.copying import SCENARIOS, nothing_answered_is_lost

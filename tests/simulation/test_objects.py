@@ -13,9 +13,9 @@ from lakebed.formats.object_paths import ObjectPath
 from lakebed.kv import Predicate, Version
 from lakebed.kv.records import Records
 from lakebed.lake import records_pb2 as pb
-from lakebed.lake.addresses import Freshness
 from lakebed.lake.links import Links, _Standing
 from lakebed.lake.pins import Pins
+from lakebed.lake.uploads import Freshness
 from lakebed.reclaim import prepare
 from lakebed.reclaim.prepare import StagedWalk
 from lakebed.testing.simulation.explore import first_failure

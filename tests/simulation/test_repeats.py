@@ -6,7 +6,7 @@ import pytest
 
 from lakebed.formats import Entry
 from lakebed.lake import repeats as rules
-from lakebed.lake import stager
+from lakebed.lake import uploads
 from lakebed.lake.entry_metadata import for_requests, requests_of
 from lakebed.testing.simulation.explore import first_failure
 from tests.kit.rounds import fails_within, rounds
@@ -51,5 +51,5 @@ def test_digests_of_another_entry_than_the_one_that_is_replaced_show(
                 self.staged = staged = replace(staged, metadata={**staged.metadata, **requests})
             return staged
 
-    monkeypatch.setattr(stager, "Attempt", OneBehind)
+    monkeypatch.setattr(uploads, "Attempt", OneBehind)
     assert fails_within(repeats.counted, seeds=2000)

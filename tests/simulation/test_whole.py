@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from lakebed.engine.staging.codec import encode
+from lakebed.engine.staging.cells import encode
 from lakebed.lake.commits import HeadChanges
 from lakebed.testing.simulation.explore import first_failure
 from lakebed.testing.simulation.simulator import Simulation

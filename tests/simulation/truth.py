@@ -14,8 +14,7 @@ from typing import Final
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.commits.requests import HELP
 from lakebed.engine.keys import BRANCHES, COMMITS, LIVE, STAGED_PREFIX, TAGS
-from lakebed.engine.staging.cells import has_proposal, parse_proposed, value_of
-from lakebed.engine.staging.codec import TOMBSTONE, decode
+from lakebed.engine.staging.cells import TOMBSTONE, decode, has_proposal, parse_proposed, value_of
 from lakebed.kv import Item
 from lakebed.testing.simulation.history import ABSENT
 from lakebed.testing.simulation.simulator import Simulation

@@ -29,7 +29,7 @@ from lakebed.engine.errors import MergeConflict, MissingFile, NoChanges
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import BranchID, Commit, Repository, RepositoryID
 from lakebed.engine.settings import EngineSettings
-from lakebed.engine.staging.codec import encode
+from lakebed.engine.staging.cells import encode
 from lakebed.formats import MetaRangeID
 from lakebed.kv import Store, open_store
 from lakebed.kv.store import puts

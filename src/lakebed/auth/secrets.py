@@ -1,4 +1,4 @@
-"""Secrets: how they are drawn, encrypted for the store, and compared in constant time.
+"""Secrets: drawn, encrypted for the store, compared in constant time, and throttled if wrong.
 
 Each process derives two keys from the server's secret (by scrypt, in some 50 ms): one encrypts the
 secrets of access keys, the other signs tokens. Secrets are encrypted and not hashed, because the
@@ -6,21 +6,40 @@ signature of an S3 request can only be checked by computing it again.
 
 An encrypted secret is bound to its access key and its user: it cannot be decrypted in another
 record.
+
+**Throttle.** Each wrong secret fills a bucket of the pair of access key and address, which empties
+slowly. While the bucket is full, further tries of that pair are refused, with the right secret too.
+Failures of one pair never touch another: neither the same key from another address nor another key
+from the same address, which may be that of a proxy with thousands of clients. So there is no bucket
+for an address alone.
+
+Access keys that do not exist have buckets too, or the answers would tell which ones do. These are
+held apart: a flood of invented ids must not push out the buckets of existing ones.
+
+All of this is in the memory of one process, and bounded. Losing it allows some more tries and
+refuses nothing. So a server of several workers allows more tries, which does not make guessing
+possible.
 """
 
 import hashlib
 import hmac
 import logging
+import re
 from base64 import b64encode
 from dataclasses import dataclass, field
+from functools import lru_cache
+from ipaddress import IPv6Address
+from math import ceil
 from typing import Final, Self
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
-from lakebed.auth.errors import AuthenticationFailed, AuthInvalid
+from lakebed.auth.errors import AuthenticationFailed, AuthInvalid, InvalidName, TooManyLogins
 from lakebed.auth.model import AccessKeyID
+from lakebed.auth.policy.addresses import parse_address
 from lakebed.base.ids import UniqueID
+from lakebed.base.lru import LRU
 from lakebed.base.runtime import Runtime
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -30,6 +49,7 @@ _SIGNING_KEY_BYTES: Final = 64  # as long as the longest digest that tokens are 
 _NONCE_BYTES: Final = 12
 _SERVER_SECRET_BYTES_MIN: Final = 16
 
+_ACCESS_KEY: Final = re.compile(r"[A-Za-z0-9_-]{3,128}")
 _BASE32: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 _ACCESS_KEY_DRAWN: Final = 14
 _SECRET_BYTES: Final = 30
@@ -95,6 +115,25 @@ def _bound(access_key_id: AccessKeyID, owner: UniqueID) -> bytes:
     return f"{access_key_id}\x00{owner}".encode()
 
 
+def is_access_key_id(access_key_id: str) -> bool:
+    """Whether an access key can have this id."""
+    return _ACCESS_KEY.fullmatch(access_key_id) is not None
+
+
+def check_access_key_id(access_key_id: str) -> str:
+    """Return the id of an access key if it is valid.
+
+    Raises:
+        InvalidName: It is not valid.
+    """
+    if not is_access_key_id(access_key_id):
+        raise InvalidName(
+            f"{access_key_id!r} cannot be an access key id: use 3 to 128 letters, digits,"
+            " hyphens and underscores"
+        )
+    return access_key_id
+
+
 def same_secret(one: str, other: str) -> bool:
     """Whether two secrets are equal; takes the same time wherever they differ."""
     return hmac.compare_digest(
@@ -125,3 +164,76 @@ def new_access_key_id(runtime: Runtime) -> AccessKeyID:
 def new_secret(runtime: Runtime) -> str:
     """Draw the secret half of an access key."""
     return b64encode(runtime.random_bytes(_SECRET_BYTES)).decode()
+
+
+KEY_FAILURES: Final = 10
+KEY_SECONDS: Final = 10.0
+"""So many wrong secrets of one key from one address at once, and one more every so many seconds."""
+
+_REMEMBERED_MAX: Final = 10_000
+_NETWORK_BITS: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Bucket:
+    """How many failures there were lately."""
+
+    level: float = 0.0
+    at: float = 0.0
+    """When the level was that, by the monotonic clock."""
+
+
+_Buckets = LRU[tuple[str, str], _Bucket]
+
+
+class Throttle:
+    """Counts failures, and refuses further tries where there were too many."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._lock = runtime.lock()
+        self._known: _Buckets = LRU(runtime, cost_max=_REMEMBERED_MAX)
+        self._unknown: _Buckets = LRU(runtime, cost_max=_REMEMBERED_MAX)
+
+    def check(self, access_key_id: str, client: str) -> None:
+        """Refuse a try of a key from an address if there were too many failures of that pair.
+
+        Raises:
+            TooManyLogins: The secret is not to be looked at.
+        """
+        if not self._known and not self._unknown:
+            return
+        network = _network_of(client)
+        bucket = self._known.get((access_key_id, network))
+        if bucket is None:
+            bucket = self._unknown.get(_pair(access_key_id, network))
+        if bucket is None:
+            return
+        wait = (self._level(bucket) - (KEY_FAILURES - 1)) * KEY_SECONDS
+        if wait > 0:
+            raise TooManyLogins(ceil(wait))
+
+    def note_failure(self, access_key_id: str, client: str, *, is_known: bool) -> None:
+        """Count a wrong secret of a key, or a try of a key that does not exist."""
+        buckets = self._known if is_known else self._unknown
+        pair = _pair(access_key_id, _network_of(client))
+        with self._lock:
+            level = self._level(buckets.get(pair) or _Bucket()) + 1
+            buckets.put(pair, _Bucket(level, self._runtime.monotonic()))
+
+    def _level(self, bucket: _Bucket) -> float:
+        return max(0.0, bucket.level - (self._runtime.monotonic() - bucket.at) / KEY_SECONDS)
+
+
+def _pair(access_key_id: str, network: str) -> tuple[str, str]:
+    """Return the name of a bucket. An invalid id may be long: all of a network share a bucket."""
+    return access_key_id if is_access_key_id(access_key_id) else "", network
+
+
+@lru_cache(maxsize=1024)
+def _network_of(client: str) -> str:
+    """Return what counts as one address: of IPv6, what one customer of a provider has."""
+    address = parse_address(client)
+    if isinstance(address, IPv6Address):
+        return f"{int(address) >> (address.max_prefixlen - _NETWORK_BITS):x}"
+    return client if address is None else str(address)

@@ -19,7 +19,6 @@ from lakebed.auth.entities.keys import (
     USERS,
 )
 from lakebed.auth.entities.named import TRIES, page_of
-from lakebed.auth.entities.names import is_access_key_id
 from lakebed.auth.entities.policies import Policies
 from lakebed.auth.entities.relations import Relations
 from lakebed.auth.entities.users import Users
@@ -42,9 +41,8 @@ from lakebed.auth.model import (
     UserID,
 )
 from lakebed.auth.policy.rules import Context, Permission, Rules
-from lakebed.auth.secrets import SecretBox, ServerKeys, same_secret
+from lakebed.auth.secrets import SecretBox, ServerKeys, Throttle, is_access_key_id, same_secret
 from lakebed.auth.setup import Setup
-from lakebed.auth.throttle import Throttle
 from lakebed.auth.tokens import NOT_OURS, Token, Tokens
 from lakebed.base.ids import UniqueID
 from lakebed.base.runtime import Runtime

@@ -16,8 +16,7 @@ from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import Repository
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
-from lakebed.engine.staging.cells import spelled_out
-from lakebed.engine.staging.codec import parse_all, path_of
+from lakebed.engine.staging.cells import parse_all, path_of, spelled_out
 from lakebed.formats import MetaRangeID
 from lakebed.kv import Store
 

@@ -43,20 +43,18 @@ from lakebed.formats.metaranges import (
     METARANGE_SCHEMA,
     MetaRange,
     MetaRangeID,
+    RangeID,
     RangeRef,
     decode_metarange,
+    decode_range,
     encode_metarange,
+    encode_range,
     metarange_id,
     metarange_table,
+    range_id,
 )
 from lakebed.formats.owner import Owner, decode_owner, encode_owner
 from lakebed.formats.parquet import FORMAT_VERSION
-from lakebed.formats.ranges import (
-    RangeID,
-    decode_range,
-    encode_range,
-    range_id,
-)
 from lakebed.formats.refs import (
     MANIFEST_NAME,
     REF_SCHEMAS,

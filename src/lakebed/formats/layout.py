@@ -20,8 +20,7 @@ at the end.
 from typing import Final
 
 from lakebed.formats.gc_files import GCMark, GCRunID
-from lakebed.formats.metaranges import MetaRangeID
-from lakebed.formats.ranges import RangeID
+from lakebed.formats.metaranges import MetaRangeID, RangeID
 from lakebed.formats.refs import DumpID
 
 _ROOT: Final = "_lakebed"

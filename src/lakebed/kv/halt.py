@@ -2,11 +2,10 @@
 
 The mark is one record beside the schema's version. A store that has it is not opened by servers
 (`lakebed.kv.open_store`). Processes that have it open look at the mark before they write, unless
-they did so less than `CHECK_SECONDS` ago (`HaltCheck`). So all writing has ended
+they did so less than `CHECK_SECONDS` ago (`managed: HaltCheck`). So all writing has ended
 when the mark has been there for `SETTLE_SECONDS`.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
@@ -14,7 +13,6 @@ from typing import Final
 
 import msgspec
 
-from lakebed.base.runtime import Runtime
 from lakebed.kv.errors import KeyNotFound, StoreHalted
 from lakebed.kv.fenced import FENCE_SECONDS
 from lakebed.kv.schema import METADATA_PARTITION
@@ -98,53 +96,6 @@ class Permit:
     mark: bytes | None = None
     """The mark that the store must have; None: none that stops writers."""
     reads_only: bool = False
-
-
-class HaltCheck:
-    """Refuses writes while the mark of a store is another than a permit says.
-
-    The mark itself may be written at any time: its writer compares it with the one that was there.
-    """
-
-    def __init__(self, store: Store, runtime: Runtime, permit: Permit, front: bytes = b"") -> None:
-        self._store = store
-        self._clock = runtime.monotonic
-        self._permit = permit
-        self._front = front
-        """What the names of all partitions begin with."""
-        self._expected: bytes | None = None
-        self._looked_at = float("-inf")
-
-    def check(self, places: Sequence[tuple[bytes, bytes]]) -> None:
-        """Make sure that this process may write to some partitions and keys.
-
-        Raises:
-            StoreHalted: It may not.
-        """
-        if self._permit.reads_only:
-            raise StoreHalted("this store was opened for reading only")
-        expected = self._permit.mark
-        # By the time before the look: the mark may have been written right after it was looked for.
-        now = self._clock()
-        if expected == self._expected and now - self._looked_at < CHECK_SECONDS:
-            return
-        if all(place == (METADATA_PARTITION, HALT_KEY) for place in places):
-            return
-        mark = find_mark(self._store, self._front)
-        if expected is None:
-            refused = mark is not None and read_mark(mark.value).halts
-        else:
-            refused = mark is None or mark.value != expected
-        if refused:
-            raise StoreHalted(_reason(mark))
-        self._expected, self._looked_at = expected, now
-
-
-def _reason(found: Item | None) -> str:
-    halt = None if found is None else read_mark(found.value)
-    if halt is None or not halt.halts:
-        return "this copy was completed by another run, or given up"
-    return halt.explain()
 
 
 def find_mark(store: Store, front: bytes = b"") -> Item | None:

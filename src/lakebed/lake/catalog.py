@@ -8,7 +8,6 @@ from lakebed.base.runtime import Runtime
 from lakebed.block import BlockStore
 from lakebed.engine.engine import Engine
 from lakebed.kv import Store
-from lakebed.lake.addresses import Addresses, Freshness
 from lakebed.lake.commits import HeadChanges
 from lakebed.lake.copies import Copies
 from lakebed.lake.diff import Differences
@@ -30,10 +29,9 @@ from lakebed.lake.purge_marks import PurgeMarks
 from lakebed.lake.refs import Refs
 from lakebed.lake.search import Search
 from lakebed.lake.settings import CatalogSettings, LinkSettings
-from lakebed.lake.stager import Stager
 from lakebed.lake.symlinks import Symlinks
 from lakebed.lake.tasks import RunInBackground, Tasks, run_inline
-from lakebed.lake.uploads import Uploads
+from lakebed.lake.uploads import Addresses, Freshness, Stager, Uploads
 from lakebed.lake.usage import Usage
 
 

@@ -50,7 +50,6 @@ from lakebed.engine.reading import Reading
 from lakebed.engine.staging.writer import Condition, IsFresh
 from lakebed.formats import AddressType, Entry
 from lakebed.formats.object_paths import ObjectPath
-from lakebed.lake.addresses import Addresses, Freshness
 from lakebed.lake.entry_metadata import (
     OF_ONE_ADDRESS,
     REQUESTS,
@@ -68,7 +67,7 @@ from lakebed.lake.model import (
 from lakebed.lake.pins import Pins, replaced, with_pin
 from lakebed.lake.purge_marks import PurgeMarks
 from lakebed.lake.repeats import Invocation
-from lakebed.lake.stager import Stager
+from lakebed.lake.uploads import Addresses, Freshness, Stager
 
 _TRIES: Final = 10
 

@@ -26,7 +26,7 @@ from lakebed.lake.model import (
     new_entry,
     stats_of,
 )
-from lakebed.lake.stager import Stager
+from lakebed.lake.uploads import Stager
 
 
 class ExternalObjects:

@@ -64,7 +64,7 @@ from lakebed.block import Address, BlockStore, ObjectInfo, ObjectNotFound
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import TooManyTries
 from lakebed.engine.model import BranchID, Repository, RepositoryID
-from lakebed.engine.staging.codec import decode, encode
+from lakebed.engine.staging.cells import decode, encode
 from lakebed.engine.staging.writer import Condition, IsFresh
 from lakebed.formats import Entry
 from lakebed.formats.object_paths import ObjectPath
@@ -72,7 +72,6 @@ from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store, StoreUnav
 from lakebed.kv.records import Record, Records
 from lakebed.kv.store import applied_before
 from lakebed.lake import records_pb2 as pb
-from lakebed.lake.addresses import Addresses, Freshness
 from lakebed.lake.entry_metadata import for_content, for_unverified
 from lakebed.lake.errors import InvalidLink, LinkExpired
 from lakebed.lake.keys import LINKS, copy_of, remove_where
@@ -89,7 +88,7 @@ from lakebed.lake.model import (
 )
 from lakebed.lake.presign import Presigning
 from lakebed.lake.settings import CatalogSettings
-from lakebed.lake.stager import Stager, or_done
+from lakebed.lake.uploads import Addresses, Freshness, Stager, or_done
 
 _TRIES: Final = 10
 _OPEN: Final = pb.LINK_STATE_OPEN

@@ -12,21 +12,278 @@ is old enough. So does an error after 2, unless it is certain that the entry was
 the object is removed at once. That is certain of each conditional write that is refused. A plain
 write that is taken back may have been visible for a while, and may be in a commit: its object
 stays.
+
+**Addresses** of new objects. Paths have the form that `lakebed.formats.object_paths` describes. A
+process takes a new partition after so many objects and after so long, so that garbage collection
+can skip the partitions that will get no more objects.
+
+`Stager` stages objects that were just stored: the last step of uploads and copies.
 """
 
-from collections.abc import Iterable, Mapping
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
+from lakebed.base.errors import LakebedError
+from lakebed.base.runtime import Runtime
+from lakebed.base.times import now_us, to_us
 from lakebed.base.tracing import traced
-from lakebed.block import BlockError, BlockStore
+from lakebed.block import Address, BlockError, BlockStore
 from lakebed.engine.engine import Engine
-from lakebed.engine.model import BranchID, RepositoryID
-from lakebed.engine.staging.writer import Condition
-from lakebed.lake.addresses import Addresses
+from lakebed.engine.errors import PreconditionFailed, Stale, TooManyTries
+from lakebed.engine.model import BranchID, Repository, RepositoryID
+from lakebed.engine.reading import REFUSALS, Reading
+from lakebed.engine.staging.writer import Condition, IsFresh, check_condition
+from lakebed.formats import Entry
+from lakebed.formats.object_paths import (
+    OBJECT_RANDOM_BYTES,
+    PARTITION_RANDOM_BYTES,
+    ObjectPath,
+    PartitionID,
+    new_object_uid,
+    new_partition,
+)
 from lakebed.lake.checksums import Proof, hashed_by
 from lakebed.lake.entry_metadata import for_checksum
-from lakebed.lake.model import DEFAULT_CONTENT_TYPE, ObjectStats, check_metadata, check_path
-from lakebed.lake.repeats import Invocation, unless_repeated
-from lakebed.lake.stager import Stager
+from lakebed.lake.model import (
+    DEFAULT_CONTENT_TYPE,
+    ObjectStats,
+    check_metadata,
+    check_path,
+    new_entry,
+    stats_at,
+    stats_of,
+)
+from lakebed.lake.repeats import Attempt, Invocation, unless_repeated
+from lakebed.lake.settings import CatalogSettings
+
+
+@dataclass(slots=True)
+class _Partition:
+    id: PartitionID
+    made: float
+    process_id: int
+    objects: int = 0
+
+
+class Issued(NamedTuple):
+    """Where a new object goes."""
+
+    path: ObjectPath
+    text: str
+    """The path as the entry holds it."""
+    address: Address
+
+
+class Addresses:
+    """Issues the paths of new objects, for one process."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        settings: CatalogSettings,
+        *,
+        process_id: Callable[[], int] = os.getpid,
+    ) -> None:
+        self._runtime = runtime
+        self._life_seconds = settings.partition_life_seconds
+        self._objects_max = settings.partition_objects_max
+        self._process_id = process_id
+        self._lock = runtime.lock()
+        self._current: _Partition | None = None
+
+    def issue(self, repository: Repository, branch: BranchID) -> Issued:
+        """Return a path that no other object has or will have."""
+        now = self._runtime.now()
+        uid = new_object_uid(to_us(now), self._runtime.random_bytes(OBJECT_RANDOM_BYTES))
+        path = ObjectPath(repository.unique_id, branch, self._partition(now), uid)
+        text = str(path)
+        return Issued(path, text, repository.namespace.address(text))
+
+    def _partition(self, now: float) -> PartitionID:
+        with self._lock:
+            current = self._current
+            if (
+                current is None
+                or current.objects >= self._objects_max
+                # Also when the clock was set back: the time in its name would be too late.
+                or not 0 <= now - current.made < self._life_seconds
+                # A process that was forked off takes its own.
+                or current.process_id != self._process_id()
+            ):
+                current = self._current = self._new(now)
+            current.objects += 1
+            return current.id
+
+    def _new(self, now: float) -> _Partition:
+        random_bytes = self._runtime.random_bytes(PARTITION_RANDOM_BYTES)
+        return _Partition(new_partition(to_us(now), random_bytes), now, self._process_id())
+
+
+class Freshness:
+    """Judges the age of objects by the clock of this process.
+
+    This is the rule that keeps writers and garbage collection out of each other's way. Garbage
+    collection leaves objects alone that are younger than `min_age_seconds`. A writer stages an
+    object only while it is younger than half of that, and checks the age again before it
+    acknowledges. So if a collection has not seen the entry, the object was too young for it when it
+    set its cutoff.
+    """
+
+    def __init__(self, runtime: Runtime, settings: CatalogSettings) -> None:
+        self._runtime = runtime
+        self._hold_us = to_us(settings.longest_hold_seconds)
+        self._window_us = to_us(settings.copy_window_seconds)
+        self._url_us = to_us(settings.presign_life_seconds + settings.skew_seconds)
+
+    def test(self, path: ObjectPath) -> IsFresh:
+        """Return a test of whether an object may still be staged."""
+        issued_us = path.issued_us
+        return lambda: now_us(self._runtime) - issued_us < self._hold_us
+
+    def may_share(self, path: ObjectPath) -> bool:
+        """Whether an object is so young that a copy may use its address."""
+        return now_us(self._runtime) - path.issued_us < self._window_us
+
+    def is_settled(self, path: ObjectPath) -> bool:
+        """Whether an object is so old that no URL to write it works any more."""
+        return now_us(self._runtime) - path.issued_us > self._url_us
+
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+_NEVER_VISIBLE: Final = (*REFUSALS, PreconditionFailed, Stale, TooManyTries)
+"""How a conditional write ends whose entry was never visible. After any error of another write the
+entry may have been visible for a moment, and so may have been committed: its object is left to
+garbage collection."""
+
+
+class Stager:
+    """Makes stored objects visible."""
+
+    def __init__(
+        self, engine: Engine, block: BlockStore, runtime: Runtime, freshness: Freshness
+    ) -> None:
+        self._readings = engine.readings
+        self._reader = engine.reader
+        self._writer = engine.writer
+        self._block = block
+        self._runtime = runtime
+        self._freshness = freshness
+
+    def check(self, known: Reading, path: bytes, condition: Condition) -> None:
+        """Refuse a write whose condition does not hold now, before any work is done for it.
+
+        Raises:
+            PreconditionFailed: The condition does not hold.
+        """
+        check_condition(condition, path, self._reader.look(known, path)[0])
+
+    def put(
+        self,
+        known: Reading,
+        entry: Entry,
+        *,
+        condition: Condition | None,
+        digest: str | None = None,
+        is_fresh: IsFresh | None = None,
+    ) -> Entry | None:
+        """Stage an entry, always or on a condition.
+
+        Args:
+            known: The branch, as it was read for this write.
+            entry: What to stage.
+            condition: Whether to write, given what is there.
+            digest: That of a conditional request, if its client sent an id: nothing is staged if
+                another attempt of the request took effect.
+            is_fresh: Whether the entry may be acknowledged, asked after it was staged or proposed.
+
+        Returns:
+            The entry that was staged, by this attempt or another, or None if that of the other was
+            replaced since.
+
+        Raises:
+            As `Writer.put` and `Writer.put_if`.
+        """
+        if condition is None:
+            self._writer.put(known, entry, is_fresh)
+            return entry
+        attempt = Attempt(entry, condition, digest)
+        self._writer.put_if(known, entry.key, attempt, is_fresh)
+        return attempt.staged
+
+    def stage(
+        self,
+        known: Reading,
+        path: bytes,
+        issued: Issued,
+        *,
+        size: int,
+        checksum: str,
+        content_type: str,
+        metadata: Mapping[str, str],
+        condition: Condition | None,
+        digest: str | None = None,
+        watch: IsFresh | None = None,
+    ) -> ObjectStats:
+        """Stage the entry of an object at an address that nobody else has; arguments as for `put`.
+
+        If it is certain that the entry was never visible, the object is removed. With `watch`, it
+        is acknowledged only if that holds after it was staged, or proposed.
+
+        Raises:
+            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to any
+                more.
+            PreconditionFailed: The condition does not hold.
+            Stale: The object is too old to be staged, or the watch does not hold.
+            TooManyTries, OutcomeUnknown: The object may be visible.
+            Without a condition, the object may have been visible for a while after any of these,
+            and may be in a commit. With one, only after `OutcomeUnknown`.
+        """
+        entry = new_entry(
+            path,
+            issued.text,
+            size=size,
+            checksum=checksum,
+            modified=self._runtime.now(),
+            content_type=content_type,
+            metadata=metadata,
+        )
+        is_young = self._freshness.test(issued.path)
+        is_fresh = is_young if watch is None else lambda: is_young() and watch()
+        try:
+            known = self._readings.renewed(known, path)
+        except LakebedError:
+            self.discard(issued.address)
+            raise
+        try:
+            staged = self.put(known, entry, condition=condition, digest=digest, is_fresh=is_fresh)
+        except _NEVER_VISIBLE:
+            if condition is not None:
+                self.discard(issued.address)
+            raise
+        if staged is not None and staged.address == issued.text:
+            return stats_at(issued.address, staged)
+        self.discard(issued.address)
+        return stats_of(known.repository.namespace, staged or entry)
+
+    def discard(self, address: Address) -> None:
+        """Remove an object that was never visible; if that fails, it is garbage."""
+        try:
+            self._block.delete(address)
+        except BlockError as error:
+            _LOGGER.warning("%s was not removed and is garbage now: %s", address, error)
+
+
+def or_done(condition: Condition | None, entry: Entry) -> Condition | None:
+    """Return a condition that also holds where this very entry stands already.
+
+    For an entry that a record was decided on, once, at an address of its own: an equal one was
+    staged by an earlier request for the same record, whose repeat is to succeed.
+    """
+    return condition and (lambda found: found == entry or condition(found))
 
 
 class Uploads:

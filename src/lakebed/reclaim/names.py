@@ -16,8 +16,7 @@ from lakebed.block import Address
 from lakebed.engine.engine import Engine
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import Branch, BranchID, Commit, Repository
-from lakebed.engine.staging.cells import spelled_out
-from lakebed.engine.staging.codec import parse_all, path_of
+from lakebed.engine.staging.cells import parse_all, path_of, spelled_out
 from lakebed.formats import MetaRangeID
 from lakebed.formats.object_paths import ObjectPath
 from lakebed.kv import Store

@@ -14,7 +14,7 @@ no writer has to wait.
    protects the object, and nothing else: staged entries are read later.
 3. **Staged entries** of every branch: of its staging token and of each sealed token, even those
    that a newer entry hides, since a commit under way may still publish them. And what an entry has
-   replaced under its token, since it may be put back (see `lakebed.engine.staging.undo`).
+   replaced under its token, since it may be put back (see `lakebed.engine.staging.writer`).
 4. **Commit records**, all of them, whether a branch leads to them or not, without those that the
    run says have expired. Marks are not read again.
 
@@ -47,8 +47,7 @@ from lakebed.engine.model import MOVED_NAMESPACE, Branch, Repository, Repository
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.dump import active_record
 from lakebed.engine.repositories.owner import installation_id
-from lakebed.engine.staging.cells import spelled_out
-from lakebed.engine.staging.codec import parse_all
+from lakebed.engine.staging.cells import parse_all, spelled_out
 from lakebed.formats import AddressType
 from lakebed.formats.gc_files import (
     GCAdopted,

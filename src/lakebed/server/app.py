@@ -22,13 +22,12 @@ from lakebed.server.api.operations import ROUTES
 from lakebed.server.hook_calls import HookCalls
 from lakebed.server.http import browsers
 from lakebed.server.http.admission import Admission
-from lakebed.server.http.client_address import TrustedProxies
+from lakebed.server.http.browsers import is_unusual, refuse_path
 from lakebed.server.http.errors import error_answer
-from lakebed.server.http.paths import is_unusual, refuse_path
 from lakebed.server.http.pipeline import Act, BeginSpan, Pipeline, Step
 from lakebed.server.http.presigned import PART_PATH, PATH, PresignedDoor, URLSigner
 from lakebed.server.http.readiness import Readiness, ReadinessDoor
-from lakebed.server.http.request import RequestRecord, while_waiting
+from lakebed.server.http.request import RequestRecord, TrustedProxies, while_waiting
 from lakebed.server.processes.children import begin_builder
 from lakebed.server.processes.preflight import check_same_storage
 from lakebed.server.questions import StorageQuestion, ask_store

@@ -12,8 +12,7 @@ from lakebed.clients.cli import running
 from lakebed.clients.diagnostics.fsck import Damage, Report, RepositoryCheck
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.commits.requests import CommitRequest
-from lakebed.engine.committed.cache import Cache
-from lakebed.engine.committed.files import Files
+from lakebed.engine.committed.files import Cache, Files
 from lakebed.engine.errors import RepositoryNotFound
 from lakebed.engine.model import CommitID
 from lakebed.engine.refs.commits import LAKEFS_SWAPPED_VERSION, LAKEFS_VERSION, compute_id

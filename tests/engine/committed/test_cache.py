@@ -9,8 +9,7 @@ import pytest
 from lakebed.base.ids import UniqueID
 from lakebed.block import LocalSettings, MemorySettings, Namespace, open_block
 from lakebed.engine.committed import Cache, Committed
-from lakebed.engine.committed.cache import DiskCache, MemoryCache
-from lakebed.engine.committed.files import Files, NewRange
+from lakebed.engine.committed.files import DiskCache, Files, MemoryCache, NewRange
 from lakebed.engine.errors import MissingFile
 from lakebed.engine.model import Home
 from lakebed.engine.settings import CacheSettings

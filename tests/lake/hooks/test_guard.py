@@ -13,7 +13,7 @@ from lakebed.engine.errors import Refused
 from lakebed.engine.model import BranchID, RepositoryID, TagID
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.lake.commits import HeadChanges
-from lakebed.lake.hooks import reading
+from lakebed.lake.hooks import files
 from lakebed.lake.hooks.actions import TRIALS_MAX, Trial, TrialHook
 from lakebed.lake.hooks.errors import RunNotFound, TooManyTrials
 from lakebed.lake.hooks.events import Event, EventType
@@ -112,7 +112,7 @@ def test_files_in_folders_below_are_not_action_files(lake: HookLake) -> None:
 def test_folders_do_not_hide_the_action_files_behind_them(
     lake: HookLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "FILES_MAX", 3)
+    monkeypatch.setattr(files, "FILES_MAX", 3)
     lake.answers.deeds["check"] = fail
     lake.put_action("gate", "pre-commit")
     for folder in (b"a", b"b", b"c", b"d"):

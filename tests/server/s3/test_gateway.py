@@ -20,8 +20,7 @@ from lakebed.auth import KeyPair
 from lakebed.base.errors import LakebedError
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.server.http import refusals
-from lakebed.server.http.admission import Admission, Overloaded
-from lakebed.server.http.fair_pool import FairPool, Holder
+from lakebed.server.http.admission import Admission, FairPool, Holder, Overloaded
 from lakebed.server.http.refusals import RefusalLog
 from lakebed.server.s3.errors import ErrorCode
 from lakebed.server.s3.metadata import metadata_headers

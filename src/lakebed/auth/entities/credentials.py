@@ -24,7 +24,6 @@ from lakebed.auth.entities.keys import (
     parted,
 )
 from lakebed.auth.entities.named import Changed, page_of
-from lakebed.auth.entities.names import check_access_key_id, is_access_key_id
 from lakebed.auth.entities.users import Users
 from lakebed.auth.errors import AlreadyExists, AuthenticationFailed, CredentialNotFound
 from lakebed.auth.model import (
@@ -36,7 +35,14 @@ from lakebed.auth.model import (
     Page,
     UserID,
 )
-from lakebed.auth.secrets import SecretBox, check_secret, new_access_key_id, new_secret
+from lakebed.auth.secrets import (
+    SecretBox,
+    check_access_key_id,
+    check_secret,
+    is_access_key_id,
+    new_access_key_id,
+    new_secret,
+)
 from lakebed.base.ids import UniqueID
 from lakebed.base.runtime import Runtime
 from lakebed.base.times import now_us

@@ -7,7 +7,6 @@ brackets (JSON lists), and without space at either end; it is not ``.`` or ``..`
 and names of people are fine.
 """
 
-import re
 import unicodedata
 from typing import Final
 
@@ -15,7 +14,6 @@ from lakebed.auth.errors import InvalidName
 
 _BYTES_MAX: Final = 255
 _FORBIDDEN: Final = frozenset('/*?${}"\\[]')
-_ACCESS_KEY: Final = re.compile(r"[A-Za-z0-9_-]{3,128}")
 
 
 def is_name(name: str) -> bool:
@@ -42,22 +40,3 @@ def check_name(noun: str, name: str) -> str:
             ' characters and / * ? $ { } [ ] " \\, and without space at either end'
         )
     return name
-
-
-def is_access_key_id(access_key_id: str) -> bool:
-    """Whether an access key can have this id."""
-    return _ACCESS_KEY.fullmatch(access_key_id) is not None
-
-
-def check_access_key_id(access_key_id: str) -> str:
-    """Return the id of an access key if it is valid.
-
-    Raises:
-        InvalidName: It is not valid.
-    """
-    if not is_access_key_id(access_key_id):
-        raise InvalidName(
-            f"{access_key_id!r} cannot be an access key id: use 3 to 128 letters, digits,"
-            " hyphens and underscores"
-        )
-    return access_key_id

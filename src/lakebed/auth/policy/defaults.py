@@ -6,7 +6,7 @@ from typing import Final
 
 from lakebed.auth.model import Effect, Statement
 from lakebed.auth.policy.actions import ALL, Action, user_arn
-from lakebed.auth.policy.patterns import USER_VARIABLE
+from lakebed.auth.policy.rules import USER_VARIABLE
 
 ADMINS: Final = "Admins"
 """The group whose members may do everything."""

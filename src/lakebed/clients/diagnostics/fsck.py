@@ -20,8 +20,7 @@ from lakebed.block import Address, BlockStore, InvalidAddress, Namespace, Storag
 from lakebed.clients.diagnostics.heads import Missing, StoredObjects
 from lakebed.clients.diagnostics.records import DamagedRecord, as_text, decode
 from lakebed.engine import records_pb2 as pb
-from lakebed.engine.committed.cache import Cache
-from lakebed.engine.committed.files import Files
+from lakebed.engine.committed.files import Cache, Files
 from lakebed.engine.committed.walk import map_ahead
 from lakebed.engine.errors import RepositoryNotFound
 from lakebed.engine.keys import (

@@ -24,8 +24,7 @@ from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import Branch, Repository
 from lakebed.engine.refs.commits import Commits
 from lakebed.engine.settings import EngineSettings
-from lakebed.engine.staging.cells import Cells
-from lakebed.engine.staging.codec import decode, path_of
+from lakebed.engine.staging.cells import Cells, decode, path_of
 from lakebed.engine.staging.reader import Reader
 from lakebed.engine.staging.scan import StagedChanges
 from lakebed.formats import MetaRangeID

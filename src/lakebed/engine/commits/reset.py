@@ -25,8 +25,7 @@ from lakebed.engine.model import Branch, BranchID, Commit, Repository, new_stagi
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.settings import EngineSettings
 from lakebed.engine.staging import empty_runs
-from lakebed.engine.staging.cells import Cells, newest
-from lakebed.engine.staging.codec import TOMBSTONE, encode, path_of
+from lakebed.engine.staging.cells import TOMBSTONE, Cells, encode, newest, path_of
 from lakebed.engine.staging.reader import Reader
 from lakebed.engine.staging.scan import StagedChanges
 from lakebed.kv import (

@@ -1,9 +1,8 @@
 """Committed entries: ranges and metaranges; see `Committed`."""
 
 from lakebed.engine.committed.apply import Applied
-from lakebed.engine.committed.cache import Cache
 from lakebed.engine.committed.columns import CONFLICT_SCHEMA, DIFF_SCHEMA, ChangeType, Summary
-from lakebed.engine.committed.files import Counters
+from lakebed.engine.committed.files import Cache, Counters
 from lakebed.engine.committed.ingest import Ingest
 from lakebed.engine.committed.listing import CommonPrefix, DiffEntry, Folded, Page, Query
 from lakebed.engine.committed.merge import Strategy

@@ -4,15 +4,26 @@ Changes come as a stream, window by window. For each window the ranges of the ba
 a range without changes is passed on by its id; the others are read and edited, several at the same
 time. A window may end inside a range: the rows up to there are edited with this window, the others
 with the next.
+
+**Builder.** Builds a metarange from left to right, from rows and from ranges that exist already.
+Everything that makes a metarange uses it: writing, applying changes, merging. So all of them cut
+rows into ranges by the same rules (see `lakebed.formats.boundaries`), and the same rows make the
+same metarange, wherever they came from.
+
+A range is taken as it is, unread, if the one before it is closed, even if it is one of an earlier
+version, which cut by larger breaks. If rows still wait for the end of their range, the rows of the
+next range join them, and the boundaries are the old ones again from the next key on that ends a
+range.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
 
 import pyarrow as pa
 
 from lakebed.base.runtime import Runtime
-from lakebed.engine.committed.builder import Builder
 from lakebed.engine.committed.columns import (
     NO_EDITS,
     Edits,
@@ -21,10 +32,136 @@ from lakebed.engine.committed.columns import (
     apply_rows,
     successor,
 )
-from lakebed.engine.committed.files import Files
+from lakebed.engine.committed.files import Files, NewRange
 from lakebed.engine.committed.walk import NO_ENTRIES, map_ahead
 from lakebed.formats import MetaRange, MetaRangeID, RangeRef
+from lakebed.formats.boundaries import Breaks, Cutter
 from lakebed.formats.entries import one_array
+from lakebed.formats.parquet import table_bytes
+
+# Finished ranges wait until several can be written at the same time, within these bounds.
+_PENDING_RANGES: Final = 8
+_PENDING_BYTES: Final = 64 << 20
+
+
+class Builder:
+    """Collects rows and ranges in order of their keys, and stores the metarange they make."""
+
+    def __init__(
+        self,
+        files: Files,
+        breaks: Breaks,
+        runtime: Runtime,
+        *,
+        inputs: Iterable[MetaRange] = (),
+        keeps: bool = True,
+    ) -> None:
+        """Start an empty metarange.
+
+        Args:
+            files: Where to store the ranges.
+            breaks: Where ranges end.
+            runtime: For writing in parallel.
+            inputs: The metaranges whose ranges will be added.
+            keeps: Whether ranges that are written stay in the cache: not if there are so many that
+                they would push out what others use.
+        """
+        self.breaks = breaks
+        """Where ranges end."""
+        self._files = files
+        self._runtime = runtime
+        self._keeps = keeps
+        # Only the last range of a metarange can have ended because there were no more rows.
+        lasts = [metarange.refs[-1] for metarange in inputs if metarange.refs]
+        self._unclosed = {ref.range_id for ref in lasts if not breaks.is_closed(ref)}
+        self._refs: list[RangeRef | None] = []
+        self._pending: list[tuple[int, pa.Table]] = []
+        self._pending_bytes = 0
+        self._cutter = Cutter(breaks)
+
+    def add_range(self, ref: RangeRef) -> None:
+        """Add a range of one of the inputs; its keys are above all that were added before."""
+        self._reopen()
+        if self._cutter.is_open:
+            self._push_range(ref)
+        else:
+            self._refs.append(ref)
+
+    def add_rows(self, table: pa.Table, candidates: Sequence[bytes] | None = None) -> None:
+        """Add entries, sorted; their keys are above all that were added before.
+
+        With `candidates`, no other keys than these end a range by their hash: see
+        `Range.candidates`.
+        """
+        if table.num_rows:
+            self._reopen()
+            self._push(table, candidates)
+
+    @property
+    def closed_ranges(self) -> int:
+        """How many ranges are closed so far."""
+        return len(self._refs)
+
+    @property
+    def last_closed_key(self) -> bytes:
+        """The last key of the last range that is closed and stored; empty: there is none."""
+        return next((ref.max_key for ref in reversed(self._refs) if ref is not None), b"")
+
+    def save_closed(self) -> MetaRangeID:
+        """Store a metarange of the ranges that are closed, and go on building.
+
+        Rows that wait for the end of their range are not in it. Where it ends, the state of cutting
+        is empty: who begins with these ranges and adds what follows gets the same metarange.
+        """
+        self._flush()
+        return self._files.save_metarange([ref for ref in self._refs if ref is not None])
+
+    def finish(self) -> MetaRangeID:
+        """Store what is not stored yet: the last ranges and the metarange, side by side."""
+        if self._cutter.is_open:
+            self._close(self._cutter.close())
+        unsaved = self._name_pending()
+        return self._files.save_metarange([ref for ref in self._refs if ref is not None], unsaved)
+
+    def _reopen(self) -> None:
+        """Go on with the rows of the last range, if it ended only because there were no more."""
+        last = self._refs[-1] if self._refs else None
+        if last is not None and last.range_id in self._unclosed:
+            self._refs.pop()
+            self._push_range(last)
+
+    def _push_range(self, ref: RangeRef) -> None:
+        found = self._files.range(ref.range_id)
+        self._push(found.table, found.candidates(self.breaks))
+
+    def _push(self, rows: pa.Table, candidates: Sequence[bytes] | None) -> None:
+        for closed in self._cutter.add(rows.combine_chunks(), candidates):
+            self._close(closed)
+
+    def _close(self, rows: pa.Table) -> None:
+        """Put a range that has ended with those that wait to be stored."""
+        self._pending.append((len(self._refs), rows))
+        self._refs.append(None)
+        self._pending_bytes += table_bytes(rows)
+        if len(self._pending) >= _PENDING_RANGES or self._pending_bytes >= _PENDING_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        named = self._name_pending()
+        save = partial(self._files.save_range, keep=self._keeps)
+        self._runtime.map_parallel(save, named, limit=_PENDING_RANGES)
+
+    def _name_pending(self) -> list[NewRange]:
+        """Return the ranges that wait to be stored, and put their lines into the metarange."""
+        pending, self._pending, self._pending_bytes = self._pending, [], 0
+        named = self._runtime.map_parallel(
+            lambda rows: NewRange.of(rows, self.breaks),
+            (rows for _, rows in pending),
+            limit=_PENDING_RANGES,
+        )
+        for (place, _), new in zip(pending, named, strict=True):
+            self._refs[place] = new.ref
+        return named
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ with the entries behind `last_key`, and ends with the same metarange as one that
 
 from dataclasses import dataclass
 
+from lakebed.engine.committed.apply import Builder
 from lakebed.engine.committed.batches import Batch, entry_windows
-from lakebed.engine.committed.builder import Builder
 from lakebed.formats import MetaRange, MetaRangeID
 
 

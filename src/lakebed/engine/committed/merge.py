@@ -13,8 +13,8 @@ from enum import Enum
 import pyarrow as pa
 
 from lakebed.base.runtime import Runtime
+from lakebed.engine.committed.apply import Builder
 from lakebed.engine.committed.batches import regroup
-from lakebed.engine.committed.builder import Builder
 from lakebed.engine.committed.columns import (
     apply_rows,
     join_edits,

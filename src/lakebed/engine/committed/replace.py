@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Self
 
-from lakebed.engine.committed.builder import Builder
+from lakebed.engine.committed.apply import Builder
 from lakebed.engine.committed.columns import prefix_end, successor
 from lakebed.engine.committed.files import Files
 from lakebed.engine.committed.walk import window

@@ -9,14 +9,12 @@ import pyarrow as pa
 
 from lakebed.base.runtime import Runtime
 from lakebed.block import BlockStore
-from lakebed.engine.committed.apply import Applied, apply
+from lakebed.engine.committed.apply import Applied, Builder, apply
 from lakebed.engine.committed.batches import Batch, change_windows, entry_windows
-from lakebed.engine.committed.builder import Builder
-from lakebed.engine.committed.cache import Cache
 from lakebed.engine.committed.columns import NO_EDITS, Edits, differ_at, prefix_end
 from lakebed.engine.committed.diff import diff
 from lakebed.engine.committed.examine import examine
-from lakebed.engine.committed.files import Counters, Files
+from lakebed.engine.committed.files import Cache, Counters, Files
 from lakebed.engine.committed.ingest import Ingest
 from lakebed.engine.committed.listing import (
     DiffBlocks,

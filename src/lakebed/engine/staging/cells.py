@@ -1,10 +1,10 @@
 """Cells: what a staging token holds for a key, and the one rule by which cells are read.
 
-A cell holds a *value*: an entry, or a tombstone (`codec`). While a conditional write is under way,
-it may hold a *proposal* beside its value, or alone: the value that the write is to stage, and the
-version of the branch record under which its condition was judged. A proposal is not visible, and
-only its owner makes it the value (`writer`). A cell with a proposal alone is not a tombstone:
-nothing is staged there.
+A cell holds a *value*: an entry, or a tombstone, encoded as bytes. While a conditional write is
+under way, it may hold a *proposal* beside its value, or alone: the value that the write is to
+stage, and the version of the branch record under which its condition was judged. A proposal is not
+visible, and only its owner makes it the value (`writer`). A cell with a proposal alone is not a
+tombstone: nothing is staged there.
 
 **The rule.** A reader that goes by version w of the branch record, and meets a proposal that was
 made under another version, takes the proposal away before it uses the cell. It passes over a
@@ -20,9 +20,9 @@ never confirmed. A write that is confirmed late takes effect before the branch l
 its condition was judged by: each reader of a later version sees it.
 
 A proposal that is taken away leaves the value beside it, with the version that the value was
-written with, so that a writer still recognises its own value (`undo`). The cell itself has a new
-version: one that came back would let a request that was held up be applied after its call had
-ended.
+written with, so that a writer still recognises its own value (`writer: UndoLog`). The cell itself
+has a new version: one that came back would let a request that was held up be applied after its call
+had ended.
 
 An owner that died leaves a proposal that does no harm: the first scan after the branch has changed
 removes it, and so does any write of the key.
@@ -34,10 +34,12 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from lakebed.base.errors import quoted
+from lakebed.base.times import from_datetime, to_datetime
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import TooManyTries
+from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import Branch, StagingToken
-from lakebed.engine.staging.codec import parse, path_of
+from lakebed.formats import AddressType, Entry
 from lakebed.kv import (
     CorruptRecord,
     Item,
@@ -48,6 +50,82 @@ from lakebed.kv import (
     StoreUnavailable,
     Version,
 )
+
+TOMBSTONE: Final = pb.StagedEntry().SerializeToString()
+"""Stages the removal of a key: a value without an identity."""
+
+# Many entries are decoded at a time, and calling the type would take as long as parsing them.
+_ADDRESS_TYPES: Final = {int(each): each for each in AddressType}
+
+
+def encode(entry: Entry, *, replaced_address: str = "") -> bytes:
+    """Return the value that stages an entry, perhaps over one with another address."""
+    return pb.StagedEntry(
+        identity=entry.identity,
+        entry=pb.Entry(
+            address=entry.address,
+            address_type=pb.AddressType.Name(entry.address_type),
+            size=entry.size,
+            checksum=entry.checksum,
+            modified_us=from_datetime(entry.mtime),
+            content_type=entry.content_type,
+            metadata=entry.metadata,
+        ),
+        replaced_address=replaced_address,
+    ).SerializeToString()
+
+
+def decode(key: bytes, value: bytes) -> Entry | None:
+    """Return the entry that a value stages; None for a tombstone.
+
+    Raises:
+        CorruptRecord: It is not a staged value.
+    """
+    staged = parse(key, value)
+    if not staged.identity:
+        return None
+    entry = staged.entry
+    return Entry(
+        key=key,
+        identity=staged.identity,
+        address=entry.address,
+        address_type=_ADDRESS_TYPES[entry.address_type],
+        size=entry.size,
+        checksum=entry.checksum,
+        mtime=to_datetime(entry.modified_us),
+        content_type=entry.content_type,
+        metadata=dict(entry.metadata) if entry.metadata else {},
+    )
+
+
+def path_of(name: bytes) -> bytes:
+    """Return the path of the object that a key of a staging token is about."""
+    return name[len(STAGED_PREFIX) :]
+
+
+def parse_all(staged: Sequence[Item | Pair]) -> list[pb.StagedEntry]:
+    """Return the values of what is staged as messages.
+
+    Raises:
+        CorruptRecord: One of them is not a staged value.
+    """
+    try:
+        return [pb.StagedEntry.FromString(each[1]) for each in staged]
+    except DecodeError:
+        return [parse(each[0], each[1]) for each in staged]  # says which one it is
+
+
+def parse(key: bytes, value: bytes) -> pb.StagedEntry:
+    """Return a staged value as a message.
+
+    Raises:
+        CorruptRecord: It is not one.
+    """
+    try:
+        return pb.StagedEntry.FromString(value)
+    except DecodeError as error:
+        raise CorruptRecord(f"the staged value of {quoted(key)} cannot be read: {error}") from error
+
 
 MARK: Final = b"\xff"
 """Begins a cell with a proposal. No message begins so: older programs refuse such a cell instead of

@@ -31,8 +31,7 @@ from lakebed.engine.committed.columns import (
 )
 from lakebed.engine.committed.listing import Block, DiffBlock, diff_page, entry_page
 from lakebed.engine.keys import STAGED_PREFIX
-from lakebed.engine.staging.cells import Cells, newest
-from lakebed.engine.staging.codec import TOMBSTONE
+from lakebed.engine.staging.cells import TOMBSTONE, Cells, newest
 from lakebed.engine.staging.empty_runs import EmptyRunNotes, Search, Stretch
 from lakebed.engine.staging.scan import StagedChanges, entry_rows
 from lakebed.formats import ENTRY_SCHEMA, Entry, MetaRangeID, entries_table

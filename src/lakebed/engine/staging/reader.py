@@ -22,8 +22,7 @@ from lakebed.engine.reading import Reading, Readings
 from lakebed.engine.refs.commits import Commits
 from lakebed.engine.refs.resolve import View
 from lakebed.engine.settings import EngineSettings
-from lakebed.engine.staging.cells import Cells, has_proposal, newest
-from lakebed.engine.staging.codec import decode
+from lakebed.engine.staging.cells import Cells, decode, has_proposal, newest
 from lakebed.engine.staging.listing import Noting, list_changes, list_entries
 from lakebed.formats import Entry, MetaRangeID
 from lakebed.kv import Item, Store

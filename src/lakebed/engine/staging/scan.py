@@ -20,8 +20,7 @@ from lakebed.engine import records_pb2 as pb
 from lakebed.engine.committed.columns import Edits
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import StagingToken
-from lakebed.engine.staging.cells import Cells, value_in
-from lakebed.engine.staging.codec import parse_all
+from lakebed.engine.staging.cells import Cells, parse_all, value_in
 from lakebed.engine.staging.columns import ROWS_MIN, parse_columns
 from lakebed.formats import CHANGE_SCHEMA, ENTRY_SCHEMA
 from lakebed.kv import Item, Pair

@@ -40,9 +40,22 @@ for that, `is_fresh`, which is made after the second read of the branch.
 **Refusals to the end.** With the branch, the second read of a put has the repository and its
 protection rules (`Readings.after_write`): they may forbid the write since it began. A conditional
 write is not visible by then. A plain one is: if it is forbidden, or its object is not fresh, what
-it replaced is put back (`UndoLog`). For that, the staged key is read before it is written, and
+it replaced is put back. For that, the staged key is read before it is written, and
 written by compare-and-swap on what was read. A removal could not be put back so (a tombstone names
 no object that garbage collection is to spare), and its second read has the branch alone.
+
+**Undo** (`UndoLog`). A writer may learn too late that it must not acknowledge. Then it takes its
+write back: each staged key gets the value it had before, if it still has the writer's own. That
+loses nobody's acknowledged write. What others wrote over it stays; and what it wrote over was seen
+by the very compare-and-swap that replaced it. A proposal beside the value (`cells`) does not
+protect it: the undo goes by the version of the value, and drops the proposal too.
+
+Until then, which may be long, no staged value would name the object of the value that was replaced,
+and garbage collection could take it. So the new value names it too.
+
+Two things may still be seen of a write that was taken back. A committer may have read the value
+before: then it is in a commit, and stays there. And if two writers of one key take their writes
+back, and the second had written over the first, the second puts back the value of the first.
 """
 
 from collections.abc import Callable, Sequence
@@ -61,15 +74,22 @@ from lakebed.engine.errors import (
     TooManyTries,
 )
 from lakebed.engine.keys import STAGED_PREFIX
-from lakebed.engine.model import Branch
+from lakebed.engine.model import Branch, StagingToken
 from lakebed.engine.reading import REFUSALS, Reading, Readings
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.settings import EngineSettings
 from lakebed.engine.staging import empty_runs
-from lakebed.engine.staging.cells import has_proposal, propose, take_away, version_of
-from lakebed.engine.staging.codec import TOMBSTONE, encode
+from lakebed.engine.staging.cells import (
+    TOMBSTONE,
+    decode,
+    encode,
+    has_proposal,
+    propose,
+    take_away,
+    value_of,
+    version_of,
+)
 from lakebed.engine.staging.reader import Reader
-from lakebed.engine.staging.undo import UndoLog
 from lakebed.formats import Entry
 from lakebed.kv import (
     ABSENT,
@@ -125,6 +145,60 @@ def check_condition(condition: Condition, key: bytes, found: Entry | None) -> No
     if found is None:
         raise NothingThere(key)
     raise PreconditionFailed(key, "another entry is there")
+
+
+class UndoLog:
+    """What one write replaced."""
+
+    def __init__(self, store: Store, runtime: Runtime, entry: Entry) -> None:
+        self.entry = entry
+        self._store = store
+        self._runtime = runtime
+        self._key = STAGED_PREFIX + entry.key
+        self._replaced: dict[StagingToken, bytes | None] = {}
+        self._versions: set[Version] = set()
+
+    def find(self, token: StagingToken) -> Item | None:
+        """Return the cell under a token."""
+        return self._store.get_many([(token.encode(), self._key)])[0]
+
+    def prepare(self, token: StagingToken, found: Item | None) -> tuple[bytes, Version]:
+        """Return the value to write over what was found, and the version to write it with."""
+        # If the reply to an earlier write was lost, our own value is there: not what to put back.
+        if found is None or not self._is_own(found):
+            self._replaced[token] = None if found is None else value_of(found)
+        before, version = self._replaced[token], new_version(self._runtime)
+        self._versions.add(version)
+        # Until an undo, no other staged value may reference the object of the entry below.
+        entry = None if before is None else decode(self.entry.key, before)
+        address = "" if entry is None else entry.address
+        return encode(self.entry, replaced_address=address), version
+
+    def undo(self) -> None:
+        """Put back what was replaced.
+
+        Raises:
+            OutcomeUnknown: The entry may still be visible.
+        """
+        for token, before in self._replaced.items():
+            # An undo that changed nothing leaves what the write changed.
+            with applied_before(any_step=True):
+                self._undo_in(token, before)
+
+    def _undo_in(self, token: StagingToken, before: bytes | None) -> None:
+        while (found := self.find(token)) is not None and self._is_own(found):
+            # If it fails, someone has written over the value, and that stays; or has made a
+            # proposal beside it, or taken one away.
+            with suppress(PredicateFailed):
+                if before is None:
+                    self._store.delete(token.encode(), self._key, found.predicate)
+                else:
+                    self._store.set(token.encode(), self._key, before, found.predicate)
+                return
+
+    def _is_own(self, found: Item) -> bool:
+        """Whether the value of a cell is this write's own, perhaps with a proposal beside it."""
+        return version_of(found) in self._versions
 
 
 class Writer:
@@ -370,7 +444,8 @@ class Writer:
         """
         with applied_before(any_step=applied):
             after = self._readings.after_write(known, *second)
-            empty_runs.fill(self._store, known.branch.staging_token, keys, after.note)
+            if after.note is not None:
+                empty_runs.fill(self._store, known.branch.staging_token, keys, after.note)
         return after
 
     def _swap_and_read(

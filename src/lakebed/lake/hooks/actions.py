@@ -19,14 +19,13 @@ from lakebed.lake.catalog import Catalog
 from lakebed.lake.hooks import records_pb2 as pb
 from lakebed.lake.hooks.errors import TooManyTrials
 from lakebed.lake.hooks.events import EventType
-from lakebed.lake.hooks.files import Action
+from lakebed.lake.hooks.files import Action, ActionReader
 from lakebed.lake.hooks.guard import Guard, GuardParts
 from lakebed.lake.hooks.keys import RunID
 from lakebed.lake.hooks.kinds import run_hook as run_any_hook
 from lakebed.lake.hooks.matching import select
 from lakebed.lake.hooks.post import PostRunner
 from lakebed.lake.hooks.process_pool import ProcessPool
-from lakebed.lake.hooks.reading import ActionReader
 from lakebed.lake.hooks.runner import NewCaller, RunHook, Runner, hook_run_id_of
 from lakebed.lake.hooks.runs import LeasedRun, Runs
 from lakebed.lake.hooks.settings import HooksSettings

@@ -42,11 +42,10 @@ from lakebed.formats import MetaRangeID
 from lakebed.lake.hooks import records_pb2 as pb
 from lakebed.lake.hooks.errors import InvalidAction
 from lakebed.lake.hooks.events import EventType
-from lakebed.lake.hooks.files import Action
+from lakebed.lake.hooks.files import Action, ActionReader
 from lakebed.lake.hooks.keys import RunID
 from lakebed.lake.hooks.matching import select
 from lakebed.lake.hooks.metrics import HOOK_RUNS
-from lakebed.lake.hooks.reading import ActionReader
 from lakebed.lake.hooks.runner import Failure, Runner
 from lakebed.lake.hooks.runs import Runs
 

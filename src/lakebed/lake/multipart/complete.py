@@ -94,7 +94,7 @@ from lakebed.lake.multipart.records import (
     stored_part,
 )
 from lakebed.lake.purge_marks import PurgeMarks
-from lakebed.lake.stager import Stager, or_done
+from lakebed.lake.uploads import Stager, or_done
 
 PART_BYTES_MIN: Final = 5 << 20
 """The least size of every part but the last, as with S3."""

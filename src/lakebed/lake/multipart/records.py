@@ -15,7 +15,7 @@ from lakebed.base.times import to_datetime, to_us
 from lakebed.block import Address, ETag, PartInfo
 from lakebed.engine.errors import TooManyTries
 from lakebed.engine.model import BranchID, Repository, RepositoryID
-from lakebed.engine.staging.codec import decode, encode
+from lakebed.engine.staging.cells import decode, encode
 from lakebed.formats import Entry
 from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable
 from lakebed.kv.records import Record, Records

@@ -28,7 +28,6 @@ from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, Repository, RepositoryID
 from lakebed.kv import Store
 from lakebed.lake import records_pb2 as pb
-from lakebed.lake.addresses import Addresses
 from lakebed.lake.checksums import ALGORITHMS, Checksum, Digest, Proof, Scheme, fed, hashed_by
 from lakebed.lake.errors import InvalidParts, MultipartNotFound
 from lakebed.lake.model import DEFAULT_CONTENT_TYPE, check_metadata, check_path
@@ -43,6 +42,7 @@ from lakebed.lake.multipart.records import (
     scheme_of,
 )
 from lakebed.lake.settings import CatalogSettings
+from lakebed.lake.uploads import Addresses
 
 _LOGGER: Final = logging.getLogger(__name__)
 

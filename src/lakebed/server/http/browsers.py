@@ -11,6 +11,10 @@ the server. It tells which page that was in headers that no page can change: ``S
         ├── KeysInURL      an address with a key in it was opened in a browser
         ├── ForeignHost    the request names a host that this server is not known by
         └── WrongOrigin    objects, or all but objects, are served by another origin
+
+**Paths.** A request whose path is not UTF-8 is refused. The server hands paths on decoded, byte by
+byte; Falcon would put a mark in the place of bytes that are not UTF-8, and so take two paths for
+one.
 """
 
 from collections.abc import Callable
@@ -18,10 +22,11 @@ from enum import Enum
 from functools import lru_cache
 from typing import ClassVar, Final
 from urllib.parse import urlsplit
-from wsgiref.types import WSGIEnvironment
+from wsgiref.types import StartResponse, WSGIEnvironment
 
 from lakebed.auth.policy.addresses import parse_address
 from lakebed.base.errors import LakebedError
+from lakebed.server.http.request import RequestRecord
 
 _HADOOP: Final = "https://audit.example.org/hadoop/"
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -337,3 +342,30 @@ def _shown(value: str) -> str:
     """Return what a client sent, as messages may show it."""
     text = "".join(each if each.isprintable() else "?" for each in value)
     return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
+
+
+_KIND: Final = "bad_request"
+_REFUSED: Final = (
+    b'{"message":"the path of the request is not UTF-8, or holds a NUL","kind":"bad_request"}'
+)
+_HEADERS: Final = [("Content-Type", "application/json"), ("Content-Length", str(len(_REFUSED)))]
+
+
+def is_unusual(environ: WSGIEnvironment) -> bool:
+    """Whether the path of a request has characters beyond ASCII, or a NUL."""
+    path: str = environ["PATH_INFO"]
+    return not path.isascii() or "\x00" in path
+
+
+def refuse_path(
+    environ: WSGIEnvironment, start: StartResponse, record: RequestRecord
+) -> list[bytes] | None:
+    """Answer 400 to a request whose path is not valid; return None if it is."""
+    try:
+        if "\x00" not in environ["PATH_INFO"].encode("latin-1").decode():
+            return None
+    except UnicodeError:
+        pass
+    record.kind = _KIND
+    start("400 Bad Request", _HEADERS)
+    return [_REFUSED]

@@ -21,11 +21,10 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 from lakebed.block.store import ByteStream
 from lakebed.server.http import metrics
 from lakebed.server.http.browsers import SAFE_HEADERS
-from lakebed.server.http.client_address import TrustedProxies
 from lakebed.server.http.errors import JSON_TYPE, UNEXPECTED, kind_of, note_error
 from lakebed.server.http.logs import cause_of, log_access
 from lakebed.server.http.presigned import PATH as PRESIGNED
-from lakebed.server.http.request import RequestRecord, begin_record, leave_record
+from lakebed.server.http.request import RequestRecord, TrustedProxies, begin_record, leave_record
 
 REQUEST_ID_HEADER: Final = "X-Request-ID"
 _LOGGER: Final = logging.getLogger(__name__)

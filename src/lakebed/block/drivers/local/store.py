@@ -55,14 +55,16 @@ from lakebed.block.drivers.local.files import (
     to_disk,
     write_all,
 )
-from lakebed.block.drivers.local.places import (
+from lakebed.block.drivers.local.tree import (
     RESERVED_FOLDER,
     SCHEME,
+    Folder,
     Place,
+    Tree,
     folder_of,
     place_of,
+    refuse_link,
 )
-from lakebed.block.drivers.local.tree import Folder, Tree, refuse_link
 from lakebed.block.drivers.local.uploads import Uploads
 from lakebed.block.drivers.local.walk import scan, strays, walk
 from lakebed.block.errors import (
