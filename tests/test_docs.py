@@ -58,7 +58,9 @@ def definitions(path: str) -> frozenset[str]:
         names = _names_of(outer)
         found.update(names)
         if isinstance(outer, ast.ClassDef):
-            found.update(f"{outer.name}.{name}" for inner in outer.body for name in _names_of(inner))
+            found.update(
+                f"{outer.name}.{name}" for inner in outer.body for name in _names_of(inner)
+            )
     return frozenset(found)
 
 
@@ -119,6 +121,12 @@ def test_a_page_names_targets_of_make_that_exist(page: Path) -> None:
     assert set(re.findall(r"`make ([a-z][\w-]*)", text)) - targets == set()
     named = re.findall(r"`make test-all PARTS=\"?([a-z ]+)", text)
     assert {part for parts in named for part in parts.split()} <= {part.name for part in PARTS}
+
+
+def test_packages_say_what_they_import_and_what_is_public() -> None:
+    for page in PACKAGE.glob("*/__init__.py"):
+        text = ast.get_docstring(ast.parse(page.read_text())) or ""
+        assert re.search(r"\b[Ii]mports?\b.*\bPublic\b", text, re.DOTALL), page.parent.name
 
 
 def test_the_architecture_is_short() -> None:
