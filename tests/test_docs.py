@@ -160,6 +160,12 @@ def test_design_notes_are_numbered_by_their_titles() -> None:
         assert re.fullmatch(rf"# {page.name[:4]}: [A-Z].*[^.]", title), (page.name, title)
 
 
+def test_design_notes_begin_with_their_decision() -> None:
+    for page in ROOT.glob("design/*.md"):
+        decision = page.read_text().partition("\n\n## ")[0].partition("\n\n")[2]
+        assert 20 <= len(decision.split()) <= 80, page.name
+
+
 @pytest.mark.parametrize(
     ("name", "missing"),
     [
