@@ -17,7 +17,7 @@ from tests.kit.served import PATIENCE_SECONDS, eventually, free_port
 
 ROOT: Final = Path(__file__).parents[2]
 BIN: Final = ROOT / ".envs/wsgi/bin"
-"""The environment of `make test-long` with the other servers."""
+"""The environment of `make test-all PARTS=wsgi` with the other servers."""
 _SELECTORS: Final[dict[str, type[selectors.BaseSelector]]] = {
     "httpd": selectors.DefaultSelector,
     "httpd by select": selectors.SelectSelector,

@@ -1,4 +1,7 @@
-"""Users, groups, policies and access keys, in the key-value store: who may do what."""
+"""Users, groups, policies and access keys, and which requests they allow.
+
+Imports `lakebed.kv` and `lakebed.base`; nothing of repositories or HTTP. Public: the names below.
+"""
 
 from lakebed.auth.cache import AuthSettings
 from lakebed.auth.errors import (

@@ -1,4 +1,8 @@
-"""The block storage that every byte of data lives in: one interface, many drivers."""
+"""The storage of all objects and files: one contract, one driver for each kind of storage.
+
+Imports `lakebed.base` only. Public: the names below, and the values of `address`, `ranges` and
+`store`.
+"""
 
 from lakebed.block.address import Address, Namespace
 from lakebed.block.errors import (

@@ -1,4 +1,6 @@
-"""The versioning engine: repositories, refs, staged and committed entries.
+"""The versioning engine: repositories, refs, staged and committed entries, and commits.
 
-It knows neither HTTP nor any storage library. Of an entry it uses the key and the identity.
+Imports `lakebed.kv`, `lakebed.block`, `lakebed.formats` and `lakebed.base`; nothing of HTTP, users
+or action files. Public: `engine.Engine`, which has all components, for `lakebed.lake` and
+`lakebed.reclaim`; values (`model`, `errors`, `commits.requests`) for the APIs, too.
 """

@@ -17,7 +17,8 @@ whose metarange is known, the largest files first, in DuckDB:
 
 (The column `key` of a range is text if all of its keys are UTF-8, and bytes if not.)
 
-Only PyArrow is needed here, so that a Spark job can import this package without the rest.
+Imports PyArrow and `lakebed.base` only, so that a Spark job can import this package without the
+rest. Public: the names below, and the modules of the files of garbage collection and purges.
 """
 
 from lakebed.formats.entries import (

@@ -1,4 +1,8 @@
-"""The key-value store that every mutable record lives in: one small interface, many drivers."""
+"""The key-value store of all mutable records: one small contract, one driver for each database.
+
+Imports `lakebed.base` only. Public: the names below, the types of `store`, `records` (typed records
+for the layers above), and `copying` and `halt` for the tools that copy a store.
+"""
 
 from lakebed.kv.errors import (
     CorruptRecord,

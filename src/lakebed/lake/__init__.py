@@ -1,9 +1,9 @@
-"""The catalog: the one package that the doors (REST, S3, pages) see, beside `lakebed.auth`.
+"""The operations that all APIs share: objects, commits, imports, pull requests, hooks.
 
-A door reads a request, asks the catalog, and writes an answer. It imports neither the engine nor
-the store nor the storage; a contract in ``pyproject.toml`` holds that. The catalog takes ids, refs
-(expressions such as ``main~3``) and paths as bytes. What it returns shows an object as its user
-knows it: what the catalog keeps in an entry's metadata for itself is left out.
+Imports `lakebed.engine` and the layers below; nothing of HTTP, users or permissions. Public: the
+components of `catalog.Catalog`, which the REST API, the S3 gateway, the library and the jobs of a
+server call. The catalog takes ids, refs (expressions such as ``main~3``) and paths as bytes, and
+returns an object as its user knows it, without the metadata reserved for Lakebed.
 
 | component (attribute of `Catalog`)| what it does                                                |
 |-----------------------------------|-------------------------------------------------------------|

@@ -1,1 +1,5 @@
-"""The HTTP server: doors to the catalog. No versioning logic is here."""
+"""The HTTP server: processes, requests, and the REST API, the S3 gateway and the web UI.
+
+Imports every layer below and `lakebed.httpd`, never `lakebed.clients`. Public: `app.build`, `wsgi`
+for other WSGI servers, and the commands' entry points (`processes.supervisor`, `quickstart`).
+"""

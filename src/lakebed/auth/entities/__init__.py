@@ -1,1 +1,4 @@
-"""The records of users, groups, policies and access keys, and of how they are related."""
+"""Records of users, groups, policies and access keys, and the relations between them.
+
+Imports `lakebed.kv`. Public for `lakebed.auth` alone.
+"""

@@ -1,1 +1,4 @@
-"""What policies allow: pure logic, without a store."""
+"""Policies as pure functions: which statement allows or denies an action on a resource.
+
+Imports nothing that reads a store. Public for `lakebed.auth` alone.
+"""

@@ -1,4 +1,8 @@
-"""The command line."""
+"""The command line: a table of commands, each imported when it is called.
+
+Imports `lakebed.clients.http` and `lakebed.wire`; commands that start a server or open its database
+import that. Public: `main`.
+"""
 
 import os
 import sys

@@ -1,1 +1,4 @@
-"""The client of a server's REST API, for the command line and for garbage collection."""
+"""The typed client of the REST API: settings, requests, retries and pages of lists.
+
+Imports `lakebed.wire` and `lakebed.base`. Public: `http.Client`, `settings`, `paging`, `errors`.
+"""

@@ -1,1 +1,5 @@
-"""What gives a branch another head: commits, merges, reverts, cherry-picks and resets."""
+"""Operations that give a branch another head: commit, merge, revert, cherry-pick, reset.
+
+Imports `lakebed.engine.refs`, `staging` and `committed`. Public: `Committer`, `Merger`, `Resetter`,
+and the values of `requests`. See design/0005-commit-protocol.md.
+"""

@@ -1,4 +1,8 @@
-"""Committed entries: ranges and metaranges; see `Committed`."""
+"""Committed entries: ranges and metaranges, and how to apply, diff, merge and list them.
+
+Imports `lakebed.formats` and `lakebed.block`; neither records nor refs. Public: the names below, of
+which `Committed` has the operations. See design/0004-committed-metadata.md.
+"""
 
 from lakebed.engine.committed.apply import Applied
 from lakebed.engine.committed.columns import CONFLICT_SCHEMA, DIFF_SCHEMA, ChangeType, Summary

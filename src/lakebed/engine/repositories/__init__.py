@@ -1,1 +1,4 @@
-"""Repositories: how they are created and deleted, and who may use a storage namespace."""
+"""Repositories: creation and deletion without transactions, and ownership of namespaces.
+
+Imports `lakebed.kv` and `lakebed.block`. Public: `Repositories`.
+"""

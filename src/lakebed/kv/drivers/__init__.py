@@ -1,1 +1,4 @@
-"""One module a database; each loads only when its URL is opened."""
+"""One module for each database; it is imported when its URL is opened (`lakebed.kv.registry`).
+
+Imports `lakebed.kv`, and alone the client library of its database. Public: `open_driver` of each.
+"""

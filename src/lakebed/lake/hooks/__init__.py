@@ -1,5 +1,7 @@
-"""Hooks: what action files ask for before and after operations.
+"""Hooks: action files, and the hooks that they run before and after operations.
 
-`files` reads action files, `matching` chooses those of an event, `conditions` decides whether a
-hook runs, `kinds` runs one hook.
+Imports `lakebed.engine` and other modules of `lakebed.lake`. Public: `guard.Guard`, which the
+engine calls, `actions` for the APIs, and `post` for the background process. `files` reads action
+files, `matching` chooses those of an event, `conditions` decides whether a hook runs, `kinds` runs
+one hook.
 """

@@ -1,1 +1,5 @@
-"""The REST API: a table of operations, and the way from a request to one of them and back."""
+"""The REST API: the table of operations, and the way from a request to one of them and back.
+
+Imports `lakebed.wire` for the shapes, and `lakebed.lake`, `lakebed.reclaim` and `lakebed.auth` for
+the work; no component of the engine and no store. Public: `operations.ROUTES` and `dispatch`.
+"""

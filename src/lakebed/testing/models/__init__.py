@@ -1,1 +1,4 @@
-"""Small models that the real code is compared with."""
+"""Plain models to compare the real code with.
+
+Imports values of the engine. Public: `committed.ModelCommitted`.
+"""
