@@ -26,7 +26,7 @@ from lakebed.auth.setup import Setup, _Attempt
 from lakebed.base.ids import new_unique_id
 from lakebed.base.runtime import Runtime
 from lakebed.kv import Store
-from lakebed.kv.records import Kind, Record, Records
+from lakebed.kv.records import Record, RecordKind, Records
 from lakebed.testing.simulation.explore import first_failure
 from tests.auth.kit import KEYS, UNCACHED
 from tests.auth.scenarios import (
@@ -103,7 +103,7 @@ class WritesWithoutFence(Setup):
     """Does not look whether its claim still stands before each write."""
 
     def _replace(
-        self, attempt: _Attempt, kind: Kind[MessageT], name: bytes, message: MessageT
+        self, attempt: _Attempt, kind: RecordKind[MessageT], name: bytes, message: MessageT
     ) -> None:
         Records(self._store, kind, AUTH).set(name, message)
 
@@ -112,7 +112,7 @@ class ChecksBeforeItReads(Setup):
     """Looks at its claim first and at what it replaces afterwards."""
 
     def _replace(
-        self, attempt: _Attempt, kind: Kind[MessageT], name: bytes, message: MessageT
+        self, attempt: _Attempt, kind: RecordKind[MessageT], name: bytes, message: MessageT
     ) -> None:
         if self._record.get(SETUP_NAME).predicate == attempt.version:
             Records(self._store, kind, AUTH).set(name, message)

@@ -67,7 +67,7 @@ from lakebed.kv import (
     StoreUnavailable,
     Version,
 )
-from lakebed.kv.records import Kind, Record, Records
+from lakebed.kv.records import Record, RecordKind, Records
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -250,7 +250,7 @@ class Setup:
                 raise _Replaced from None
 
     def _replace(
-        self, attempt: _Attempt, kind: Kind[MessageT], name: bytes, message: MessageT
+        self, attempt: _Attempt, kind: RecordKind[MessageT], name: bytes, message: MessageT
     ) -> None:
         """Write a record over what is there, unless another attempt took over."""
         records = Records(self._store, kind, AUTH)

@@ -36,7 +36,7 @@ from lakebed.base.ids import UniqueID
 from lakebed.base.runtime import Runtime
 from lakebed.base.times import now_us
 from lakebed.kv import ABSENT, CorruptRecord, Item, OutcomeUnknown, PredicateFailed, Store
-from lakebed.kv.records import Kind, Record, Records
+from lakebed.kv.records import Record, RecordKind, Records
 
 MessageT = TypeVar("MessageT", pb.User, pb.Group, pb.Policy)
 EntityT = TypeVar("EntityT")
@@ -61,14 +61,14 @@ class Entities(ABC, Generic[MessageT, EntityT]):
         self,
         store: Store,
         runtime: Runtime,
-        kind: Kind[MessageT],
+        kind: RecordKind[MessageT],
         *,
         prune: Prune,
         changed: Changed,
     ) -> None:
         self._store = store
         self._runtime = runtime
-        self._kind: Kind[MessageT] = kind
+        self._kind: RecordKind[MessageT] = kind
         self._records: Records[MessageT] = Records(store, kind, AUTH)
         self._prune = prune
         self._changed = changed

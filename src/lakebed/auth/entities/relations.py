@@ -23,7 +23,7 @@ from lakebed.auth.errors import AuthTooManyTries
 from lakebed.auth.model import Page
 from lakebed.base.ids import UniqueID
 from lakebed.kv import ABSENT, OutcomeUnknown, Predicate, PredicateFailed, Store
-from lakebed.kv.records import Kind, Record, Records
+from lakebed.kv.records import Record, RecordKind, Records
 
 TargetMessageT = TypeVar("TargetMessageT", pb.User, pb.Group, pb.Policy)
 SourceT = TypeVar("SourceT")
@@ -39,7 +39,7 @@ class Relations(Generic[MessageT, SourceT, TargetMessageT, TargetT]):
     def __init__(
         self,
         store: Store,
-        kind: Kind[pb.Relation],
+        kind: RecordKind[pb.Relation],
         source: Entities[MessageT, SourceT],
         target: Entities[TargetMessageT, TargetT],
         *,

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from lakebed.base.runtime import ThreadRuntime
 from lakebed.block import Address, Namespace, ObjectNotFound
-from lakebed.block.listing import Stretch as Listed
+from lakebed.block.listing import AddressRange as Listed
 from lakebed.block.listing import list_stretch
 from lakebed.clients.ingest.errors import StrangePath, UnsortedListing
 from lakebed.clients.ingest.plan import Found, Source, Stretch, start_of

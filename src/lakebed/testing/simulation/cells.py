@@ -11,7 +11,7 @@ from sortedcontainers import SortedDict
 
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.errors import OutcomeUnknown, StoreUnavailable
-from lakebed.kv.fenced import Cell, Cells
+from lakebed.kv.fenced import Cell, CellDatabase
 from lakebed.testing.simulation.runtime import EPOCH
 from lakebed.testing.simulation.scheduler import SimulatedProcess
 from lakebed.testing.simulation.simulator import Simulation
@@ -36,7 +36,7 @@ class SimulatedDatabase:
 
     def handle(
         self, actor: SimulatedProcess, *, tombstone_seconds: float = TOMBSTONE_SECONDS
-    ) -> Cells:
+    ) -> CellDatabase:
         """The database as this actor sees it."""
         return _SimulatedCells(self, actor, tombstone_seconds)
 
@@ -91,7 +91,7 @@ class SimulatedDatabase:
         self.applied.append(Applied(step, operation, partition, key, cell.version))
 
 
-class _SimulatedCells(Cells):
+class _SimulatedCells(CellDatabase):
     """One actor's way to the database; it dies with the actor."""
 
     name = "simulated"

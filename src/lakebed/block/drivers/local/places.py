@@ -25,7 +25,7 @@ Names = tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FilePlace:
     """Where the file of an address is: in which folder, and under which name."""
 
     address: Address
@@ -33,14 +33,14 @@ class Place:
     name: bytes
 
 
-def place_of(root: bytes, address: Address) -> Place:
+def place_of(root: bytes, address: Address) -> FilePlace:
     """Return where the file of an address is.
 
     Raises:
         InvalidAddress: The address is of another scheme, or no file can have this name.
     """
     *folder, name = _names(root, address, address.path)
-    return Place(address, tuple(folder), name)
+    return FilePlace(address, tuple(folder), name)
 
 
 def folder_of(root: bytes, namespace: Namespace) -> Names:
