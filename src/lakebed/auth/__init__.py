@@ -1,8 +1,7 @@
 """Users, groups, policies and access keys, in the key-value store: who may do what."""
 
-from lakebed.auth.cache import AuthSettings
+from lakebed.auth.cache import AuthCacheSettings
 from lakebed.auth.errors import (
-    AlreadyExists,
     AlreadySetUp,
     AuthenticationFailed,
     AuthError,
@@ -14,12 +13,14 @@ from lakebed.auth.errors import (
     GroupNotFound,
     InvalidName,
     InvalidPolicy,
+    NameTaken,
     PolicyNotFound,
     TooManyLogins,
     UserNotFound,
 )
 from lakebed.auth.model import (
     AccessKeyID,
+    AuthPage,
     Credential,
     Effect,
     Group,
@@ -27,7 +28,6 @@ from lakebed.auth.model import (
     Identity,
     KeyPair,
     NewCredential,
-    Page,
     Policy,
     PolicyID,
     Statement,
@@ -44,13 +44,13 @@ from lakebed.base.ids import UniqueID
 __all__ = [
     "AccessKeyID",
     "Action",
-    "AlreadyExists",
     "AlreadySetUp",
+    "AuthCacheSettings",
     "AuthError",
     "AuthInvalid",
     "AuthNotFound",
+    "AuthPage",
     "AuthService",
-    "AuthSettings",
     "AuthTooManyTries",
     "AuthenticationFailed",
     "Context",
@@ -65,8 +65,8 @@ __all__ = [
     "InvalidName",
     "InvalidPolicy",
     "KeyPair",
+    "NameTaken",
     "NewCredential",
-    "Page",
     "Permission",
     "Policy",
     "PolicyID",

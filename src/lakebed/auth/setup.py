@@ -35,7 +35,7 @@ from typing import Final, TypeVar
 from google.protobuf.message import Message
 
 from lakebed.auth import records_pb2 as pb
-from lakebed.auth.entities.credentials import Credentials
+from lakebed.auth.entities.credentials import AccessKeys
 from lakebed.auth.entities.keys import (
     AUTH,
     CREDENTIALS,
@@ -99,7 +99,7 @@ class Setup:
     """Sets up an installation, once."""
 
     def __init__(
-        self, store: Store, runtime: Runtime, users: Users, credentials: Credentials
+        self, store: Store, runtime: Runtime, users: Users, credentials: AccessKeys
     ) -> None:
         self._store = store
         self._runtime = runtime

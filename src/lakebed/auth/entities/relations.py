@@ -20,7 +20,7 @@ from lakebed.auth.entities.keys import AUTH, behind, pair, pairs_of, parted
 from lakebed.auth.entities.named import TRIES, Changed, Entities, MessageT, page_of
 from lakebed.auth.entities.names import is_name
 from lakebed.auth.errors import AuthTooManyTries
-from lakebed.auth.model import Page
+from lakebed.auth.model import AuthPage
 from lakebed.base.ids import UniqueID
 from lakebed.kv import ABSENT, OutcomeUnknown, Predicate, PredicateFailed, Store
 from lakebed.kv.records import Record, RecordKind, Records
@@ -94,7 +94,7 @@ class Relations(Generic[MessageT, SourceT, TargetMessageT, TargetT]):
 
     def targets_of(
         self, source: str, *, prefix: str = "", after: str = "", amount: int = 100
-    ) -> Page[TargetT]:
+    ) -> AuthPage[TargetT]:
         """Return the targets of an entity, in the order of their names.
 
         Raises:
@@ -105,7 +105,7 @@ class Relations(Generic[MessageT, SourceT, TargetMessageT, TargetT]):
 
     def sources_of(
         self, target: str, *, prefix: str = "", after: str = "", amount: int = 100
-    ) -> Page[SourceT]:
+    ) -> AuthPage[SourceT]:
         """Return the sources of an entity, in the order of their names.
 
         There is no index for this direction: it scans all relations of this kind.

@@ -55,7 +55,7 @@ class HookSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Action:
+class ActionFile:
     """An action file."""
 
     path: str
@@ -66,7 +66,7 @@ class Action:
     hooks: tuple[HookSpec, ...]
 
 
-def parse_action(path: str, content: bytes) -> Action:
+def parse_action(path: str, content: bytes) -> ActionFile:
     """Read an action file.
 
     Raises:
@@ -80,13 +80,13 @@ def parse_action(path: str, content: bytes) -> Action:
         raise InvalidAction(path, str(error)) from None
 
 
-def check_names(actions: Iterable[Action]) -> None:
+def check_names(actions: Iterable[ActionFile]) -> None:
     """Make sure that no two actions have one name.
 
     Raises:
         InvalidAction: Two have.
     """
-    seen: dict[str, Action] = {}
+    seen: dict[str, ActionFile] = {}
     for action in actions:
         first = seen.setdefault(action.name, action)
         if first is not action:
@@ -98,7 +98,7 @@ class _Wrong(ValueError):
     """Something in the file is wrong; the message says where and why."""
 
 
-def _read_action(path: str, node: Node) -> Action:
+def _read_action(path: str, node: Node) -> ActionFile:
     fields = _fields(node, "the file", {"name", "description", "on", "hooks"})
     name = _text(fields, "name")
     if not name:
@@ -111,7 +111,7 @@ def _read_action(path: str, node: Node) -> Action:
     events = _read_events(fields.get("on"))
     hooks = _read_hooks(name, fields.get("hooks"))
     _check_times(events, hooks)
-    return Action(
+    return ActionFile(
         path=path, name=name, description=_text(fields, "description"), events=events, hooks=hooks
     )
 

@@ -9,14 +9,14 @@ from typing import Final
 from lakebed.base.ids import UniqueID
 from lakebed.base.lru import LRU
 from lakebed.base.runtime import Runtime
-from lakebed.engine.committed import Query
+from lakebed.engine.committed import EntryQuery
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import EntryNotFound
 from lakebed.engine.model import Repository
 from lakebed.formats import Entry, MetaRangeID
 from lakebed.lake.catalog import Catalog
 from lakebed.lake.hooks.errors import InvalidAction
-from lakebed.lake.hooks.files import FILE_BYTES_MAX, FOLDER, Action, check_names, parse_action
+from lakebed.lake.hooks.files import FILE_BYTES_MAX, FOLDER, ActionFile, check_names, parse_action
 from lakebed.lake.pins import with_pin
 
 FILES_MAX: Final = 1000
@@ -33,7 +33,7 @@ class ActionReader:
         # What is known to have no action files. It never changes.
         self._without: LRU[tuple[UniqueID, MetaRangeID], bool] = LRU(runtime, cost_max=_REMEMBERED)
 
-    def read(self, repository: Repository, metarange_id: MetaRangeID) -> list[Action]:
+    def read(self, repository: Repository, metarange_id: MetaRangeID) -> list[ActionFile]:
         """Return all actions of a content, in order of their files' paths.
 
         Raises:
@@ -47,7 +47,7 @@ class ActionReader:
         return actions
 
     def have_equal_scripts(
-        self, repository: Repository, action: Action, left: MetaRangeID, right: MetaRangeID
+        self, repository: Repository, action: ActionFile, left: MetaRangeID, right: MetaRangeID
     ) -> bool:
         """Whether the scripts that an action names are the same objects in two contents."""
         committed = self._engine.committed(repository)
@@ -68,7 +68,7 @@ class ActionReader:
         if not self._engine.committed(repository).has_below(metarange_id, FOLDER.encode()):
             self._without.put(known, True)
             return []
-        query = Query(prefix=FOLDER.encode(), delimiter=b"/", amount=FILES_MAX + 1)
+        query = EntryQuery(prefix=FOLDER.encode(), delimiter=b"/", amount=FILES_MAX + 1)
         page = self._engine.committed(repository).list(metarange_id, query)
         if len(page.items) > FILES_MAX:
             # Also if most are folders: those behind them would not be read, and not be obeyed.
@@ -76,7 +76,7 @@ class ActionReader:
         found = [item for item in page.items if isinstance(item, Entry)]
         return [entry for entry in found if entry.key != FOLDER.encode()]
 
-    def _parse(self, repository: Repository, entry: Entry) -> Action:
+    def _parse(self, repository: Repository, entry: Entry) -> ActionFile:
         path = entry.key.decode(errors="replace")
         if entry.size > FILE_BYTES_MAX:
             raise InvalidAction(path, f"it has {entry.size} bytes, and may have {FILE_BYTES_MAX}")
