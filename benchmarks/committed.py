@@ -24,7 +24,7 @@ from benchmarks.report import Row, report
 from lakebed.base.ids import UniqueID
 from lakebed.base.runtime import ThreadRuntime
 from lakebed.block import LocalSettings, Namespace, open_block
-from lakebed.engine.committed import Cache, Committed, Query
+from lakebed.engine.committed import Cache, Committed, EntryQuery
 from lakebed.engine.model import Home
 from lakebed.engine.settings import CacheSettings
 from lakebed.formats import MetaRangeID, metarange_path, range_path
@@ -141,7 +141,7 @@ def _reading(folder: Path, entries: pa.Table, metarange_id: MetaRangeID) -> list
     warm_seconds = _seconds(lambda: get_all(warm, keys))
     cold = open_committed(folder, memory_bytes=0)
     cold_seconds = _seconds(lambda: get_all(cold, keys[:20]))
-    queries = [Query(after=key) for key in keys[:50]]
+    queries = [EntryQuery(after=key) for key in keys[:50]]
     page_seconds = _seconds(lambda: [warm.list(metarange_id, query) for query in queries])
     return [
         Row("get, warm", "local", len(keys) / warm_seconds, None, None),

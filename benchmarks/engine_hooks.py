@@ -14,9 +14,9 @@ from lakebed.engine.model import BranchID
 from lakebed.lake.catalog import Catalog
 from lakebed.lake.commits import HeadChanges
 from lakebed.lake.hooks.actions import Actions
-from lakebed.lake.hooks.guard import Guard
+from lakebed.lake.hooks.guard import HookGuard
 from lakebed.lake.hooks.kinds import Caller
-from lakebed.lake.hooks.settings import HooksSettings
+from lakebed.lake.hooks.settings import HookLimits
 
 CHANGES = 10
 NO_MEASURABLE_TIME = 0.97
@@ -44,7 +44,7 @@ def measure(folder: Path, commits: int) -> Row:
 
 def _hooked(lake: BenchLake, block: BlockStore) -> Engine:
     runtime = ThreadRuntime()
-    guard = Guard(runtime)
+    guard = HookGuard(runtime)
     engine = Engine(lake.store, block, runtime=runtime, hooks=guard)
     Actions(
         guard,
@@ -53,7 +53,7 @@ def _hooked(lake: BenchLake, block: BlockStore) -> Engine:
         lake.store,
         block,
         runtime,
-        HooksSettings(),
+        HookLimits(),
         heartbeat_seconds=60.0,
         new_caller=_no_calls,
         while_waiting=nullcontext,

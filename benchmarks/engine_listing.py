@@ -9,7 +9,7 @@ from benchmarks.engine_commit import SCAN, bare_values
 from benchmarks.engine_data import LAKE, MAIN, REQUEST, BenchLake, open_lake, tables, tombstones
 from benchmarks.report import Row
 from lakebed.block import LocalSettings, open_block
-from lakebed.engine.committed import CommonPrefix, Query
+from lakebed.engine.committed import CommonPrefix, EntryQuery
 from lakebed.engine.engine import Engine
 from lakebed.lake.commits import HeadChanges
 from lakebed.testing.faults import FaultyStore, StoreCall
@@ -39,7 +39,7 @@ def list_all(lake: BenchLake) -> int:
     """List all objects of the main branch, a page at a time; return how many there are."""
     count, after, has_more = 0, b"", True
     while has_more:
-        page = staging.list_entries(lake.engine, LAKE, MAIN, Query(after=after))
+        page = staging.list_entries(lake.engine, LAKE, MAIN, EntryQuery(after=after))
         count += len(page.items)
         after, has_more = page.items[-1].key, page.has_more
     return count
@@ -50,7 +50,7 @@ def _bare_parse(lake: BenchLake) -> float:
     with lake.bare() as connection:
         begun = perf_counter()
         rows = connection.execute(SCAN, (lake.token(),))
-        while page := rows.fetchmany(Query().amount):
+        while page := rows.fetchmany(EntryQuery().amount):
             [bare_values(key, value) for key, value in page]
         return perf_counter() - begun
 
@@ -81,7 +81,7 @@ def _directories(folder: Path, lake: BenchLake, where: str) -> Row:
     store = FaultyStore(lake.store, count)
     engine = Engine(store, open_block(LocalSettings(folder / "directories" / "blocks")))
     begun = perf_counter()
-    page = staging.list_entries(engine, LAKE, MAIN, Query(delimiter=b"/"))
+    page = staging.list_entries(engine, LAKE, MAIN, EntryQuery(delimiter=b"/"))
     seconds = perf_counter() - begun
     assert page.items == [CommonPrefix(b"%d/" % number) for number in range(10)]
     counters = engine._committed_in(lake.repository.home).counters  # noqa: SLF001
@@ -107,7 +107,7 @@ def _emptied(lake: BenchLake, directories: int, operation: str) -> Row:
 
 def _seconds_to_list(lake: BenchLake, directories: int) -> float:
     begun = perf_counter()
-    page = staging.list_entries(lake.engine, LAKE, MAIN, Query(delimiter=b"/"))
+    page = staging.list_entries(lake.engine, LAKE, MAIN, EntryQuery(delimiter=b"/"))
     seconds = perf_counter() - begun
     assert len(page.items) == directories, page.items
     return seconds

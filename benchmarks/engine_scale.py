@@ -9,7 +9,7 @@ from time import perf_counter
 
 from benchmarks.engine_data import LAKE, MAIN, REQUEST, BenchLake, open_lake, tables
 from benchmarks.report import Row
-from lakebed.engine.committed import CommonPrefix, Query
+from lakebed.engine.committed import CommonPrefix, EntryQuery
 from lakebed.engine.model import BranchID
 from lakebed.lake.commits import HeadChanges
 from tests.kit import staging
@@ -51,7 +51,7 @@ def measure_prefix(folder: Path, few: int, many: int) -> list[Row]:
 
 def _directory(small: BenchLake, large: BenchLake, operation: str) -> Row:
     def first_page(lake: BenchLake) -> None:
-        page = staging.list_entries(lake.engine, LAKE, MAIN, Query(delimiter=b"/"))
+        page = staging.list_entries(lake.engine, LAKE, MAIN, EntryQuery(delimiter=b"/"))
         assert page.items == [CommonPrefix(b"0/")]
 
     seconds = [_seconds(partial(first_page, lake)) for lake in (small, large)]
@@ -69,7 +69,7 @@ def measure_tokens(folder: Path, few: int, many: int) -> Row:
                 publisher.seal(lake.repository, lake.engine.branches.get(lake.repository, MAIN))
 
         def first_page() -> None:
-            page = staging.list_entries(lake.engine, LAKE, MAIN, Query(amount=PAGE))
+            page = staging.list_entries(lake.engine, LAKE, MAIN, EntryQuery(amount=PAGE))
             assert len(page.items) == PAGE
 
         seal(few, 0)

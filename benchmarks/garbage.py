@@ -41,10 +41,10 @@ from lakebed.base.runtime import ThreadRuntime
 from lakebed.block import LocalSettings, Namespace
 from lakebed.formats.gc_files import GCRunID
 from lakebed.formats.layout import gc_path
-from lakebed.reclaim.collector.job import Job, Options
+from lakebed.reclaim.collector.job import CollectorJob, CollectorOptions
 from lakebed.reclaim.collector.on_arrow import ArrowExecutor
 from lakebed.reclaim.collector.on_spark import SparkExecutor
-from lakebed.reclaim.collector.report import Summary
+from lakebed.reclaim.collector.report import RunSummary
 from lakebed.reclaim.collector.spark import new_session
 from lakebed.reclaim.collector.storage import Storage
 
@@ -110,10 +110,10 @@ class Bench:
         """
         lake, run_id = self.elsewhere.submit(make_lake, root, objects).result()
         begun = perf_counter()
-        summary = run(self.spark, root, run_id, Options(dry_run=True))
+        summary = run(self.spark, root, run_id, CollectorOptions(dry_run=True))
         seconds = perf_counter() - begun
         memory = driver_memory(self.spark)
-        again = look_in_one_process(root, run_id, Options(dry_run=True))
+        again = look_in_one_process(root, run_id, CollectorOptions(dry_run=True))
         assert again.summary.waiting == summary.waiting
         floor, garbage = self.elsewhere.submit(bare_look, lake, run_id).result()
         assert summary.waiting == garbage == objects - objects * 3 // 4, (summary, garbage)
@@ -130,14 +130,14 @@ class Bench:
     def optimized_run(self, root: Path, objects: int) -> list[Row]:
         """Make a run after some new data came, optimized and clean, and compare what they read."""
         lake, run_id = self.elsewhere.submit(make_nightly_lake, root, objects).result()
-        run(self.spark, root, run_id, Options())
+        run(self.spark, root, run_id, CollectorOptions())
         run_id = self.elsewhere.submit(add_some, lake, int(objects * NEW_SHARE)).result()
         return [
             _saved(_MASTER, lambda options: self._timed(root, run_id, options)),
             _saved(_ALONE, lambda options: look_in_one_process(root, run_id, options)),
         ]
 
-    def _timed(self, root: Path, run_id: GCRunID, options: Options) -> "Looked":
+    def _timed(self, root: Path, run_id: GCRunID, options: CollectorOptions) -> "Looked":
         begun = perf_counter()
         summary = run(self.spark, root, run_id, options)
         return Looked(summary, perf_counter() - begun, 0)
@@ -147,7 +147,7 @@ class Bench:
 class Looked:
     """A run, and what it took."""
 
-    summary: Summary
+    summary: RunSummary
     seconds: float
     memory: int
     """The most that its process had, in bytes."""
@@ -158,9 +158,11 @@ class Looked:
         return self.summary.rows_read + self.summary.listed
 
 
-def _saved(who: str, look: Callable[[Options], Looked]) -> Row:
+def _saved(who: str, look: Callable[[CollectorOptions], Looked]) -> Row:
     """Compare what an optimized run reads and lists with what a clean one does."""
-    clean, optimized = (look(Options(dry_run=True, clean=clean)) for clean in (True, False))
+    clean, optimized = (
+        look(CollectorOptions(dry_run=True, clean=clean)) for clean in (True, False)
+    )
     assert optimized.summary.mode == "optimized"
     times = f"{optimized.seconds:.1f} s for {clean.seconds:.1f} s"
     name = f"rows and objects saved by an optimized run, {times}"
@@ -168,25 +170,25 @@ def _saved(who: str, look: Callable[[Options], Looked]) -> Row:
     return Row(name, who, optimized.cost / optimized.seconds, ratio, AT_MOST_0_15)
 
 
-def look_in_one_process(root: Path, run_id: GCRunID, options: Options) -> Looked:
+def look_in_one_process(root: Path, run_id: GCRunID, options: CollectorOptions) -> Looked:
     """Make a run by Arrow, in a new process."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as alone:
         return alone.submit(_look_here, root, run_id, options).result()
 
 
-def _look_here(root: Path, run_id: GCRunID, options: Options) -> Looked:
+def _look_here(root: Path, run_id: GCRunID, options: CollectorOptions) -> Looked:
     storage = _storage(root)
     begun = perf_counter()
     executor = ArrowExecutor(storage, ThreadRuntime())
-    summary = Job(executor, PreparedServer(run_id), storage).run(options)
+    summary = CollectorJob(executor, PreparedServer(run_id), storage).run(options)
     seconds = perf_counter() - begun
     return Looked(summary, seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 
 
-def run(spark: SparkSession, root: Path, run_id: GCRunID, options: Options) -> Summary:
+def run(spark: SparkSession, root: Path, run_id: GCRunID, options: CollectorOptions) -> RunSummary:
     """Make a run that the server has prepared."""
     storage = _storage(root)
-    return Job(SparkExecutor(spark, storage), PreparedServer(run_id), storage).run(options)
+    return CollectorJob(SparkExecutor(spark, storage), PreparedServer(run_id), storage).run(options)
 
 
 def _storage(root: Path) -> Storage:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from lakebed.base.leases import LeaseState
-from lakebed.clients.garbage.server import Server
+from lakebed.clients.garbage.server import GarbageServer
 from lakebed.formats import (
     OWNER_PATH,
     AddressType,
@@ -197,7 +197,7 @@ class GarbageLake:
         file.write_bytes(data)
 
 
-class PreparedServer(Server):
+class PreparedServer(GarbageServer):
     """A server that has prepared a run of a `GarbageLake`."""
 
     def __init__(self, run_id: GCRunID) -> None:

@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 from benchmarks.garbage import driver_memory
 from benchmarks.importing_lake import PLACE, GeneratedStorage
 from lakebed.block import LocalSettings, Namespace
-from lakebed.clients.ingest.job import Job
-from lakebed.clients.ingest.plan import Source
-from lakebed.clients.ingest.server import Server, Started
+from lakebed.clients.ingest.job import IngestJob
+from lakebed.clients.ingest.plan import IngestSource
+from lakebed.clients.ingest.server import ImportReporter, Started
 from lakebed.formats import OWNER_PATH, Owner, encode_owner
 from lakebed.formats.boundaries import Breaks
 from lakebed.formats.gc_files import GCMark
@@ -32,7 +32,7 @@ _DRIVER: Final = "--conf spark.driver.memory=1g pyspark-shell"
 _WARM_OBJECTS: Final = 10_000
 
 
-class _NoServer(Server):
+class _NoServer(ImportReporter):
     """Hears the reports of a job, and agrees."""
 
     def __init__(self) -> None:
@@ -58,10 +58,10 @@ def import_on_spark(spark: SparkSession, folder: Path, objects: int) -> str:
         id="id",
         mark=GCMark(str(namespace), _UID, ""),
         local_root=None,
-        sources=(Source(str(PLACE), is_prefix=True, destination=b"lake/"),),
+        sources=(IngestSource(str(PLACE), is_prefix=True, destination=b"lake/"),),
         breaks=Breaks(),
     )
-    return Job(spark, _NoServer(), storage, started).run()
+    return IngestJob(spark, _NoServer(), storage, started).run()
 
 
 def spark_and_print(objects: int) -> None:

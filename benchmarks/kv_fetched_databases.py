@@ -23,7 +23,7 @@ from benchmarks.kv_postgresql import PARTITION, THREADS, VALUE, Call, _fill, _ke
 from lakebed.kv import Store, Version, open_store
 from lakebed.kv.drivers.cassandra import statements as cassandra
 from lakebed.kv.drivers.hbase import driver as hbase
-from lakebed.kv.drivers.hbase.link import SERVICE, Link, parse_url
+from lakebed.kv.drivers.hbase.link import SERVICE, HBaseLink, parse_url
 from lakebed.kv.drivers.spanner import _BEGIN, _READ, _STRONG, _TYPES, _UPDATE, TABLE, _names, _text
 from lakebed.kv.fenced import Cell
 from lakebed.kv.rows import pack, pack_body, row_name
@@ -94,7 +94,7 @@ def open_hbase() -> Opened:
     with hbase_server() as server, open_store(hbase_url(server.port)) as store:
         versions = _fill(store)
         address = parse_url(hbase_url(server.port))
-        idle = [Link(address, reply_seconds=60.0) for _ in range(THREADS)]
+        idle = [HBaseLink(address, reply_seconds=60.0) for _ in range(THREADS)]
 
         def get(thread: int, number: int) -> None:
             link = idle.pop()

@@ -23,7 +23,7 @@ from benchmarks.report import Row
 from lakebed.base.runtime import ThreadRuntime
 from lakebed.kv.drivers.sqlite.driver import SqliteStore
 from lakebed.kv.drivers.sqlite.file import DatabaseFile
-from lakebed.kv.drivers.sqlite.writer import Writer
+from lakebed.kv.drivers.sqlite.writer import SQLiteWriter
 from lakebed.kv.managed import ManagedStore
 from lakebed.kv.store import Store, puts
 
@@ -155,13 +155,13 @@ def _measure_writes(folder: Path, scale: float) -> list[Row]:
 
 
 def _measure_slow_disk(store: Store, bare: sqlite3.Connection, writes: int) -> Row:
-    commit = Writer._commit  # noqa: SLF001 - the place where a disk is slow
+    commit = SQLiteWriter._commit  # noqa: SLF001 - the place where a disk is slow
 
-    def commit_slowly(writer: Writer) -> None:
+    def commit_slowly(writer: SQLiteWriter) -> None:
         time.sleep(SLOW_DISK_SECONDS)
         commit(writer)
 
-    with patch.object(Writer, "_commit", commit_slowly):
+    with patch.object(SQLiteWriter, "_commit", commit_slowly):
         speed = compare(
             lambda: set_from_threads(store, 16, writes),
             lambda: set_bare(bare, writes, pause_seconds=SLOW_DISK_SECONDS),

@@ -23,7 +23,7 @@ from lakebed.engine.leases import LeaseRecords
 from lakebed.engine.model import TagID
 from lakebed.kv import Item
 from lakebed.kv.drivers.memory import MemoryStore
-from lakebed.kv.records import Kind, Records
+from lakebed.kv.records import RecordKind, Records
 from lakebed.kv.store import Put
 from lakebed.lake import keys as catalog_keys
 from lakebed.lake.commits import HeadChanges
@@ -51,7 +51,7 @@ PREFIXES = {
     kind.prefix
     for module in (engine_keys, catalog_keys, hook_keys, auth_keys)
     for kind in vars(module).values()
-    if isinstance(kind, Kind) and kind.prefix
+    if isinstance(kind, RecordKind) and kind.prefix
 }
 
 CHANGED = {
@@ -338,7 +338,7 @@ def test_a_change_of_a_branch_drops_what_holds_until_then(change: Callable[[Lake
     ],
 )
 def test_fields_of_a_rule_stay(
-    kind: Kind[Message], name: bytes, message: Message, change: Callable[[Lake], None]
+    kind: RecordKind[Message], name: bytes, message: Message, change: Callable[[Lake], None]
 ) -> None:
     (field,) = message.ListFields()
     (rule,) = field[1]

@@ -2,8 +2,8 @@
 
 from lakebed.auth import (
     Action,
+    AuthCacheSettings,
     AuthService,
-    AuthSettings,
     Context,
     Denied,
     Effect,
@@ -23,7 +23,7 @@ QUICKSTART = KeyPair(
     access_key_id="AKIAIOSFOLQUICKSTART",
     secret_access_key="wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
 )
-UNCACHED = AuthSettings(cache_seconds=0.0)
+UNCACHED = AuthCacheSettings(cache_seconds=0.0)
 NO_ADDRESS = Context(source_ip=None)
 READ = Permission(Action.READ_OBJECT, object_arn("lake", "a/b"))
 WRITE = Permission(Action.WRITE_OBJECT, object_arn("lake", "a/b"))
@@ -33,7 +33,7 @@ def service(
     store: Store,
     runtime: Runtime | None = None,
     *,
-    settings: AuthSettings | None = None,
+    settings: AuthCacheSettings | None = None,
     keys: ServerKeys = KEYS,
 ) -> AuthService:
     return AuthService(store, runtime or ThreadRuntime(), keys=keys, settings=settings)

@@ -9,13 +9,13 @@ import pytest
 
 from lakebed.auth import (
     AlreadySetUp,
+    AuthCacheSettings,
     AuthenticationFailed,
     AuthService,
-    AuthSettings,
     Identity,
     KeyPair,
 )
-from lakebed.auth.cache import Cache
+from lakebed.auth.cache import ExpiringCache
 from lakebed.kv import Store
 from lakebed.kv.drivers.memory import MemoryStore
 from tests.auth.kit import NO_ADDRESS, READ, Clockwork, allow, deny, equip, may, service
@@ -23,7 +23,7 @@ from tests.auth.kit import NO_ADDRESS, READ, Clockwork, allow, deny, equip, may,
 
 def test_what_another_process_changes_counts_within_the_bound(store: Store) -> None:
     clock = Clockwork()
-    here = service(store, clock, settings=AuthSettings(cache_seconds=5.0))
+    here = service(store, clock, settings=AuthCacheSettings(cache_seconds=5.0))
     there = service(store, clock)
     there.setup("admin")
     there.users.create("jane")
@@ -50,7 +50,7 @@ def test_what_another_process_changes_counts_within_the_bound(store: Store) -> N
 
 
 def test_every_change_through_the_same_process_counts_at_once() -> None:
-    auth = service(MemoryStore(Clockwork()), settings=AuthSettings(cache_seconds=1e9))
+    auth = service(MemoryStore(Clockwork()), settings=AuthCacheSettings(cache_seconds=1e9))
     auth.users.create("jane")
     new, jane = equip(auth, "jane")
     token, _ = auth.login(new.access_key_id, new.secret_access_key)
@@ -140,7 +140,7 @@ def test_it_is_kept_from_before_it_was_read() -> None:
         clock.sleep(3)
         return clock.now()
 
-    cache = Cache(load, clock, AuthSettings(cache_seconds=5.0))
+    cache = ExpiringCache(load, clock, AuthCacheSettings(cache_seconds=5.0))
     first = cache.get("a")
     clock.sleep(1.9)
     assert cache.get("a") == first
@@ -157,7 +157,7 @@ def test_what_is_being_read_while_it_changes_is_not_kept() -> None:
             cache.clear()  # the change comes after the read, and before it is kept
         return value
 
-    cache = Cache(load, Clockwork(), AuthSettings())
+    cache = ExpiringCache(load, Clockwork(), AuthCacheSettings())
     assert cache.get("a") == "old"
     assert cache.get("a") == "new"
     assert cache.get("a") == "new"
@@ -170,7 +170,7 @@ def test_it_is_bounded_and_forgets_the_oldest() -> None:
         loaded.append(key)
         return key
 
-    cache = Cache(load, Clockwork(), AuthSettings(cache_entries_max=3))
+    cache = ExpiringCache(load, Clockwork(), AuthCacheSettings(cache_entries_max=3))
     for key in (1, 2, 3, 1, 4, 2):
         assert cache.get(key) == key
     assert loaded == [1, 2, 3, 4]
@@ -188,7 +188,7 @@ def test_failures_are_not_kept() -> None:
             raise answer
         return answer
 
-    cache = Cache(load, Clockwork(), AuthSettings())
+    cache = ExpiringCache(load, Clockwork(), AuthCacheSettings())
     with pytest.raises(AuthenticationFailed):
         cache.get("a")
     assert cache.get("a") == "found"
@@ -204,8 +204,8 @@ def test_failures_of_authentication_are_kept_where_that_is_asked_for() -> None:
             raise AuthenticationFailed(f"no {key}")
         return key
 
-    settings = AuthSettings(cache_seconds=5.0, cache_entries_max=3)
-    cache = Cache(load, clock, settings, keeps_failures=True)
+    settings = AuthCacheSettings(cache_seconds=5.0, cache_entries_max=3)
+    cache = ExpiringCache(load, clock, settings, keeps_failures=True)
     cache.get("known")
     for key in ["invented1", "invented1", *(f"invented{each}" for each in range(2, 6))]:
         with pytest.raises(AuthenticationFailed) as caught:
@@ -262,7 +262,7 @@ def test_strangers_who_set_up_what_is_set_up_do_not_make_the_server_forget() -> 
 
 def test_a_token_ends_on_time_though_it_is_remembered() -> None:
     clock = Clockwork()
-    auth = service(MemoryStore(clock), clock, settings=AuthSettings(cache_seconds=1e9))
+    auth = service(MemoryStore(clock), clock, settings=AuthCacheSettings(cache_seconds=1e9))
     new = auth.setup("admin")
     token, expires_at = auth.login(new.access_key_id, new.secret_access_key)
     clock.seconds = expires_at - 1
@@ -282,7 +282,7 @@ def test_another_process_accepts_an_ended_token_no_longer_than_it_remembers() ->
     here.logout(token)
     with pytest.raises(AuthenticationFailed):
         here.authenticate_token(token)
-    clock.sleep(AuthSettings().cache_seconds)
+    clock.sleep(AuthCacheSettings().cache_seconds)
     with pytest.raises(AuthenticationFailed):
         there.authenticate_token(token)
     # The record stays for as long as the token would have been good, and no longer.
@@ -302,7 +302,7 @@ def test_one_memory_does_not_prolong_another() -> None:
     token, _ = here.login(new.access_key_id, new.secret_access_key)
     there.authenticate(new.access_key_id, new.secret_access_key)
     here.credentials.delete("admin", new.access_key_id)
-    seconds = AuthSettings().cache_seconds
+    seconds = AuthCacheSettings().cache_seconds
     clock.sleep(seconds * 0.9)
     with suppress(AuthenticationFailed):
         there.authenticate_token(token)
@@ -313,7 +313,7 @@ def test_one_memory_does_not_prolong_another() -> None:
 
 def test_the_groups_of_a_user_are_as_old_as_other_records(store: Store) -> None:
     clock = Clockwork()
-    here = service(store, clock, settings=AuthSettings(cache_seconds=5.0))
+    here = service(store, clock, settings=AuthCacheSettings(cache_seconds=5.0))
     there = service(store, clock)
     there.setup("admin")
     there.users.create("jane")

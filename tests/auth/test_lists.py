@@ -6,13 +6,13 @@ from typing import TypeVar
 import pytest
 
 from lakebed.auth import (
-    AlreadyExists,
     AuthNotFound,
+    AuthPage,
     AuthService,
     CredentialNotFound,
     GroupNotFound,
     InvalidName,
-    Page,
+    NameTaken,
     PolicyNotFound,
     UserNotFound,
 )
@@ -61,14 +61,14 @@ def test_names_of_people_are_fine(auth: AuthService, name: str) -> None:
     auth.groups.create(name)
     auth.memberships.add(name, name)
     assert auth.memberships.targets_of(name).items[0].id == name
-    with pytest.raises(AlreadyExists):
+    with pytest.raises(NameTaken):
         auth.users.create(name)
 
 
 NAMES = ["a", "a b", "a!", "a-b", "a.b", "a0", "ab", "b", "ä"]
 
 
-def all_pages(listing: Callable[[str], Page[str]]) -> list[str]:
+def all_pages(listing: Callable[[str], AuthPage[str]]) -> list[str]:
     found: list[str] = []
     for _ in range(100):
         items, has_more = listing(found[-1] if found else "")
@@ -91,10 +91,10 @@ def test_every_list_comes_in_pages_in_order_of_names(auth: AuthService) -> None:
         auth.user_policies.add("one", name)
         auth.group_policies.add("all", name)
 
-    def ids(page: Page[object]) -> Page[str]:
-        return Page(tuple(item.id for item in page.items), page.has_more)  # type: ignore[attr-defined]
+    def ids(page: AuthPage[object]) -> AuthPage[str]:
+        return AuthPage(tuple(item.id for item in page.items), page.has_more)  # type: ignore[attr-defined]
 
-    lists: list[Callable[..., Page[object]]] = [
+    lists: list[Callable[..., AuthPage[object]]] = [
         auth.policies.list,
         lambda **bounds: auth.memberships.sources_of("all", **bounds),
         lambda **bounds: auth.memberships.targets_of("one", **bounds),
@@ -104,7 +104,7 @@ def test_every_list_comes_in_pages_in_order_of_names(auth: AuthService) -> None:
     ]
     for listing in lists:
 
-        def page(after: str, listing: Callable[..., Page[object]] = listing) -> Page[str]:
+        def page(after: str, listing: Callable[..., AuthPage[object]] = listing) -> AuthPage[str]:
             return ids(listing(after=after, amount=2))
 
         assert all_pages(page) == NAMES
@@ -124,9 +124,9 @@ def test_keys_come_in_pages(auth: AuthService) -> None:
     keys = sorted(auth.credentials.create("jane").access_key_id for _ in range(5))
     auth.credentials.create("jane b")
 
-    def page(after: str) -> Page[str]:
+    def page(after: str) -> AuthPage[str]:
         items, has_more = auth.credentials.list("jane", after=after, amount=2)
-        return Page(tuple(item.access_key_id for item in items), has_more)
+        return AuthPage(tuple(item.access_key_id for item in items), has_more)
 
     assert all_pages(page) == keys
     assert auth.credentials.list("jane", prefix=keys[2]).items[0].access_key_id == keys[2]

@@ -18,15 +18,15 @@ from lakebed.auth import (
     UserID,
 )
 from lakebed.auth import records_pb2 as pb
-from lakebed.auth.cache import Cache
-from lakebed.auth.entities.credentials import Credentials
+from lakebed.auth.cache import ExpiringCache
+from lakebed.auth.entities.credentials import AccessKeys
 from lakebed.auth.entities.keys import AUTH, SETUP_NAME, pairs_of, parted
 from lakebed.auth.secrets import SecretBox
 from lakebed.auth.setup import Setup, _Attempt
 from lakebed.base.ids import new_unique_id
 from lakebed.base.runtime import Runtime
 from lakebed.kv import Store
-from lakebed.kv.records import Kind, Record, Records
+from lakebed.kv.records import Record, RecordKind, Records
 from lakebed.testing.simulation.explore import first_failure
 from tests.auth.kit import KEYS, UNCACHED
 from tests.auth.scenarios import (
@@ -103,7 +103,7 @@ class WritesWithoutFence(Setup):
     """Does not look whether its claim still stands before each write."""
 
     def _replace(
-        self, attempt: _Attempt, kind: Kind[MessageT], name: bytes, message: MessageT
+        self, attempt: _Attempt, kind: RecordKind[MessageT], name: bytes, message: MessageT
     ) -> None:
         Records(self._store, kind, AUTH).set(name, message)
 
@@ -112,7 +112,7 @@ class ChecksBeforeItReads(Setup):
     """Looks at its claim first and at what it replaces afterwards."""
 
     def _replace(
-        self, attempt: _Attempt, kind: Kind[MessageT], name: bytes, message: MessageT
+        self, attempt: _Attempt, kind: RecordKind[MessageT], name: bytes, message: MessageT
     ) -> None:
         if self._record.get(SETUP_NAME).predicate == attempt.version:
             Records(self._store, kind, AUTH).set(name, message)
@@ -169,7 +169,7 @@ def test_memberships_by_name_alone_are_found_out() -> None:
     assert found_out(lambda seed: people_hold(seed, with_memberships(TrustsNames)))
 
 
-class TrustsOwners(Credentials):
+class TrustsOwners(AccessKeys):
     """Takes a key for good if there is someone of the name of its user; prunes nothing."""
 
     def lookup(self, access_key_id: str) -> tuple[Identity, str]:
@@ -182,7 +182,7 @@ class TrustsOwners(Credentials):
         """It dies before."""
 
 
-def super_lookup(credentials: Credentials, record: Record[pb.Credential]) -> tuple[Identity, str]:
+def super_lookup(credentials: AccessKeys, record: Record[pb.Credential]) -> tuple[Identity, str]:
     owner, key = UniqueID(record.message.user_unique_id), AccessKeyID(record.name.decode())
     identity = Identity(
         user_id=UserID(record.message.user), unique_id=owner, committer="", access_key_id=key
@@ -196,7 +196,7 @@ def test_broken_credentials_are_found_out() -> None:
         auth.credentials = TrustsOwners(
             store, runtime, auth.users, SecretBox(KEYS, runtime), changed=auth._forget
         )
-        auth._known = Cache(auth.credentials.lookup, runtime, UNCACHED)
+        auth._known = ExpiringCache(auth.credentials.lookup, runtime, UNCACHED)
         return auth
 
     assert found_out(lambda seed: people_hold(seed, open_service))

@@ -6,11 +6,11 @@ from typing import TypeVar
 import pytest
 
 from lakebed.auth import (
-    AlreadyExists,
     AuthenticationFailed,
+    AuthPage,
     AuthService,
     Identity,
-    Page,
+    NameTaken,
     User,
     UserNotFound,
 )
@@ -132,7 +132,7 @@ class ReadsEndsFirst(Memberships):
 
     def sources_of(
         self, right: str, *, prefix: str = "", after: str = "", amount: int = 100
-    ) -> Page[User]:
+    ) -> AuthPage[User]:
         self.early = self._source.live_messages(["ann"])
         return super().sources_of(right, prefix=prefix, after=after, amount=amount)
 
@@ -200,7 +200,7 @@ def test_a_key_that_another_user_takes_meanwhile_stays_theirs() -> None:
     slow, other, meanwhile = world()
     other.users.create("bob")
     meanwhile.before("set", CREDENTIALS.prefix, lambda: other.credentials.create("bob", QUICKSTART))
-    with pytest.raises(AlreadyExists):
+    with pytest.raises(NameTaken):
         slow.credentials.create("ann", QUICKSTART)
     assert meanwhile.happened
     assert other.secret_for(QUICKSTART.access_key_id)[0].user_id == "bob"

@@ -40,9 +40,9 @@ from lakebed.block import (
     UploadId,
 )
 from lakebed.block.address import StoreName
-from lakebed.block.drivers.azure.blocks import Block, Kind, Uploads
+from lakebed.block.drivers.azure.blocks import AzureBlock, BlobUploads, BlockKind
 from lakebed.block.drivers.cloud.errors import Answer, explain, refusal
-from lakebed.block.drivers.cloud.streams import Source, held_back, in_sizes
+from lakebed.block.drivers.cloud.streams import MeasuredChunks, held_back, in_sizes
 from lakebed.block.drivers.gcs import _listed
 from lakebed.block.drivers.s3.store import S3BlockStore
 
@@ -50,9 +50,9 @@ ADDRESS = Address.parse("s3://bucket/path")
 MINE, OTHER = UploadId("11" * 16), UploadId("22" * 16)
 
 blocks = st.builds(
-    Block,
+    AzureBlock,
     upload_id=st.binary(min_size=16, max_size=16).map(lambda data: UploadId(data.hex())),
-    kind=st.sampled_from(Kind),
+    kind=st.sampled_from(BlockKind),
     number=st.integers(0, 10_000),
     time_us=st.integers(0, 1 << 60),
     nonce=st.binary(min_size=8, max_size=8),
@@ -165,7 +165,7 @@ def test_no_chunk_goes_before_the_next_one_came() -> None:
 
 @given(chunks=st.lists(st.binary(max_size=5)), size=st.integers(0, 20))
 def test_what_is_taken_comes_first(chunks: list[bytes], size: int) -> None:
-    source = Source(chunks, size_max=1000)
+    source = MeasuredChunks(chunks, size_max=1000)
     first, is_all = source.take(size)
     assert is_all == (sum(map(len, chunks)) <= size)
     assert b"".join(source.after(first)) == b"".join(chunks)
@@ -173,7 +173,7 @@ def test_what_is_taken_comes_first(chunks: list[bytes], size: int) -> None:
 
 
 def test_a_stream_may_be_too_long() -> None:
-    source = Source([b"12", b"34"], size_max=3)
+    source = MeasuredChunks([b"12", b"34"], size_max=3)
     with pytest.raises(InvalidArgument, match="more than 3 bytes"), source.handing_on():
         list(source)
 
@@ -193,45 +193,45 @@ def test_no_library_sees_what_the_caller_raised(*, swallowed: bool) -> None:
             if not swallowed:
                 raise
 
-    source = Source(broken(), size_max=1000)
+    source = MeasuredChunks(broken(), size_max=1000)
     with pytest.raises(BrokenPipeError, match="the caller's own"), source.handing_on():
         library()
 
 
 @given(blocks)
-def test_the_name_of_a_block_tells_all(block: Block) -> None:
-    assert Block.parse(block.name) == block
+def test_the_name_of_a_block_tells_all(block: AzureBlock) -> None:
+    assert AzureBlock.parse(block.name) == block
     assert len(block.name) <= 64
 
 
 @given(st.text(max_size=80))
 def test_blocks_of_others_are_left_alone(name: str) -> None:
-    block = Block.parse(name)
+    block = AzureBlock.parse(name)
     assert block is None or block.name == name
 
 
 def test_the_newest_of_a_part_comes_last() -> None:
-    def name(upload_id: UploadId, kind: Kind, number: int, time_us: int) -> str:
-        return Block(upload_id, kind, number, time_us, bytes([time_us] * 8)).name
+    def name(upload_id: UploadId, kind: BlockKind, number: int, time_us: int) -> str:
+        return AzureBlock(upload_id, kind, number, time_us, bytes([time_us] * 8)).name
 
     stored = [
-        (name(MINE, Kind.BEGUN, 0, 1), 1),
-        (name(OTHER, Kind.BEGUN, 0, 2), 1),
-        (name(MINE, Kind.PART, 7, 9), 90),
-        (name(MINE, Kind.PART, 7, 8), 80),
-        (name(MINE, Kind.EMPTY_PART, 3, 5), 1),
-        (name(OTHER, Kind.PART, 1, 6), 60),
+        (name(MINE, BlockKind.BEGUN, 0, 1), 1),
+        (name(OTHER, BlockKind.BEGUN, 0, 2), 1),
+        (name(MINE, BlockKind.PART, 7, 9), 90),
+        (name(MINE, BlockKind.PART, 7, 8), 80),
+        (name(MINE, BlockKind.EMPTY_PART, 3, 5), 1),
+        (name(OTHER, BlockKind.PART, 1, 6), 60),
         ("MDAwMDAwMDAwMDAwMDAwMDAwMDA=", 5),
     ]
-    parts = [info for _, info in Uploads(stored).parts(MINE)]
+    parts = [info for _, info in BlobUploads(stored).parts(MINE)]
     assert [(part.number, part.size, part.etag) for part in parts] == [
         (3, 0, "05" * 8),
         (7, 80, "08" * 8),
         (7, 90, "09" * 8),
     ]
-    assert set(Uploads(stored).begun) == {MINE, OTHER}
-    aborted = (name(MINE, Kind.ABORTED, 0, 10), 1)
-    assert set(Uploads([*stored, aborted]).begun) == {OTHER}
+    assert set(BlobUploads(stored).begun) == {MINE, OTHER}
+    aborted = (name(MINE, BlockKind.ABORTED, 0, 10), 1)
+    assert set(BlobUploads([*stored, aborted]).begun) == {OTHER}
 
 
 def test_listings_of_google_have_the_form_of_all() -> None:

@@ -23,7 +23,7 @@ from lakebed.block import (
     UploadNotFound,
 )
 from lakebed.block.drivers.local.files import to_disk
-from lakebed.block.drivers.local.tree import Folder, Place, Tree
+from lakebed.block.drivers.local.tree import FilePlace, OpenFolder, Tree
 from tests.block.local_storage import DATA, open_files, open_local
 
 
@@ -195,10 +195,10 @@ def test_parts_of_an_upload_that_ends_meanwhile(
 def test_a_folder_whose_handle_went_stale_is_opened_again(root: Path) -> None:
     root.mkdir()
     tree = Tree(root, to_disk)
-    place = Place(DATA.address("a/b"), (b"data", b"a"), b"b")
+    place = FilePlace(DATA.address("a/b"), (b"data", b"a"), b"b")
     stale = tree.within_made(place, lambda folder, _: folder)
 
-    def work(folder: Folder, _: bytes) -> Folder:
+    def work(folder: OpenFolder, _: bytes) -> OpenFolder:
         if folder is stale:
             raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
         return folder
@@ -215,8 +215,8 @@ def test_a_remembered_folder_that_is_gone_is_not_gone_by(root: Path, comes_back:
     synced: list[int] = []
     tree = Tree(root, lambda descriptor: synced.append(os.fstat(descriptor).st_ino))
     data = root / "data"
-    first = Place(DATA.address("a/b/1"), (b"data", b"a", b"b"), b"1")
-    second = Place(DATA.address("a/c/2"), (b"data", b"a", b"c"), b"2")
+    first = FilePlace(DATA.address("a/b/1"), (b"data", b"a", b"b"), b"1")
+    second = FilePlace(DATA.address("a/c/2"), (b"data", b"a", b"c"), b"2")
     tree.within_made(first, lambda _folder, _name: None)
     rmtree(data)
     if comes_back:
@@ -234,7 +234,9 @@ def test_a_folder_in_one_that_is_remembered_is_made_from_there(
     root.mkdir()
     synced: list[int] = []
     tree = Tree(root, lambda descriptor: synced.append(os.fstat(descriptor).st_ino))
-    places = [Place(DATA.address(f"a/{n}/x"), (b"data", b"a", b"%d" % n), b"x") for n in range(2)]
+    places = [
+        FilePlace(DATA.address(f"a/{n}/x"), (b"data", b"a", b"%d" % n), b"x") for n in range(2)
+    ]
     tree.within_made(places[0], lambda _folder, _name: None)
     synced.clear()
     real_mkdir, made = os.mkdir, []

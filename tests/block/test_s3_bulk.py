@@ -21,7 +21,7 @@ from lakebed.block import (
 )
 from lakebed.block.drivers.s3 import open_driver
 from lakebed.block.drivers.s3.store import S3BlockStore
-from lakebed.block.drivers.s3.wire import ListingPage, Wire
+from lakebed.block.drivers.s3.wire import ListingPage, SignedRequests
 from tests.kit.object_stores import BUCKET, versioned
 
 pytestmark = pytest.mark.slow
@@ -70,14 +70,14 @@ def test_fifty_folders_are_one_listing(
     names = [f"{number:02}" for number in range(50)]
     for name in names:
         store.put(namespace.address(f"{name}/x/1"), [b""])
-    list_page, pages = Wire.list_page, 0
+    list_page, pages = SignedRequests.list_page, 0
 
-    def count(self: Wire, *args: Any, **kwargs: Any) -> ListingPage:
+    def count(self: SignedRequests, *args: Any, **kwargs: Any) -> ListingPage:
         nonlocal pages
         pages += 1
         return list_page(self, *args, **kwargs)
 
-    monkeypatch.setattr(Wire, "list_page", count)
+    monkeypatch.setattr(SignedRequests, "list_page", count)
     assert list(store.list_folders(namespace)) == names
     assert pages == 1
 

@@ -8,7 +8,7 @@ from typing import Final
 import lakefs_sdk
 
 from lakebed.server.api.operations import ROUTES
-from lakebed.server.s3.router import Operation
+from lakebed.server.s3.router import S3Operation
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "compatibility.md"
 _REST: Final = re.compile(r"\| (\w+) \| `([A-Z]+ /\S+)` \| (yes|own|501) \| (.*)\|")
@@ -65,4 +65,4 @@ def test_what_is_our_own_is_said_to_be() -> None:
 
 def test_all_operations_of_s3_are_described() -> None:
     found = [row.split(" | ")[0].removeprefix("| ") for row in rows("S3")]
-    assert found == [operation.value for operation in Operation]
+    assert found == [operation.value for operation in S3Operation]

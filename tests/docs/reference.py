@@ -32,7 +32,7 @@ from lakebed.server.s3.router import (
     _ON_BUCKET,
     _ON_OBJECT,
     _WITH_COPY_SOURCE,
-    Operation,
+    S3Operation,
 )
 from lakebed.server.settings import ServerSettings
 
@@ -195,8 +195,8 @@ def _actions_in(source: str) -> list[str]:
 def s3_page() -> str:
     """Return the page on the operations of S3."""
     requests = {
-        Operation.LIST_BUCKETS: "GET /",
-        Operation.LIST_OBJECTS_V2: "GET /bucket?list-type=2",
+        S3Operation.LIST_BUCKETS: "GET /",
+        S3Operation.LIST_OBJECTS_V2: "GET /bucket?list-type=2",
     }
     for place, table in (("/bucket", _ON_BUCKET), ("/bucket/key", _ON_OBJECT)):
         for (method, name), operation in table.items():
@@ -209,7 +209,7 @@ def s3_page() -> str:
             f"`{requests[each]}`",
             ", ".join(f"`{action}`" for action in _s3_actions(each)) or "none",
         )
-        for each in Operation
+        for each in S3Operation
     ]
     return (
         "\n\n".join(
@@ -230,7 +230,7 @@ def s3_page() -> str:
     )
 
 
-def _s3_actions(operation: Operation) -> list[str]:
+def _s3_actions(operation: S3Operation) -> list[str]:
     module = sys.modules[OPERATIONS[operation].handle.__module__]
     names = dict.fromkeys(_actions_in(inspect.getsource(module)))
     return [Action[name].value for name in names]
@@ -242,7 +242,7 @@ def permissions_page() -> str:
     for route in ROUTES:
         for action in _actions_of(route):
             used[action].append(f"`{route.operation}`")
-    for operation in Operation:
+    for operation in S3Operation:
         for action in _s3_actions(operation):
             used[action].append(f"`s3:{operation.value}`")
     actions = [(f"`{each}`", ", ".join(used[each]) or "nothing yet") for each in Action]

@@ -12,7 +12,7 @@ from lakebed.base.runtime import ThreadRuntime
 from lakebed.block import Namespace
 from lakebed.block.drivers.memory import MemoryBlockStore
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
-from lakebed.engine.committed import Query
+from lakebed.engine.committed import EntryQuery
 from lakebed.engine.errors import (
     EntryNotFound,
     NoChanges,
@@ -126,7 +126,7 @@ def get_staged(lake: Lake) -> Shown:
     return {key: lake.get(f"{MAIN}$", key) for key in KEYS}
 
 
-def listed(lake: Lake, query: Query, ref: str = MAIN) -> list[tuple[bytes, str]]:
+def listed(lake: Lake, query: EntryQuery, ref: str = MAIN) -> list[tuple[bytes, str]]:
     found: list[tuple[bytes, str]] = []
     while True:
         page = staging.list_entries(lake.engine, LAKE, ref, query)
@@ -137,15 +137,15 @@ def listed(lake: Lake, query: Query, ref: str = MAIN) -> list[tuple[bytes, str]]
 
 
 def list_all(lake: Lake) -> Shown:
-    return listed(lake, Query())
+    return listed(lake, EntryQuery())
 
 
 def list_by_ones(lake: Lake) -> Shown:
-    return listed(lake, Query(amount=1, prefix=b"dir/"))
+    return listed(lake, EntryQuery(amount=1, prefix=b"dir/"))
 
 
 def list_folders(lake: Lake) -> Shown:
-    return listed(lake, Query(delimiter=b"/"))
+    return listed(lake, EntryQuery(delimiter=b"/"))
 
 
 def list_a_deleted_folder(lake: Lake) -> Shown:
@@ -158,24 +158,24 @@ def list_a_deleted_folder(lake: Lake) -> Shown:
 
 
 def list_changes(lake: Lake) -> Shown:
-    rows = lake.engine.reader.list_changes(LAKE, MAIN, Query()).rows
+    rows = lake.engine.reader.list_changes(LAKE, MAIN, EntryQuery()).rows
     return rows.to_pylist()
 
 
 def commit(lake: Lake) -> Shown:
     made = HeadChanges(lake.engine).commit(LAKE, MAIN, REQUEST).commit
-    return listed(lake, Query(), made.id), listed(lake, Query())
+    return listed(lake, EntryQuery(), made.id), listed(lake, EntryQuery())
 
 
 def reset_each(lake: Lake) -> Shown:
     for key in KEYS:
         HeadChanges(lake.engine).reset_object(LAKE, MAIN, key)
-    return listed(lake, Query(prefix=b"dir/"))
+    return listed(lake, EntryQuery(prefix=b"dir/"))
 
 
 def reset_below(lake: Lake) -> Shown:
     HeadChanges(lake.engine).reset_prefix(LAKE, MAIN, b"dir/")
-    return listed(lake, Query())
+    return listed(lake, EntryQuery())
 
 
 def merge_beside_what_is_staged(lake: Lake) -> Shown:
@@ -184,7 +184,7 @@ def merge_beside_what_is_staged(lake: Lake) -> Shown:
         staging.put(lake.engine, LAKE, DEV, entry(key, "merged"))
     HeadChanges(lake.engine).commit(LAKE, DEV, REQUEST)
     HeadChanges(lake.engine).merge(LAKE, DEV, MAIN, replace(MERGE, keep_staged=True))
-    return listed(lake, Query())
+    return listed(lake, EntryQuery())
 
 
 def open_to_create(lake: Lake) -> Shown:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import pytest
 
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
-from lakebed.engine.committed import Query
+from lakebed.engine.committed import EntryQuery
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import BranchNotFound, PreconditionFailed, Stale, TooManyTries
 from lakebed.engine.keys import STAGED_PREFIX
@@ -30,7 +30,7 @@ from tests.simulation.world import DEV, MAIN, entry
 ResultT = TypeVar("ResultT")
 
 KEY = STAGED_PREFIX + b"a"
-QUERY = Query()
+QUERY = EntryQuery()
 REQUEST = CommitRequest(committer="", message="")
 
 

@@ -21,7 +21,7 @@ from lakebed.engine.keys import (
 )
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.kv import Store, open_store
-from lakebed.kv.records import Kind
+from lakebed.kv.records import RecordKind
 from lakebed.lake.commits import HeadChanges
 from lakebed.reclaim.cleaner import Cleaner
 from tests.kit import staging
@@ -53,7 +53,7 @@ def new_cleaner(store: Store) -> Cleaner:
     return Cleaner(store, ThreadRuntime(), grace_seconds=0)
 
 
-PLACES: list[tuple[bytes, Kind]] = [  # type: ignore[type-arg]
+PLACES: list[tuple[bytes, RecordKind]] = [  # type: ignore[type-arg]
     (GRAVELER, REPOSITORIES),
     (GRAVELER, CLAIMS),
     (DELETED_PARTITION, DELETED),
@@ -68,7 +68,7 @@ def test_a_damaged_record_does_not_stop_the_rest(
     store: Store,
     engine: Engine,
     partition: bytes,
-    kind: Kind,  # type: ignore[type-arg]
+    kind: RecordKind,  # type: ignore[type-arg]
     value: bytes,
     name: bytes,
     caplog: pytest.LogCaptureFixture,

@@ -8,12 +8,12 @@ import pytest
 
 from lakebed.base.runtime import ThreadRuntime
 from lakebed.engine import records_pb2 as pb
-from lakebed.engine.committed import Query
+from lakebed.engine.committed import EntryQuery
 from lakebed.engine.engine import Engine
 from lakebed.engine.keys import EMPTIED, STAGED_PREFIX
 from lakebed.engine.model import StagingToken
 from lakebed.engine.staging import listing
-from lakebed.engine.staging.empty_runs import EmptyRunNotes, Stretch, fill
+from lakebed.engine.staging.empty_runs import EmptyRunNotes, KeyRange, fill
 from lakebed.engine.staging.writer import if_absent
 from lakebed.formats import MetaRangeID
 from lakebed.kv import Item, OutcomeUnknown, Store
@@ -28,7 +28,7 @@ from tests.simulation.world import MAIN, entry
 ResultT = TypeVar("ResultT")
 
 KEYS = [b"a/%d" % number for number in range(8)]
-SHORT = Query(amount=1)  # read in steps of two
+SHORT = EntryQuery(amount=1)  # read in steps of two
 
 FILLERS: dict[str, Callable[[Engine], None]] = {
     "put": lambda engine: put(engine, KEYS[5], "new"),
@@ -68,7 +68,7 @@ def note_at(store: Store, token: StagingToken) -> Item | None:
     return store.get_many([(token.encode(), EMPTIED)])[0]
 
 
-def listed(engine: Engine, query: Query = SHORT) -> list[bytes]:
+def listed(engine: Engine, query: EntryQuery = SHORT) -> list[bytes]:
     return [item.key for item in staging.list_entries(engine, REPOSITORY.id, MAIN, query).items]
 
 
@@ -160,9 +160,9 @@ def test_what_is_put_before_the_search_begins_is_met_by_it() -> None:
     lake = Emptying()
     before = Before(lake.store, lambda call: call.operation == "set_if")
     before.thing = lambda: put(lake.engine(), b"b", "new")
-    listed(lake.engine(store=before.store), Query())
+    listed(lake.engine(store=before.store), EntryQuery())
     assert before.is_done
-    assert listed(lake.engine(), Query()) == [b"b"]
+    assert listed(lake.engine(), EntryQuery()) == [b"b"]
 
 
 def test_no_more_is_noted_than_was_sought() -> None:
@@ -175,7 +175,7 @@ def test_no_more_is_noted_than_was_sought() -> None:
     commit(engine)
     for key in keys:
         staging.delete(engine, REPOSITORY.id, MAIN, key)
-    folded = Query(delimiter=b"/")
+    folded = EntryQuery(delimiter=b"/")
     swaps = Before(lake.store, lambda call: call.operation == "set_if")
     swaps.thing = lambda: setattr(swaps, "thing", lambda: put(lake.engine(), b"b/new", "new"))
     assert listed(lake.engine(store=swaps.store), folded) == [b"0/"]
@@ -192,7 +192,7 @@ def test_writers_behind_a_deleted_directory_do_not_disturb_the_search() -> None:
         patch.setattr(listing, "_FIRST_WINDOW", 2)
         for number in range(1, 4):
             swaps.thing = partial(put, lake.engine(), b"z/%d" % number, "new")
-            assert listed(engine, Query(delimiter=b"/")) == [b"z/"]
+            assert listed(engine, EntryQuery(delimiter=b"/")) == [b"z/"]
     notes = pb.Emptied.FromString(lake.note() or b"")
     assert [(each.start, each.end) for each in notes.stretches] == [(b"a/1\x00", b"a/7\x00")]
 
@@ -214,10 +214,10 @@ def test_a_note_that_others_always_change_is_deleted() -> None:
 
     def seek_before(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
         if call.operation in {"set_if", "delete_if"}:
-            assert notes.seek(Stretch(b"a", None)) is not None
+            assert notes.seek(KeyRange(b"a", None)) is not None
         return apply()
 
-    assert notes.seek(Stretch(b"a", None)) is not None
+    assert notes.seek(KeyRange(b"a", None)) is not None
     fill(FaultyStore(store, seek_before), tokens[0], [b"b"], note_at(store, tokens[0]))
     assert note_at(store, tokens[0]) is None
 
@@ -236,11 +236,11 @@ def test_a_note_is_about_one_state_of_a_branch() -> None:
     store = MemoryStore(ThreadRuntime())
     tokens = [StagingToken("new"), StagingToken("old")]
     notes = EmptyRunNotes(store, tokens, MetaRangeID("m"), now_us=0)
-    search = notes.seek(Stretch(b"a", None))
+    search = notes.seek(KeyRange(b"a", None))
     assert search is not None
     assert notes.stretches() == []
     notes.found(search, b"c")
-    assert notes.stretches() == [Stretch(b"a", b"c")]
+    assert notes.stretches() == [KeyRange(b"a", b"c")]
     assert EmptyRunNotes(store, tokens[:1], MetaRangeID("m"), now_us=0).stretches() == []
     assert EmptyRunNotes(store, tokens, MetaRangeID("n"), now_us=0).stretches() == []
     for other_us in (600_000_000, -600_000_000):  # by a clock that is far ahead, too
@@ -252,13 +252,13 @@ def test_filling_cuts_stretches_off_before_the_key() -> None:
     tokens = [StagingToken("new")]
     notes = EmptyRunNotes(store, tokens, MetaRangeID("m"), now_us=0)
     for start in (b"a", b"c", b"e"):
-        search = notes.seek(Stretch(start, None))
+        search = notes.seek(KeyRange(start, None))
         assert search is not None
         notes.found(search, start + b"z")
     fill(store, tokens[0], [b"cd", b"cc", b"e", b"x"], note_at(store, tokens[0]))
-    left = [Stretch(b"a", b"az"), Stretch(b"c", b"cc")]
+    left = [KeyRange(b"a", b"az"), KeyRange(b"c", b"cc")]
     assert notes.stretches() == left
-    search = notes.seek(Stretch(b"m", None))
+    search = notes.seek(KeyRange(b"m", None))
     assert search is not None
     fill(store, tokens[0], [b"n"], note_at(store, tokens[0]))
     notes.found(search, b"z")
@@ -269,7 +269,7 @@ def test_a_lost_reply_to_a_filling_is_looked_into() -> None:
     store = MemoryStore(ThreadRuntime())
     tokens = [StagingToken("new")]
     notes = EmptyRunNotes(store, tokens, MetaRangeID("m"), now_us=0)
-    search = notes.seek(Stretch(b"a", None))
+    search = notes.seek(KeyRange(b"a", None))
     assert search is not None
     notes.found(search, None)
     lost = iter([OutcomeUnknown("lost")])
@@ -280,4 +280,4 @@ def test_a_lost_reply_to_a_filling_is_looked_into() -> None:
         return apply()
 
     fill(FaultyStore(store, refuse), tokens[0], [b"b"], note_at(store, tokens[0]))
-    assert notes.stretches() == [Stretch(b"a", b"b")]
+    assert notes.stretches() == [KeyRange(b"a", b"b")]

@@ -4,7 +4,7 @@ import pytest
 
 from lakebed.block import Namespace
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
-from lakebed.engine.committed import ChangeType, CommonPrefix, Query
+from lakebed.engine.committed import ChangeType, CommonPrefix, EntryQuery
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import Invalid, NoChanges, ParentNumberMissing
 from lakebed.engine.model import BranchID, CommitID, RepositoryID
@@ -36,7 +36,9 @@ def commit(engine: Engine, branch: BranchID, **contents: str) -> CommitID:
 
 
 def differences(engine: Engine, *, since_parting: bool) -> list[tuple[bytes, ChangeType, bool]]:
-    page = Differences(engine).list_between(LAKE, MAIN, DEV, Query(), since_parting=since_parting)
+    page = Differences(engine).list_between(
+        LAKE, MAIN, DEV, EntryQuery(), since_parting=since_parting
+    )
     return [
         (item.path, item.change, item.conflict)
         for item in page.items
@@ -68,10 +70,12 @@ def test_what_both_sides_changed_alike_is_no_change_since_they_parted(engine: En
     assert differences(engine, since_parting=True) == []
     commit(engine, DEV, **{"c/other": "o"})
     folded = Differences(engine).list_between(
-        LAKE, MAIN, DEV, Query(delimiter=b"/"), since_parting=True
+        LAKE, MAIN, DEV, EntryQuery(delimiter=b"/"), since_parting=True
     )
     assert [item.key for item in folded.items if isinstance(item, CommonPrefix)] == [b"c/"]
-    page = Differences(engine).list_between(LAKE, MAIN, DEV, Query(amount=1), since_parting=True)
+    page = Differences(engine).list_between(
+        LAKE, MAIN, DEV, EntryQuery(amount=1), since_parting=True
+    )
     assert (len(page.items), page.has_more) == (1, False)
 
 

@@ -25,7 +25,7 @@ from hypothesis.stateful import (
 from lakebed.base.runtime import ThreadRuntime
 from lakebed.block import Namespace
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
-from lakebed.engine.committed import CommonPrefix, DiffEntry, Query
+from lakebed.engine.committed import CommonPrefix, DiffEntry, EntryQuery
 from lakebed.engine.errors import (
     DefaultBranch,
     DirtyBranch,
@@ -293,7 +293,7 @@ class EngineMachine(RuleBasedStateMachine):
             return
         self.lake.refs.delete_branch(REPOSITORY, branch)
         with pytest.raises(NotFound):
-            staging.list_entries(self.lake, REPOSITORY, branch, Query())
+            staging.list_entries(self.lake, REPOSITORY, branch, EntryQuery())
         del self.heads[branch], self.shown[branch]
 
     @precondition(lambda self: len(self.held) > 4)  # or there would never be much in it
@@ -327,7 +327,7 @@ class EngineMachine(RuleBasedStateMachine):
         commit = self.known(commit)
         with suppress(NotUnique):
             tag = self.lake.refs.create_tag(REPOSITORY, f"v{number}", commit)
-            page = staging.list_entries(self.lake, REPOSITORY, tag.id, Query())
+            page = staging.list_entries(self.lake, REPOSITORY, tag.id, EntryQuery())
             assert contents(page.items) == self.held[commit]
             self.lake.refs.delete_tag(REPOSITORY, tag.id)
 
@@ -348,7 +348,7 @@ class EngineMachine(RuleBasedStateMachine):
     def list_folders(self, branch: BranchID) -> None:
         """List with a delimiter."""
         branch = self.there(branch)
-        page = staging.list_entries(self.lake, REPOSITORY, branch, Query(delimiter=b"/"))
+        page = staging.list_entries(self.lake, REPOSITORY, branch, EntryQuery(delimiter=b"/"))
         names = {key if b"/" not in key else key[:2] for key in self.shown[branch]}
         assert [item.key for item in page.items] == sorted(names)
 
@@ -358,11 +358,11 @@ class EngineMachine(RuleBasedStateMachine):
         left = self.there(left)
         right = self.there(right)
         before, after = self.held[self.heads[left]], self.held[self.heads[right]]
-        page = Differences(self.lake).list_between(REPOSITORY, left, right, Query())
+        page = Differences(self.lake).list_between(REPOSITORY, left, right, EntryQuery())
         assert changed(page.items) == differing(before, after)
         base = self.held[self.merge_base(self.heads[left], self.heads[right])]
         page = Differences(self.lake).list_between(
-            REPOSITORY, left, right, Query(), since_parting=True
+            REPOSITORY, left, right, EntryQuery(), since_parting=True
         )
         assert changed(page.items) == differing(base, after) & differing(before, after)
         marked = {
@@ -375,9 +375,9 @@ class EngineMachine(RuleBasedStateMachine):
     def everything_is_shown(self) -> None:
         """Every branch shows just what the model shows, and the changes between."""
         for branch, expected in self.shown.items():
-            page = staging.list_entries(self.lake, REPOSITORY, branch, Query())
+            page = staging.list_entries(self.lake, REPOSITORY, branch, EntryQuery())
             assert contents(page.items) == expected
-            page_of_changes = self.lake.reader.list_changes(REPOSITORY, branch, Query())
+            page_of_changes = self.lake.reader.list_changes(REPOSITORY, branch, EntryQuery())
             committed = self.held[self.heads[branch]]
             assert changed(page_of_changes.items) == differing(committed, expected)
             assert self.head(branch) == self.heads[branch]

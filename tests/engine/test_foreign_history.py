@@ -8,7 +8,7 @@ import pytest
 
 from lakebed.block import LocalSettings, Namespace, open_block
 from lakebed.engine.commits.requests import CommitRequest
-from lakebed.engine.committed import Query
+from lakebed.engine.committed import EntryQuery
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import CommitNotFound, MetaRangeNotFound, MissingFile
 from lakebed.engine.model import BranchID, Commit, RepositoryID
@@ -79,7 +79,7 @@ def test_a_metarange_that_nobody_made_is_refused(lake: TwoRepositories, metarang
 def test_the_metarange_of_another_repository_is_refused(lake: TwoRepositories) -> None:
     lake.commit(lake.engine, MINE, "mine")
     theirs = lake.commit(lake.engine, THEIRS, "secret")
-    staging.list_entries(lake.engine, THEIRS, MAIN, Query())  # now it is in the cache
+    staging.list_entries(lake.engine, THEIRS, MAIN, EntryQuery())  # now it is in the cache
     with pytest.raises(MetaRangeNotFound, match=theirs.metarange_id):
         commit_metarange(lake, theirs.metarange_id)
     # A file that somebody has put there does not make it ours.
@@ -94,7 +94,7 @@ def test_a_metarange_of_an_earlier_commit_is_committed_again(lake: TwoRepositori
     lake.commit(lake.engine, MINE, "b")
     again = commit_metarange(lake, first.metarange_id)
     assert again.metarange_id == first.metarange_id
-    page = staging.list_entries(lake.engine, MINE, MAIN, Query())
+    page = staging.list_entries(lake.engine, MINE, MAIN, EntryQuery())
     assert [item.key for item in page.items] == [b"a"]
 
 
@@ -102,7 +102,9 @@ def test_a_metarange_of_an_earlier_commit_is_committed_again(lake: TwoRepositori
 def test_a_metarange_whose_files_are_gone_is_refused(lake: TwoRepositories, folder: str) -> None:
     first = lake.commit(lake.engine, MINE, "a")
     head = lake.commit(lake.engine, MINE, "b")
-    staging.list_entries(lake.engine, MINE, first.id, Query())  # what is cached does not hide it
+    staging.list_entries(
+        lake.engine, MINE, first.id, EntryQuery()
+    )  # what is cached does not hide it
     shutil.rmtree(lake.path(MINE, f"_lakebed/{folder}"))
     with pytest.raises(MissingFile, match=f"local://mine/x/_lakebed/{folder}/.*parquet"):
         commit_metarange(lake, first.metarange_id)
@@ -126,12 +128,12 @@ def test_a_repository_made_again_at_the_same_place_writes_all_its_files(
     """Also where another process, which knew the old one, makes the commit."""
     other = lake.another_engine()
     lake.commit(lake.engine, MINE)
-    staging.list_entries(other, MINE, MAIN, Query())
+    staging.list_entries(other, MINE, MAIN, EntryQuery())
     for engine in (lake.engine, other):
         lake.engine.repositories.delete(MINE)
         shutil.rmtree(lake.path(MINE, ""))
         lake.create(MINE)
         lake.commit(engine, MINE)
         for reader in (lake.engine, other, lake.another_engine()):
-            page = staging.list_entries(reader, MINE, MAIN, Query())
+            page = staging.list_entries(reader, MINE, MAIN, EntryQuery())
             assert [item.key for item in page.items] == [b"key"]

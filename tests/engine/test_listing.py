@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lakebed.base.runtime import ThreadRuntime
 from lakebed.block import MemorySettings, open_block
-from lakebed.engine.committed import Breaks, Committed, CommonPrefix, Page, Query
+from lakebed.engine.committed import Breaks, Committed, CommonPrefix, EntryPage, EntryQuery
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import StagingToken
 from lakebed.engine.staging.cells import TOMBSTONE, Cells, encode
@@ -61,21 +61,21 @@ class Staged:
     def cells(self) -> Cells:
         return Cells(self.store, TOKENS, VERSION)
 
-    def page(self, query: Query, *, noted_min: int = 10_000) -> Page[Entry]:
+    def page(self, query: EntryQuery, *, noted_min: int = 10_000) -> EntryPage[Entry]:
         noting = Noting(0, noted_min)
         return list_entries(self.cells, self.committed, self.metarange_id, query, noting=noting)
 
-    def entries(self, query: Query, *, noted_min: int = 10_000) -> list[Entry | CommonPrefix]:
+    def entries(self, query: EntryQuery, *, noted_min: int = 10_000) -> list[Entry | CommonPrefix]:
         items: list[Entry | CommonPrefix] = []
         while True:
             page = self.page(query, noted_min=noted_min)
             items += page.items
             if not page.has_more:
                 return items
-            query = Query(query.prefix, page.items[-1].key, query.delimiter, query.amount)
+            query = EntryQuery(query.prefix, page.items[-1].key, query.delimiter, query.amount)
 
 
-def folded(visible: dict[bytes, Entry], query: Query) -> list[Entry | CommonPrefix]:
+def folded(visible: dict[bytes, Entry], query: EntryQuery) -> list[Entry | CommonPrefix]:
     """The same in a few slow lines."""
     found: dict[bytes, Entry | CommonPrefix] = {}
     for key in sorted(visible):
@@ -104,12 +104,12 @@ def test_listings_agree_with_a_plain_model(
     amount: int,
 ) -> None:
     lake = Staged(committed, new, old)
-    query = Query(prefix, after, delimiter, amount)
+    query = EntryQuery(prefix, after, delimiter, amount)
     assert lake.entries(query) == folded(lake.visible, query)
 
 
 queries = st.builds(
-    Query,
+    EntryQuery,
     prefix=st.sampled_from([b"", b"a", b"a/", b"\xff"]),
     after=st.just(b"") | paths,
     delimiter=st.sampled_from([b"", b"/"]),
@@ -127,7 +127,7 @@ def test_listings_agree_with_the_model_by_what_others_noted(
     committed: dict[bytes, str],
     kept: set[bytes],
     new: dict[bytes, str | None],
-    listed: list[Query],
+    listed: list[EntryQuery],
 ) -> None:
     gone: dict[bytes, str | None] = dict.fromkeys(committed.keys() - kept)
     lake = Staged(committed, new, gone)
@@ -144,7 +144,7 @@ def test_changes_agree_with_a_plain_model(
     committed: dict[bytes, str], new: dict[bytes, str | None], old: dict[bytes, str | None]
 ) -> None:
     lake = Staged(committed, new, old)
-    page = list_changes(lake.cells, lake.committed, lake.metarange_id, Query())
+    page = list_changes(lake.cells, lake.committed, lake.metarange_id, EntryQuery())
     expected = {}
     for key in lake.base.keys() | lake.visible.keys():
         before, after = lake.base.get(key), lake.visible.get(key)
@@ -198,7 +198,7 @@ def test_a_directory_costs_its_subdirectories(where: str) -> None:
     lake = Staged(contents, {}, {}) if where == "committed" else Staged({}, {}, {**contents})
     reads = Reads(lake)
     before = lake.committed.counters.ranges_read
-    items = lake.entries(Query(delimiter=b"/"))
+    items = lake.entries(EntryQuery(delimiter=b"/"))
     assert [item.key for item in items] == [b"%d/" % top for top in range(10)]
     assert reads.calls + lake.committed.counters.ranges_read - before < 50
     # A window is small again after each jump.
@@ -208,7 +208,7 @@ def test_a_directory_costs_its_subdirectories(where: str) -> None:
 def test_a_page_reads_one_record_more_than_it_returns() -> None:
     lake = Staged({}, {}, {b"%05d" % number: "x" for number in range(3000)})
     reads = Reads(lake)
-    page = lake.page(Query(amount=1000))
+    page = lake.page(EntryQuery(amount=1000))
     assert len(page.items) == 1000
     assert page.has_more
     assert reads.records == 1001
@@ -228,7 +228,7 @@ def test_a_page_over_many_sealed_tokens_reads_a_little_of_each() -> None:
     reads = Reads(lake)
     cells = Cells(lake.store, tokens, VERSION)
     noting = Noting(0, 10_000)
-    page = list_entries(cells, lake.committed, lake.metarange_id, Query(), noting=noting)
+    page = list_entries(cells, lake.committed, lake.metarange_id, EntryQuery(), noting=noting)
     found = {item.key: item.address for item in page.items if isinstance(item, Entry)}
     assert found == {key: shown[key] for key in keys[:1000]}
     assert reads.calls <= len(tokens)
@@ -240,7 +240,7 @@ def test_tombstones_are_read_once_whatever_ranges_lie_below() -> None:
     keys = [b"a/%05d" % number for number in range(3000)]
     lake = Staged(dict.fromkeys([*keys, b"b"], "x"), dict.fromkeys(keys), {})
     reads = Reads(lake)
-    items = lake.entries(Query(delimiter=b"/"))
+    items = lake.entries(EntryQuery(delimiter=b"/"))
     assert [item.key for item in items] == [b"b"]
     probes = 2 * len(TOKENS) * 32
     assert reads.records <= len(keys) + probes
@@ -252,7 +252,7 @@ def test_a_prefix_that_begins_with_tombstones_is_found_by_what_is_left() -> None
     gone = dict.fromkeys(keys[:2000])
     lake = Staged(dict.fromkeys([*keys, b"b"], "x"), gone, {})
     reads = Reads(lake)
-    items = lake.entries(Query(delimiter=b"/"))
+    items = lake.entries(EntryQuery(delimiter=b"/"))
     assert [item.key for item in items] == [b"a/", b"b"]
     assert reads.records < 300
 
@@ -261,9 +261,13 @@ def test_a_prefix_that_begins_with_tombstones_is_found_by_what_is_left() -> None
 def test_a_run_of_tombstones_is_gone_through_once() -> None:
     keys = [b"a/%05d" % number for number in range(3000)]
     lake = Staged(dict.fromkeys([*keys, b"b"], "x"), dict.fromkeys(keys), {})
-    lake.entries(Query(delimiter=b"/"), noted_min=200)
+    lake.entries(EntryQuery(delimiter=b"/"), noted_min=200)
     reads = Reads(lake)
-    for query in (Query(delimiter=b"/"), Query(), Query(prefix=b"a", delimiter=b"/")):
+    for query in (
+        EntryQuery(delimiter=b"/"),
+        EntryQuery(),
+        EntryQuery(prefix=b"a", delimiter=b"/"),
+    ):
         items = lake.entries(query, noted_min=200)
         assert [item.key for item in items] == ([] if query.prefix else [b"b"])
     assert reads.records < 3 * 1500

@@ -9,7 +9,7 @@ from lakebed.base.runtime import ThreadRuntime
 from lakebed.block import Namespace
 from lakebed.block.drivers.memory import MemoryBlockStore
 from lakebed.engine.commits.requests import CommitRequest
-from lakebed.engine.committed import Query
+from lakebed.engine.committed import EntryQuery
 from lakebed.engine.errors import Deleting, EntryNotFound, RefNotFound, RepositoryNotFound
 from lakebed.engine.model import RepositoryID
 from lakebed.formats import Entry
@@ -58,7 +58,7 @@ class ReaderAndWriter:
         return staging.get(self.reader, NAME, ref, b"key").address
 
     def listed(self, ref: str = MAIN) -> list[str]:
-        page = staging.list_entries(self.reader, NAME, ref, Query())
+        page = staging.list_entries(self.reader, NAME, ref, EntryQuery())
         return [item.address for item in page.items if isinstance(item, Entry)]
 
     def read_piecemeal(self, before_call: dict[int, Callable[[], object]]) -> str:
@@ -209,7 +209,7 @@ def test_a_page_of_a_branch_that_was_seen_is_two_calls(lake: ReaderAndWriter) ->
     assert lake.listed() == ["1", *["2"] * 999]
     assert lake.calls == ["get_many", "scan_page"]
     lake.calls.clear()
-    page = lake.reader.reader.list_changes(NAME, MAIN, Query())
+    page = lake.reader.reader.list_changes(NAME, MAIN, EntryQuery())
     assert len(page) == 1000
     assert page.has_more
     assert lake.calls == ["get_many", "scan_page"]

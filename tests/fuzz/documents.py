@@ -201,7 +201,13 @@ credentials: {access_key_id: AKIA, secret_access_key: secret}
 )
 def yaml_of_lakectl(text: str) -> None:
     file = _in_file(text, "lakectl.yaml")
-    attempt(client_errors.SettingsError, load_settings, environ={}, config_file=file, endpoint=None)
+    attempt(
+        client_errors.ClientSettingsError,
+        load_settings,
+        environ={},
+        config_file=file,
+        endpoint=None,
+    )
 
 
 @targets.add(

@@ -14,8 +14,8 @@ from lakebed.lake.errors import RangeNotSatisfiable
 from lakebed.server.http.authentication import authenticate
 from lakebed.server.http.bodies import Body, BodyError
 from lakebed.server.http.browsers import (
+    BrowserGuard,
     BrowserRefused,
-    Guard,
     Sender,
     is_unusual,
     refuse_path,
@@ -239,7 +239,7 @@ ORIGIN_WORDS: Final = [
     "[", "]", ":8000", ":x", ":99999", "/", "?", "#", "@", "\\", "%2f", "\xff", "\t", "%", ".",
     "0x7f.1",
 ]  # fmt: skip
-GUARD: Final = Guard(
+GUARD: Final = BrowserGuard(
     keys_are_known=lambda: True,
     host="127.0.0.1",
     domain="s3.example.org",

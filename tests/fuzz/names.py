@@ -13,7 +13,7 @@ from lakebed.block import Address, InvalidAddress, Namespace
 from lakebed.clients.cli.commands.fs.names import file_for
 from lakebed.clients.cli.errors import Misuse, UnsafeKey
 from lakebed.clients.cli.uris import parse_object, parse_path, parse_ref, parse_repository
-from lakebed.clients.http.errors import SettingsError
+from lakebed.clients.http.errors import ClientSettingsError
 from lakebed.clients.http.settings import normal_endpoint
 from lakebed.engine.errors import Invalid, InvalidName
 from lakebed.engine.names import check_branch_name, check_repository_name, check_tag_name
@@ -121,7 +121,7 @@ ENDPOINT_WORDS: Final = [
 @targets.add(texts(ENDPOINT_WORDS, st.just("http://127.0.0.1:8000/api/v1/")))
 def endpoints(text: str) -> None:
     """The path of the API may be added or left out."""
-    found = attempt(SettingsError, normal_endpoint, text)
+    found = attempt(ClientSettingsError, normal_endpoint, text)
     if found is not None:
         assert normal_endpoint(f"{found}/api/v1/") == found
 

@@ -5,14 +5,18 @@ from dataclasses import replace
 
 from lakebed.formats.object_paths import ObjectPath, new_object_uid, new_partition
 from lakebed.reclaim.collector import rules
-from lakebed.reclaim.collector.rules import Judged, Look, State, StoredObject, Verdict
+from lakebed.reclaim.collector.rules import Judged, ObservationTimes, ScannedObject, State, Verdict
 
-LOOK = Look(began_us=900, ended_us=1000, cutoff_us=500, closed_before_us=300, gap_us=100)
+LOOK = ObservationTimes(
+    began_us=900, ended_us=1000, cutoff_us=500, closed_before_us=300, gap_us=100
+)
 
 
-def stored(draw: random.Random, number: int) -> StoredObject:
+def stored(draw: random.Random, number: int) -> ScannedObject:
     made_us = draw.randint(0, 999)
-    return StoredObject(path_of(number, made_us), draw.randint(0, 9), draw.randint(0, 999), made_us)
+    return ScannedObject(
+        path_of(number, made_us), draw.randint(0, 9), draw.randint(0, 999), made_us
+    )
 
 
 def path_of(number: int, made_us: int) -> str:
@@ -20,7 +24,7 @@ def path_of(number: int, made_us: int) -> str:
     return str(ObjectPath("a0", "b", partition, new_object_uid(number, bytes(10))))
 
 
-def state_of(draw: random.Random, objects: list[StoredObject]) -> State:
+def state_of(draw: random.Random, objects: list[ScannedObject]) -> State:
     chosen = draw.sample(objects, len(objects) // 2)
     judged = [_judged(draw, one) for one in chosen]
     return State(
@@ -32,7 +36,7 @@ def state_of(draw: random.Random, objects: list[StoredObject]) -> State:
     )
 
 
-def _judged(draw: random.Random, one: StoredObject) -> Judged:
+def _judged(draw: random.Random, one: ScannedObject) -> Judged:
     verdict = draw.choice(list(Verdict))
     found = draw.randint(700, 1100) if verdict is Verdict.CANDIDATE else None
     return Judged(one, verdict, found)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from lakebed.block import MemorySettings, open_block
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.kv import Store
-from lakebed.kv.fenced import Cell, Cells, FencedStore
+from lakebed.kv.fenced import Cell, CellDatabase, FencedStore
 from lakebed.kv.managed import ManagedStore
 from lakebed.lake.commits import HeadChanges
 from lakebed.reclaim.cleaner import Cleaner
@@ -25,10 +25,10 @@ class SleeplessClock(TurnableClock):
         self.ahead_seconds += seconds
 
 
-class NotingCells(Cells):
+class NotingCells(CellDatabase):
     """A database of which every key that was ever written is known."""
 
-    def __init__(self, inner: Cells) -> None:
+    def __init__(self, inner: CellDatabase) -> None:
         self.name = inner.name
         self.limits = inner.limits
         self.shared_between_processes = inner.shared_between_processes
@@ -67,7 +67,7 @@ class NotingCells(Cells):
         self._inner.close()
 
 
-class MemoryCells(Cells):
+class MemoryCells(CellDatabase):
     """A database in memory that removes no tombstone by itself."""
 
     name = "cells"

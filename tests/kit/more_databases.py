@@ -15,7 +15,7 @@ from lakebed.kv.drivers.hbase import HBaseCells
 from lakebed.kv.drivers.mongodb import MongoDBCells
 from lakebed.kv.drivers.mysql import MySQLStore
 from lakebed.kv.drivers.spanner import SpannerCells
-from lakebed.kv.fenced import Cells, FencedStore, _Fate
+from lakebed.kv.fenced import CellDatabase, FencedStore, _Fate
 from lakebed.testing.servers.java_databases import (
     cassandra_server,
     cassandra_url,
@@ -47,7 +47,7 @@ def leave_lost_connections(store: Store) -> None:
     store._fence = lambda _: None  # type: ignore[attr-defined] # MySQL's
 
 
-OpenCells = Callable[..., Cells]
+OpenCells = Callable[..., CellDatabase]
 
 
 def fenced(cells: OpenCells) -> Callable[[str, Runtime, float], Store]:

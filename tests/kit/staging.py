@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from lakebed.base.ids import UniqueID
-from lakebed.engine.committed import Page, Query
+from lakebed.engine.committed import EntryPage, EntryQuery
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.engine.reading import Reading, Readings
 from lakebed.engine.staging.reader import Reader
@@ -29,7 +29,9 @@ def get(engine: Staging, repository: RepositoryID, ref: str, key: bytes) -> Entr
     return engine.reader.find(repository, ref, key)[1]
 
 
-def list_entries(engine: Staging, repository: RepositoryID, ref: str, query: Query) -> Page[Entry]:
+def list_entries(
+    engine: Staging, repository: RepositoryID, ref: str, query: EntryQuery
+) -> EntryPage[Entry]:
     return engine.reader.list_entries(repository, ref, query)[1]
 
 

@@ -9,7 +9,14 @@ from typing import TypeVar
 import pytest
 
 from lakebed.kv import Store, StoreHalted, copying
-from lakebed.kv.copying import CopyCounts, CopyRefused, Side, StoreCopy, partition_hashes, release
+from lakebed.kv.copying import (
+    CopyCounts,
+    CopyRefused,
+    CopySide,
+    StoreCopy,
+    partition_hashes,
+    release,
+)
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.halt import (
     CHECK_SECONDS,
@@ -45,11 +52,11 @@ class Database:
     def __post_init__(self) -> None:
         self.driver = MemoryStore(self.runtime)
 
-    def open(self, driver: Store | None = None) -> Side:
+    def open(self, driver: Store | None = None) -> CopySide:
         """As a tool opens it."""
         permit = Permit()
         store = ManagedStore(driver or self.driver, self.runtime, permit=permit)
-        return Side(store, permit, self.name)
+        return CopySide(store, permit, self.name)
 
     def serve(self) -> Store:
         """As a server opens it."""

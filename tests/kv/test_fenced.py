@@ -17,13 +17,13 @@ from lakebed.kv import (
     fenced,
 )
 from lakebed.kv.drivers.memory import MemoryStore
-from lakebed.kv.fenced import Cell, Cells, FencedStore
+from lakebed.kv.fenced import Cell, CellDatabase, FencedStore
 from lakebed.kv.store import puts
 from tests.kit.growth import MemoryCells
 from tests.kit.hand_clock import HandClock
 
 
-class ScriptedCells(Cells):
+class ScriptedCells(CellDatabase):
     """Cells in memory; what `on_swap` and `on_read` raise is raised before anything is done."""
 
     name = "scripted"

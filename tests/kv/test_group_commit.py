@@ -13,7 +13,7 @@ import pytest
 from lakebed.base.runtime import call_before_waiting
 from lakebed.kv import OutcomeUnknown, StoreClosed, StoreUnavailable, Version, group_commit
 from lakebed.kv.drivers.postgresql import batches
-from lakebed.kv.drivers.postgresql.batches import Write, choose
+from lakebed.kv.drivers.postgresql.batches import PostgresWrite, choose
 from lakebed.kv.group_commit import Batch, GroupCommit
 
 SECONDS = 30.0
@@ -21,8 +21,8 @@ WINDOW_SECONDS = 0.000123
 BATCHES_MAX = 2
 
 
-def write_of(key: bytes, value: bytes = b"") -> Write:
-    return Write(b"p", key, value, Version(key * 16))
+def write_of(key: bytes, value: bytes = b"") -> PostgresWrite:
+    return PostgresWrite(b"p", key, value, Version(key * 16))
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -40,7 +40,7 @@ class World:
         self.held: dict[bytes, threading.Event] = {}
         """Those whose batches may run only when their own event says so."""
         self.ran: list[list[bytes]] = []
-        self.outcome: Callable[[Sequence[Write]], Sequence[bool]] = lambda batch: (
+        self.outcome: Callable[[Sequence[PostgresWrite]], Sequence[bool]] = lambda batch: (
             [True] * len(batch)
         )
         self.group = GroupCommit(
@@ -48,7 +48,7 @@ class World:
         )
         self._pool = ThreadPoolExecutor(100)
 
-    def _commit(self, batch: Batch[Write]) -> None:
+    def _commit(self, batch: Batch[PostgresWrite]) -> None:
         writes = batch.fill()
         self.ran.append([write.key for write in writes])
         assert self.may_run.wait(SECONDS)
@@ -67,7 +67,7 @@ class World:
             wait_until(lambda before=before: self._known() > before)  # type: ignore[misc]
         return begun
 
-    def submit(self, write: Write) -> "Future[bool]":
+    def submit(self, write: PostgresWrite) -> "Future[bool]":
         return self._pool.submit(lambda: self.group.run(write).applied)
 
     def _known(self) -> int:
@@ -132,7 +132,7 @@ def test_a_batch_takes_only_so_many(world: World, monkeypatch: pytest.MonkeyPatc
     assert sum(map(len, world.ran)) == 1 + 7
 
 
-class SlowWrite(Write):
+class SlowWrite(PostgresWrite):
     """A write whose thread wakes up only when `may_wake` is set."""
 
     def __init__(self, key: bytes) -> None:
@@ -213,7 +213,7 @@ def test_all_get_the_error_of_their_batch(world: World, kind: type[OutcomeUnknow
     busy = world.keep_busy()
     waiting = world.begin(b"a", b"b", b"c")
 
-    def fail(batch: Sequence[Write]) -> Sequence[bool]:
+    def fail(batch: Sequence[PostgresWrite]) -> Sequence[bool]:
         if len(batch) > 1:
             raise kind("the disk is on fire")
         return [True]
@@ -230,7 +230,7 @@ def test_an_unexpected_error_is_an_unknown_outcome_of_all(world: World) -> None:
     busy = world.keep_busy()
     waiting = world.begin(b"a", b"b")
 
-    def fail(batch: Sequence[Write]) -> Sequence[bool]:
+    def fail(batch: Sequence[PostgresWrite]) -> Sequence[bool]:
         if len(batch) > 1:
             raise ZeroDivisionError("surprise")
         return [True]
@@ -244,7 +244,7 @@ def test_an_unexpected_error_is_an_unknown_outcome_of_all(world: World) -> None:
     assert world.go_on(world.begin(b"c")) == [True]
 
 
-class NotedWrite(Write):
+class NotedWrite(PostgresWrite):
     """A write that notes when it is answered."""
 
     answered: ClassVar[list[bytes]] = []
@@ -319,7 +319,7 @@ def test_a_write_of_the_main_thread_is_applied(world: World) -> None:
 
 
 def test_an_error_of_a_write_of_the_main_thread_is_raised(world: World) -> None:
-    def fail(_batch: Sequence[Write]) -> Sequence[bool]:
+    def fail(_batch: Sequence[PostgresWrite]) -> Sequence[bool]:
         raise StoreUnavailable("the disk is on fire")
 
     world.may_run.set()
@@ -420,7 +420,7 @@ def test_a_withdrawn_write_never_enters_the_queue(world: World) -> None:
 def test_an_interrupted_write_in_a_batch_is_completed_first(world: World) -> None:
     applied_at: list[float] = []
 
-    def apply(batch: Sequence[Write]) -> Sequence[bool]:
+    def apply(batch: Sequence[PostgresWrite]) -> Sequence[bool]:
         sleep(0.05)
         applied_at.append(monotonic())
         return [True] * len(batch)

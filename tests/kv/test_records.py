@@ -16,18 +16,18 @@ from lakebed.kv import (
     StoreUnavailable,
     open_store,
 )
-from lakebed.kv.records import Kind, Records
+from lakebed.kv.records import RecordKind, Records
 
-BRANCHES = Kind(b"branches/", Branch)
+BRANCHES = RecordKind(b"branches/", Branch)
 PARTITION = b"repo-uid"
 
 
 @pytest.fixture
 def branches() -> Records[Branch]:
     store = open_store("memory://")
-    tags = Records(store, Kind(b"tags/", Tag), PARTITION)
+    tags = Records(store, RecordKind(b"tags/", Tag), PARTITION)
     tags.set(b"v1", Tag(commit_id="tagged"))
-    Records(store, Kind(b"a/", Tag), PARTITION).set(b"z", Tag())
+    Records(store, RecordKind(b"a/", Tag), PARTITION).set(b"z", Tag())
     return Records(store, BRANCHES, PARTITION)
 
 

@@ -30,7 +30,7 @@ from lakebed.kv import (
 from lakebed.kv.drivers.sqlite import writer as writer_module
 from lakebed.kv.drivers.sqlite.driver import SqliteStore
 from lakebed.kv.drivers.sqlite.file import DatabaseFile
-from lakebed.kv.drivers.sqlite.writer import Writer
+from lakebed.kv.drivers.sqlite.writer import SQLiteWriter
 from lakebed.kv.store import Put, puts
 
 DEADLINE_SECONDS = 30.0
@@ -330,11 +330,11 @@ def test_a_commit_that_failed_at_the_last_moment_is_not_found_after_a_crash(
     assert twin_log.startswith(log.read_bytes())
     assert len(twin_log) > log.stat().st_size
 
-    def write_and_fail(_: Writer) -> None:
+    def write_and_fail(_: SQLiteWriter) -> None:
         log.write_bytes(twin_log)
         raise sqlite3.OperationalError("disk I/O error")
 
-    with patch.object(Writer, "_commit", write_and_fail), pytest.raises(OutcomeUnknown):
+    with patch.object(SQLiteWriter, "_commit", write_and_fail), pytest.raises(OutcomeUnknown):
         store.set(b"p", b"k", b"new")
     copy_database(path, tmp_path / "crashed" / "lakebed.db")
     with open_driver(tmp_path / "crashed" / "lakebed.db") as crashed:
@@ -344,7 +344,7 @@ def test_a_commit_that_failed_at_the_last_moment_is_not_found_after_a_crash(
 
 def test_something_unexpected_in_the_thread_reaches_the_caller(store: SqliteStore) -> None:
     with (
-        patch.object(Writer, "_begin", side_effect=ZeroDivisionError("surprise")),
+        patch.object(SQLiteWriter, "_begin", side_effect=ZeroDivisionError("surprise")),
         pytest.raises(OutcomeUnknown, match="surprise"),
     ):
         store.set(b"p", b"k", b"v")

@@ -17,7 +17,7 @@ from hypothesis.stateful import (
 )
 
 from lakebed.engine.commits.requests import CommitRequest
-from lakebed.engine.committed import CommonPrefix, Query
+from lakebed.engine.committed import CommonPrefix, EntryQuery
 from lakebed.engine.errors import EntryNotFound, NoChanges, PreconditionFailed
 from lakebed.engine.model import BranchID
 from lakebed.engine.staging.writer import if_absent
@@ -139,7 +139,7 @@ class CatalogMachine(RuleBasedStateMachine):
 
     @rule(branch=branches)
     def list_folders(self, branch: BranchID) -> None:
-        page = self.catalog.objects.list_objects(REPOSITORY, branch, Query(delimiter=b"/"))
+        page = self.catalog.objects.list_objects(REPOSITORY, branch, EntryQuery(delimiter=b"/"))
         found = [i.key if isinstance(i, CommonPrefix) else i.path for i in page.items]
         folded = {path.partition(b"/")[0] + (b"/" if b"/" in path else b"") for path in PATHS}
         wanted = {
@@ -153,7 +153,7 @@ class CatalogMachine(RuleBasedStateMachine):
     @invariant()
     def everything_is_shown(self) -> None:
         for ref, expected in self.expected().items():
-            page = self.catalog.objects.list_objects(REPOSITORY, ref, Query())
+            page = self.catalog.objects.list_objects(REPOSITORY, ref, EntryQuery())
             found = [item for item in page.items if isinstance(item, ObjectStats)]
             assert [item.path for item in found] == sorted(expected)
             for item in found:

@@ -3,7 +3,7 @@
 import pytest
 
 from lakebed.engine.commits.requests import CommitRequest
-from lakebed.engine.committed import ChangeType, CommonPrefix, Query
+from lakebed.engine.committed import ChangeType, CommonPrefix, EntryQuery
 from lakebed.engine.errors import InvalidName
 from lakebed.lake.diff import Difference
 from lakebed.lake.entry_metadata import RESERVED
@@ -51,7 +51,7 @@ def test_differences_show_the_metadata_of_users_only(lake: Lake) -> None:
     put(lake, b"folder/a")
     put(lake, b"b")
     (found, folded) = lake.catalog.diff.list_uncommitted(
-        REPOSITORY, DEV, Query(delimiter=b"/")
+        REPOSITORY, DEV, EntryQuery(delimiter=b"/")
     ).items
     assert folded == CommonPrefix(b"folder/")
     assert isinstance(found, Difference)
@@ -60,7 +60,7 @@ def test_differences_show_the_metadata_of_users_only(lake: Lake) -> None:
     lake.catalog.commits.commit(REPOSITORY, DEV, REQUEST)
     for since_parting in (True, False):
         page = lake.catalog.diff.list_between(
-            REPOSITORY, "main", "dev", Query(), since_parting=since_parting
+            REPOSITORY, "main", "dev", EntryQuery(), since_parting=since_parting
         )
         assert [item.metadata for item in page.items if isinstance(item, Difference)] == [
             {"colour": "blue"},

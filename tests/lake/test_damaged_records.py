@@ -18,7 +18,7 @@ from lakebed.engine.keys import (
 )
 from lakebed.formats.gc_files import GCFileKind, GCManifest, decode_gc_table
 from lakebed.kv import CorruptRecord
-from lakebed.kv.records import Kind
+from lakebed.kv.records import RecordKind
 from lakebed.lake.commits import HeadChanges
 from lakebed.lake.keys import (
     IMPORTS,
@@ -47,7 +47,7 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
         yield opened
 
 
-def damage(lake: Lake, kind: Kind[Any], name: bytes, value: bytes) -> bytes:
+def damage(lake: Lake, kind: RecordKind[Any], name: bytes, value: bytes) -> bytes:
     """Write a damaged record into the repository's partition; return its key."""
     lake.store.set(lake.repository.partition, kind.prefix + name, value)
     return kind.prefix + name
@@ -138,7 +138,7 @@ def prepared(lake: Lake) -> tuple[GCManifest, RunFiles]:
 @pytest.mark.parametrize("kind", [LINKS, MULTIPARTS])
 @pytest.mark.parametrize("value", DAMAGED)
 def test_a_run_is_prepared_beside_a_damaged_upload_which_counts_as_open(
-    lake: Lake, kind: Kind[Any], value: bytes, caplog: pytest.LogCaptureFixture
+    lake: Lake, kind: RecordKind[Any], value: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     key = damage(lake, kind, b"!", value)
     manifest, files = prepared(lake)
@@ -154,7 +154,7 @@ def test_a_run_is_prepared_beside_a_damaged_upload_which_counts_as_open(
 @pytest.mark.parametrize("kind", [BRANCHES, TAGS, COMMITS])
 @pytest.mark.parametrize("value", DAMAGED)
 def test_nothing_expires_while_it_is_not_known_what_keeps_commits(
-    lake: Lake, kind: Kind[Any], value: bytes
+    lake: Lake, kind: RecordKind[Any], value: bytes
 ) -> None:
     lake.reclaim.retention.set_rules(REPOSITORY, RetentionRules(1))
     for number in range(4):

@@ -14,7 +14,7 @@ from lakebed.base.actor import Actor, acting_as
 from lakebed.base.runtime import ThreadRuntime
 from lakebed.block import LIST_SCHEMA, Address, InvalidAddress, Namespace, StorageUnavailable
 from lakebed.engine.commits.requests import CommitRequest
-from lakebed.engine.committed import Query
+from lakebed.engine.committed import EntryQuery
 from lakebed.engine.errors import BranchNotFound, DirtyBranch
 from lakebed.engine.model import RepositoryID
 from lakebed.formats import AddressType, boundaries, imported
@@ -30,7 +30,7 @@ from lakebed.lake.errors import (
     TaskNotFound,
 )
 from lakebed.lake.imports import listing, run, runner
-from lakebed.lake.imports.imports import ImportID, ImportStatus
+from lakebed.lake.imports.imports import ImportID, ImportProgress
 from lakebed.lake.imports.listing import list_in_order
 from lakebed.lake.imports.record import LeasedImport
 from lakebed.lake.imports.sources import ImportSource, in_order
@@ -63,11 +63,11 @@ def start(lake: Lake, *sources: ImportSource, strict: bool = False) -> ImportID:
     )
 
 
-def done(lake: Lake, import_id: ImportID) -> ImportStatus:
+def done(lake: Lake, import_id: ImportID) -> ImportProgress:
     return lake.catalog.imports.status(REPOSITORY, MAIN, import_id)
 
 
-def import_all(lake: Lake, *sources: ImportSource) -> ImportStatus:
+def import_all(lake: Lake, *sources: ImportSource) -> ImportProgress:
     status = done(lake, start(lake, *sources))
     assert status.error is None
     assert status.completed
@@ -75,7 +75,7 @@ def import_all(lake: Lake, *sources: ImportSource) -> ImportStatus:
 
 
 def paths(lake: Lake, ref: str = "main") -> list[bytes]:
-    page = lake.catalog.objects.list_objects(REPOSITORY, ref, Query(amount=1000))
+    page = lake.catalog.objects.list_objects(REPOSITORY, ref, EntryQuery(amount=1000))
     return [item.path for item in page.items]  # type: ignore[union-attr]
 
 

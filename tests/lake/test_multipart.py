@@ -20,7 +20,7 @@ from lakebed.engine.model import BranchID
 from lakebed.engine.staging.writer import if_absent
 from lakebed.kv import StoreUnavailable
 from lakebed.kv.records import Records
-from lakebed.lake.checksums import ALGORITHMS, MD5, SCHEMES, Checksum, ChecksumType, Scheme
+from lakebed.lake.checksums import ALGORITHMS, SCHEMES, Checksum, ChecksumType, MD5Digest, Scheme
 from lakebed.lake.entry_metadata import checksum_of
 from lakebed.lake.errors import (
     BadDigest,
@@ -53,7 +53,7 @@ class _Proof:
     """Of bytes that came with a checksum."""
 
     checksum: Checksum
-    md5: MD5 | None = None
+    md5: MD5Digest | None = None
 
     @property
     def algorithm(self) -> str:
@@ -73,7 +73,7 @@ class _Marked:
 
 
 def test_bytes_that_are_hashed_already_are_not_hashed_again(lake: Lake) -> None:
-    proof = _Proof(Checksum("crc32", "AAAAAA=="), cast("MD5", _Marked()))
+    proof = _Proof(Checksum("crc32", "AAAAAA=="), cast("MD5Digest", _Marked()))
     stats = lake.catalog.uploads.upload(REPOSITORY, MAIN, PATH, [b"da", b"ta"], proof=proof)
     assert stats.checksum == "f" * 32
     part = lake.catalog.multiparts.put_part(begin(lake), 1, [b"da", b"ta"], size=4, proof=proof)

@@ -5,7 +5,7 @@ import pytest
 from lakebed.base.actor import Actor, acting_as
 from lakebed.block import Between, FromOffset, NotSupported, RangeNotSatisfiable, Suffix
 from lakebed.engine.commits.requests import CommitRequest
-from lakebed.engine.committed import CommonPrefix, Query
+from lakebed.engine.committed import CommonPrefix, EntryQuery
 from lakebed.engine.errors import (
     BranchNotFound,
     EntryNotFound,
@@ -27,7 +27,7 @@ from tests.kit.lake import MAIN, REPOSITORY, Lake
 REQUEST = CommitRequest(committer="ann", message="m")
 
 
-def names(lake: Lake, query: Query, ref: str = "main") -> list[bytes]:
+def names(lake: Lake, query: EntryQuery, ref: str = "main") -> list[bytes]:
     page = lake.catalog.objects.list_objects(REPOSITORY, ref, query)
     return [item.key if isinstance(item, CommonPrefix) else item.path for item in page.items]
 
@@ -79,7 +79,7 @@ def test_an_entry_with_an_unreadable_address_does_not_stop_a_listing(
     others = {} if kinds == "alone" else {b"a" if kinds == "last" else b"c": "s3://other/x"}
     for path, address in others.items():
         stage(path, address)
-    page = lake.catalog.objects.list_objects(REPOSITORY, "main", Query())
+    page = lake.catalog.objects.list_objects(REPOSITORY, "main", EntryQuery())
     expected = dict(sorted({b"b": bad, **others}.items()))
     begin, rest = page.addresses()
     assert [begin + each for each in rest.to_pylist()] == list(expected.values())
@@ -110,18 +110,18 @@ def test_listing_what_is_staged_and_committed(lake: Lake) -> None:
     HeadChanges(lake.engine).commit(REPOSITORY, MAIN, REQUEST)
     lake.catalog.objects.delete(REPOSITORY, MAIN, b"f")
     lake.upload(b"g", "x")
-    assert names(lake, Query()) == [b"a", b"a/b", b"a/c", b"d/e", b"g"]
-    assert names(lake, Query(delimiter=b"/")) == [b"a", b"a/", b"d/", b"g"]
-    assert names(lake, Query(prefix=b"a/", after=b"a/b")) == [b"a/c"]
-    assert names(lake, Query(), "main@") == [b"a", b"a/b", b"a/c", b"d/e", b"f"]
-    page = lake.catalog.objects.list_objects(REPOSITORY, "main", Query(amount=2))
+    assert names(lake, EntryQuery()) == [b"a", b"a/b", b"a/c", b"d/e", b"g"]
+    assert names(lake, EntryQuery(delimiter=b"/")) == [b"a", b"a/", b"d/", b"g"]
+    assert names(lake, EntryQuery(prefix=b"a/", after=b"a/b")) == [b"a/c"]
+    assert names(lake, EntryQuery(), "main@") == [b"a", b"a/b", b"a/c", b"d/e", b"f"]
+    page = lake.catalog.objects.list_objects(REPOSITORY, "main", EntryQuery(amount=2))
     assert page.has_more
 
 
 def test_listed_objects_are_as_they_were_uploaded(lake: Lake) -> None:
     upload = lake.catalog.uploads.upload
     stats = upload(REPOSITORY, MAIN, b"a", [b"x"], metadata={"k": "v"})
-    (found,) = lake.catalog.objects.list_objects(REPOSITORY, "main", Query()).items
+    (found,) = lake.catalog.objects.list_objects(REPOSITORY, "main", EntryQuery()).items
     assert isinstance(found, ObjectStats)
     assert found.metadata == {"k": "v"}
     assert found.address == stats.address
@@ -131,7 +131,7 @@ def test_deleting_what_is_there_and_what_is_not(lake: Lake) -> None:
     lake.upload(b"a", "x")
     lake.catalog.objects.delete(REPOSITORY, MAIN, b"a")
     lake.catalog.objects.delete(REPOSITORY, MAIN, b"never")
-    assert names(lake, Query()) == []
+    assert names(lake, EntryQuery()) == []
     assert len(lake.stored()) == 1, "its bytes stay until they are collected"
     with pytest.raises(InvalidPath):
         lake.catalog.objects.delete(REPOSITORY, MAIN, b"")
@@ -142,7 +142,7 @@ def test_deleting_many_tells_which_could_not_be(lake: Lake) -> None:
     for path in paths[:10]:
         lake.upload(path, "x")
     failed = lake.catalog.objects.delete_many(REPOSITORY, MAIN, [*paths, b"", b"q" * 2000])
-    assert names(lake, Query()) == []
+    assert names(lake, EntryQuery()) == []
     assert [each.path for each in failed] == [b"", b"q" * 2000]
     assert all(isinstance(each.error, InvalidPath) for each in failed)
 
@@ -156,7 +156,7 @@ def test_deleting_many_by_force_reaches_all_helpers(lake: Lake) -> None:
         lake.catalog.objects.delete_many(REPOSITORY, MAIN, paths)
     with acting_as(Actor(force=True)):
         assert lake.catalog.objects.delete_many(REPOSITORY, MAIN, paths) == []
-    assert names(lake, Query()) == []
+    assert names(lake, EntryQuery()) == []
 
 
 def test_deleting_many_where_nothing_can_be_deleted(lake: Lake) -> None:
@@ -196,7 +196,7 @@ def test_the_same_bytes_again_change_nothing(lake: Lake) -> None:
     lake.upload(b"a", "x")
     HeadChanges(lake.engine).commit(REPOSITORY, MAIN, REQUEST)
     lake.upload(b"a", "x")
-    page = lake.engine.reader.list_changes(REPOSITORY, MAIN, Query())
+    page = lake.engine.reader.list_changes(REPOSITORY, MAIN, EntryQuery())
     assert page.items == []
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lakebed.clients.ingest.plan import Source
+from lakebed.clients.ingest.plan import IngestSource
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.formats import (
     RangeRef,
@@ -25,7 +25,7 @@ from lakebed.formats.imported import imported_page
 from lakebed.formats.layout import listing_path
 from lakebed.lake.commits import HeadChanges
 from lakebed.lake.errors import ImportOver, InvalidImport
-from lakebed.lake.imports.imports import CANCELED, ImportID, ImportStatus
+from lakebed.lake.imports.imports import CANCELED, ImportID, ImportProgress
 from lakebed.lake.imports.outside import JobReport
 from lakebed.lake.imports.record import LeasedImport
 from lakebed.lake.imports.sources import ImportSource
@@ -59,18 +59,18 @@ def begin(lake: Lake, *sources: ImportSource) -> ImportID:
 
 def report(
     lake: Lake, import_id: ImportID, *sources: ImportSource, by: str = "ann", **said: Any
-) -> ImportStatus:
+) -> ImportProgress:
     return lake.catalog.outside_imports.report(
         REPOSITORY, MAIN, import_id, sources, JobReport(**said), committer=by
     )
 
 
-def status_of(lake: Lake, import_id: ImportID) -> ImportStatus:
+def status_of(lake: Lake, import_id: ImportID) -> ImportProgress:
     return lake.catalog.imports.status(REPOSITORY, MAIN, import_id)
 
 
 def made_by_job(lake: Lake) -> str:
-    source = Source(str(outside(lake)), is_prefix=True, destination=b"lake/")
+    source = IngestSource(str(outside(lake)), is_prefix=True, destination=b"lake/")
     return make(storage_of(lake), [source], Breaks())
 
 

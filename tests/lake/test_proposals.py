@@ -11,7 +11,7 @@ from lakebed.clients.diagnostics.records import Filter, shown_records
 from lakebed.clients.diagnostics.survey import Survey, Surveyor
 from lakebed.engine.staging.writer import if_absent
 from lakebed.reclaim.names import Names, StagedName
-from lakebed.reclaim.purge_search import PurgeQuery, Search
+from lakebed.reclaim.purge_search import PurgeQuery, PurgeSearch
 from tests.kit.lake import MAIN, REPOSITORY, Lake
 
 
@@ -38,7 +38,7 @@ def test_an_explanation_names_it(lake: Lake, proposed: Address) -> None:
 def test_a_purge_finds_it(lake: Lake, proposed: Address, before: str | None) -> None:
     query = PurgeQuery("path", b"a")
     found: list[str] = []
-    for table in Search(lake.engine, lake.store, lake.repository).tables():
+    for table in PurgeSearch(lake.engine, lake.store, lake.repository).tables():
         found += table.filter(query.matches(table)).column("address").to_pylist()
     assert lake.repository.namespace.relative(proposed) in found
     assert len(found) == (1 if before is None else 2)

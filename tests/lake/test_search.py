@@ -3,16 +3,16 @@
 import pytest
 
 from lakebed.engine.commits.requests import CommitRequest
-from lakebed.engine.committed import Query
+from lakebed.engine.committed import EntryQuery
 from lakebed.engine.errors import RefNotFound
 from lakebed.lake import search
 from lakebed.lake.commits import HeadChanges
 from tests.kit.lake import MAIN, REPOSITORY, Lake
 
 
-def find(lake: Lake, text: str, query: Query | None = None, ref: str = "main") -> list[str]:
+def find(lake: Lake, text: str, query: EntryQuery | None = None, ref: str = "main") -> list[str]:
     """Search to the end, as a reader who goes on does; return all paths."""
-    query = query or Query()
+    query = query or EntryQuery()
     paths: list[str] = []
     while True:
         found = lake.catalog.search.find(REPOSITORY, ref, text, query)
@@ -21,7 +21,7 @@ def find(lake: Lake, text: str, query: Query | None = None, ref: str = "main") -
         if not found.has_more:
             return paths
         assert found.last > query.after
-        query = Query(prefix=query.prefix, after=found.last, amount=query.amount)
+        query = EntryQuery(prefix=query.prefix, after=found.last, amount=query.amount)
 
 
 @pytest.fixture
@@ -42,13 +42,13 @@ def test_paths_with_a_text_are_found_in_all_folders_committed_or_not(filled: Lak
 
 
 def test_the_text_is_looked_for_behind_the_prefix(filled: Lake) -> None:
-    assert find(filled, "lakes", Query(prefix=b"lakes/")) == []
-    assert find(filled, "lakes", Query(prefix=b"a/")) == ["a/Lakes.csv", "a/b/lakes.parquet"]
+    assert find(filled, "lakes", EntryQuery(prefix=b"lakes/")) == []
+    assert find(filled, "lakes", EntryQuery(prefix=b"a/")) == ["a/Lakes.csv", "a/b/lakes.parquet"]
 
 
 @pytest.mark.parametrize("amount", [1, 2, 3, 4])
 def test_pages_of_any_size_together_have_all(filled: Lake, amount: int) -> None:
-    assert find(filled, "lakes", Query(amount=amount)) == find(filled, "lakes")
+    assert find(filled, "lakes", EntryQuery(amount=amount)) == find(filled, "lakes")
 
 
 @pytest.mark.parametrize(("most", "seconds"), [(2, 100.0), (1000, 0.0)])
@@ -59,7 +59,7 @@ def test_one_request_looks_at_few_objects_and_the_next_goes_on(
     monkeypatch.setattr(search, "STEP", 2)
     monkeypatch.setattr(search, "LOOKED_AT_MAX", most)
     monkeypatch.setattr(search, "SECONDS_MAX", seconds)
-    nothing = filled.catalog.search.find(REPOSITORY, "main", "rivers", Query())
+    nothing = filled.catalog.search.find(REPOSITORY, "main", "rivers", EntryQuery())
     assert (nothing.objects, nothing.has_more, nothing.last) == ([], True, b"a/b/lakes.parquet")
     assert find(filled, "lakes") == expected
 

@@ -25,7 +25,7 @@ from lakebed.kv.store import new_version
 from lakebed.lake.errors import AddressClosed, AddressTaken, Purged
 from lakebed.lake.model import new_entry
 from lakebed.reclaim.collector.errors import NotTheOwner
-from lakebed.reclaim.collector.job import Options
+from lakebed.reclaim.collector.job import CollectorOptions
 from lakebed.reclaim.purge_search import PurgeQuery
 from lakebed.reclaim.retention import RetentionRules
 from lakebed.testing.faults import FaultyStore
@@ -120,7 +120,7 @@ def check_collection(lake: GCLake) -> None:
     assert (young.mode, young.waiting, young.left_alone) == ("clean", 0, "")
     assert "left alone" not in young.sentence()
     lake.later(24 * 9)
-    first_look = lake.run(Options(clean=True))
+    first_look = lake.run(CollectorOptions(clean=True))
     assert (first_look.waiting, first_look.deleted) == (2, 0)
     lake.later()
     second_look = lake.run()

@@ -10,8 +10,8 @@ import pytest
 from lakebed.block import Address
 from lakebed.engine.model import TagID
 from lakebed.reclaim.collector.executors.read import TALLY
-from lakebed.reclaim.collector.job import Options
-from lakebed.reclaim.collector.report import Summary, counts_by_branch
+from lakebed.reclaim.collector.job import CollectorOptions
+from lakebed.reclaim.collector.report import RunSummary, counts_by_branch
 from lakebed.reclaim.collector.storage import open_storage
 from lakebed.reclaim.retention import RetentionRules
 from tests.kit.lake import DEV, MAIN, REPOSITORY
@@ -27,7 +27,7 @@ def lake(tmp_path: Path) -> Iterator[GCLake]:
         yield lake
 
 
-def freed_by_branch(lake: GCLake, summary: Summary) -> dict[str, tuple[int, int]]:
+def freed_by_branch(lake: GCLake, summary: RunSummary) -> dict[str, tuple[int, int]]:
     storage = open_storage(LocalServer(lake.lake), lake.settings)
     counts = counts_by_branch(storage, summary.as_dict())
     freed = (each for each in counts if each["verdict"] == "freed")
@@ -95,14 +95,14 @@ def check_expiry(lake: GCLake) -> None:
     lake.lake.reclaim.retention.set_rules(REPOSITORY, RetentionRules(2))
     lake.later(24 * 9)
     expected = {"main": (2, 9), "dev": (2, 5)}
-    dry = lake.run(Options(dry_run=True))
+    dry = lake.run(CollectorOptions(dry_run=True))
     assert (dry.freed, dry.freed_bytes, dry.waiting) == (4, 14, 5)
     assert freed_by_branch(lake, dry) == expected
     assert dry.commits["next_by_branch"] == {"main": 2, "dev": 2, "": 1}
     marking = lake.run()
     assert (marking.freed, marking.waiting, marking.commits["marked"]) == (0, 1, 5)
     lake.later(25)
-    dry = lake.run(Options(dry_run=True))
+    dry = lake.run(CollectorOptions(dry_run=True))
     assert (dry.mode, dry.freed, dry.commits["expired"]) == ("clean", 4, 5)
     done = lake.run()
     assert (done.freed, done.freed_bytes, done.waiting) == (4, 14, 4)

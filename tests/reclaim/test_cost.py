@@ -7,13 +7,13 @@ import pytest
 
 from lakebed.block import MemorySettings
 from lakebed.engine.model import BranchID
-from lakebed.reclaim.collector.report import Summary
+from lakebed.reclaim.collector.report import RunSummary
 from tests.kit.lake import MAIN, REPOSITORY, open_lake
 from tests.reclaim.test_kills import run
 from tests.spark.lakes import GCLake
 
 
-def nightly_run(folder: Path, *, commits: int) -> tuple[Summary, Counter[str]]:
+def nightly_run(folder: Path, *, commits: int) -> tuple[RunSummary, Counter[str]]:
     """A run over so many old commits, each with two objects, and over a little that is new."""
     with open_lake("memory", folder) as opened:
         lake = GCLake(opened, MemorySettings(), None)

@@ -36,7 +36,7 @@ from lakebed.lake import records_pb2 as pb
 from lakebed.lake.commits import HeadChanges
 from lakebed.lake.errors import InvalidRun
 from lakebed.lake.keys import MULTIPARTS
-from lakebed.reclaim.prepare import PageLimits, Position, Prepared, StagedWalk
+from lakebed.reclaim.prepare import PageLimits, Position, PreparedRun, StagedWalk
 from lakebed.reclaim.run_files import RunFiles
 from tests.kit import staging
 from tests.kit.engines import dump, restore
@@ -50,7 +50,7 @@ def files_of(lake: Lake, run_id: GCRunID) -> RunFiles:
     return RunFiles(lake.block, lake.clock, lake.repository, run_id)
 
 
-def prepare_pages(lake: Lake, limits: PageLimits = SMALL) -> tuple[Prepared, int]:
+def prepare_pages(lake: Lake, limits: PageLimits = SMALL) -> tuple[PreparedRun, int]:
     """Write all pages; return the last, and how many there were."""
     prepared = lake.reclaim.preparation.prepare_uncommitted(REPOSITORY, limits=limits)
     pages = 1
@@ -63,7 +63,7 @@ def prepare_pages(lake: Lake, limits: PageLimits = SMALL) -> tuple[Prepared, int
     return prepared, pages
 
 
-def end(lake: Lake, prepared: Prepared) -> GCManifest:
+def end(lake: Lake, prepared: PreparedRun) -> GCManifest:
     lake.reclaim.preparation.prepare_commits(REPOSITORY, run_id=prepared.run_id)
     manifest = files_of(lake, prepared.run_id).find_manifest()
     assert manifest is not None
@@ -335,7 +335,7 @@ def test_two_that_write_one_page_agree(lake: Lake, monkeypatch: pytest.MonkeyPat
         lake.upload(path, "x", DEV)
     first = lake.reclaim.preparation.prepare_uncommitted(REPOSITORY, limits=PageLimits(branches=1))
     create_page = RunFiles.create_page
-    raced: list[Prepared] = []
+    raced: list[PreparedRun] = []
 
     def be_overtaken(self: RunFiles, page: object) -> object:
         if not raced:

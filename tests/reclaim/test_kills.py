@@ -11,9 +11,9 @@ import pytest
 from lakebed.base.leases import LeaseState
 from lakebed.block import BlockStore, MemorySettings
 from lakebed.formats.gc_files import GCRunID
-from lakebed.reclaim.collector.job import Job, Options
+from lakebed.reclaim.collector.job import CollectorJob, CollectorOptions
 from lakebed.reclaim.collector.on_arrow import ArrowExecutor
-from lakebed.reclaim.collector.report import Summary
+from lakebed.reclaim.collector.report import RunSummary
 from lakebed.reclaim.collector.storage import Storage
 from tests.kit.lake import TurnableClock, open_lake
 from tests.kit.rounds import rounds
@@ -89,7 +89,9 @@ class MortalServer(LocalServer):
         super().check_still_there(unique_id, run_id)
 
 
-def run(lake: GCLake, *, at: int | None = None, after: bool = False) -> tuple[Summary, list[str]]:
+def run(
+    lake: GCLake, *, at: int | None = None, after: bool = False
+) -> tuple[RunSummary, list[str]]:
     mortal = Mortal(lake.lake.block, at=at, after=after)
     repository = lake.lake.repository
     storage = MortalStorage(
@@ -98,8 +100,8 @@ def run(lake: GCLake, *, at: int | None = None, after: bool = False) -> tuple[Su
     server = MortalServer(lake.lake)
     server.mortal = mortal
     executor = ArrowExecutor(storage, lake.lake.clock)
-    job = Job(executor, server, storage, runtime=lake.lake.clock)
-    return job.run(Options()), mortal.calls
+    job = CollectorJob(executor, server, storage, runtime=lake.lake.clock)
+    return job.run(CollectorOptions()), mortal.calls
 
 
 @pytest.mark.slow

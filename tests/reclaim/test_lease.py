@@ -9,7 +9,7 @@ import pytest
 from lakebed.formats.gc_files import GCRunID
 from lakebed.lake.settings import CatalogSettings
 from lakebed.reclaim.collector.errors import Busy, Overtaken
-from lakebed.reclaim.collector.job import Options, RunLease
+from lakebed.reclaim.collector.job import CollectorOptions, RunLease
 from lakebed.reclaim.runs import LastRun
 from tests.kit.lake import REPOSITORY, Lake, TurnableClock, open_lake
 from tests.spark.lakes import GCLake, LocalServer, local_lake
@@ -132,9 +132,9 @@ def test_a_run_whose_lease_is_lost_deletes_nothing(tmp_path: Path) -> None:
                 self.give_lease_back("another", is_good=True, next_us=0)
 
         with pytest.raises(Overtaken):
-            lake.job(Slow(lake.lake)).run(Options())
+            lake.job(Slow(lake.lake)).run(CollectorOptions())
         assert lake.stored() == {garbage}
-        assert lake.run(Options()).deleted == 1
+        assert lake.run(CollectorOptions()).deleted == 1
 
 
 def test_a_dry_run_takes_its_turn_and_leaves_nothing(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_a_dry_run_takes_its_turn_and_leaves_nothing(tmp_path: Path) -> None:
                 seen.append(self.take_lease("another", "").holder)
                 return super().prepare(unique_id)
 
-        assert lake.job(Watched(lake.lake)).run(Options(dry_run=True)).due == 1
+        assert lake.job(Watched(lake.lake)).run(CollectorOptions(dry_run=True)).due == 1
         assert seen != ["another"]
         after = leases.last_run(REPOSITORY)
         assert after == replace(before, next_us=0, ended_us=after.ended_us)

@@ -7,7 +7,7 @@ import pytest
 from lakebed.formats.gc_files import GCManifest, GCRun, GCRunID
 from lakebed.formats.object_paths import PARTITION_RANDOM_BYTES, new_partition
 from lakebed.reclaim.collector.executors.list import _open
-from lakebed.reclaim.collector.job import Options, _look
+from lakebed.reclaim.collector.job import CollectorOptions, _look
 
 BEGAN_US: Final = 10_000_000_000
 CUTOFF_US: Final = 9_000_000_000
@@ -35,13 +35,13 @@ MANIFEST: Final = GCManifest(
 @pytest.mark.parametrize(
     ("options", "closed_before_us"),
     [
-        (Options(), CUTOFF_US - OPEN_US),
-        (Options(min_age_seconds=2000), BEGAN_US - 2_000_000_000 - OPEN_US),
-        (Options(assume_quiet=True), CUTOFF_US - OPEN_US),
+        (CollectorOptions(), CUTOFF_US - OPEN_US),
+        (CollectorOptions(min_age_seconds=2000), BEGAN_US - 2_000_000_000 - OPEN_US),
+        (CollectorOptions(assume_quiet=True), CUTOFF_US - OPEN_US),
     ],
 )
 def test_a_partition_is_closed_when_all_it_may_get_is_old_enough_to_be_judged(
-    options: Options, closed_before_us: int
+    options: CollectorOptions, closed_before_us: int
 ) -> None:
     assert _look(MANIFEST, options).closed_before_us == closed_before_us
 

@@ -17,7 +17,7 @@ from lakebed.lake.errors import InvalidPurge, MissingBytes, Purged
 from lakebed.lake.multipart.records import NamedPart, Target
 from lakebed.lake.purge_marks import CopyWatch, PurgeMarks
 from lakebed.reclaim import purges
-from lakebed.reclaim.purge_search import PurgeQuery, Search
+from lakebed.reclaim.purge_search import PurgeQuery, PurgeSearch
 from lakebed.reclaim.purges import PurgeProgress, PurgeReport
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, open_lake
 from tests.kit.rounds import stores
@@ -183,18 +183,18 @@ def test_what_is_committed_during_a_search_is_found(
     made: list[CommitID] = []
 
     def then_commit(name: str) -> None:
-        read = getattr(Search, name)
+        read = getattr(PurgeSearch, name)
 
-        def reading(self: Search) -> Iterator[pa.Table]:
+        def reading(self: PurgeSearch) -> Iterator[pa.Table]:
             yield from read(self)
             if not made:
                 made.append(commit(lake))
 
-        monkeypatch.setattr(Search, name, reading)
+        monkeypatch.setattr(PurgeSearch, name, reading)
 
     then_commit("_staged")
     then_commit("_committed")
-    tables = Search(lake.engine, lake.store, lake.repository).tables()
+    tables = PurgeSearch(lake.engine, lake.store, lake.repository).tables()
     assert b"a" in [key for table in tables for key in table.column("key").to_pylist()]
     assert made
 

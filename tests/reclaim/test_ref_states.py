@@ -13,7 +13,7 @@ from lakebed.formats.gc_files import GCFileKind
 from lakebed.kv.records import Records
 from lakebed.lake.commits import HeadChanges
 from lakebed.reclaim.cleaner import Cleaner
-from lakebed.reclaim.purge_search import Search
+from lakebed.reclaim.purge_search import PurgeSearch
 from lakebed.reclaim.retention import RetentionRules
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, open_lake
 from tests.reclaim.test_gc_prepare import address, addresses, end, prepare_pages
@@ -47,7 +47,7 @@ def test_staged_objects_are_referenced(lake: Lake, state: int) -> None:
     set_state(lake, pb.Branch, DEV, state)
     manifest = end(lake, prepare_pages(lake)[0])
     assert addresses(lake, manifest, GCFileKind.STAGED) == {staged: 1}
-    tables = Search(lake.engine, lake.store, lake.repository).tables()
+    tables = PurgeSearch(lake.engine, lake.store, lake.repository).tables()
     assert [key for table in tables for key in table.column("key").to_pylist()] == [b"staged"]
 
 

@@ -10,7 +10,7 @@ from lakebed.base.ids import UniqueID
 from lakebed.block import Address
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
-from lakebed.engine.committed import Query
+from lakebed.engine.committed import EntryQuery
 from lakebed.engine.errors import CommitExpired, RefsLeftOut, RepositoryNotFound, TooManyExpire
 from lakebed.engine.keys import COMMITS, RESTORED, RESTORED_NAME
 from lakebed.engine.model import BranchID, CommitID, Repository, TagID
@@ -382,9 +382,9 @@ def test_history_goes_on_working(lake: Lake) -> None:
     old = expired_commit(lake)
     log = lake.catalog.refs.log(REPOSITORY, "main", amount=10).commits
     assert old in [commit.id for commit in log]
-    changed = lake.catalog.diff.list_between(REPOSITORY, old, "main", Query())
+    changed = lake.catalog.diff.list_between(REPOSITORY, old, "main", EntryQuery())
     assert changed.rows["key"].to_pylist() == [b"a", b"c", b"d"]
-    listed = staging.list_entries(lake.engine, REPOSITORY, old, Query())
+    listed = staging.list_entries(lake.engine, REPOSITORY, old, EntryQuery())
     assert listed.rows["key"].to_pylist() == [b"a", b"b"]
     base = lake.catalog.refs.find_merge_base(REPOSITORY, old, "main").base
     assert base.id == old

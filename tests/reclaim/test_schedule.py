@@ -20,7 +20,7 @@ from lakebed.lake.keys import GC
 from lakebed.lake.places import parse_namespace
 from lakebed.lake.settings import CatalogSettings
 from lakebed.reclaim.collector.errors import MissingHistory
-from lakebed.reclaim.collector.job import Job, Options
+from lakebed.reclaim.collector.job import CollectorJob, CollectorOptions
 from lakebed.reclaim.collector.on_arrow import ArrowExecutor
 from lakebed.reclaim.expirer import Clocks
 from lakebed.reclaim.retention import RetentionRules
@@ -211,7 +211,9 @@ def test_of_runs_that_are_refused_the_last_reason_is_left(server: Server) -> Non
     own_server = OwnServer(server.services.reclaim, server.services.catalog.repositories.get(LAKE))
     # Of a run that somebody else made, all is left to look at.
     with pytest.raises(MissingHistory):
-        Job(ArrowExecutor(storage, server.clock), own_server, storage).run(Options())
+        CollectorJob(ArrowExecutor(storage, server.clock), own_server, storage).run(
+            CollectorOptions()
+        )
     by_hand = server.run_files()
     for _ in range(3):
         with pytest.raises(RunsFailed):

@@ -12,9 +12,9 @@ from lakebed.block.drivers.local.store import LocalBlockStore
 from lakebed.clients.cli.commands.gc import _shown
 from lakebed.reclaim.collector.errors import NotQuiet
 from lakebed.reclaim.collector.executors.read import TALLY
-from lakebed.reclaim.collector.job import Job, Options
+from lakebed.reclaim.collector.job import CollectorJob, CollectorOptions
 from lakebed.reclaim.collector.on_arrow import ArrowExecutor
-from lakebed.reclaim.collector.report import Summary
+from lakebed.reclaim.collector.report import RunSummary
 from lakebed.reclaim.collector.storage import open_storage
 from tests.kit import staging
 from tests.kit.lake import MAIN, REPOSITORY, Lake, open_lake
@@ -27,18 +27,18 @@ def lake(tmp_path: Path) -> Iterator[Lake]:
         yield opened
 
 
-def collect(lake: Lake, folder: Path, options: Options | None = None) -> Summary:
+def collect(lake: Lake, folder: Path, options: CollectorOptions | None = None) -> RunSummary:
     server = LocalServer(lake)
     storage = open_storage(server, LocalSettings(folder / "objects"))
     executor = ArrowExecutor(storage, ThreadRuntime())
-    return Job(executor, server, storage).run(options or Options())
+    return CollectorJob(executor, server, storage).run(options or CollectorOptions())
 
 
 def test_a_run_says_in_words_what_happened(lake: Lake, tmp_path: Path) -> None:
     lake.upload(b"a", "1")
     lake.upload(b"a", "2")
     staging.delete(lake.engine, REPOSITORY, MAIN, b"a")
-    said = [collect(lake, tmp_path, Options(dry_run=True)).sentence()]
+    said = [collect(lake, tmp_path, CollectorOptions(dry_run=True)).sentence()]
     for hours in (24 * 9, 2, 2):
         lake.clock.ahead_seconds += hours * 3600
         said.append(collect(lake, tmp_path).sentence())
@@ -62,7 +62,7 @@ def test_a_run_counts_what_it_lists(lake: Lake, tmp_path: Path) -> None:
 def test_a_run_that_is_refused_says_why_in_the_list(lake: Lake, tmp_path: Path) -> None:
     lake.catalog.links.get_physical_address(REPOSITORY, MAIN, b"never")
     with pytest.raises(NotQuiet) as refused:
-        collect(lake, tmp_path, Options(assume_quiet=True))
+        collect(lake, tmp_path, CollectorOptions(assume_quiet=True))
     collect(lake, tmp_path)
     runs = list(lake.reclaim.runs.list(REPOSITORY))
     assert [(run.state, run.message) for run in runs] == [

@@ -9,7 +9,7 @@ import pytest
 
 from lakebed.base.actor import Actor, EntryPoint, current_actor
 from lakebed.engine.model import RepositoryID
-from lakebed.lake.hooks.events import Event, EventType
+from lakebed.lake.hooks.events import EventType, HookEvent
 from lakebed.lake.objects import Objects
 from lakebed.server.app import build_api
 from lakebed.server.hook_calls import HookCalls
@@ -94,7 +94,7 @@ def test_a_call_of_a_hook(world: Server, seen: list[Actor], admin: Actor) -> Non
     calls = HookCalls()
     calls.attach(world.services, lambda: build_api(world.services))
     repository = world.services.catalog.repositories.get(RepositoryID(REPOSITORY))
-    event = Event(
+    event = HookEvent(
         event_type=EventType.PRE_COMMIT,
         run_id="run",
         event_time=datetime.now(UTC),

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from lakebed.engine.model import RepositoryID
-from lakebed.lake.hooks.events import Event, EventType
+from lakebed.lake.hooks.events import EventType, HookEvent
 from lakebed.server.app import build_api
 from lakebed.server.hook_calls import HookCalls
 from tests.server.kit import REPOSITORY, Server, server
@@ -28,9 +28,9 @@ def calls(world: Server) -> HookCalls:
 
 
 @pytest.fixture
-def event(world: Server) -> Event:
+def event(world: Server) -> HookEvent:
     repository = world.services.catalog.repositories.get(RepositoryID(REPOSITORY))
-    return Event(
+    return HookEvent(
         event_type=EventType.PRE_COMMIT,
         run_id="run",
         event_time=datetime.now(UTC),
@@ -42,7 +42,7 @@ def event(world: Server) -> Event:
     )
 
 
-def test_an_object_is_bytes_and_the_rest_is_json(calls: HookCalls, event: Event) -> None:
+def test_an_object_is_bytes_and_the_rest_is_json(calls: HookCalls, event: HookEvent) -> None:
     caller = calls.caller(event)
     at = {"repository": REPOSITORY, "reference": "main"}
     assert caller.call("get_object", {**at, "path": "folder/object"}) == (200, b"content")
@@ -63,14 +63,14 @@ def test_an_object_is_bytes_and_the_rest_is_json(calls: HookCalls, event: Event)
     assert caller.call("diff_refs", refs)[0] == 200
 
 
-def test_another_repository_of_that_name_is_not_found(calls: HookCalls, event: Event) -> None:
+def test_another_repository_of_that_name_is_not_found(calls: HookCalls, event: HookEvent) -> None:
     caller = calls.caller(replace(event, repository_uid="another"))
     listing = {"repository": REPOSITORY, "reference": "main"}
     assert caller.call("list_objects", listing)[0] == 404
     assert calls.caller(event).call("list_objects", listing)[0] == 200
 
 
-def test_what_makes_no_sense_is_a_status(calls: HookCalls, event: Event) -> None:
+def test_what_makes_no_sense_is_a_status(calls: HookCalls, event: HookEvent) -> None:
     caller = calls.caller(event)
     assert caller.call("nothing", {"repository": REPOSITORY})[0] == 400
     assert caller.call("stat_object", {"repository": REPOSITORY})[0] == 400

@@ -10,7 +10,7 @@ import falcon
 import falcon.testing
 import pytest
 
-from lakebed.lake.hooks.settings import HooksSettings
+from lakebed.lake.hooks.settings import HookLimits
 from lakebed.server.api.operations import ROUTES
 from lakebed.server.settings import ReclaimSettings, ServerSettings
 from lakebed.server.ui import pages
@@ -182,6 +182,6 @@ def test_pages_of_what_is_not_there_are_not_offered(client: falcon.testing.TestC
     assert set(found.split()) == {"actions", "gc-runs", "import", "pulls", "retention"}
     less = [route for route in ROUTES if route.operation != "importStart"]
     settings = ServerSettings(
-        hooks=HooksSettings(enabled=False), reclaim=ReclaimSettings(enabled=True)
+        hooks=HookLimits(enabled=False), reclaim=ReclaimSettings(enabled=True)
     )
     assert pages.features_of(less, settings) == {"gc-runs", "pulls", "reclaim", "retention"}

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakebed.block import Namespace
-from lakebed.engine.committed import DIFF_SCHEMA, ChangeType, CommonPrefix, Folded, Page
+from lakebed.engine.committed import DIFF_SCHEMA, ChangeType, CommonPrefix, EntryPage, Folded
 from lakebed.engine.committed.listing import differences_of
 from lakebed.formats import AddressType, Entry, entries_of, entries_table
 from lakebed.lake.diff import Difference, DifferencePage
@@ -81,11 +81,13 @@ def entries(draw: st.DrawFn, relative_share: int) -> Entry:
 
 
 @st.composite
-def pages(draw: st.DrawFn) -> Page[Entry]:
+def pages(draw: st.DrawFn) -> EntryPage[Entry]:
     found = draw(st.lists(entries(draw(st.sampled_from([10, 9, 0]))), max_size=6))
     before = draw(st.integers(0, 2))  # columns of pages begin anywhere in a range
     table = entries_table([*found[:before], *found]).slice(len(found[:before]))
-    return Page(table, draw(folded(len(found))), has_more=draw(st.booleans()), values_of=entries_of)
+    return EntryPage(
+        table, draw(folded(len(found))), has_more=draw(st.booleans()), values_of=entries_of
+    )
 
 
 def folded(rows: int) -> st.SearchStrategy[list[Folded]]:
@@ -96,7 +98,7 @@ def folded(rows: int) -> st.SearchStrategy[list[Folded]]:
 
 
 @given(pages(), st.booleans())
-def test_objects_as_json(page: Page[Entry], user_metadata: bool) -> None:
+def test_objects_as_json(page: EntryPage[Entry], user_metadata: bool) -> None:
     found = objects_page(ObjectPage(REPOSITORY, page), user_metadata=user_metadata)
     results = [
         json_prefix(item) if isinstance(item, CommonPrefix)
@@ -111,7 +113,7 @@ def test_objects_as_json(page: Page[Entry], user_metadata: bool) -> None:
 def test_the_json_of_a_page_is_kept_by_all_that_it_follows_from() -> None:
     def written(address: str, namespace: str, source: str | None, *, user_metadata: bool) -> bytes:
         entry = replace(full_entry(address), address_type=AddressType.RELATIVE)
-        page = Page(
+        page = EntryPage(
             entries_table([replace(entry, metadata={"colour": "red"})]),
             has_more=False,
             values_of=entries_of,
@@ -169,7 +171,7 @@ def _listed(lake: Server, ref: str, prefix: str) -> list[str]:
 def test_a_text_that_is_no_address_is_shown_among_addresses(wrong: str, is_first: bool) -> None:
     both = [wrong, "s3://bucket/a"] if is_first else ["s3://bucket/a", wrong]
     rows = [full_entry(address) for address in both]
-    page = Page(entries_table(rows), has_more=False, values_of=entries_of)
+    page = EntryPage(entries_table(rows), has_more=False, values_of=entries_of)
     found = objects_page(ObjectPage(REPOSITORY, page), user_metadata=True)
     listed = msgspec.json.decode(msgspec.json.encode(found))["results"]
     assert [each["physical_address"] for each in listed] == both
@@ -209,7 +211,9 @@ def difference_pages(draw: st.DrawFn) -> DifferencePage:
     if draw(st.booleans()):
         flags = [draw(st.booleans()) for _ in changes]
         rows = rows.append_column("conflict", pa.array(flags, pa.bool_()))
-    return DifferencePage(Page(rows, page.folded, has_more=page.has_more, values_of=differences_of))
+    return DifferencePage(
+        EntryPage(rows, page.folded, has_more=page.has_more, values_of=differences_of)
+    )
 
 
 @given(difference_pages(), st.booleans())
@@ -241,7 +245,9 @@ def json_difference(item: Difference | CommonPrefix, *, with_stats: bool) -> Dif
 
 
 @given(pages(), st.booleans(), st.sampled_from(["", "admin"]), st.sampled_from(["main/", "é=/"]))
-def test_objects_as_xml(page: Page[Entry], is_encoded: bool, owner_id: str, folder: str) -> None:
+def test_objects_as_xml(
+    page: EntryPage[Entry], is_encoded: bool, owner_id: str, folder: str
+) -> None:
     asked = ListingQuery(prefix="", delimiter="", amount=1000, is_encoded=is_encoded)
     owned = owner(owner_id) if owner_id else Markup()
     objects = ObjectPage(REPOSITORY, page)

@@ -7,7 +7,7 @@ from lakebed.lake.errors import CatalogError
 from lakebed.server.http import metrics
 from lakebed.server.processes import background
 from lakebed.server.processes import metrics as process_metrics
-from lakebed.server.processes.background import Job
+from lakebed.server.processes.background import BackgroundJob
 from lakebed.server.processes.metrics import ProcessMetrics
 from tests.server.metrics_kit import values
 
@@ -46,9 +46,9 @@ def test_passes_of_the_background_are_counted_by_outcome() -> None:
         raise CatalogError("away")
 
     before = {outcome: counted(outcome) for outcome in ("success", "failure")}
-    background.run(Job("of-the-test", lambda: None))
+    background.run(BackgroundJob("of-the-test", lambda: None))
     for _ in range(2):
-        background.run(Job("of-the-test", fail))
+        background.run(BackgroundJob("of-the-test", fail))
     assert counted("success") == before["success"] + 1
     assert counted("failure") == before["failure"] + 2
     last = REGISTRY.get_sample_value(

@@ -6,7 +6,7 @@ from functools import partial
 
 from lakebed.base.runtime import Runtime, ThreadRuntime
 from lakebed.kv import KeyNotFound, OutcomeUnknown, Store, StoreHalted
-from lakebed.kv.copying import CopyRefused, Side, StoreCopy
+from lakebed.kv.copying import CopyRefused, CopySide, StoreCopy
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.halt import (
     SETTLE_SECONDS,
@@ -54,13 +54,13 @@ class World:
         self.new = SimulatedStore(self.simulation, MemoryStore(ThreadRuntime()))
         check_schema(self.old.inner)
 
-    def open(self, shared: SimulatedStore, actor: SimulatedProcess, name: str) -> Side:
+    def open(self, shared: SimulatedStore, actor: SimulatedProcess, name: str) -> CopySide:
         permit = Permit()
         runtime = actor.runtime
         handle = shared.handle(actor)
         store = ManagedStore(handle, runtime, permit=permit)
         store._halt = self.halting(handle, runtime, permit)
-        return Side(store, permit, name)
+        return CopySide(store, permit, name)
 
     def serve(self, actor: SimulatedProcess, shared: SimulatedStore) -> None:
         """Write and delete keys of this server's own, until it may not any more."""

@@ -1,7 +1,7 @@
 """Whether a dump that was taken while others worked gives back the same history."""
 
 from lakebed.block.drivers.memory import MemoryBlockStore
-from lakebed.engine.committed import Query
+from lakebed.engine.committed import EntryQuery
 from lakebed.engine.engine import Engine
 from lakebed.engine.keys import BRANCHES, COMMITS, INSTALLATION_KEY, TAGS
 from lakebed.engine.model import Repository, RepositoryID
@@ -39,7 +39,7 @@ def check_dump(world: World, dump: Dump) -> None:
     _check_refs(world, span, dump, TAGS.prefix, tags)
     _check_commits(world, span, dump, store, repository)
     for name, commit_id in [*branches.items(), *tags.items()]:
-        page = staging.list_entries(lake, RESTORED, name, Query())
+        page = staging.list_entries(lake, RESTORED, name, EntryQuery())
         assert addresses(page) == world.held(span.partition, commit_id)
 
 

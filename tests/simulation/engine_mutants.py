@@ -20,7 +20,7 @@ from lakebed.engine.keys import BRANCHES, CREATING, LIVE, STAGED_PREFIX
 from lakebed.engine.model import Branch, BranchID, Commit, Repository, StagingToken, TagID
 from lakebed.engine.reading import Reading
 from lakebed.engine.refs.branches import Branches
-from lakebed.engine.refs.creation import Look, _Creation
+from lakebed.engine.refs.creation import CreationReads, _Creation
 from lakebed.engine.refs.shared_reads import SharedReads
 from lakebed.engine.refs.tags import Tags
 from lakebed.engine.staging import cells, empty_runs
@@ -36,7 +36,7 @@ from lakebed.engine.staging.cells import (
     path_of,
     value_in,
 )
-from lakebed.engine.staging.empty_runs import EmptyRunNotes, Search, Stretch
+from lakebed.engine.staging.empty_runs import EmptyRunNotes, EmptyRunSearch, KeyRange
 from lakebed.engine.staging.writer import IsFresh, UndoLog, Writer
 from lakebed.formats import Entry
 from lakebed.kv import (
@@ -499,11 +499,11 @@ def note_without_seeking(monkeypatch: pytest.MonkeyPatch) -> None:
 
     begin, add = EmptyRunNotes.seek, EmptyRunNotes.found
 
-    def seek(_self: EmptyRunNotes, stretch: Stretch) -> Search:
-        return Search(stretch, pb.Emptied(), Version(b""))
+    def seek(_self: EmptyRunNotes, stretch: KeyRange) -> EmptyRunSearch:
+        return EmptyRunSearch(stretch, pb.Emptied(), Version(b""))
 
-    def found(self: EmptyRunNotes, search: Search, end: bytes | None) -> None:
-        begun = begin(self, Stretch(search.stretch.start, end))
+    def found(self: EmptyRunNotes, search: EmptyRunSearch, end: bytes | None) -> None:
+        begun = begin(self, KeyRange(search.stretch.start, end))
         if begun is not None:
             add(self, begun, end)
 
@@ -523,7 +523,7 @@ def look_before_announcing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A creator looks whether the other kind has the name, and then writes a LIVE record."""
 
     def run(
-        self: AnyCreation, message: pb.Branch, look: Look | None, **_options: object
+        self: AnyCreation, message: pb.Branch, look: CreationReads | None, **_options: object
     ) -> Version:
         keys = () if look is None else look.keys
         item, *others = self._store.get_many([self._other.place(self._name), *keys])

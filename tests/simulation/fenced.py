@@ -22,7 +22,7 @@ from lakebed.kv.store import new_version
 from lakebed.testing.simulation.cells import TOMBSTONE_SECONDS, SimulatedDatabase
 from lakebed.testing.simulation.scheduler import ActorKilledError, SimulatedProcess
 from lakebed.testing.simulation.simulator import Faults, Simulation
-from lakebed.testing.simulation.store import Applied
+from lakebed.testing.simulation.store import AppliedWrite
 from tests.simulation.scenarios import (
     PARTITION,
     Answers,
@@ -141,7 +141,7 @@ def write_somehow(
         told.raised_at[version] = simulation.step
 
 
-def check_refusals(log: list[Applied], told: Told) -> None:
+def check_refusals(log: list[AppliedWrite], told: Told) -> None:
     """A version that was read or acknowledged fails as a predicate only if it was replaced."""
     for refusal in told.refusals:
         of_key = [write for write in log if write.key == refusal.key]

@@ -11,7 +11,7 @@ from lakebed.block import Namespace
 from lakebed.formats import AddressType
 from lakebed.formats.object_paths import ObjectPath
 from lakebed.reclaim.collector import rules
-from lakebed.reclaim.collector.rules import Judged, Look, State, StoredObject, Verdict
+from lakebed.reclaim.collector.rules import Judged, ObservationTimes, ScannedObject, State, Verdict
 from tests.simulation.gc_world import (
     GAP,
     MIN_AGE,
@@ -40,7 +40,7 @@ class DisagreementError(AssertionError):
 class Preparation:
     repository_uid: str
     repository_uids: frozenset[str]
-    look: Look
+    look: ObservationTimes
     held: frozenset[str]
     commits: dict[int, frozenset[str]]
 
@@ -65,7 +65,7 @@ def prepare(world: GCWorld, process: Process) -> Generator[Pause, None, Preparat
     if uid is None or not is_active(world, uid):
         return None
     cutoff = began - MIN_AGE - SKEW
-    look = Look(
+    look = ObservationTimes(
         began_us=began,
         ended_us=world.now + process.offset,
         cutoff_us=cutoff,
@@ -214,8 +214,8 @@ class Collector:
 
     def list_objects(
         self, prepared: Preparation
-    ) -> Generator[Pause, None, dict[str, StoredObject]]:
-        listed: dict[str, StoredObject] = {}
+    ) -> Generator[Pause, None, dict[str, ScannedObject]]:
+        listed: dict[str, ScannedObject] = {}
         folders = sorted({path.rpartition("/")[0] for path in self.world.objects})
         for folder in folders:
             for path, mtime in self.world.objects.items():
@@ -230,7 +230,7 @@ class Collector:
         return self.world.now - mtime < LAG and self.world.random.random() < MISSED
 
     @staticmethod
-    def stored(prepared: Preparation, path: str, mtime: int) -> StoredObject | None:
+    def stored(prepared: Preparation, path: str, mtime: int) -> ScannedObject | None:
         parts = ObjectPath.parse(path)
         if parts is None or parts.repository_uid not in prepared.repository_uids:
             return None
@@ -238,7 +238,7 @@ class Collector:
 
     @staticmethod
     def judge_clean(
-        state: State | None, prepared: Preparation, listed: dict[str, StoredObject]
+        state: State | None, prepared: Preparation, listed: dict[str, ScannedObject]
     ) -> list[Judged]:
         judged = rules.judge(
             listed.values(),
@@ -251,7 +251,7 @@ class Collector:
 
     @staticmethod
     def judge_optimized(
-        state: State | None, prepared: Preparation, listed: dict[str, StoredObject]
+        state: State | None, prepared: Preparation, listed: dict[str, ScannedObject]
     ) -> list[Judged]:
         looked = list(listed.values())
         if state is not None and may_optimize(state, prepared):

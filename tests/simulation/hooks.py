@@ -25,10 +25,10 @@ from lakebed.lake.catalog import Catalog
 from lakebed.lake.commits import HeadChanges
 from lakebed.lake.hooks.actions import Actions
 from lakebed.lake.hooks.errors import HookFailed
-from lakebed.lake.hooks.events import Event, EventType
+from lakebed.lake.hooks.events import EventType, HookEvent
 from lakebed.lake.hooks.files import HookSpec
-from lakebed.lake.hooks.guard import Guard
-from lakebed.lake.hooks.settings import HooksSettings
+from lakebed.lake.hooks.guard import HookGuard
+from lakebed.lake.hooks.settings import HookLimits
 from lakebed.testing.simulation.scheduler import SimulatedProcess
 from lakebed.testing.simulation.simulator import Faults, Simulation
 from tests.kit.engines import new_engine
@@ -90,7 +90,9 @@ class Hooking:
     told: dict[EventType, dict[str, set[str]]] = field(default_factory=dict)
     """Of what comes after operations: for each commit, branch or tag the runs."""
 
-    def run_hook(self, spec: HookSpec, event: Event, *, runtime: Runtime, **_rest: object) -> None:
+    def run_hook(
+        self, spec: HookSpec, event: HookEvent, *, runtime: Runtime, **_rest: object
+    ) -> None:
         random = self.world.random
         if not self.calm and random.random() < 0.5:
             runtime.sleep(random.random() * random.choice([1, 20, 300]))
@@ -113,7 +115,7 @@ class Hooking:
         self,
         engine: Engine,
         catalog: Catalog,
-        guard: Guard,
+        guard: HookGuard,
         parts: tuple[Any, Any, Runtime],
         heartbeat_seconds: float = HEARTBEAT_SECONDS,
     ) -> Actions:
@@ -125,7 +127,7 @@ class Hooking:
             store,
             block,
             runtime,
-            HooksSettings(),
+            HookLimits(),
             heartbeat_seconds=heartbeat_seconds,
             new_caller=lambda _event: NoCalls(),
             while_waiting=nullcontext,
@@ -140,7 +142,7 @@ class Hooking:
         if world.random.random() < 0.5:
             store = ManagedStore(store, actor.runtime)
         block = world.block.handle(actor)
-        guard = Guard(actor.runtime)
+        guard = HookGuard(actor.runtime)
         engine = new_engine(store, block, runtime=actor.runtime, settings=ENGINE, hooks=guard)
         catalog = Catalog(engine, store, block, actor.runtime, world.settings, links=LINKS)
         actions = self.actions(engine, catalog, guard, (store, block, actor.runtime))
@@ -247,7 +249,7 @@ def bring_to_end(hooking: Hooking) -> Actions:
     actions = hooking.actions(
         world.onlooker,
         world.catalog,
-        Guard(world.onlooker_runtime),
+        HookGuard(world.onlooker_runtime),
         (world.store.inner, world.block.inner, world.onlooker_runtime),
         heartbeat_seconds=1e-9,
     )

@@ -15,11 +15,11 @@ from typing import Final
 from lakebed.base.errors import LakebedError
 from lakebed.block import Namespace
 from lakebed.engine.commits.requests import MergeRequest
-from lakebed.engine.committed import Query
+from lakebed.engine.committed import EntryQuery
 from lakebed.engine.model import Commit, CommitID
 from lakebed.formats import Entry
 from lakebed.lake.errors import ImportOver
-from lakebed.lake.imports.imports import CANCELED, ImportID, Imports, ImportStatus
+from lakebed.lake.imports.imports import CANCELED, ImportID, ImportProgress, Imports
 from lakebed.lake.imports.runner import ImportRunner
 from lakebed.lake.imports.sources import ImportSource
 from lakebed.testing.simulation.simulator import Faults, Simulation
@@ -67,7 +67,7 @@ class Importing:
     """For about so many seconds at most, processes do nothing between two looks at imports."""
     acknowledged: list[CommitID] = field(default_factory=list)
 
-    def status(self, message: str) -> ImportStatus:
+    def status(self, message: str) -> ImportProgress:
         return self.imports.status(REPOSITORY, MAIN, self.ids[message])
 
     def history(self) -> list[Commit]:
@@ -80,7 +80,7 @@ class Importing:
         return found
 
     def content(self, commit_id: CommitID) -> dict[bytes, str]:
-        page = staging.list_entries(self.world.onlooker, REPOSITORY, commit_id, Query())
+        page = staging.list_entries(self.world.onlooker, REPOSITORY, commit_id, EntryQuery())
         return {item.key: item.address for item in page.items if isinstance(item, Entry)}
 
 

@@ -28,7 +28,7 @@ from lakebed.kv import store as kv_store
 from lakebed.lake.model import physical_address
 from lakebed.lake.purge_marks import PurgeMarks
 from lakebed.reclaim.collector import job as gc_job
-from lakebed.reclaim.collector.job import Job, Options
+from lakebed.reclaim.collector.job import CollectorJob, CollectorOptions
 from lakebed.reclaim.collector.on_arrow import ArrowExecutor
 from lakebed.reclaim.collector.storage import Storage
 from lakebed.reclaim.purge_search import PurgeQuery
@@ -103,11 +103,11 @@ def collect(process: Process) -> None:
     )
     server = OwnServer(process.reclaim, repository)
     executor = ArrowExecutor(storage, runtime)
-    job = Job(executor, server, storage, runtime=runtime, is_patient=False)
+    job = CollectorJob(executor, server, storage, runtime=runtime, is_patient=False)
     for pause in lake.days(0.6):
         runtime.sleep(pause)
         try:
-            summary = job.run(Options(max_share=1.0))
+            summary = job.run(CollectorOptions(max_share=1.0))
         except LakebedError as error:
             lake.told[f"refused: {type(error).__name__}"] += 1
         else:

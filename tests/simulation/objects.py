@@ -31,7 +31,7 @@ from lakebed.base.runtime import ItemT, ResultT, Runtime, ThreadRuntime
 from lakebed.block import Address, Namespace
 from lakebed.block.drivers.memory import MemoryBlockStore
 from lakebed.engine.commits.requests import CommitRequest
-from lakebed.engine.committed import Query
+from lakebed.engine.committed import EntryQuery
 from lakebed.engine.model import BranchID, CommitID, RepositoryID
 from lakebed.engine.settings import EngineSettings
 from lakebed.engine.staging.writer import Condition, if_absent
@@ -140,7 +140,7 @@ class CatalogWorld:
 
     def staged(self, branch: BranchID) -> list[Entry]:
         """What a branch shows."""
-        page = staging.list_entries(self.onlooker, REPOSITORY, branch, Query())
+        page = staging.list_entries(self.onlooker, REPOSITORY, branch, EntryQuery())
         return [item for item in page.items if isinstance(item, Entry)]
 
     def committed(self) -> list[Entry]:
@@ -151,7 +151,7 @@ class CatalogWorld:
             commit_id = left.pop()
             if commit_id not in found:
                 left += self.onlooker.commits.get(self.repository, commit_id).parents
-                page = staging.list_entries(self.onlooker, REPOSITORY, commit_id, Query())
+                page = staging.list_entries(self.onlooker, REPOSITORY, commit_id, EntryQuery())
                 found[commit_id] = [item for item in page.items if isinstance(item, Entry)]
         return [entry for entries in found.values() for entry in entries]
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from lakebed.base.errors import LakebedError
 from lakebed.block import Address
-from lakebed.engine.committed import Query
+from lakebed.engine.committed import EntryQuery
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import CommitID
 from lakebed.engine.staging.cells import decode
@@ -105,7 +105,7 @@ def all_entries(world: CatalogWorld, purger: Purger) -> Iterator[Entry]:
     yield from world.committed()
     for commit in world.onlooker.commits.list(world.repository):
         if commit.id in purger.searched:
-            page = staging.list_entries(world.onlooker, REPOSITORY, commit.id, Query())
+            page = staging.list_entries(world.onlooker, REPOSITORY, commit.id, EntryQuery())
             yield from (item for item in page.items if isinstance(item, Entry))
 
 

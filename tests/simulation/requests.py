@@ -13,7 +13,7 @@ from lakebed.engine.errors import (
 )
 from lakebed.engine.model import Repository, RepositoryID
 from lakebed.engine.repositories.removal import ACTIVE, DELETING
-from lakebed.testing.simulation.history import ABSENT, Operation
+from lakebed.testing.simulation.history import ABSENT, ActorOperation
 from tests.simulation.monitor import Span, overlap
 from tests.simulation.worker import Worker
 from tests.simulation.world import DEV, MAIN, Body, Process, World
@@ -57,7 +57,7 @@ def delete(world: World, process: Process) -> None:
 
 def delete_repository(world: World, process: Process, name: RepositoryID) -> None:
     """Delete a repository: all keys of all its branches are gone with it."""
-    operation = Operation("delete repository", None, ABSENT, world.simulation.step)
+    operation = ActorOperation("delete repository", None, ABSENT, world.simulation.step)
     for branch in (MAIN, DEV):
         world.histories[name, branch].writes.append(operation)
     world.monitor.deletes_under_way[name] += 1

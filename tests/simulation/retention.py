@@ -22,7 +22,7 @@ from lakebed.base.runtime import Runtime
 from lakebed.block import Address, BlockStore
 from lakebed.engine import engine as engine_module
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
-from lakebed.engine.committed import Query, Strategy
+from lakebed.engine.committed import EntryQuery, Strategy
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import RefsLeftOut
 from lakebed.engine.expired_files import read_expired
@@ -158,7 +158,7 @@ class Lake:
         return b"p%04d" % self.paths
 
     def entries(self, ref: str) -> list[Entry]:
-        page = staging.list_entries(self.world.onlooker, REPOSITORY, ref, Query())
+        page = staging.list_entries(self.world.onlooker, REPOSITORY, ref, EntryQuery())
         return [item for item in page.items if isinstance(item, Entry)]
 
     def check_ref(self, ref: str, what: str) -> None:
@@ -369,7 +369,7 @@ class Collector:
 
     def named_by(self, metarange: MetaRangeID) -> set[str]:
         repository = self.world.repository
-        page = self.world.onlooker.committed(repository).list(metarange, Query())
+        page = self.world.onlooker.committed(repository).list(metarange, EntryQuery())
         entries = (item for item in page.items if isinstance(item, Entry))
         return {str(physical_address(repository.namespace, entry)) for entry in entries}
 

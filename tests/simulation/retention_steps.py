@@ -18,7 +18,7 @@ from lakebed.base.errors import LakebedError
 from lakebed.block import Address, Namespace
 from lakebed.block.drivers.memory import MemoryBlockStore
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
-from lakebed.engine.committed import Query, Strategy
+from lakebed.engine.committed import EntryQuery, Strategy
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import NotUnique
 from lakebed.engine.hooks import Hooks, Proposal
@@ -132,7 +132,7 @@ class Lake:
             self.block.delete(Address.parse(address))
 
     def named_by(self, metarange_id: MetaRangeID) -> set[str]:
-        page = self.other.engine.committed(self.repository).list(metarange_id, Query())
+        page = self.other.engine.committed(self.repository).list(metarange_id, EntryQuery())
         return {self.address(item) for item in page.items if isinstance(item, Entry)}
 
     def address(self, entry: Entry) -> str:
@@ -144,7 +144,7 @@ class Lake:
         names = [branch.id for branch in engine.branches.list(self.repository)]
         names += [BranchID(tag.id) for tag in engine.tags.list(self.repository)]
         for name in names:
-            for item in staging.list_entries(engine, REPOSITORY, name, Query()).items:
+            for item in staging.list_entries(engine, REPOSITORY, name, EntryQuery()).items:
                 if isinstance(item, Entry):
                     exists = self.block.exists(Address.parse(self.address(item)))
                     assert exists, f"{item.key!r} of {name} is gone"

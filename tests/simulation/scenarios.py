@@ -26,7 +26,7 @@ from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.managed import ManagedStore
 from lakebed.kv.store import ANY, Put, new_version
 from lakebed.testing.simulation.simulator import Faults, Simulation
-from lakebed.testing.simulation.store import Applied, SimulatedStore
+from lakebed.testing.simulation.store import AppliedWrite, SimulatedStore
 
 PARTITION = b"partition"
 KEY = b"key"
@@ -174,7 +174,7 @@ def outcomes_hold(seed: int, wrap: Callable[[Store, Runtime], Store]) -> None:
     check_deletes(shared.applied, answers, everyone_lives=everyone_lives)
 
 
-def check_writes(log: list[Applied], answers: Answers) -> None:
+def check_writes(log: list[AppliedWrite], answers: Answers) -> None:
     writes = [each for each in log if each.operation != "delete_if"]
     applied = Counter(write.version for write in writes)
     last = {write.version: write.step for write in writes}
@@ -185,7 +185,7 @@ def check_writes(log: list[Applied], answers: Answers) -> None:
         assert last.get(Version(version), 0) <= step, "applied after the caller heard of a failure"
 
 
-def check_deletes(log: list[Applied], answers: Answers, *, everyone_lives: bool) -> None:
+def check_deletes(log: list[AppliedWrite], answers: Answers, *, everyone_lives: bool) -> None:
     applied = Counter(write.version for write in log if write.operation == "delete_if")
     for version, times in answers.deleted.items():
         assert times == applied[Version(version)] == 1, "not deleted and reported exactly once"

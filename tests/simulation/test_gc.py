@@ -8,7 +8,7 @@ import pytest
 
 from lakebed.reclaim.collector import rules
 from lakebed.reclaim.collector.errors import TooMuchGarbage
-from lakebed.reclaim.collector.rules import Judged, Look, State, Verdict
+from lakebed.reclaim.collector.rules import Judged, ObservationTimes, State, Verdict
 from lakebed.testing.simulation.explore import first_failure
 from tests.kit.rounds import rounds
 from tests.simulation import gc_actors, gc_collector
@@ -123,7 +123,9 @@ def test_only_commits_of_the_branch_whose_path_it_is(monkeypatch: pytest.MonkeyP
     assert finding("mixed") in {"DataLossError", "DisagreementError"}
 
 
-def with_look(monkeypatch: pytest.MonkeyPatch, change: Callable[[Look], Look]) -> None:
+def with_look(
+    monkeypatch: pytest.MonkeyPatch, change: Callable[[ObservationTimes], ObservationTimes]
+) -> None:
     def prepare(world: GCWorld, process: Process) -> Generator[Pause, None, Preparation | None]:
         prepared = yield from rightly(world, process)
         return None if prepared is None else replace(prepared, look=change(prepared.look))
@@ -190,7 +192,7 @@ def test_addresses_compared_as_they_are_spelled(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_listing_only_branches_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    def stored(prepared: Preparation, path: str, mtime: int) -> rules.StoredObject | None:
+    def stored(prepared: Preparation, path: str, mtime: int) -> rules.ScannedObject | None:
         return None if "/branches/dev/" in path else rightly(prepared, path, mtime)
 
     rightly = Collector.stored
@@ -207,7 +209,7 @@ def test_a_run_that_does_not_ask_whose_the_namespace_is(
     assert finding("reborn") in {"DataLossError", "DisagreementError"}
 
 
-def due_at_once(judged: list[Judged], look: Look) -> list[Judged]:
+def due_at_once(judged: list[Judged], look: ObservationTimes) -> list[Judged]:
     return [one for one in judged if one.verdict is Verdict.CANDIDATE]
 
 
@@ -295,9 +297,9 @@ def test_the_brake() -> None:
 
 
 def test_the_gap_is_from_end_to_beginning() -> None:
-    stored = rules.StoredObject("p", 1, 0, 0)
+    stored = rules.ScannedObject("p", 1, 0, 0)
     judged = [Judged(stored, Verdict.CANDIDATE, 100), Judged(stored, Verdict.HELD)]
-    look = Look(
+    look = ObservationTimes(
         began_us=100 + GAP - 1, ended_us=10_000, cutoff_us=0, closed_before_us=0, gap_us=GAP
     )
     assert rules.due(judged, look) == []

@@ -9,7 +9,7 @@ import pytest
 from lakebed.reclaim.collector import columns, rules
 from lakebed.reclaim.collector.columns import FOUND_SCHEMA, PATHS_SCHEMA
 from lakebed.reclaim.collector.executors.list import STORED_SCHEMA
-from lakebed.reclaim.collector.rules import Judged, Look, State, StoredObject, Verdict
+from lakebed.reclaim.collector.rules import Judged, ObservationTimes, ScannedObject, State, Verdict
 from lakebed.testing.simulation.explore import first_failure
 from tests.kit.rounds import rounds
 from tests.simulation import gc_actors, gc_histories, gc_online
@@ -38,12 +38,12 @@ def test_a_server_that_deletes_at_once_loses_data(
 
 
 def judge_by_columns(
-    looked: Iterator[StoredObject],
+    looked: Iterator[ScannedObject],
     *,
     committed: AbstractSet[str],
     held: AbstractSet[str],
     state: State | None,
-    look: Look,
+    look: ObservationTimes,
 ) -> Iterator[Judged]:
     """What `rules.judge` does, by the columns that a server uses."""
     before = state.objects.values() if state is not None else ()
@@ -56,7 +56,7 @@ def judge_by_columns(
         look=look,
     )
     for row in judged.to_pylist():
-        stored = StoredObject(row["path"], row["size"], row["born_us"], row["made_us"])
+        stored = ScannedObject(row["path"], row["size"], row["born_us"], row["made_us"])
         yield Judged(stored, Verdict(row["verdict"]), row["found_us"] or None)
 
 

@@ -15,7 +15,7 @@ from lakebed.engine.model import Branch, Commit, CommitID, Repository
 from lakebed.engine.refs import branches, tags
 from lakebed.kv.records import Records
 from lakebed.lake.hooks.events import EventType
-from lakebed.lake.hooks.guard import Guard
+from lakebed.lake.hooks.guard import HookGuard
 from lakebed.lake.hooks.keys import RunID
 from lakebed.lake.hooks.post import PostRunner
 from lakebed.lake.hooks.runs import Runs
@@ -139,17 +139,17 @@ def test_a_process_that_dies_at_any_step_tells_of_the_refs_that_it_made_and_dele
 
 def prepare_after_publishing(monkeypatch: pytest.MonkeyPatch) -> None:
     """What comes after a commit is written down when the commit is there."""
-    before, after = Guard.before_publish, Guard.after_commit
+    before, after = HookGuard.before_publish, HookGuard.after_commit
 
-    def do_nothing(_self: Guard, _proposal: Proposal) -> None:
+    def do_nothing(_self: HookGuard, _proposal: Proposal) -> None:
         pass
 
-    def prepare_and_confirm(self: Guard, proposal: Proposal) -> None:
+    def prepare_and_confirm(self: HookGuard, proposal: Proposal) -> None:
         before(self, proposal)
         after(self, proposal)
 
-    monkeypatch.setattr(Guard, "before_publish", do_nothing)
-    monkeypatch.setattr(Guard, "after_commit", prepare_and_confirm)
+    monkeypatch.setattr(HookGuard, "before_publish", do_nothing)
+    monkeypatch.setattr(HookGuard, "after_commit", prepare_and_confirm)
 
 
 def look_without_touching(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,12 +166,12 @@ def look_without_touching(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def delete_what_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who deletes a ref, or moves a branch, does not ask what was prepared for it."""
-    monkeypatch.setattr(Guard, "before_leaving", lambda *_: None)
+    monkeypatch.setattr(HookGuard, "before_leaving", lambda *_: None)
 
 
 def try_what_was_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who makes or deletes a ref tries without a look at what it had prepared."""
-    monkeypatch.setattr(Guard, "before_try", lambda *_: None)
+    monkeypatch.setattr(HookGuard, "before_try", lambda *_: None)
     monkeypatch.setattr(PostRunner, "_is_left", lambda _self, _record: True)
 
 
@@ -251,9 +251,9 @@ def test_a_broken_rule_is_found_out(plant: Plant, monkeypatch: pytest.MonkeyPatc
 
 def ask_the_candidate_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hooks of the head are not asked."""
-    gates = Guard._gates
+    gates = HookGuard._gates
     monkeypatch.setattr(
-        Guard,
+        HookGuard,
         "_gates",
         lambda self, where, event_type: gates(self, replace(where, head=None), event_type),
     )
@@ -261,15 +261,15 @@ def ask_the_candidate_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def ask_the_first_head(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each proposal of a request is asked of the head that the first one would have replaced."""
-    before_commit = Guard.before_commit
-    heads: dict[Guard, Commit] = {}  # a process has one guard, and here one request at a time
+    before_commit = HookGuard.before_commit
+    heads: dict[HookGuard, Commit] = {}  # a process has one guard, and here one request at a time
 
-    def ask(self: Guard, proposal: Proposal) -> None:
+    def ask(self: HookGuard, proposal: Proposal) -> None:
         head = proposal.head if proposal.number == 1 else heads[self]
         heads[self] = head
         before_commit(self, replace(proposal, head=head))
 
-    monkeypatch.setattr(Guard, "before_commit", ask)
+    monkeypatch.setattr(HookGuard, "before_commit", ask)
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from lakebed.lake.purge_marks import PurgeMarks
 from lakebed.reclaim import expirer, keep
 from lakebed.reclaim.collector import columns, job
 from lakebed.reclaim.prepare import GCPreparation, StagedWalk
-from lakebed.reclaim.purge_search import Search
+from lakebed.reclaim.purge_search import PurgeSearch
 from lakebed.reclaim.retention import RuleBook
 from lakebed.testing.simulation.explore import first_failure
 from tests.kit.rounds import rounds
@@ -97,10 +97,10 @@ def purge_without_marks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def purge_what_is_committed_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nothing(_search: Search) -> Iterator[pa.Table]:
+    def nothing(_search: PurgeSearch) -> Iterator[pa.Table]:
         return iter(())
 
-    monkeypatch.setattr(Search, "_staged", nothing)
+    monkeypatch.setattr(PurgeSearch, "_staged", nothing)
 
 
 # Each with what the failure says, and a seed to begin with: one in dozens tells, of some.

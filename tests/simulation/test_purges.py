@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from lakebed.engine.model import CommitID
-from lakebed.reclaim.purge_search import Search
+from lakebed.reclaim.purge_search import PurgeSearch
 from lakebed.reclaim.purges import Purges, _Looked
 from lakebed.testing.simulation.explore import first_failure
 from tests.kit.rounds import rounds
@@ -57,7 +57,7 @@ def test_a_purge_that_searches_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_purge_that_searches_only_what_was_published(monkeypatch: pytest.MonkeyPatch) -> None:
     """A commit that nobody published may be picked up by whoever was told its id."""
 
-    def published(self: Search) -> Iterator[pa.Table]:
+    def published(self: PurgeSearch) -> Iterator[pa.Table]:
         engine, repository = self._engine, self._repository
         found: set[CommitID] = set()
         left = [branch.commit_id for branch in engine.branches.list(repository)]
@@ -69,7 +69,7 @@ def test_a_purge_that_searches_only_what_was_published(monkeypatch: pytest.Monke
         commits = engine.commits.get_all(repository, sorted(found))
         return engine.committed(repository).scan_all(commit.metarange_id for commit in commits)
 
-    monkeypatch.setattr(Search, "_committed", published)
+    monkeypatch.setattr(PurgeSearch, "_committed", published)
     assert fails()
 
 

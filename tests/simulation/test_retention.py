@@ -16,7 +16,7 @@ from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository
 from lakebed.engine.refs import restore
 from lakebed.engine.refs.branches import Branches
 from lakebed.engine.refs.commits import Commits
-from lakebed.engine.refs.creation import Look, _Creation
+from lakebed.engine.refs.creation import CreationReads, _Creation
 from lakebed.formats.gc_files import GCFile, GCFileKind
 from lakebed.kv import ABSENT, Version
 from lakebed.kv.records import Records
@@ -86,7 +86,9 @@ def look_before_naming(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new ref looks at the mark, and is written afterwards."""
     let_name, run = Marks.let_name, _Creation.run
 
-    def run_after_look(self: Any, message: Any, look: Look | None, **options: Any) -> Version:
+    def run_after_look(
+        self: Any, message: Any, look: CreationReads | None, **options: Any
+    ) -> Version:
         commit_id = CommitID(message.commit_id)
         (item,) = self._store.get_many([self._marks.place(self._repository, commit_id)])
         let_name(self._marks, self._repository, commit_id, item)
@@ -100,7 +102,7 @@ def write_young_refs_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A ref to a young commit, judged before, is written LIVE in one step."""
     run = _Creation.run
 
-    def run_young(self: Any, message: Any, look: Look | None, **options: Any) -> Version:
+    def run_young(self: Any, message: Any, look: CreationReads | None, **options: Any) -> Version:
         items = self._store.get_many([] if look is None else look.keys)
         message.commit_id = message.commit_id if look is None else look.judge(items)
         commit = Commits(self._store, self._runtime).get(self._repository, message.commit_id)

@@ -13,14 +13,14 @@ from typing import Final
 
 from lakebed.base.errors import LakebedError
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
-from lakebed.engine.committed import Page, Query, Strategy
+from lakebed.engine.committed import EntryPage, EntryQuery, Strategy
 from lakebed.engine.errors import EntryNotFound, NoChanges, NotFound, PreconditionFailed, Stale
 from lakebed.engine.model import BranchID, Commit, RepositoryID
 from lakebed.engine.staging.writer import Condition
 from lakebed.formats import Entry
 from lakebed.kv import CorruptRecord, OutcomeUnknown, StoreUnavailable
 from lakebed.lake.commits import HeadChanges
-from lakebed.testing.simulation.history import ABSENT, WILD, Operation
+from lakebed.testing.simulation.history import ABSENT, WILD, ActorOperation
 from tests.kit import staging
 from tests.kit.engines import cherry_pick, dump
 from tests.simulation.truth import PLAIN_COMMIT
@@ -30,7 +30,7 @@ COMMIT: Final = CommitRequest(committer="", message=PLAIN_COMMIT)
 OTHER: Final = CommitRequest(committer="", message="something else")
 
 
-def told_of(page: Page[Entry], query: Query) -> list[bytes]:
+def told_of(page: EntryPage[Entry], query: EntryQuery) -> list[bytes]:
     """The keys that a page covers: it shows their values, or that they are not there."""
     names = {item.key for item in page.items}
     last = page.items[-1].key if page.has_more else KEYS[-1]
@@ -66,9 +66,9 @@ class Worker:
         act: Callable[[], object],
         *,
         conditional: bool = False,
-    ) -> Operation:
+    ) -> ActorOperation:
         """Do something that writes, noting when it began and ended, and how."""
-        operation = Operation(name, key, value, self.step)
+        operation = ActorOperation(name, key, value, self.step)
         self.history.writes.append(operation)
         try:
             act()
@@ -174,7 +174,7 @@ class Worker:
             there = truth.shown_before(write, key, self.world.held)
             assert there & {*wanted, value}, f"{operation} took effect over {there}"
 
-    def check_refused(self, key: bytes, operation: Operation, wanted: set[str | None]) -> None:
+    def check_refused(self, key: bytes, operation: ActorOperation, wanted: set[str | None]) -> None:
         """Check that the condition did not hold all the time."""
         span = (operation.begun, self.step)
         seen = set[str | None]()
@@ -201,7 +201,7 @@ class Worker:
     def list_all(self) -> None:
         begun = self.step
         # A short page is read in small steps, and so leaves notes of what is empty.
-        query = Query(
+        query = EntryQuery(
             prefix=self.random.choice([b"", b"", b"dir/"]),
             delimiter=self.random.choice([b"", b"/"]),
             amount=self.random.choice([1, len(KEYS)]),

@@ -13,7 +13,7 @@ from unittest.mock import patch
 from lakebed.base.runtime import Runtime, ThreadRuntime
 from lakebed.block import BlockStore, Namespace, StorageUnavailable
 from lakebed.engine import engine
-from lakebed.engine.committed import Cache, Page, Query
+from lakebed.engine.committed import Cache, EntryPage, EntryQuery
 from lakebed.engine.committed.store import CommittedFor, committed_for
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import GivenUp, TooManyTries
@@ -27,7 +27,7 @@ from lakebed.kv.managed import ManagedStore
 from lakebed.reclaim.cleaner import Cleaner
 from lakebed.testing.models.committed import ModelCommitted
 from lakebed.testing.simulation.block import SimulatedBlock
-from lakebed.testing.simulation.history import History
+from lakebed.testing.simulation.history import WriteHistory
 from lakebed.testing.simulation.runtime import EPOCH
 from lakebed.testing.simulation.scheduler import SimulatedProcess
 from lakebed.testing.simulation.simulator import Simulation
@@ -206,9 +206,9 @@ class World:
         self.reads: list[Read] = []
         self.freed: list[tuple[bytes, int]] = []
         """Keys of refs that someone began to delete, and when."""
-        self.histories: dict[tuple[RepositoryID, BranchID], History] = {}
+        self.histories: dict[tuple[RepositoryID, BranchID], WriteHistory] = {}
         for name in self.names:
-            main, dev = History(), History()
+            main, dev = WriteHistory(), WriteHistory()
             main.elsewhere, dev.elsewhere = dev.writes, main.writes
             self.histories |= {(name, MAIN): main, (name, DEV): dev}
         self._written = 0
@@ -278,11 +278,11 @@ class World:
         metarange_id = MetaRangeID(self.truth.commits[partition][commit_id].metarange_id)
         found = self._held.get((home, metarange_id))
         if found is None:
-            page = self.onlooker.lake._committed_in(home).list(metarange_id, Query())
+            page = self.onlooker.lake._committed_in(home).list(metarange_id, EntryQuery())
             found = self._held[home, metarange_id] = addresses(page)
         return found
 
 
-def addresses(page: Page[Entry]) -> dict[bytes, str]:
+def addresses(page: EntryPage[Entry]) -> dict[bytes, str]:
     """The values of all keys of a page."""
     return {item.key: item.address for item in page.items if isinstance(item, Entry)}

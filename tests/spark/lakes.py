@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 from lakebed.base.ids import UniqueID
 from lakebed.base.leases import LeaseState
 from lakebed.block import BlockSettings, BlockStore, LocalSettings, open_block
-from lakebed.clients.garbage.server import Server
+from lakebed.clients.garbage.server import GarbageServer
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.model import BranchID
 from lakebed.formats.gc_files import GCFile, GCMark, GCRunID
 from lakebed.kv import Store, open_store
 from lakebed.lake.commits import HeadChanges
-from lakebed.reclaim.collector.job import Job, Options
+from lakebed.reclaim.collector.job import CollectorJob, CollectorOptions
 from lakebed.reclaim.collector.judging import Executor
 from lakebed.reclaim.collector.on_arrow import ArrowExecutor
-from lakebed.reclaim.collector.report import Summary
+from lakebed.reclaim.collector.report import RunSummary
 from lakebed.reclaim.collector.storage import Storage, open_storage
 from tests.kit import staging
 from tests.kit.lake import DEV, MAIN, REPOSITORY, Lake, make_lake
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 HOUR = 3600.0
 
 
-class LocalServer(Server):
+class LocalServer(GarbageServer):
     """A server's part, without HTTP in between."""
 
     def __init__(self, lake: Lake) -> None:
@@ -99,13 +99,13 @@ class GCLake:
     spark: "SparkSession | None"
     """None: this process does the work."""
 
-    def run(self, options: Options | None = None) -> Summary:
-        return self.job().run(options or Options())
+    def run(self, options: CollectorOptions | None = None) -> RunSummary:
+        return self.job().run(options or CollectorOptions())
 
-    def job(self, server: "LocalServer | None" = None) -> Job:
+    def job(self, server: "LocalServer | None" = None) -> CollectorJob:
         server = server or LocalServer(self.lake)
         storage = open_storage(server, self.settings)
-        return Job(self.executor(storage), server, storage, runtime=self.lake.clock)
+        return CollectorJob(self.executor(storage), server, storage, runtime=self.lake.clock)
 
     def executor(self, storage: Storage) -> Executor:
         if self.spark is None:
@@ -118,7 +118,7 @@ class GCLake:
         """Let time pass on the server."""
         self.lake.clock.ahead_seconds += hours * HOUR
 
-    def collect(self) -> tuple[Summary, Summary]:
+    def collect(self) -> tuple[RunSummary, RunSummary]:
         """Let everything grow old, and make two runs."""
         self.later(24 * 9)
         first = self.run()

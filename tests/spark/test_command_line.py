@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from lakebed.clients import cli
 from lakebed.clients.cli.running import run
 from lakebed.clients.garbage.datasource import LakebedDataSource
-from lakebed.clients.garbage.server import Server
+from lakebed.clients.garbage.server import GarbageServer
 from lakebed.formats.gc_files import GCMark
 from lakebed.testing.servers.lakebed import LakebedServer
 from tests.spark.clients import Client, files, folder_of, root, sign_in
@@ -147,14 +147,14 @@ def test_a_server_on_another_machine(
     here = tmp_path / "objects"
     shutil.copytree(root(sqlite_lakebed), here)
     before = sorted(here.rglob("*"))
-    rightly = Server.mark
+    rightly = GarbageServer.mark
 
-    def mark(self: Server) -> tuple[GCMark, Path | None]:
+    def mark(self: GarbageServer) -> tuple[GCMark, Path | None]:
         found, there = rightly(self)
         assert there == root(sqlite_lakebed)
         return found, here
 
-    monkeypatch.setattr(Server, "mark", mark)
+    monkeypatch.setattr(GarbageServer, "mark", mark)
     assert run(cli.app, ["gc", "run", f"lakefs://{client.repository}"]) == 1
     assert "say with --local-root" in capsys.readouterr().err
     assert sorted(here.rglob("*")) == before

@@ -14,7 +14,7 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 
-from lakebed.auth import AuthSettings
+from lakebed.auth import AuthCacheSettings
 from lakebed.block import S3Settings
 from lakebed.clients import cli
 from lakebed.clients.cli.running import run
@@ -117,7 +117,7 @@ def test_credentials_that_are_revoked_while_a_run_is_under_way(
 
     def revoke() -> None:
         client.send("DELETE", f"auth/users/admin/credentials/{key}")
-        time.sleep(AuthSettings().cache_seconds)  # so long another worker may still let it in
+        time.sleep(AuthCacheSettings().cache_seconds)  # so long another worker may still let it in
 
     when(PREPARED, revoke)
     assert quiet_run(client) == 1

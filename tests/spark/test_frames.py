@@ -6,13 +6,13 @@ from pyspark.testing import assertDataFrameEqual, assertSchemaEqual
 
 from lakebed.reclaim.collector import frames
 from lakebed.reclaim.collector.frames import JUDGED, PATHS, STORED
-from lakebed.reclaim.collector.rules import StoredObject
+from lakebed.reclaim.collector.rules import ScannedObject
 from tests.kit.gc_inputs import LOOK, RandomLook
 
 pytestmark = pytest.mark.timeout(300)
 
 
-def listing(spark: SparkSession, objects: list[StoredObject]) -> DataFrame:
+def listing(spark: SparkSession, objects: list[ScannedObject]) -> DataFrame:
     rows = [(one.path, one.size, one.born_us, one.made_us) for one in objects]
     return spark.createDataFrame(rows, STORED)
 

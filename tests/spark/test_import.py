@@ -17,8 +17,8 @@ from lakebed.clients.ingest import beat, running
 from lakebed.clients.ingest import job as jobs
 from lakebed.clients.ingest.__main__ import main
 from lakebed.clients.ingest.errors import ImportEnded
-from lakebed.clients.ingest.job import Job
-from lakebed.clients.ingest.server import ImportBranch, Server, Started
+from lakebed.clients.ingest.job import IngestJob
+from lakebed.clients.ingest.server import ImportBranch, ImportReporter, Started
 from lakebed.reclaim.collector.storage import find_storage
 from lakebed.testing.servers.lakebed import LakebedServer
 from lakebed.wire.base import Error
@@ -109,11 +109,11 @@ class Making:
         answer = self.http.imports.start(client.repository, "main", body)
         self.started = Started.of(answer)
         self.query = ImportQuery(id=answer.id)
-        self.server = Server(self.http, self.branch, self.started)
+        self.server = ImportReporter(self.http, self.branch, self.started)
         self.storage = find_storage(self.started.mark, self.started.local_root)
 
-    def job(self, spark: SparkSession) -> Job:
-        return Job(spark, self.server, self.storage, self.started)
+    def job(self, spark: SparkSession) -> IngestJob:
+        return IngestJob(spark, self.server, self.storage, self.started)
 
     def commits(self) -> int:
         """How many commits the branch has, with the one that it began with."""
@@ -216,7 +216,7 @@ def test_the_server_hears_of_a_job_before_spark_is_there(
     settings = ClientSettings(
         sqlite_lakebed.endpoint, sqlite_lakebed.access_key_id, sqlite_lakebed.secret_access_key
     )
-    options = running.Options()
+    options = running.JobOptions()
     with pytest.raises(Died):
         running.run_job(settings, making.branch, making.started, options, lambda _line: None)
 

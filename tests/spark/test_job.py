@@ -28,7 +28,7 @@ from lakebed.reclaim.collector.errors import (
     WrongStorage,
 )
 from lakebed.reclaim.collector.executors import delete
-from lakebed.reclaim.collector.job import Options
+from lakebed.reclaim.collector.job import CollectorOptions
 from lakebed.reclaim.collector.report import run_ids
 from lakebed.reclaim.collector.storage import SavedState, Storage, open_storage
 from lakebed.reclaim.prepare import PageLimits
@@ -119,7 +119,7 @@ def test_what_goes_and_what_stays(lake: GCLake) -> None:
     assert (too_soon.waiting, too_soon.deleted) == (len(goes), 0)
     lake.later()
     before = saved_state(lake)
-    dry = lake.run(Options(dry_run=True))
+    dry = lake.run(CollectorOptions(dry_run=True))
     assert (dry.mode, dry.waiting, dry.due, dry.deleted) == ("optimized", 0, len(goes), 0)
     assert (saved_state(lake), lake.stored()) == (before, everything | {str(link.address)})
     swept = lake.run()
@@ -159,11 +159,11 @@ def test_optimized_runs_read_and_list_what_is_new(
     lake.later()
     monkeypatch.setattr(rules, "BRAKE_OBJECTS_MIN", 0)
     with pytest.raises(TooMuchGarbage, match="1 of 22 objects"):
-        lake.run(Options(max_share=0.01))
+        lake.run(CollectorOptions(max_share=0.01))
     assert held in lake.stored()
-    assert lake.run(Options(max_share=0.1)).deleted == 1
+    assert lake.run(CollectorOptions(max_share=0.1)).deleted == 1
     assert lake.stored() == {*old, new}
-    again = lake.run(Options(clean=True))
+    again = lake.run(CollectorOptions(clean=True))
     assert (again.mode, again.looked_at, again.committed, again.waiting) == ("clean", 21, 21, 0)
 
 
@@ -174,7 +174,7 @@ def test_files_of_old_runs_go(lake: GCLake) -> None:
     storage = Storage(lake.settings, repository.namespace, repository.unique_id)
     first = lake.run().run_id
     lake.later(24 * 31)
-    dry = lake.run(Options(dry_run=True)).run_id
+    dry = lake.run(CollectorOptions(dry_run=True)).run_id
     assert list(run_ids(storage)) == [first, dry]
     second = lake.run()
     assert (second.mode, list(run_ids(storage))) == ("optimized", [dry, second.run_id])
@@ -190,11 +190,11 @@ def test_a_quiet_repository_is_cleaned_at_once(lake: GCLake) -> None:
     lake.delete("b")
     link = lake.lake.catalog.links.get_physical_address(REPOSITORY, MAIN, b"linked")
     with pytest.raises(NotQuiet, match="1 uploads are not finished"):
-        lake.run(Options(assume_quiet=True))
+        lake.run(CollectorOptions(assume_quiet=True))
     unfinished = lake.lake.reclaim.unfinished
     for upload in list(unfinished.list(REPOSITORY)):
         unfinished.end(REPOSITORY, upload.id)
-    summary = lake.run(Options(assume_quiet=True))
+    summary = lake.run(CollectorOptions(assume_quiet=True))
     assert (summary.deleted, lake.stored()) == (1, {kept})
     assert not lake.lake.block.exists(link.address)
 
@@ -212,7 +212,7 @@ def test_a_repository_that_is_not_quiet(lake: GCLake) -> None:
     server = Busy(lake.lake)
     job = lake.job(server)
     with pytest.raises(NotQuiet, match="somebody writes"):
-        job.run(Options(assume_quiet=True))
+        job.run(CollectorOptions(assume_quiet=True))
     assert before < lake.stored()
 
 
@@ -253,7 +253,7 @@ def test_a_repository_made_again_while_a_run_is_under_way(lake: GCLake) -> None:
     server = Reborn(lake.lake)
     job = lake.job(server)
     with pytest.raises(GCError, match="deleted and made again") as caught:
-        job.run(Options())
+        job.run(CollectorOptions())
     error = caught.value
     assert isinstance(error, NotTheOwner) or (
         isinstance(error, ExecutorFailed)
@@ -282,14 +282,14 @@ def test_a_server_that_refuses_before_anything_is_deleted(lake: GCLake) -> None:
     server = Refusing(lake.lake)
     job = lake.job(server)
     with pytest.raises(Refused):
-        job.run(Options())
+        job.run(CollectorOptions())
     assert garbage in lake.stored()
     assert lake.run().deleted == 1
 
 
 def test_younger_objects_than_the_server_allows(lake: GCLake) -> None:
     with pytest.raises(InvalidOption, match="allows a least age of 86700 seconds"):
-        lake.run(Options(min_age_seconds=60))
+        lake.run(CollectorOptions(min_age_seconds=60))
 
 
 def test_two_runs_at_once(lake: GCLake) -> None:
@@ -363,14 +363,14 @@ def test_a_clock_that_was_ahead(lake: GCLake) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        Options(max_share=math.nan),
-        Options(max_share=-0.1),
-        Options(min_age_seconds=math.nan),
-        Options(min_age_seconds=math.inf),
-        Options(min_age_seconds=-1),
+        CollectorOptions(max_share=math.nan),
+        CollectorOptions(max_share=-0.1),
+        CollectorOptions(min_age_seconds=math.nan),
+        CollectorOptions(min_age_seconds=math.inf),
+        CollectorOptions(min_age_seconds=-1),
     ],
 )
-def test_options_that_are_no_numbers(lake: GCLake, options: Options) -> None:
+def test_options_that_are_no_numbers(lake: GCLake, options: CollectorOptions) -> None:
     with pytest.raises(InvalidOption, match="expected"):
         lake.run(options)
 
@@ -402,7 +402,7 @@ def test_a_quiet_repository_that_is_prepared_in_other_pages(
 
     server = Slow(lake.lake)
     job = lake.job(server)
-    assert job.run(Options(assume_quiet=True)).deleted == 1
+    assert job.run(CollectorOptions(assume_quiet=True)).deleted == 1
     assert lake.stored() == kept
 
 
@@ -424,13 +424,13 @@ def test_a_run_that_is_overtaken_deletes_nothing(lake: GCLake) -> None:
         def prepare(self, unique_id: str) -> GCRunID:
             run_id = super().prepare(unique_id)
             # It does not ask for the lease; to this one, the garbage is young.
-            lake.job(Careless(lake.lake)).run(Options(min_age_seconds=24 * 20 * HOUR))
+            lake.job(Careless(lake.lake)).run(CollectorOptions(min_age_seconds=24 * 20 * HOUR))
             return run_id
 
     server = Overtaking(lake.lake)
     job = lake.job(server)
     with pytest.raises(Overtaken):
-        job.run(Options())
+        job.run(CollectorOptions())
     assert lake.stored() == {garbage}
 
 
@@ -442,7 +442,7 @@ def test_nothing_is_judged_by_commits_alone(lake: GCLake) -> None:
     server = Short(lake.lake)
     job = lake.job(server)
     with pytest.raises(WrongStorage, match="does not say what is staged"):
-        job.run(Options())
+        job.run(CollectorOptions())
 
 
 def test_longer_times_than_before(lake: GCLake) -> None:
@@ -451,7 +451,7 @@ def test_longer_times_than_before(lake: GCLake) -> None:
     lake.commit()
     lake.later(24 * 9)
     lake.run()
-    summary = lake.run(Options(min_age_seconds=24 * 20 * HOUR))
+    summary = lake.run(CollectorOptions(min_age_seconds=24 * 20 * HOUR))
     assert (summary.mode, summary.looked_at) == ("optimized", 0)
     first, second = lake.collect()
     assert (first.mode, first.looked_at, second.mode) == ("optimized", 0, "optimized")

@@ -10,7 +10,7 @@ from lakebed.block import Address, LocalSettings
 from lakebed.engine.errors import Stale
 from lakebed.formats.gc_files import GCRunID
 from lakebed.lake.multipart.records import NamedPart, Target
-from lakebed.reclaim.collector.job import Options
+from lakebed.reclaim.collector.job import CollectorOptions
 from lakebed.reclaim.prepare import PageLimits
 from tests.spark.lakes import MAIN, REPOSITORY, GCLake, LocalServer, local_lake
 
@@ -70,7 +70,7 @@ def test_a_young_copy_that_is_moved_while_the_server_reads(
             return page.run_id
 
     server = Interrupted(lake.lake)
-    look = lake.job(server).run(Options())
+    look = lake.job(server).run(CollectorOptions())
     assert (look.held, look.young, look.waiting) == (1, 1, 0)
     assert lake.stored() == kept  # the copy shares the address
     lake.collect()

@@ -23,8 +23,8 @@ from lakebed.formats.gc_files import GCRunID
 from lakebed.formats.gc_state import GCResultKind
 from lakebed.formats.layout import gc_run_folder
 from lakebed.lake.commits import HeadChanges
-from lakebed.reclaim.collector.job import Options
-from lakebed.reclaim.collector.report import Summary
+from lakebed.reclaim.collector.job import CollectorOptions
+from lakebed.reclaim.collector.report import RunSummary
 from lakebed.reclaim.collector.storage import open_storage
 from lakebed.reclaim.retention import RetentionRules
 from tests.kit.rounds import rounds
@@ -129,7 +129,7 @@ class PreparedOnce(LocalServer):
         return done | dict.fromkeys(("expired", "waiting", "marked"), 0) if dry_run else done
 
 
-def run_by_both(lake: GCLake, options: Options, draw: random.Random) -> None:
+def run_by_both(lake: GCLake, options: CollectorOptions, draw: random.Random) -> None:
     """Let Spark and one process judge the same; one of them deletes, and both would the same."""
     executors = [lake, replace(lake, spark=None)]
     draw.shuffle(executors)
@@ -143,7 +143,7 @@ def run_by_both(lake: GCLake, options: Options, draw: random.Random) -> None:
     assert replace(did, **MAY_DIFFER) == replace(would, **MAY_DIFFER)
 
 
-def judged(lake: GCLake, summary: Summary, kind: GCResultKind) -> set[str]:
+def judged(lake: GCLake, summary: RunSummary, kind: GCResultKind) -> set[str]:
     """The paths in the files of a run that judged last."""
     storage = open_storage(LocalServer(lake.lake), lake.settings)
     folder = storage.namespace.folder(gc_run_folder(storage.repository_uid, summary.run_id))
@@ -174,12 +174,12 @@ def test_nothing_that_can_be_read_is_deleted(
             for _ in range(STEPS):
                 history.step()
             before = history.seen()
-            run_by_both(lake, Options(clean=history.random.random() < 0.3), history.random)
+            run_by_both(lake, CollectorOptions(clean=history.random.random() < 0.3), history.random)
             history.check(before)
         before = history.seen()
         lake.collect()
         history.check(before)
         assert garbage not in lake.stored()
         # Nothing is left to do, whoever looks.
-        last = lake.run(Options(clean=True))
+        last = lake.run(CollectorOptions(clean=True))
         assert (last.waiting, last.young, last.due) == (0, 0, 0)

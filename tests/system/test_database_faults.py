@@ -23,7 +23,7 @@ from lakebed.kv.drivers.azure_blob import AzureBlobCells
 from lakebed.kv.drivers.dynamodb import DynamoDBCells
 from lakebed.kv.drivers.etcd import EtcdStore
 from lakebed.kv.drivers.valkey import ValkeyStore
-from lakebed.kv.drivers.valkey.link import Patience
+from lakebed.kv.drivers.valkey.link import ValkeyTimeouts
 from lakebed.kv.fenced import FencedStore, _Fate
 from lakebed.testing.conformance.kv_concurrency import in_threads
 from lakebed.testing.servers.databases import (
@@ -63,13 +63,13 @@ def open_etcd(url: str, runtime: Runtime, reply_seconds: float) -> Store:
 
 
 def open_valkey(url: str, runtime: Runtime, reply_seconds: float) -> Store:
-    patience = Patience(start_seconds=reply_seconds / 2, reply_seconds=reply_seconds)
+    patience = ValkeyTimeouts(start_seconds=reply_seconds / 2, reply_seconds=reply_seconds)
     return ValkeyStore(url, runtime, patience=patience)
 
 
 def move_the_deadline_away(store: Store) -> None:
     assert isinstance(store, ValkeyStore)
-    store._pool._patience = Patience(start_seconds=600.0)
+    store._pool._patience = ValkeyTimeouts(start_seconds=600.0)
 
 
 DATABASES = [

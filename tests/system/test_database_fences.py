@@ -15,7 +15,7 @@ from lakebed.kv import StoreUnavailable
 from lakebed.kv.drivers.etcd import EtcdStore, driver
 from lakebed.kv.drivers.etcd.gateway import encode
 from lakebed.kv.drivers.valkey import ValkeyStore, link
-from lakebed.kv.drivers.valkey.link import Patience
+from lakebed.kv.drivers.valkey.link import ValkeyTimeouts
 from lakebed.kv.managed import ManagedStore
 from lakebed.testing.conformance.kv_concurrency import in_threads
 from lakebed.testing.servers.databases import (
@@ -109,7 +109,7 @@ def test_calls_to_etcd_at_the_same_time_share_no_connections(
 
 def test_valkey_refuses_a_write_that_comes_after_its_deadline(valkey: DatabaseServer) -> None:
     url, runtime = valkey_url(valkey.port), ThreadRuntime()
-    late = Patience(start_seconds=-1.0)
+    late = ValkeyTimeouts(start_seconds=-1.0)
     with ValkeyStore(url, runtime) as store, ValkeyStore(url, runtime, patience=late) as tardy:
         for name, write in WRITES.items():
             partition = f"{name}-{uuid4().hex}".encode()

@@ -24,18 +24,22 @@ from lakebed.kv import (
     Version,
 )
 from lakebed.kv.drivers.postgresql import PostgreSQLStore
-from lakebed.kv.drivers.postgresql.batches import Write as BatchedWrite
+from lakebed.kv.drivers.postgresql.batches import PostgresWrite as BatchedWrite
 from lakebed.kv.drivers.postgresql.driver import CREATE, SWAP
-from lakebed.kv.drivers.postgresql.link import LOOK_AFTER_SECONDS, Patience
+from lakebed.kv.drivers.postgresql.link import LOOK_AFTER_SECONDS, PostgresTimeouts
 from lakebed.kv.managed import ManagedStore
 from lakebed.kv.store import Put, new_version, puts
 from lakebed.testing.conformance.kv_concurrency import in_threads
 from lakebed.testing.servers.postgresql import PostgreSQLServer
 from lakebed.testing.servers.proxy import Fault, Proxy
 
-PATIENCE = Patience(connect_seconds=2, start_seconds=1.5, run_seconds=0.5, reply_seconds=2.5)
+PATIENCE = PostgresTimeouts(
+    connect_seconds=2, start_seconds=1.5, run_seconds=0.5, reply_seconds=2.5
+)
 # With deadlines too far to matter: only ending the backend keeps a write from coming late.
-NO_DEADLINE = Patience(connect_seconds=2, start_seconds=600, run_seconds=600, reply_seconds=1.0)
+NO_DEADLINE = PostgresTimeouts(
+    connect_seconds=2, start_seconds=600, run_seconds=600, reply_seconds=1.0
+)
 
 # Each writes to a partition that holds the keys "other" and "there", the latter of a given version.
 Write = Callable[[Store, bytes, Version], object]
@@ -90,7 +94,7 @@ class Bench:
 
     server: PostgreSQLServer
     direct_url: str
-    patience: Patience = PATIENCE
+    patience: PostgresTimeouts = PATIENCE
     proxy: Proxy = field(init=False)
     store: PostgreSQLStore = field(init=False)
 
@@ -146,7 +150,7 @@ def for_every_write(
     url: str,
     check: Callable[[Bench, bytes, Write], None],
     *,
-    patience: Patience = PATIENCE,
+    patience: PostgresTimeouts = PATIENCE,
 ) -> None:
     """Run a check side by side for all writes, each with a store and a network of its own."""
 
@@ -221,7 +225,7 @@ def test_a_request_held_up_is_not_applied_later_by_a_server_out_of_reach(
 def test_a_late_write_is_refused_and_not_taken_for_a_failed_predicate(
     postgresql: PostgreSQLServer, postgresql_url: str
 ) -> None:
-    late = Patience(start_seconds=-1.0)
+    late = PostgresTimeouts(start_seconds=-1.0)
     with Bench(postgresql, postgresql_url) as bench:
         for name, write in WRITES.items():
             version = bench.fill(name.encode())
@@ -269,7 +273,9 @@ def test_an_interrupted_write_is_not_applied_later(
         raise InterruptedByTestError
 
     before = signal.signal(signal.SIGUSR1, interrupt)
-    patience = Patience(connect_seconds=2, start_seconds=60, run_seconds=60, reply_seconds=60)
+    patience = PostgresTimeouts(
+        connect_seconds=2, start_seconds=60, run_seconds=60, reply_seconds=60
+    )
     try:
         with (
             Bench(postgresql, postgresql_url, patience) as bench,
@@ -426,6 +432,6 @@ def test_a_value_that_is_larger_than_what_fits_on_the_way_arrives_whole(
 ) -> None:
     """It is sent in pieces, as there is room for them."""
     large = bytes(range(256)) * (1 << 15)
-    with Bench(postgresql, postgresql_url, Patience()) as bench:
+    with Bench(postgresql, postgresql_url, PostgresTimeouts()) as bench:
         bench.store.set(b"p", b"large", large)
         assert bench.store.get(b"p", b"large").value == large

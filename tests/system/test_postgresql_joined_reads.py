@@ -24,9 +24,15 @@ from lakebed.kv import (
     group_commit,
 )
 from lakebed.kv.drivers.postgresql import PostgreSQLStore
-from lakebed.kv.drivers.postgresql.batches import Write
+from lakebed.kv.drivers.postgresql.batches import PostgresWrite
 from lakebed.kv.drivers.postgresql.driver import CREATE
-from lakebed.kv.drivers.postgresql.link import PIPED_BYTES, Answers, Link, Patience, Question
+from lakebed.kv.drivers.postgresql.link import (
+    PIPED_BYTES,
+    Answers,
+    PostgresLink,
+    PostgresTimeouts,
+    Question,
+)
 from lakebed.kv.group_commit import GroupCommit
 from lakebed.kv.store import Item, Put, new_version
 from lakebed.testing.servers.postgresql import PostgreSQLServer
@@ -34,7 +40,7 @@ from lakebed.testing.servers.proxy import Fault
 from tests.system.test_postgresql_faults import Bench
 
 SECONDS = 60.0
-PATIENCE = Patience(start_seconds=SECONDS, run_seconds=SECONDS, reply_seconds=3 * SECONDS)
+PATIENCE = PostgresTimeouts(start_seconds=SECONDS, run_seconds=SECONDS, reply_seconds=3 * SECONDS)
 SEEN = [(b"p", b"seen"), (b"p", b"absent")]
 _OTHERS = "SELECT count(*) FROM pg_locks AS lock JOIN pg_database AS base ON base.oid = database"
 WAITING_FOR_A_ROW = (
@@ -121,7 +127,9 @@ class Scene:
             yield write
 
     def begin_behind(
-        self, queue: GroupCommit[Write], begin: Sequence[Callable[[], "Future[list[Item | None]]"]]
+        self,
+        queue: GroupCommit[PostgresWrite],
+        begin: Sequence[Callable[[], "Future[list[Item | None]]"]],
     ) -> list["Future[list[Item | None]]"]:
         """Begin writes that wait for the batch under way."""
         begun = []
@@ -153,13 +161,13 @@ def scene(
     monkeypatch.setattr(group_commit, "LONG_SECONDS", SECONDS)
     monkeypatch.setattr(group_commit, "QUEUE_SECONDS", SECONDS)
     asked: list[tuple[Question, Question | None]] = []
-    ask = Link.ask
+    ask = PostgresLink.ask
 
-    def noted(link: Link, write: Question, read: Question | None = None) -> Answers:
+    def noted(link: PostgresLink, write: Question, read: Question | None = None) -> Answers:
         asked.append((write, read))
         return ask(link, write, read)
 
-    monkeypatch.setattr(Link, "ask", noted)
+    monkeypatch.setattr(PostgresLink, "ask", noted)
     with Bench(postgresql, postgresql_url, PATIENCE) as bench:
         yield Scene(bench, asked)
 
@@ -223,7 +231,9 @@ def test_each_write_of_a_batch_gets_what_it_asked_for(scene: Scene) -> None:
         scene.store.set(b"p", key, b"value of " + key)
     runtime = ThreadRuntime()
     batch = [
-        Write(b"p", b"new-%d" % number, b"", new_version(runtime), places=places[begin : begin + 3])
+        PostgresWrite(
+            b"p", b"new-%d" % number, b"", new_version(runtime), places=places[begin : begin + 3]
+        )
         for number, begin in enumerate(range(0, 20, 2))
     ]
     scene.asked.clear()
@@ -311,8 +321,8 @@ def test_a_read_that_fails_does_not_say_that_nothing_changed(
 def test_who_wanted_no_read_is_not_hurt_by_one_that_fails(scene: Scene) -> None:
     runtime = ThreadRuntime()
     batch = [
-        Write(b"p", b"alone", b"new", new_version(runtime)),
-        Write(b"p", b"held up", b"new", new_version(runtime), places=SEEN),
+        PostgresWrite(b"p", b"alone", b"new", new_version(runtime)),
+        PostgresWrite(b"p", b"held up", b"new", new_version(runtime), places=SEEN),
     ]
     with read_held_up(scene, lambda: scene.pool.submit(scene.store._commit, batch, CREATE)) as done:
         terminate(scene)
@@ -330,7 +340,7 @@ def test_a_large_write_is_not_sent_without_what_commits_it(
     def refuse(*_: object) -> Answers:
         raise AssertionError
 
-    monkeypatch.setattr(Link, "_ask_both", refuse)
+    monkeypatch.setattr(PostgresLink, "_ask_both", refuse)
     large = bytes(PIPED_BYTES + 1)
     found = scene.store.write([Put(b"p", b"large", large, ABSENT)], SEEN)
     assert found == [(b"seen", b"value", version), None]

@@ -29,9 +29,9 @@ from lakebed.kv import (
     open_store,
 )
 from lakebed.kv.drivers.postgresql import PostgreSQLStore, open_driver
-from lakebed.kv.drivers.postgresql.batches import Write
+from lakebed.kv.drivers.postgresql.batches import PostgresWrite
 from lakebed.kv.drivers.postgresql.driver import CREATE, SWAP
-from lakebed.kv.drivers.postgresql.link import Backend, Link, Patience
+from lakebed.kv.drivers.postgresql.link import BackendProcess, PostgresLink, PostgresTimeouts
 from lakebed.kv.pool import POOL_SIZE
 from lakebed.kv.store import Put, new_version, puts
 from lakebed.testing.conformance.kv_concurrency import in_threads
@@ -155,7 +155,9 @@ def test_a_table_of_an_older_version_goes_on(postgresql_url: str) -> None:
         assert not list(store.scan(b"p7"))
     with PostgreSQLStore(postgresql_url, ThreadRuntime()) as driver:
         batch = [
-            Write(item.value, b"a", b"new", new_version(ThreadRuntime()), predicate=item.predicate)
+            PostgresWrite(
+                item.value, b"a", b"new", new_version(ThreadRuntime()), predicate=item.predicate
+            )
             for item in found
             if item is not None
         ]
@@ -167,7 +169,8 @@ def test_each_write_of_a_batch_is_judged_by_itself(postgresql_url: str) -> None:
     with PostgreSQLStore(postgresql_url, ThreadRuntime()) as store:
         there = store.set(b"p", b"there", b"old")
         batch = [
-            Write(b"p", key, b"new", Version(key.ljust(16))) for key in (b"b", b"there", b"a", b"c")
+            PostgresWrite(b"p", key, b"new", Version(key.ljust(16)))
+            for key in (b"b", b"there", b"a", b"c")
         ]
         applied = [each.applied for each in store._commit(batch, CREATE)]
         assert applied == [True, False, True, True]
@@ -219,7 +222,7 @@ class LastingPoll:
 
 def test_work_is_handed_over_only_while_a_server_is_far(postgresql_url: str) -> None:
     runtime = TickingRuntime()
-    link = Link.connect(postgresql_url, Patience(), runtime)
+    link = PostgresLink.connect(postgresql_url, PostgresTimeouts(), runtime)
     link._input = LastingPoll(link._input)  # type: ignore[assignment]  # a slow machine is no matter
     handed_over: list[None] = []
 
@@ -350,10 +353,12 @@ def test_connections_are_few_and_given_back(postgresql_url: str) -> None:
 
 
 def test_a_process_that_got_a_number_again_is_left_alone(postgresql_url: str) -> None:
-    patience, runtime = Patience(), ThreadRuntime()
-    one = Link.connect(postgresql_url, patience, runtime)
-    other = Link.connect(postgresql_url, patience, runtime)
-    earlier = Backend(other.backend.pid, other.backend.started - 1, other.backend.server_started)
+    patience, runtime = PostgresTimeouts(), ThreadRuntime()
+    one = PostgresLink.connect(postgresql_url, patience, runtime)
+    other = PostgresLink.connect(postgresql_url, patience, runtime)
+    earlier = BackendProcess(
+        other.backend.pid, other.backend.started - 1, other.backend.server_started
+    )
     one.end(earlier)
     assert other.is_usable()
     assert other.execute("SELECT 1", ()).fetchone() == (1,)
@@ -496,6 +501,6 @@ def test_killed_clients_lose_nothing_and_apply_nothing_twice(postgresql_url: str
 
 
 def test_patience_is_consistent() -> None:
-    patience = Patience()
+    patience = PostgresTimeouts()
     assert patience.reply_seconds > patience.start_seconds + patience.run_seconds
     assert PostgreSQLStore.limits.partition_bytes + PostgreSQLStore.limits.key_bytes < 2704

@@ -19,7 +19,7 @@ from lakebed.kv import (
 )
 from lakebed.kv.drivers.bigtable import _check_clusters
 from lakebed.kv.drivers.cassandra.opening import _check_version
-from lakebed.kv.drivers.etcd.gateway import Gateway
+from lakebed.kv.drivers.etcd.gateway import EtcdGateway
 from lakebed.kv.drivers.mongodb import _check_engine
 from lakebed.kv.drivers.mysql.driver import PACKET_BYTES, _check_settings
 
@@ -91,7 +91,7 @@ def test_a_mongodb_without_a_disk_is_refused() -> None:
 def test_an_etcd_that_cannot_serve_is_refused(
     monkeypatch: pytest.MonkeyPatch, status: Any, error: type[Exception], complaint: str
 ) -> None:
-    monkeypatch.setattr(Gateway, "read", lambda *_: status)
+    monkeypatch.setattr(EtcdGateway, "read", lambda *_: status)
     with pytest.raises(error, match=complaint):
         open_store("etcd://127.0.0.1:1/lakebed")
 

@@ -7,7 +7,7 @@ from cassandra.cluster import Cluster, Session
 
 from lakebed.kv import ForeignStore, StoreUnavailable, UnsafeStore, open_store
 from lakebed.kv.drivers.hbase.driver import FAMILY
-from lakebed.kv.drivers.hbase.link import SERVICE, Link, parse_url
+from lakebed.kv.drivers.hbase.link import SERVICE, HBaseLink, parse_url
 from lakebed.testing.servers.databases import DatabaseServer
 from lakebed.testing.servers.java_databases import (
     cassandra_server,
@@ -85,7 +85,7 @@ def test_another_table_of_our_name_is_refused(cassandra: DatabaseServer, session
 
 def test_tables_of_hbase_that_forget_or_are_others_are_refused() -> None:
     with hbase_server() as server:
-        link = Link(parse_url(hbase_url(server.port)), reply_seconds=60.0)
+        link = HBaseLink(parse_url(hbase_url(server.port)), reply_seconds=60.0)
 
         def make(table: str, family: bytes, seconds: int | None) -> str:
             described = SERVICE.TColumnFamilyDescriptor(name=family, timeToLive=seconds)

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 from pyarrow import feather
 
 from lakebed.base.runtime import ThreadRuntime
-from lakebed.clients.garbage.server import Server
-from lakebed.reclaim.collector.job import Job, Options
+from lakebed.clients.garbage.server import GarbageServer
+from lakebed.reclaim.collector.job import CollectorJob, CollectorOptions
 from lakebed.reclaim.collector.on_arrow import ArrowExecutor
 from lakebed.reclaim.collector.storage import open_storage
 from lakebed.testing.servers.lakebed import end, launch, settings_in, wait_until_ready
@@ -109,11 +109,11 @@ def fill(api: httpx.Client, namespace: str) -> dict[str, str]:
 
 def collect(endpoint: str, pair: tuple[str, str]) -> None:
     """Make a run of garbage collection, and a dry one."""
-    server = Server(endpoint, REPOSITORY, access_key_id=pair[0], secret_access_key=pair[1])
+    server = GarbageServer(endpoint, REPOSITORY, access_key_id=pair[0], secret_access_key=pair[1])
     try:
         storage = open_storage(server)
-        for options in (Options(), Options(dry_run=True)):
-            Job(ArrowExecutor(storage, ThreadRuntime()), server, storage).run(options)
+        for options in (CollectorOptions(), CollectorOptions(dry_run=True)):
+            CollectorJob(ArrowExecutor(storage, ThreadRuntime()), server, storage).run(options)
     finally:
         server.close()
 

@@ -3,9 +3,8 @@
 Imports `lakebed.kv` and `lakebed.base`; nothing of repositories or HTTP. Public: the names below.
 """
 
-from lakebed.auth.cache import AuthSettings
+from lakebed.auth.cache import AuthCacheSettings
 from lakebed.auth.errors import (
-    AlreadyExists,
     AlreadySetUp,
     AuthenticationFailed,
     AuthError,
@@ -17,12 +16,14 @@ from lakebed.auth.errors import (
     GroupNotFound,
     InvalidName,
     InvalidPolicy,
+    NameTaken,
     PolicyNotFound,
     TooManyLogins,
     UserNotFound,
 )
 from lakebed.auth.model import (
     AccessKeyID,
+    AuthPage,
     Credential,
     Effect,
     Group,
@@ -30,7 +31,6 @@ from lakebed.auth.model import (
     Identity,
     KeyPair,
     NewCredential,
-    Page,
     Policy,
     PolicyID,
     Statement,
@@ -47,13 +47,13 @@ from lakebed.base.ids import UniqueID
 __all__ = [
     "AccessKeyID",
     "Action",
-    "AlreadyExists",
     "AlreadySetUp",
+    "AuthCacheSettings",
     "AuthError",
     "AuthInvalid",
     "AuthNotFound",
+    "AuthPage",
     "AuthService",
-    "AuthSettings",
     "AuthTooManyTries",
     "AuthenticationFailed",
     "Context",
@@ -68,8 +68,8 @@ __all__ = [
     "InvalidName",
     "InvalidPolicy",
     "KeyPair",
+    "NameTaken",
     "NewCredential",
-    "Page",
     "Permission",
     "Policy",
     "PolicyID",

@@ -13,7 +13,7 @@ KeptT = TypeVar("KeptT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AuthSettings:
+class AuthCacheSettings:
     """Settings of users and permissions."""
 
     cache_seconds: float = 5.0
@@ -26,7 +26,7 @@ class AuthSettings:
     """Ids of access keys that are never accepted."""
 
 
-class Cache(Generic[KeyT, ValueT]):
+class ExpiringCache(Generic[KeyT, ValueT]):
     """Keeps what `load` returned for some seconds, counted from before it was read.
 
     A change by another process counts after that time at the latest. A change by this process
@@ -37,7 +37,7 @@ class Cache(Generic[KeyT, ValueT]):
         self,
         load: Callable[[KeyT], ValueT],
         runtime: Runtime,
-        settings: AuthSettings,
+        settings: AuthCacheSettings,
         *,
         keeps_failures: bool = False,
     ) -> None:

@@ -22,7 +22,7 @@ AccessKeyID = NewType("AccessKeyID", str)
 """The public half of an access key."""
 
 
-class Page(NamedTuple, Generic[ItemT_co]):
+class AuthPage(NamedTuple, Generic[ItemT_co]):
     """Some items of a listing, in order of their names."""
 
     items: tuple[ItemT_co, ...]

@@ -5,8 +5,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 from lakebed.auth import records_pb2 as pb
-from lakebed.auth.cache import AuthSettings, Cache, ValueT
-from lakebed.auth.entities.credentials import Credentials
+from lakebed.auth.cache import AuthCacheSettings, ExpiringCache, ValueT
+from lakebed.auth.entities.credentials import AccessKeys
 from lakebed.auth.entities.groups import Groups
 from lakebed.auth.entities.keys import (
     AUTH,
@@ -31,11 +31,11 @@ from lakebed.auth.errors import (
 )
 from lakebed.auth.model import (
     AccessKeyID,
+    AuthPage,
     Group,
     Identity,
     KeyPair,
     NewCredential,
-    Page,
     Policy,
     User,
     UserID,
@@ -65,13 +65,13 @@ class AuthService:
 
     What every request asks (`authenticate`, `authorize`, …) may be answered from a cache: changes
     that are made through this object count at once, those of other processes after
-    `AuthSettings.cache_seconds` at the latest. All other methods read the store.
+    `AuthCacheSettings.cache_seconds` at the latest. All other methods read the store.
     """
 
     users: Users
     groups: Groups
     policies: Policies
-    credentials: Credentials
+    credentials: AccessKeys
     memberships: Relations[pb.User, User, pb.Group, Group]
     """From users to groups."""
     user_policies: Relations[pb.User, User, pb.Policy, Policy]
@@ -85,7 +85,7 @@ class AuthService:
         runtime: Runtime,
         *,
         keys: ServerKeys,
-        settings: AuthSettings | None = None,
+        settings: AuthCacheSettings | None = None,
         while_reading: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         """Open the users of an installation.
@@ -97,7 +97,7 @@ class AuthService:
             settings: How long records are cached, and more.
             while_reading: Held while credentials that are not cached are read from the store.
         """
-        settings = settings or AuthSettings()
+        settings = settings or AuthCacheSettings()
         self._runtime = runtime
         self._refused = settings.refused
         self._tokens = Tokens(keys, runtime)
@@ -111,11 +111,11 @@ class AuthService:
 
             return call
 
-        self._known = Cache(held(self._lookup), runtime, settings, keeps_failures=True)
-        self._accepted = Cache(held(self._accepts), runtime, settings)
-        self._sessions = Cache(held(self._session), runtime, settings)
-        self._rules = Cache(self._load_rules, runtime, settings)
-        self._groups = Cache(self._load_groups, runtime, settings)
+        self._known = ExpiringCache(held(self._lookup), runtime, settings, keeps_failures=True)
+        self._accepted = ExpiringCache(held(self._accepts), runtime, settings)
+        self._sessions = ExpiringCache(held(self._session), runtime, settings)
+        self._rules = ExpiringCache(self._load_rules, runtime, settings)
+        self._groups = ExpiringCache(self._load_groups, runtime, settings)
 
     # Setup
 
@@ -283,7 +283,7 @@ class AuthService:
     @traced("auth.effective_policies")
     def effective_policies(
         self, user: str, *, prefix: str = "", after: str = "", amount: int = 100
-    ) -> Page[Policy]:
+    ) -> AuthPage[Policy]:
         """Return the policies of a user and of its groups, each once, in the order of their names.
 
         Raises:
@@ -299,7 +299,7 @@ class AuthService:
         self.users = Users(store, runtime, USERS, prune=self._prune_user, changed=forget)
         self.groups = Groups(store, runtime, GROUPS, prune=self._prune_group, changed=forget)
         self.policies = Policies(store, runtime, POLICIES, prune=self._prune_policy, changed=forget)
-        self.credentials = Credentials(store, runtime, self.users, box, changed=forget)
+        self.credentials = AccessKeys(store, runtime, self.users, box, changed=forget)
         self.memberships = Relations(store, USER_GROUPS, self.users, self.groups, changed=forget)
         self.user_policies = Relations(
             store, USER_POLICIES, self.users, self.policies, changed=forget

@@ -35,7 +35,7 @@ from typing import Final, TypeVar
 from google.protobuf.message import Message
 
 from lakebed.auth import records_pb2 as pb
-from lakebed.auth.entities.credentials import Credentials
+from lakebed.auth.entities.credentials import AccessKeys
 from lakebed.auth.entities.keys import (
     AUTH,
     CREDENTIALS,
@@ -67,7 +67,7 @@ from lakebed.kv import (
     StoreUnavailable,
     Version,
 )
-from lakebed.kv.records import Kind, Record, Records
+from lakebed.kv.records import Record, RecordKind, Records
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ class Setup:
     """Sets up an installation, once."""
 
     def __init__(
-        self, store: Store, runtime: Runtime, users: Users, credentials: Credentials
+        self, store: Store, runtime: Runtime, users: Users, credentials: AccessKeys
     ) -> None:
         self._store = store
         self._runtime = runtime
@@ -250,7 +250,7 @@ class Setup:
                 raise _Replaced from None
 
     def _replace(
-        self, attempt: _Attempt, kind: Kind[MessageT], name: bytes, message: MessageT
+        self, attempt: _Attempt, kind: RecordKind[MessageT], name: bytes, message: MessageT
     ) -> None:
         """Write a record over what is there, unless another attempt took over."""
         records = Records(self._store, kind, AUTH)

@@ -34,7 +34,7 @@ NOT_OURS: Final = "the token was not signed here, or has expired"
 
 
 @dataclass(frozen=True, slots=True)
-class Claims:
+class TokenClaims:
     """What a token says."""
 
     user_id: UserID
@@ -72,7 +72,7 @@ class Tokens:
         }
         return Token(jwt.encode(claims, self._key, algorithm=_SIGNED_WITH)), expires_at
 
-    def verify(self, token: str) -> Claims:
+    def verify(self, token: str) -> TokenClaims:
         """Return what a token says, if this installation signed it and it has not expired.
 
         Raises:
@@ -99,7 +99,7 @@ class Tokens:
         if not known or not not_before <= self._runtime.now() < expires_at:
             raise AuthenticationFailed(NOT_OURS)
         user_id, unique_id, access_key_id, token_id = texts
-        return Claims(
+        return TokenClaims(
             UserID(user_id), UniqueID(unique_id), AccessKeyID(access_key_id), token_id, expires_at
         )
 

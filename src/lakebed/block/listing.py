@@ -11,7 +11,7 @@ from lakebed.block.store import BlockStore
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class AddressRange:
     """The objects whose addresses lie behind `after`, up to and including `upto`."""
 
     after: Address | None
@@ -20,7 +20,7 @@ class Stretch:
 
 
 def list_stretch(
-    block: BlockStore, namespace: Namespace, stretch: Stretch
+    block: BlockStore, namespace: Namespace, stretch: AddressRange
 ) -> Iterator[pa.RecordBatch]:
     """Yield the objects of a stretch; columns and order as of `BlockStore.list_objects`."""
     for batch in block.list_objects(namespace, start_after=stretch.after):

@@ -19,7 +19,7 @@ from typing import Final
 
 from lakebed.block import Namespace
 from lakebed.engine import records_pb2 as pb
-from lakebed.kv.records import Kind
+from lakebed.kv.records import RecordKind
 
 GRAVELER: Final = b"graveler"
 
@@ -41,35 +41,37 @@ def _names_namespace(name: bytes, _message: pb.NamespaceClaim) -> None:
 
 
 _CREATION: Final = ("repository", "unique_id")
-REPOSITORIES: Final = Kind(b"repos/", pb.Repository, ("unique_id", "state"), _names_repository)
-CLAIMS: Final = Kind(b"namespaces/", pb.NamespaceClaim, _CREATION, _names_namespace)
-CLOSED: Final = Kind(b"closed_namespaces/", pb.NamespaceClaim, _CREATION, _names_namespace)
+REPOSITORIES: Final = RecordKind(
+    b"repos/", pb.Repository, ("unique_id", "state"), _names_repository
+)
+CLAIMS: Final = RecordKind(b"namespaces/", pb.NamespaceClaim, _CREATION, _names_namespace)
+CLOSED: Final = RecordKind(b"closed_namespaces/", pb.NamespaceClaim, _CREATION, _names_namespace)
 
 DELETED_PARTITION: Final = b"graveler_deleted"
-DELETED: Final = Kind(b"repo/", pb.DeletedRepository, check=_names_creation)
+DELETED: Final = RecordKind(b"repo/", pb.DeletedRepository, check=_names_creation)
 
 
-BRANCHES: Final = Kind(b"branches/", pb.Branch, ("state", "commit_id", "staging_token"))
-TAGS: Final = Kind(b"tags/", pb.Tag, ("state", "commit_id"))
+BRANCHES: Final = RecordKind(b"branches/", pb.Branch, ("state", "commit_id", "staging_token"))
+TAGS: Final = RecordKind(b"tags/", pb.Tag, ("state", "commit_id"))
 CREATING: Final = pb.REF_STATE_CREATING
 LIVE: Final = pb.REF_STATE_LIVE
 """States of branches and tags (`lakebed.engine.refs.creation`)."""
-COMMITS: Final = Kind(b"commits/", pb.Commit, ("version",))
+COMMITS: Final = RecordKind(b"commits/", pb.Commit, ("version",))
 
-REFUSALS: Final = Kind(b"refused/", pb.Refusal)
+REFUSALS: Final = RecordKind(b"refused/", pb.Refusal)
 """Which commits hooks refused, by the ids of the commits."""
 
-EXPIRY: Final = Kind(b"expired/", pb.Expiry, ("state",))
+EXPIRY: Final = RecordKind(b"expired/", pb.Expiry, ("state",))
 """Marks of commits that expire, by the ids of the commits."""
 
-RETENTION: Final = Kind(b"settings/", pb.Retention)
+RETENTION: Final = RecordKind(b"settings/", pb.Retention)
 RETENTION_NAME: Final = b"retention"
-RETENTION_SINCE: Final = Kind(b"settings/", pb.RetentionSince)
+RETENTION_SINCE: Final = RecordKind(b"settings/", pb.RetentionSince)
 RETENTION_SINCE_NAME: Final = b"retention_since"
 
-PROTECTION: Final = Kind(b"settings/", pb.BranchProtection)
+PROTECTION: Final = RecordKind(b"settings/", pb.BranchProtection)
 PROTECTION_NAME: Final = b"branch_protection"
-RESTORED: Final = Kind(b"settings/", pb.RestoredRefs)
+RESTORED: Final = RecordKind(b"settings/", pb.RestoredRefs)
 RESTORED_NAME: Final = b"restored_refs"
 
 STAGED_PREFIX: Final = b"key/"
@@ -80,8 +82,8 @@ EMPTIED: Final = b"emptied"
 that scans of them do not meet it."""
 
 DROPPED_PARTITION: Final = b"cleanup_tokens"
-DROPPED: Final = Kind(b"", pb.DroppedToken, (*_CREATION, "branch"))
+DROPPED: Final = RecordKind(b"", pb.DroppedToken, (*_CREATION, "branch"))
 
-LEASES: Final = Kind(b"leases/", pb.Lease)
+LEASES: Final = RecordKind(b"leases/", pb.Lease)
 INSTALLATION_KEY: Final = b"installation_id"
 """Leases and this key are in the partition of the store's own metadata."""

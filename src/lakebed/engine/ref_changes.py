@@ -37,7 +37,7 @@ from lakebed.engine.model import (
 )
 from lakebed.engine.names import check_branch_name, check_tag_name
 from lakebed.engine.refs.branches import Branches
-from lakebed.engine.refs.creation import Look
+from lakebed.engine.refs.creation import CreationReads
 from lakebed.engine.refs.protection import BranchProtection
 from lakebed.engine.refs.refusals import Refusals
 from lakebed.engine.refs.resolve import Resolver
@@ -94,7 +94,7 @@ class RefChanges:
             self._hooks.before_create_branch(repository, branch, commit_id, source, unique_id)
 
         def create(
-            repository: Repository, commit_id: CommitID, unique_id: UniqueID, look: Look
+            repository: Repository, commit_id: CommitID, unique_id: UniqueID, look: CreationReads
         ) -> Branch:
             return self._branches.create(
                 repository, branch, commit_id, hidden=hidden, unique_id=unique_id, look=look
@@ -145,7 +145,7 @@ class RefChanges:
             self._hooks.before_create_tag(repository, tag, commit_id, unique_id)
 
         def create(
-            repository: Repository, commit_id: CommitID, unique_id: UniqueID, look: Look
+            repository: Repository, commit_id: CommitID, unique_id: UniqueID, look: CreationReads
         ) -> Tag:
             return self._tags.create(repository, tag, commit_id, unique_id=unique_id, look=look)
 
@@ -156,7 +156,7 @@ class RefChanges:
         repository_id: RepositoryID,
         source: str,
         ask: Callable[[Repository, CommitID, UniqueID], None],
-        create: Callable[[Repository, CommitID, UniqueID, Look], CreatedT],
+        create: Callable[[Repository, CommitID, UniqueID, CreationReads], CreatedT],
     ) -> CreatedT:
         """Create a ref in the repository as it was last seen, which the creation then proves.
 
@@ -184,7 +184,7 @@ class RefChanges:
         repository: Repository,
         source: str,
         ask: Callable[[Repository, CommitID, UniqueID], None],
-        create: Callable[[Repository, CommitID, UniqueID, Look], CreatedT],
+        create: Callable[[Repository, CommitID, UniqueID, CreationReads], CreatedT],
     ) -> CreatedT:
         read_at = self._runtime.monotonic()
         keys = [(GRAVELER, REPOSITORIES.prefix + repository.id.encode())]
@@ -213,7 +213,7 @@ class RefChanges:
                 self._hooks.before_try(repository, unique_id)
                 return commit_id
 
-            return create(repository, guess, unique_id, Look(keys, judge))
+            return create(repository, guess, unique_id, CreationReads(keys, judge))
 
     def _named(
         self,

@@ -24,7 +24,7 @@ _RECORDS: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class ObjectReference:
     """An entry that references an object."""
 
     path: bytes
@@ -49,7 +49,7 @@ class References:
         self._marks = marks
         self._committed_in = committed_in
 
-    def find(self, repository: Repository, namespace: Namespace) -> Reference | None:
+    def find(self, repository: Repository, namespace: Namespace) -> ObjectReference | None:
         """Return an entry with a whole address in a namespace, or None if there is none.
 
         Staged entries are read before commits, as they move. Each range is read once.
@@ -60,7 +60,7 @@ class References:
         prefix = str(namespace)
         return self._find_staged(repository, prefix) or self._find_committed(repository, prefix)
 
-    def _find_staged(self, repository: Repository, prefix: str) -> Reference | None:
+    def _find_staged(self, repository: Repository, prefix: str) -> ObjectReference | None:
         for branch in self._branches.list_referencing(repository):
             for token in branch.tokens:
                 cells = self._store.scan(token.encode(), STAGED_PREFIX)
@@ -70,10 +70,10 @@ class References:
                         # A write that is taken back puts back the address that it replaced.
                         addresses = message.entry.address, message.replaced_address
                         if any(address.startswith(prefix) for address in addresses):
-                            return Reference(path_of(key), f"branch {branch.id}")
+                            return ObjectReference(path_of(key), f"branch {branch.id}")
         return None
 
-    def _find_committed(self, repository: Repository, prefix: str) -> Reference | None:
+    def _find_committed(self, repository: Repository, prefix: str) -> ObjectReference | None:
         expired = set(self._marks.expired(repository))
         first: dict[MetaRangeID, str] = {}
         for commit in self._commits.list(repository):
@@ -83,5 +83,5 @@ class References:
         for metarange_id, table in tables:
             found = table.filter(pc.starts_with(table.column("address"), prefix))
             if found.num_rows:
-                return Reference(found.column("key")[0].as_py(), first[metarange_id])
+                return ObjectReference(found.column("key")[0].as_py(), first[metarange_id])
         return None

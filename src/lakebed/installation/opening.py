@@ -12,9 +12,9 @@ from lakebed.engine.settings import CacheSettings, EngineSettings
 from lakebed.kv import Store, open_store
 from lakebed.lake.catalog import Catalog
 from lakebed.lake.hooks.actions import Actions
-from lakebed.lake.hooks.guard import Guard
+from lakebed.lake.hooks.guard import HookGuard
 from lakebed.lake.hooks.runner import NewCaller
-from lakebed.lake.hooks.settings import HooksSettings
+from lakebed.lake.hooks.settings import HookLimits
 from lakebed.lake.presign import Signer
 from lakebed.lake.settings import CatalogSettings, LinkSettings
 from lakebed.lake.tasks import RunInBackground
@@ -31,7 +31,7 @@ class InstallationSettings:
     links: LinkSettings = field(default_factory=LinkSettings)
     engine: EngineSettings = field(default_factory=EngineSettings)
     cache: CacheSettings = field(default_factory=CacheSettings)
-    hooks: HooksSettings = field(default_factory=HooksSettings)
+    hooks: HookLimits = field(default_factory=HookLimits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +93,7 @@ def open_installation(
     runtime = ThreadRuntime()
     store = open_store(settings.database_url, runtime=runtime)
     block = open_block(settings.storage, runtime=runtime)
-    guard = Guard(runtime)
+    guard = HookGuard(runtime)
     engine = Engine(
         store,
         block,

@@ -56,7 +56,7 @@ class CopyCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class CopySide:
     """One of the two stores."""
 
     store: Store
@@ -78,8 +78,8 @@ class StoreCopy:
         say: Told what is done, for people who wait.
     """
 
-    source: Side
-    target: Side
+    source: CopySide
+    target: CopySide
     runtime: Runtime
     settle_seconds: float
     say: Callable[[str], None] = lambda _: None
@@ -269,7 +269,7 @@ def content_hash(hashes: dict[bytes, str]) -> str:
     return whole.hexdigest()
 
 
-def release(side: Side) -> Halt:
+def release(side: CopySide) -> Halt:
     """Remove the mark from the source of a copy; return what it said.
 
     Raises:
@@ -303,7 +303,7 @@ def _fitting(items: Iterator[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, byte
             return
 
 
-def _check_is_lakebeds(side: Side) -> None:
+def _check_is_lakebeds(side: CopySide) -> None:
     if side.store.get_many([(METADATA_PARTITION, SCHEMA_KEY)])[0] is None:
         raise CopyRefused(f"{side.name} is no store of Lakebed: it is empty, or has no version")
 

@@ -1,8 +1,8 @@
 """The whole contract of a store over a database that only compares and swaps single keys.
 
 Such a database may apply a write after its client gave up: the request sits in a socket or a queue
-and lands later. A driver for one implements `Cells`: `read`, `swap` and `page`. This wrapper makes
-a `Store` of it, *no late application* included, by **touch and tombstone**:
+and lands later. A driver for one implements `CellDatabase`: `read`, `swap` and `page`. This
+wrapper makes a `Store` of it, *no late application* included, by **touch and tombstone**:
 
 - A key holds a `Cell`: a version, a stamp and a value. Every swap names the stamp that it expects
   and leaves a fresh one, so a request can only ever match once. The first stamp of a write is its
@@ -16,9 +16,9 @@ a `Store` of it, *no late application* included, by **touch and tombstone**:
   predicate fails to match the stamp, sees that the version is still the same, and swaps again.
 - An absent key has no stamp, so what is deleted leaves a **tombstone**: a cell that reads as absent
   and whose stamp the next create must match. A lost create is fenced by a tombstone, too.
-- Tombstones go some time later (`Cells.tombstone_seconds`), when no request can be that late. A
-  create that was lost, and finds a tombstone that was there before, renews it first: that one might
-  go before the lost request has landed.
+- Tombstones go some time later (`CellDatabase.tombstone_seconds`), when no request can be that
+  late. A create that was lost, and finds a tombstone that was there before, renews it first:
+  that one might go before the lost request has landed.
 - Tombstones under keys that are never read or written again go earlier, if the caller says so
   (`drop_tombstones`). An erasure compares the stamp of the tombstone, so one that is late removes
   that tombstone or nothing, and needs no fence. A create that is later still leaves a cell that
@@ -71,7 +71,8 @@ from lakebed.kv.store import (
 ItemT = TypeVar("ItemT")
 
 FENCE_SECONDS: Final = 60.0
-"""How long a fence is tried before the process ends; far below any `Cells.tombstone_seconds`."""
+"""How long a fence is tried before the process ends; far below any
+`CellDatabase.tombstone_seconds`."""
 
 ERASED_SECONDS: Final = 600.0
 """How long after the last call that may have written a key its tombstone is erased, at least.
@@ -116,7 +117,7 @@ class Cell:
         return Seen(self.version, self.stamp)
 
 
-class Cells(ABC):
+class CellDatabase(ABC):
     """A database that compares and swaps single keys: what a driver of this kind implements.
 
     Arguments were checked before. Errors are those of `lakebed.kv.errors`. A call that fails must
@@ -206,7 +207,7 @@ def end_process() -> NoReturn:
 
 
 class FencedStore(Store):
-    """A store over `Cells`.
+    """A store over `CellDatabase`.
 
     Args:
         cells: The database.
@@ -215,7 +216,11 @@ class FencedStore(Store):
     """
 
     def __init__(
-        self, cells: Cells, runtime: Runtime, *, give_up: Callable[[], NoReturn] = end_process
+        self,
+        cells: CellDatabase,
+        runtime: Runtime,
+        *,
+        give_up: Callable[[], NoReturn] = end_process,
     ) -> None:
         self.name = cells.name
         self.limits = cells.limits

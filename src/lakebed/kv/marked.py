@@ -10,12 +10,12 @@ from typing import Final
 
 from lakebed.base.lru import LRU
 from lakebed.base.runtime import Runtime
-from lakebed.kv.fenced import Cell, Cells
+from lakebed.kv.fenced import Cell, CellDatabase
 
 _REMEMBERED: Final = 10_000
 
 
-class MarkedCells(Cells):
+class MarkedCells(CellDatabase):
     """A database of records with marks."""
 
     def __init__(self, runtime: Runtime) -> None:
@@ -23,14 +23,14 @@ class MarkedCells(Cells):
 
     @abstractmethod
     def _find(self, partition: bytes, key: bytes) -> tuple[Cell, str] | None:
-        """Return what a key holds, and its mark. Raises as `Cells.read`."""
+        """Return what a key holds, and its mark. Raises as `CellDatabase.read`."""
 
     @abstractmethod
     def _write(self, partition: bytes, key: bytes, mark: str | None, new: Cell) -> str | None:
         """Write a cell if what is there has this mark; None: if there is nothing.
 
         Returns:
-            Its own mark; None if the condition did not hold. Raises as `Cells.swap`.
+            Its own mark; None if the condition did not hold. Raises as `CellDatabase.swap`.
         """
 
     def _remember(self, cell: Cell, mark: str) -> None:

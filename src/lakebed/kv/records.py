@@ -33,7 +33,7 @@ _UNREADABLE: Final = Counter(
 
 
 @dataclass(frozen=True, slots=True)
-class Kind(Generic[MessageT]):
+class RecordKind(Generic[MessageT]):
     """What lies under a prefix of keys."""
 
     prefix: bytes
@@ -66,7 +66,7 @@ class Record(Generic[MessageT]):
 class Records(Generic[MessageT]):
     """The records of one kind in one partition. Every method raises what `Store` raises."""
 
-    def __init__(self, store: Store, kind: Kind[MessageT], partition: bytes) -> None:
+    def __init__(self, store: Store, kind: RecordKind[MessageT], partition: bytes) -> None:
         self._store = store
         self._kind = kind
         self._partition = partition

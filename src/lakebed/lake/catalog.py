@@ -27,7 +27,7 @@ from lakebed.lake.preview.previews import Previews
 from lakebed.lake.pulls.pulls import Pulls
 from lakebed.lake.purge_marks import PurgeMarks
 from lakebed.lake.refs import Refs
-from lakebed.lake.search import Search
+from lakebed.lake.search import ObjectSearch
 from lakebed.lake.settings import CatalogSettings, LinkSettings
 from lakebed.lake.symlinks import Symlinks
 from lakebed.lake.tasks import RunInBackground, Tasks, run_inline
@@ -83,7 +83,7 @@ class Catalog:
         self.pins = Pins(store, block, runtime, settings)
         self.objects = Objects(engine, block, runtime, self.presigning, self.pins, purge_marks)
         self.previews = Previews(self.objects, runtime)
-        self.search = Search(self.objects, runtime)
+        self.search = ObjectSearch(self.objects, runtime)
         self.uploads = Uploads(engine, block, addresses, stager)
         self.copies = Copies(
             engine, block, runtime, addresses, freshness, stager, self.pins, purge_marks

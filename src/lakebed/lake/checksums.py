@@ -27,7 +27,7 @@ class Digest(Protocol):
         """Return the checksum of the bytes so far."""
 
 
-class MD5(Digest, Protocol):
+class MD5Digest(Digest, Protocol):
     """An MD5 under way."""
 
     def hexdigest(self) -> str:
@@ -143,7 +143,7 @@ class Proof(Protocol):
         """Of the checksum that comes with them; known before the first byte."""
 
     @property
-    def md5(self) -> MD5 | None:
+    def md5(self) -> MD5Digest | None:
         """Their MD5 so far, if it is computed as they are read."""
 
     def proved(self) -> Checksum | None:

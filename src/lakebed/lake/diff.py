@@ -7,7 +7,7 @@ from datetime import datetime
 import pyarrow as pa
 
 from lakebed.base.tracing import traced
-from lakebed.engine.committed import ChangeType, DiffEntry, Page, Query
+from lakebed.engine.committed import ChangeType, DiffEntry, EntryPage, EntryQuery
 from lakebed.engine.committed.listing import differences_of
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, RepositoryID
@@ -33,7 +33,7 @@ class Difference:
     """The user's own."""
 
 
-class DifferencePage(Page[Difference]):
+class DifferencePage(EntryPage[Difference]):
     """A page of differences: rows with the columns of `DIFF_SCHEMA`.
 
     A column `conflict` says whether the left changed a row too; without it, it did so to none.
@@ -41,7 +41,7 @@ class DifferencePage(Page[Difference]):
 
     __slots__ = ()
 
-    def __init__(self, page: Page[DiffEntry]) -> None:
+    def __init__(self, page: EntryPage[DiffEntry]) -> None:
         """Take a page of the engine."""
         super().__init__(page.rows, page.folded, has_more=page.has_more, values_of=_differences)
 
@@ -80,7 +80,7 @@ class Differences:
 
     @traced("catalog.list_uncommitted")
     def list_uncommitted(
-        self, repository_id: RepositoryID, branch: BranchID, query: Query
+        self, repository_id: RepositoryID, branch: BranchID, query: EntryQuery
     ) -> DifferencePage:
         """Return a page of what is staged on a branch and differs from its head.
 
@@ -95,7 +95,7 @@ class Differences:
         repository_id: RepositoryID,
         left: str,
         right: str,
-        query: Query,
+        query: EntryQuery,
         *,
         since_parting: bool = False,
     ) -> DifferencePage:

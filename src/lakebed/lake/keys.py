@@ -28,7 +28,7 @@ from google.protobuf.message import Message
 
 from lakebed.formats.object_paths import ObjectUID, issued_us
 from lakebed.kv import PredicateFailed
-from lakebed.kv.records import Kind, Records
+from lakebed.kv.records import RecordKind, Records
 from lakebed.lake import records_pb2 as pb
 
 MessageT = TypeVar("MessageT", bound=Message)
@@ -38,23 +38,23 @@ def _names_upload(name: bytes, _message: Message) -> None:
     issued_us(ObjectUID(name.decode()))
 
 
-LINKS: Final = Kind(b"links/", pb.Link, ("address",), _names_upload)
-PINS: Final = Kind(b"pins/", pb.Pin, ("address",), _names_upload)
-MULTIPARTS: Final = Kind(b"multiparts/", pb.MultipartUpload, ("address",), _names_upload)
-MULTIPART_PARTS: Final = Kind(b"multipart_parts/", pb.MultipartPart)
-TASKS: Final = Kind(b"tasks/", pb.Task)
-IMPORTS: Final = Kind(b"imports/", pb.Import)
-GC: Final = Kind(b"gc/", pb.GCLastRun)
-SEEN: Final = Kind(b"gc/", pb.Seen)
+LINKS: Final = RecordKind(b"links/", pb.Link, ("address",), _names_upload)
+PINS: Final = RecordKind(b"pins/", pb.Pin, ("address",), _names_upload)
+MULTIPARTS: Final = RecordKind(b"multiparts/", pb.MultipartUpload, ("address",), _names_upload)
+MULTIPART_PARTS: Final = RecordKind(b"multipart_parts/", pb.MultipartPart)
+TASKS: Final = RecordKind(b"tasks/", pb.Task)
+IMPORTS: Final = RecordKind(b"imports/", pb.Import)
+GC: Final = RecordKind(b"gc/", pb.GCLastRun)
+SEEN: Final = RecordKind(b"gc/", pb.Seen)
 SEEN_NAME: Final = b"seen"
-PULLS: Final = Kind(b"pulls/", pb.PullRequest)
-PULLS_MERGING: Final = Kind(b"pulls_merging/", pb.PullMerging)
+PULLS: Final = RecordKind(b"pulls/", pb.PullRequest)
+PULLS_MERGING: Final = RecordKind(b"pulls_merging/", pb.PullMerging)
 
 PURGES_PARTITION: Final = b"purges"
-PURGES: Final = Kind(b"purges/", pb.Purge)
+PURGES: Final = RecordKind(b"purges/", pb.Purge)
 
 WAITING_PARTITION: Final = b"imports"
-WAITING: Final = Kind(b"waiting/", pb.WaitingImport, ("repository", "unique_id"))
+WAITING: Final = RecordKind(b"waiting/", pb.WaitingImport, ("repository", "unique_id"))
 
 
 def copy_of(message: MessageT) -> MessageT:

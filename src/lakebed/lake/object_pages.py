@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.block import Address, InvalidAddress
-from lakebed.engine.committed import Page
+from lakebed.engine.committed import EntryPage
 from lakebed.engine.model import Repository
 from lakebed.formats import AddressType, Entry, entries_of
 from lakebed.formats.entries import one_array
@@ -14,12 +14,12 @@ from lakebed.lake.model import ObjectStats, derived_etag, location_of
 from lakebed.lake.pins import with_pin
 
 
-class ObjectPage(Page[ObjectStats]):
+class ObjectPage(EntryPage[ObjectStats]):
     """A page of objects: rows with the columns of entries, and what the catalog says of them."""
 
     __slots__ = ("_repository",)
 
-    def __init__(self, repository: Repository, page: Page[Entry]) -> None:
+    def __init__(self, repository: Repository, page: EntryPage[Entry]) -> None:
         """Take a page of entries of a repository."""
         source = page.follows_from
         super().__init__(

@@ -15,7 +15,7 @@ from lakebed.block import (
     RangeNotSatisfiable,
 )
 from lakebed.block.ranges import resolve
-from lakebed.engine.committed import Query
+from lakebed.engine.committed import EntryQuery
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.lake.errors import MissingBytes
@@ -126,7 +126,7 @@ class Objects:
         return self._presigning.to_read(stats.address, stats.size)
 
     @traced("catalog.list_objects")
-    def list_objects(self, repository_id: RepositoryID, ref: str, query: Query) -> ObjectPage:
+    def list_objects(self, repository_id: RepositoryID, ref: str, query: EntryQuery) -> ObjectPage:
         """Return a page of objects and common prefixes of a ref, in order of their paths.
 
         Raises:

@@ -5,7 +5,7 @@ from typing import Final
 
 from lakebed.base.runtime import Runtime
 from lakebed.base.tracing import traced
-from lakebed.engine.committed import CommonPrefix, Query
+from lakebed.engine.committed import CommonPrefix, EntryQuery
 from lakebed.engine.model import RepositoryID
 from lakebed.lake.model import ObjectStats
 from lakebed.lake.object_pages import ObjectPage
@@ -20,7 +20,7 @@ STEP: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class SearchResult:
     """Objects whose paths have a text in them, and how far the search came."""
 
     objects: list[ObjectStats]
@@ -30,7 +30,7 @@ class Found:
     """The path that it looked at last: the next search goes on behind it."""
 
 
-class Search:
+class ObjectSearch:
     """Looks for objects by their paths. How many it looks at, and for how long, is bounded."""
 
     def __init__(self, objects: Objects, runtime: Runtime) -> None:
@@ -38,7 +38,9 @@ class Search:
         self._runtime = runtime
 
     @traced("catalog.search")
-    def find(self, repository_id: RepositoryID, ref: str, text: str, query: Query) -> Found:
+    def find(
+        self, repository_id: RepositoryID, ref: str, text: str, query: EntryQuery
+    ) -> SearchResult:
         """Find objects of a ref whose paths have a text behind the prefix; case does not matter.
 
         It lists objects once at least, so whoever goes on behind `last` comes to the end.
@@ -51,16 +53,16 @@ class Search:
         found: list[ObjectStats] = []
         looked_at, last = 0, query.after
         while True:
-            step = Query(prefix=query.prefix, after=last, amount=STEP)
+            step = EntryQuery(prefix=query.prefix, after=last, amount=STEP)
             page = self._objects.list_objects(repository_id, ref, step)
             found += _matching(page, len(query.prefix), wanted)
             if len(found) > query.amount:
                 kept = found[: query.amount]
-                return Found(objects=kept, has_more=True, last=kept[-1].path)
+                return SearchResult(objects=kept, has_more=True, last=kept[-1].path)
             looked_at, last = looked_at + len(page), page.last
             is_over = looked_at >= LOOKED_AT_MAX or self._runtime.monotonic() >= until
             if not page.has_more or is_over or len(found) == query.amount:
-                return Found(objects=found, has_more=page.has_more, last=last)
+                return SearchResult(objects=found, has_more=page.has_more, last=last)
 
 
 def _matching(page: ObjectPage, skipped: int, wanted: str) -> list[ObjectStats]:

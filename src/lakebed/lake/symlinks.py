@@ -10,7 +10,7 @@ from typing import Final
 
 from lakebed.base.tracing import traced
 from lakebed.block import Address, BlockStore, Namespace
-from lakebed.engine.committed import Query
+from lakebed.engine.committed import EntryQuery
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import BranchID, Repository, RepositoryID
 from lakebed.formats import Entry
@@ -56,7 +56,7 @@ class Symlinks:
     def _entries(self, repository: Repository, branch: BranchID, prefix: bytes) -> Iterator[Entry]:
         after, has_more = b"", True
         while has_more:
-            query = Query(prefix=prefix, after=after, amount=_PAGE)
+            query = EntryQuery(prefix=prefix, after=after, amount=_PAGE)
             _, page = self._engine.reader.list_entries(repository.id, branch, query)
             for item in page.items:
                 assert isinstance(item, Entry), "without a delimiter nothing is folded"

@@ -209,7 +209,7 @@ class StagedWalk:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedRun:
     """What was prepared."""
 
     run_id: GCRunID
@@ -248,7 +248,7 @@ class GCPreparation:
         unique_id: UniqueID | None = None,
         token: str | None = None,
         limits: PageLimits = DEFAULT_LIMITS,
-    ) -> Prepared:
+    ) -> PreparedRun:
         """Begin a run, or go on with one: write down a page of open uploads and staged entries.
 
         Args:
@@ -283,7 +283,7 @@ class GCPreparation:
         *,
         unique_id: UniqueID | None = None,
         run_id: GCRunID | None = None,
-    ) -> Prepared:
+    ) -> PreparedRun:
         """End a run: write down all commit records that have not expired, and the manifest.
 
         Args:
@@ -320,7 +320,7 @@ class GCPreparation:
             )
             if run.with_uploads:
                 _LAST_PREPARED.set(self._runtime.now())
-        return Prepared(run.run_id, files.location)
+        return PreparedRun(run.run_id, files.location)
 
     @traced("catalog.write_old_commits")
     def write_old_commits(
@@ -406,7 +406,7 @@ class GCPreparation:
         number: int,
         position: Position,
         limits: PageLimits,
-    ) -> Prepared:
+    ) -> PreparedRun:
         files = self._files(repository, run_id)
         page = files.find_page(number)
         if page is None:
@@ -422,7 +422,7 @@ class GCPreparation:
                 )
             )
         token = None if page.following is None else f"{run_id}.{number + 1}"
-        return Prepared(run_id, files.location, token)
+        return PreparedRun(run_id, files.location, token)
 
     def _write_uploads(self, repository: Repository, files: RunFiles) -> list[GCFile]:
         """Step 2."""

@@ -50,7 +50,7 @@ class PurgeQuery:
         return pc.equal(start, pa.scalar(self.value, keys.type))
 
 
-class Search:
+class PurgeSearch:
     """Goes through all entries of a repository, page by page."""
 
     def __init__(self, engine: Engine, store: Store, repository: Repository) -> None:

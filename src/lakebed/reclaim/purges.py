@@ -49,7 +49,7 @@ from lakebed.lake.model import location_of
 from lakebed.lake.purge_marks import PurgeMarks
 from lakebed.lake.settings import CatalogSettings
 from lakebed.reclaim.backups import Backups
-from lakebed.reclaim.purge_search import PurgeQuery, Search
+from lakebed.reclaim.purge_search import PurgeQuery, PurgeSearch
 
 OBJECTS_MAX: Final = 100_000
 """The most objects that one request deletes."""
@@ -280,7 +280,7 @@ class Purges:
         relative = (namespace.relative(each) for each in known if each in namespace)
         addresses = pa.array([*texts, *relative], pa.string())
         checksums = pa.array({each.checksum for each in known.values()} - {""}, pa.string())
-        for table in Search(self._engine, self._store, repository).tables():
+        for table in PurgeSearch(self._engine, self._store, repository).tables():
             asked = query.matches(table)
             for row in table.filter(asked).to_pylist():
                 self._sort(repository, row, known, looked, until_us)

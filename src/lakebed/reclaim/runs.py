@@ -135,7 +135,7 @@ _LONGEST_US: Final = 24 * 3600 * 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class RunInfo:
+class GarbageRun:
     """A run, and what became of it."""
 
     id: GCRunID
@@ -158,7 +158,7 @@ class GCRuns:
         self._runtime = runtime
 
     @traced("catalog.list_gc_runs")
-    def list(self, repository_id: RepositoryID, *, after: str = "") -> Iterator[RunInfo]:
+    def list(self, repository_id: RepositoryID, *, after: str = "") -> Iterator[GarbageRun]:
         """Iterate over the runs of a repository whose files are kept, the oldest first.
 
         Raises:
@@ -174,22 +174,22 @@ class GCRuns:
         found = (self._look(repository, run_id, is_last=run_id == last) for run_id in wanted)
         return (run for run in found if run is not None)
 
-    def _look(self, repository: Repository, run_id: GCRunID, *, is_last: bool) -> RunInfo | None:
+    def _look(self, repository: Repository, run_id: GCRunID, *, is_last: bool) -> GarbageRun | None:
         """Return what became of a run; None if it only wrote down commits."""
         began_us = int(run_id[:_TIME_DIGITS], 16)
         began = to_datetime(began_us)
         summary = self._read(repository, run_id, SUMMARY_NAME)
         if summary is not None:
             state = "done" if summary.get("success") else "incomplete"
-            return RunInfo(run_id, began, state, "", summary)
+            return GarbageRun(run_id, began, state, "", summary)
         note = self._read(repository, run_id, REFUSAL_NAME)
         if note is not None:
             state = "incomplete" if note.get("has_begun") else "refused"
-            return RunInfo(run_id, began, state, str(note.get("message", "")), None)
+            return GarbageRun(run_id, began, state, str(note.get("message", "")), None)
         if not self._collects(repository, run_id):
             return None
         is_recent = now_us(self._runtime) - began_us < _LONGEST_US
-        return RunInfo(run_id, began, "running" if is_last and is_recent else "died", "", None)
+        return GarbageRun(run_id, began, "running" if is_last and is_recent else "died", "", None)
 
     def _collects(self, repository: Repository, name: str) -> bool:
         """Whether a run may delete. Clients of lakeFS also ask for the commits alone."""

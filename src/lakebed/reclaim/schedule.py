@@ -26,9 +26,9 @@ from lakebed.formats.gc_state import GCState
 from lakebed.kv import CorruptRecord
 from lakebed.lake.settings import CatalogSettings
 from lakebed.reclaim.collector.errors import Busy
-from lakebed.reclaim.collector.job import Job, Options
+from lakebed.reclaim.collector.job import CollectorJob, CollectorOptions
 from lakebed.reclaim.collector.on_arrow import ArrowExecutor
-from lakebed.reclaim.collector.report import SERVER, Summary, thin_out, thin_out_refused
+from lakebed.reclaim.collector.report import SERVER, RunSummary, thin_out, thin_out_refused
 from lakebed.reclaim.collector.storage import SavedState, Storage
 from lakebed.reclaim.service import OwnServer, Reclaim
 
@@ -84,7 +84,7 @@ class RunSchedule:
         self._longest_us = to_us(
             settings.min_age_seconds + settings.skew_seconds + settings.gap_seconds
         )
-        self._jobs: dict[UniqueID, Job] = {}
+        self._jobs: dict[UniqueID, CollectorJob] = {}
         self._not_before_us: dict[UniqueID, int] = {}
 
     def run_once(self) -> int:
@@ -121,7 +121,7 @@ class RunSchedule:
                 del remembered[gone]
         return found
 
-    def collect(self, repository: Repository) -> Summary | None:
+    def collect(self, repository: Repository) -> RunSummary | None:
         """Make a run; return None if somebody else makes one.
 
         Raises:
@@ -131,7 +131,7 @@ class RunSchedule:
         before = SavedState.read(storage).state
         job = self._jobs.setdefault(repository.unique_id, self._new_job(repository, storage))
         try:
-            summary = job.run(Options())
+            summary = job.run(CollectorOptions())
         except Busy:
             _LOGGER.debug("another run of %s is under way", repository.id)
             return None
@@ -172,8 +172,8 @@ class RunSchedule:
             self._block_settings, repository.namespace, repository.unique_id, self._versions
         )
 
-    def _new_job(self, repository: Repository, storage: Storage) -> Job:
-        return Job(
+    def _new_job(self, repository: Repository, storage: Storage) -> CollectorJob:
+        return CollectorJob(
             ArrowExecutor(storage, self._runtime, name=SERVER),
             OwnServer(self._reclaim, repository),
             storage,

@@ -31,7 +31,7 @@ from lakebed.lake.multipart.uploads import MultipartUploads
 
 
 @dataclass(frozen=True, slots=True)
-class UnfinishedUpload:
+class IncompleteUpload:
     """An upload that was neither finished nor ended."""
 
     id: str
@@ -51,7 +51,7 @@ class UnfinishedUploads:
         self._links = links
         self._multiparts = multiparts
 
-    def list(self, repository_id: RepositoryID, *, after: str = "") -> Iterator[UnfinishedUpload]:
+    def list(self, repository_id: RepositoryID, *, after: str = "") -> Iterator[IncompleteUpload]:
         """Iterate over the unfinished uploads of a repository by their ids, the oldest first.
 
         Raises:
@@ -88,9 +88,9 @@ def _unfinished(
     repository: Repository,
     kind: Literal["multipart", "link"],
     record: Record[pb.Link] | Record[pb.MultipartUpload],
-) -> UnfinishedUpload:
+) -> IncompleteUpload:
     upload_id, message = record.name.decode(), record.message
-    return UnfinishedUpload(
+    return IncompleteUpload(
         id=upload_id,
         kind=kind,
         branch=BranchID(message.branch),

@@ -10,7 +10,7 @@ from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 import falcon
 from falcon.routing import CompiledRouter
 
-from lakebed.auth import AuthService, AuthSettings, ServerKeys
+from lakebed.auth import AuthCacheSettings, AuthService, ServerKeys
 from lakebed.base.errors import MissingExtraError
 from lakebed.block import Namespace
 from lakebed.engine.build_processes import Builders
@@ -31,7 +31,7 @@ from lakebed.server.http.request import RequestRecord, TrustedProxies, while_wai
 from lakebed.server.processes.children import begin_builder
 from lakebed.server.processes.preflight import check_same_storage
 from lakebed.server.questions import StorageQuestion, ask_store
-from lakebed.server.s3.gateway import Gateway
+from lakebed.server.s3.gateway import S3Gateway
 from lakebed.server.services import Services
 from lakebed.server.settings import WELL_KNOWN_KEY_ID, ServerSettings, TracingSettings
 from lakebed.server.ui import pages
@@ -145,7 +145,7 @@ def open_services(
             store,
             opened.runtime,
             keys=keys,
-            settings=AuthSettings(
+            settings=AuthCacheSettings(
                 refused=frozenset(() if settings.listen.is_loopback else (WELL_KNOWN_KEY_ID,))
             ),
             while_reading=admission.while_signing_in,
@@ -168,7 +168,7 @@ def build(services: Services, begin_span: BeginSpan | None = None) -> Pipeline:
     """
     router = _new_router(services, services.admission)
     operations, guard = Operations(router), _guard(services)
-    gateway = Gateway(services, guard)
+    gateway = S3Gateway(services, guard)
     steps = [
         # A signature of AWS, or the domain of the gateway: the gateway has steps of its own, since
         # S3 clients read errors in XML.
@@ -227,11 +227,11 @@ def _new_router(services: Services, admission: Admission) -> CompiledRouter:
     return router
 
 
-def _guard(services: Services) -> browsers.Guard:
+def _guard(services: Services) -> browsers.BrowserGuard:
     listen = services.settings.listen
     # On other addresses the pair of keys that everyone knows is refused.
     accepts = partial(services.auth.accepts, WELL_KNOWN_KEY_ID)
-    return browsers.Guard(
+    return browsers.BrowserGuard(
         keys_are_known=accepts if listen.is_loopback else None,
         host=listen.host,
         domain=services.settings.gateways.s3.domain_name,

@@ -19,7 +19,7 @@ from lakebed.base.actor import current_actor
 from lakebed.base.errors import LakebedError
 from lakebed.engine.errors import Deleting, RepositoryNotFound
 from lakebed.engine.model import RepositoryID
-from lakebed.lake.hooks.events import Event
+from lakebed.lake.hooks.events import HookEvent
 from lakebed.lake.hooks.kinds import OBJECT_BYTES_MAX, Caller
 from lakebed.server.http.authentication import HOOK_DEPTH, IDENTITY
 from lakebed.server.services import Services
@@ -53,7 +53,7 @@ class HookCalls:
         self._services = services
         self._build = build
 
-    def caller(self, event: Event) -> Caller:
+    def caller(self, event: HookEvent) -> Caller:
         """Return what the hooks of an event may ask."""
         assert self._services is not None, "calls are attached before operations are asked for"
         return _Caller(self._services, self._application, event)
@@ -67,7 +67,7 @@ class HookCalls:
 
 class _Caller:
     def __init__(
-        self, services: Services, application: Callable[[], WSGIApplication], event: Event
+        self, services: Services, application: Callable[[], WSGIApplication], event: HookEvent
     ) -> None:
         self._services = services
         self._application = application

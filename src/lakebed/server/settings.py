@@ -26,7 +26,7 @@ from lakebed.block.settings import (
 from lakebed.engine.settings import CacheSettings, EngineSettings
 from lakebed.kv import check_url, serves_one_process
 from lakebed.lake.errors import InvalidSettings
-from lakebed.lake.hooks.settings import HooksSettings
+from lakebed.lake.hooks.settings import HookLimits
 from lakebed.lake.settings import CatalogSettings, LinkSettings
 
 WELL_KNOWN_KEY_ID: Final = "AKIAIOSFOLQUICKSTART"
@@ -313,7 +313,7 @@ class ServerSettings:
     cleaner: CleanerSettings = CleanerSettings()
     reclaim: ReclaimSettings = ReclaimSettings()
     gateways: GatewaySettings = GatewaySettings()
-    hooks: HooksSettings = field(default_factory=HooksSettings)
+    hooks: HookLimits = field(default_factory=HookLimits)
 
     @property
     def in_memory(self) -> bool:

@@ -7,7 +7,7 @@ import pytest
 
 from lakebed.clients import cli
 from lakebed.clients.cli import running
-from lakebed.clients.cli.commands.fs.progress import Report
+from lakebed.clients.cli.commands.fs.progress import TransferReport
 from tests.clients.http.scripted import Answer, Request, answer_json, object_stats, scripted_server
 
 Run = Callable[..., tuple[int, str, str]]
@@ -81,7 +81,7 @@ def test_a_storage_without_such_addresses_is_said_to_be(run: Run) -> None:
 
 
 def test_who_interrupts_learns_what_was_done(capsys: pytest.CaptureFixture[str]) -> None:
-    report = Report("uploaded", goes_on=True)
+    report = TransferReport("uploaded", goes_on=True)
     report.add("a", 1500, None)
     report.add("b", None, None)
     with pytest.raises(KeyboardInterrupt), report.told_if_interrupted():

@@ -9,7 +9,7 @@ import pytest
 from lakebed.block import Address, BlockStore, StorageUnavailable
 from lakebed.clients import cli
 from lakebed.clients.cli import running
-from lakebed.clients.diagnostics.fsck import Damage, Report, RepositoryCheck
+from lakebed.clients.diagnostics.fsck import Damage, FsckReport, RepositoryCheck
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.commits.requests import CommitRequest
 from lakebed.engine.committed.files import Cache, Files
@@ -44,7 +44,7 @@ def commits(lake: Lake) -> list[str]:
     return made
 
 
-def checked(lake: Lake, sample: int | None = None) -> Report:
+def checked(lake: Lake, sample: int | None = None) -> FsckReport:
     return RepositoryCheck(lake.store, lake.block, lake.clock, REPOSITORY, sample=sample).run()
 
 

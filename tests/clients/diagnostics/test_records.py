@@ -11,7 +11,7 @@ from lakebed.clients.diagnostics.records import Filter, kind_name, message_of, s
 from lakebed.engine import keys as engine_keys
 from lakebed.engine import records_pb2 as pb
 from lakebed.kv import Store, open_store
-from lakebed.kv.records import Kind, Records
+from lakebed.kv.records import RecordKind, Records
 from lakebed.kv.schema import METADATA_PARTITION, SCHEMA_VERSION
 from lakebed.lake import keys as catalog_keys
 from lakebed.lake.hooks import keys as hooks_keys
@@ -50,7 +50,7 @@ def test_every_kind_of_record_is_known() -> None:
     }  # fmt: skip
     for module, place in places.items():
         for name, kind in vars(module).items():
-            if not isinstance(kind, Kind):
+            if not isinstance(kind, RecordKind):
                 continue
             partition = own.get(name, place)
             if name == "WAITING":

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from lakebed.clients.http.errors import SettingsError
+from lakebed.clients.http.errors import ClientSettingsError
 from lakebed.clients.http.settings import ClientSettings, load_settings
 
 FILE = """
@@ -86,14 +86,14 @@ def test_the_path_of_the_api_may_be_left_out(given: str, endpoint: str) -> None:
 )
 def test_a_wrong_endpoint_gets_an_example(given: str) -> None:
     with pytest.raises(
-        SettingsError, match=r"expected for example http://127\.0\.0\.1:8000"
+        ClientSettingsError, match=r"expected for example http://127\.0\.0\.1:8000"
     ) as caught:
         load(LAKEBED, endpoint=given)
     assert repr(given) in str(caught.value)
 
 
 def test_what_is_missing_is_named_with_where_to_set_it() -> None:
-    with pytest.raises(SettingsError) as caught:
+    with pytest.raises(ClientSettingsError) as caught:
         load({})
     assert str(caught.value) == (
         "the endpoint, the access key id and the secret access key are not set:"
@@ -101,7 +101,7 @@ def test_what_is_missing_is_named_with_where_to_set_it() -> None:
         " or server.endpoint_url, credentials.access_key_id and credentials.secret_access_key"
         " in ~/.lakectl.yaml, or give --endpoint"
     )
-    with pytest.raises(SettingsError) as caught:
+    with pytest.raises(ClientSettingsError) as caught:
         load(LAKEBED | {"LAKEBED_SECRET_ACCESS_KEY": ""})
     assert str(caught.value) == (
         "the secret access key is not set: set LAKEBED_SECRET_ACCESS_KEY,"
@@ -128,7 +128,7 @@ def test_a_wrong_file_is_explained_without_its_secrets(
 ) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(content)
-    with pytest.raises(SettingsError, match=message) as caught:
+    with pytest.raises(ClientSettingsError, match=message) as caught:
         load({}, config_file=file)
     assert "hush" not in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -141,10 +141,10 @@ def test_an_empty_file_says_nothing(tmp_path: Path, content: str) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"missing\.yaml cannot be read: No such file"):
+    with pytest.raises(ClientSettingsError, match=r"missing\.yaml cannot be read: No such file"):
         load(LAKEBED, config_file=tmp_path / "missing.yaml")
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe")
-    with pytest.raises(SettingsError, match=r"binary\.yaml cannot be read: it is not UTF-8"):
+    with pytest.raises(ClientSettingsError, match=r"binary\.yaml cannot be read: it is not UTF-8"):
         load(LAKEBED, config_file=tmp_path / "binary.yaml")
 
 

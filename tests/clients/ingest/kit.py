@@ -8,7 +8,14 @@ import pyarrow as pa
 
 from lakebed.block import BlockStore, MemorySettings
 from lakebed.clients.ingest.executors import cut_parts, list_found
-from lakebed.clients.ingest.plan import Found, Source, Stretch, in_order, parts, stretches
+from lakebed.clients.ingest.plan import (
+    IngestSource,
+    ListedFile,
+    ListingRange,
+    in_order,
+    parts,
+    stretches,
+)
 from lakebed.formats import RangeRef, encode_metarange, metarange_id, metarange_path
 from lakebed.formats.boundaries import Breaks
 from lakebed.formats.metaranges import metarange_table
@@ -46,22 +53,22 @@ _STRETCHES = pa.schema(
 
 def list_all(
     storage: Storage,
-    sources: Sequence[Source],
-    planned: Sequence[Stretch],
+    sources: Sequence[IngestSource],
+    planned: Sequence[ListingRange],
     breaks: Breaks,
     *,
     strict: bool = False,
-) -> list[Found]:
+) -> list[ListedFile]:
     transform = list_found(storage, "id", sources, breaks, lambda _count: None, strict=strict)
     rows = [{"number": number, **asdict(each)} for number, each in enumerate(planned)]
-    return [Found(**row) for row in rows_of(transform, rows, _STRETCHES)]
+    return [ListedFile(**row) for row in rows_of(transform, rows, _STRETCHES)]
 
 
 def cut_all(
     storage: Storage,
-    sources: Sequence[Source],
-    planned: Sequence[Stretch],
-    found: Sequence[Found],
+    sources: Sequence[IngestSource],
+    planned: Sequence[ListingRange],
+    found: Sequence[ListedFile],
     breaks: Breaks,
     wanted: int,
 ) -> list[RangeRef]:
@@ -85,7 +92,9 @@ def cut_all(
     return sorted(refs, key=lambda ref: ref.min_key)
 
 
-def make(storage: Storage, sources: Sequence[Source], breaks: Breaks, *, width: int = 4) -> str:
+def make(
+    storage: Storage, sources: Sequence[IngestSource], breaks: Breaks, *, width: int = 4
+) -> str:
     """Make and store the metarange of an import, as a job does; return its id."""
     planned = list(stretches(storage.block, sources, width))
     found = list_all(storage, sources, planned, breaks)

@@ -12,7 +12,7 @@ from lakebed.base.runtime import ThreadRuntime
 from lakebed.block import Namespace
 from lakebed.clients.ingest import executors, plan
 from lakebed.clients.ingest.errors import NothingFound, StrangePath, UnsortedListing
-from lakebed.clients.ingest.plan import Source, Stretch, in_order, stretches
+from lakebed.clients.ingest.plan import IngestSource, ListingRange, in_order, stretches
 from lakebed.engine.committed import Committed
 from lakebed.formats import RangeRef, metarange_id
 from lakebed.formats.boundaries import Breaks
@@ -36,15 +36,15 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
         yield opened
 
 
-def new_place(lake: Lake, names: set[str]) -> Source:
+def new_place(lake: Lake, names: set[str]) -> IngestSource:
     """Objects in a namespace that had none; the content of each is its name."""
     place = Namespace.parse(f"{lake.block.scheme}://data/{lake.clock.random_bytes(8).hex()}")
     for name in names:
         lake.block.put(place.address(name), [name.encode()])
-    return Source(str(place), is_prefix=True, destination=b"to/")
+    return IngestSource(str(place), is_prefix=True, destination=b"to/")
 
 
-def by_the_server(lake: Lake, source: Source) -> str:
+def by_the_server(lake: Lake, source: IngestSource) -> str:
     """The metarange that the server makes of a source, in one go."""
     place = Namespace.parse(source.place)
     committed = Committed(lake.block, lake.repository.home, ThreadRuntime(), breaks=BREAKS)
@@ -89,12 +89,12 @@ def test_splitting_anywhere_else_would_make_other_ranges(
     source = new_place(lake, {f"{number:03d}" for number in range(100)})
     storage = storage_of(lake)
     monkeypatch.setattr(executors, "FILE_ROWS", 7)
-    planned = [Stretch(0, None, f"{source.place}{end:03d}") for end in range(6, 100, 7)]
+    planned = [ListingRange(0, None, f"{source.place}{end:03d}") for end in range(6, 100, 7)]
     planned = [
-        Stretch(0, before.upto if before else None, each.upto)
+        ListingRange(0, before.upto if before else None, each.upto)
         for before, each in zip([None, *planned], planned, strict=False)
     ]
-    planned.append(Stretch(0, planned[-1].upto, None))
+    planned.append(ListingRange(0, planned[-1].upto, None))
     found = list_all(storage, [source], planned, BREAKS)
     right = by_the_server(lake, source)
     assert id_of(cut_all(storage, [source], planned, found, BREAKS, 8)) == right
@@ -104,7 +104,7 @@ def test_splitting_anywhere_else_would_make_other_ranges(
 
 def test_objects_and_prefixes_in_order_of_their_destinations(lake: Lake) -> None:
     source = new_place(lake, {"a", "b"})
-    one = Source(f"{source.place}a", is_prefix=False, destination=b"t")
+    one = IngestSource(f"{source.place}a", is_prefix=False, destination=b"t")
     storage = storage_of(lake)
     planned = list(stretches(lake.block, [one, source], 4))
     found = list_all(storage, [one, source], planned, BREAKS)
@@ -121,8 +121,8 @@ def test_what_cannot_be_imported(lake: Lake) -> None:
     assert found.skipped_addresses == [f"{source.place}bell\a"]
     with pytest.raises(StrangePath, match="without --strict"):
         list_all(storage, [source], planned, BREAKS, strict=True)
-    nothing = Source(f"{lake.block.scheme}://data/nothing/", is_prefix=True, destination=b"")
-    no_object = Source(f"{source.place}nothing", is_prefix=False, destination=b"x")
+    nothing = IngestSource(f"{lake.block.scheme}://data/nothing/", is_prefix=True, destination=b"")
+    no_object = IngestSource(f"{source.place}nothing", is_prefix=False, destination=b"x")
     for empty in (nothing, no_object):
         planned = list(stretches(lake.block, [empty], 4))
         assert list_all(storage, [empty], planned, BREAKS) == []

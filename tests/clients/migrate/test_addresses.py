@@ -14,8 +14,8 @@ from lakebed.block import (
     open_block,
 )
 from lakebed.clients.migrate import lakefs_pb2 as pb
-from lakebed.clients.migrate.addresses import Addresses
-from lakebed.clients.migrate.errors import UnreadableAddress
+from lakebed.clients.migrate.addresses import AddressTranslator
+from lakebed.clients.migrate.errors import UnreadableAddresses
 from lakebed.clients.migrate.values import read_entries
 from tests.clients.migrate.lakes import entry_of
 from tests.kit.lakefs_tables import table, value
@@ -24,8 +24,10 @@ S3 = S3Settings(region="us-east-1", access_key_id="k", secret_access_key="s")
 AZURE = AzureSettings(account="lake", account_key="a2V5")
 
 
-def addresses(settings: BlockSettings, namespace: str) -> Addresses:
-    return Addresses(open_block(settings), namespace, [Path("/var/lakefs"), Path("/mnt/data")])
+def addresses(settings: BlockSettings, namespace: str) -> AddressTranslator:
+    return AddressTranslator(
+        open_block(settings), namespace, [Path("/var/lakefs"), Path("/mnt/data")]
+    )
 
 
 def settings_of(namespace: str, folder: Path) -> BlockSettings:
@@ -76,7 +78,7 @@ def test_refused(namespace: str, text: str, reason: str, tmp_path: Path) -> None
     found = addresses(settings, namespace)
     with pytest.raises(InvalidAddress, match=reason):
         found.canonical(text)
-    with pytest.raises(UnreadableAddress, match=r"1 entries of range r .*'k' has the address"):
+    with pytest.raises(UnreadableAddresses, match=r"1 entries of range r .*'k' has the address"):
         found.of_entries(entries_with(text), "range r")
 
 
@@ -91,7 +93,7 @@ def test_many_refused_addresses_are_counted() -> None:
         (b"%02d" % number, value(*entry_of(b"k", 1, "gs://b/x", pb.FULL))) for number in range(13)
     ]
     entries = pa.concat_tables(read_entries(table(rows), "r", "s3://old/lake"))
-    with pytest.raises(UnreadableAddress, match=r"13 entries of range r .*; and 3 more"):
+    with pytest.raises(UnreadableAddresses, match=r"13 entries of range r .*; and 3 more"):
         addresses(S3, "s3://old/lake").of_entries(entries, "range r")
 
 

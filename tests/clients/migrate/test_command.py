@@ -12,7 +12,7 @@ from lakebed.base.runtime import ThreadRuntime
 from lakebed.block import LocalSettings, open_block
 from lakebed.clients import cli
 from lakebed.clients.cli import running
-from lakebed.engine.committed import Query
+from lakebed.engine.committed import EntryQuery
 from lakebed.engine.errors import EntryNotFound
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.kv import open_store
@@ -97,7 +97,7 @@ class Commands:
         with open_store(url, runtime=runtime) as store:
             engine = new_engine(store, open_block(LocalSettings(self.blocks)), runtime=runtime)
             lake, side = RepositoryID("lake"), BranchID(branch)
-            page = engine.reader.list_changes(lake, side, Query())
+            page = engine.reader.list_changes(lake, side, EntryQuery())
             found: dict[bytes, str | None] = {}
             for key in page.rows["key"].to_pylist():
                 try:

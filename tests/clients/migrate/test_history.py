@@ -14,13 +14,13 @@ from lakebed.base.runtime import ThreadRuntime
 from lakebed.block import Address, BlockStore, Namespace
 from lakebed.block.drivers.memory import MemoryBlockStore
 from lakebed.clients.migrate import lakefs_pb2 as pb
-from lakebed.clients.migrate.addresses import Addresses
+from lakebed.clients.migrate.addresses import AddressTranslator
 from lakebed.clients.migrate.errors import DamagedHistory, DamagedTable, NotATarget
 from lakebed.clients.migrate.history import HistoryTaker, Taken
 from lakebed.clients.migrate.rounds import Plan, RoundReport, run_round
-from lakebed.clients.migrate.sources import Source, SourceBranch, SourceChange
+from lakebed.clients.migrate.sources import LakeFSSource, SourceBranch, SourceChange
 from lakebed.clients.migrate.verify import find_difference
-from lakebed.engine.committed import Query
+from lakebed.engine.committed import EntryQuery
 from lakebed.engine.errors import Invalid, Protected, RepositoryNotFound
 from lakebed.engine.model import MOVED_NAMESPACE, BranchID, CommitID, Repository, RepositoryID
 from lakebed.formats import entries_of
@@ -43,9 +43,11 @@ class Anywhere(MemoryBlockStore):
         pass
 
 
-def source_of(lake: FakeLakeFS, block: BlockStore | None = None) -> Source:
+def source_of(lake: FakeLakeFS, block: BlockStore | None = None) -> LakeFSSource:
     storage = block or Anywhere(ThreadRuntime())
-    return Source(lake, lake, Addresses(storage, lake.namespace, [Path("/var/lakefs")]))
+    return LakeFSSource(
+        lake, lake, AddressTranslator(storage, lake.namespace, [Path("/var/lakefs")])
+    )
 
 
 class Target:
@@ -72,7 +74,7 @@ class Target:
         self, commit_id: str, repository: str = "new"
     ) -> dict[bytes, tuple[str, str, int, dict[str, str]]]:
         page = staging.list_entries(
-            self.engine, RepositoryID(repository), commit_id, Query(amount=1000)
+            self.engine, RepositoryID(repository), commit_id, EntryQuery(amount=1000)
         )
         return {
             entry.key: (entry.address, entry.checksum, entry.size, dict(entry.metadata))
@@ -357,7 +359,7 @@ def check_protected(target: Target) -> None:
     moved = RepositoryID("moved")
     listed = {"main": [b"b", b"c"], "dev": [b"a", b"b", b"d"]}
     for branch, keys in listed.items():
-        page = staging.list_entries(target.engine, moved, branch, Query(amount=10))
+        page = staging.list_entries(target.engine, moved, branch, EntryQuery(amount=10))
         assert [entry.key for entry in entries_of(page.rows)] == keys
     repository = target.engine.repositories.get(moved)
     assert target.engine.protection.get(repository).patterns == ("main", "stable-*")

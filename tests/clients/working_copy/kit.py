@@ -17,9 +17,15 @@ from lakebed.clients.cli.commands.fs.parallel import Outcome
 from lakebed.clients.http.http import Client
 from lakebed.clients.http.settings import ClientSettings
 from lakebed.clients.working_copy import copy
-from lakebed.clients.working_copy.copy import Committed, Summary, Tools, WorkingCopy, working_copy
+from lakebed.clients.working_copy.copy import (
+    SyncSummary,
+    Tools,
+    WorkingCopy,
+    WorkingCopyCommit,
+    working_copy,
+)
 from lakebed.clients.working_copy.folder import OWN_FOLDER
-from lakebed.clients.working_copy.place import PLACE_FILE, Source
+from lakebed.clients.working_copy.place import PLACE_FILE, RemotePath
 from lakebed.server.app import build
 from lakebed.server.services import Services
 from lakebed.wire.objects import (
@@ -85,7 +91,7 @@ class Lake:
         self.services = inside.services
         self.client = inside.client
         self.name = f"lake-{secrets.token_hex(4)}"
-        self.source = Source(self.name, "main", "data/")
+        self.source = RemotePath(self.name, "main", "data/")
         namespace = f"mem://lakes/{self.name}"
         self.client.repositories.create(
             RepositoryCreation(name=self.name, storage_namespace=namespace)
@@ -137,14 +143,14 @@ class Lake:
         with working_copy(root, self.tools) as opened:
             yield opened
 
-    def clone(self, root: Path, source: Source | None = None) -> Summary:
+    def clone(self, root: Path, source: RemotePath | None = None) -> SyncSummary:
         return copy.clone(root, source or self.source, self.tools)
 
-    def pull(self, root: Path, **options: bool) -> Summary:
+    def pull(self, root: Path, **options: bool) -> SyncSummary:
         with self.copy(root) as opened:
             return opened.pull(**options)
 
-    def commit_copy(self, root: Path, message: str = "mine") -> Committed | None:
+    def commit_copy(self, root: Path, message: str = "mine") -> WorkingCopyCommit | None:
         with self.copy(root) as opened:
             return opened.commit(message, {})
 

@@ -22,9 +22,15 @@ from lakebed.clients.working_copy.errors import (
     Unfinished,
     WorkingCopyError,
 )
-from lakebed.clients.working_copy.folder import Folder
+from lakebed.clients.working_copy.folder import WorkingFolder
 from lakebed.clients.working_copy.hashes import LocalFile
-from lakebed.clients.working_copy.place import PLACE_FILE, Source, find_below, find_root, read_place
+from lakebed.clients.working_copy.place import (
+    PLACE_FILE,
+    RemotePath,
+    find_below,
+    find_root,
+    read_place,
+)
 from lakebed.wire.calls import WireRequest
 from lakebed.wire.objects import PathQuery
 from lakebed.wire.refs import DiffRefsQuery, TagCreation
@@ -145,13 +151,13 @@ def test_a_file_that_is_known_is_not_read_again(
         os.utime(root / path, (1, 1))
     assert lake.status(root) == []
     read: list[str] = []
-    real = Folder.open
+    real = WorkingFolder.open
 
-    def counted(folder: Folder, path: str) -> object:
+    def counted(folder: WorkingFolder, path: str) -> object:
         read.append(path)
         return real(folder, path)
 
-    monkeypatch.setattr(Folder, "open", counted)
+    monkeypatch.setattr(WorkingFolder, "open", counted)
     os.utime(root / "b/c.csv", (2, 2))
     assert lake.status(root) == []
     assert read == ["b/c.csv"]
@@ -418,14 +424,14 @@ def test_only_branches_that_may_be_written_to_are_committed_to(lake: Lake, root:
         lake.commit_copy(root)
     assert error.value.status == 403
     lake.client.tags.create(lake.name, TagCreation(id="v1", ref="main"))
-    lake.clone(root.parent / "tagged", Source(lake.name, "v1", "data/"))
+    lake.clone(root.parent / "tagged", RemotePath(lake.name, "v1", "data/"))
     with pytest.raises(WorkingCopyError, match="v1 is not a branch"):
         lake.commit_copy(root.parent / "tagged")
     assert lake.branches() == ["main"]
 
 
 def test_a_repository_without_a_path_works(lake: Lake, tmp_path: Path) -> None:
-    lake.clone(tmp_path / "whole", Source(lake.name, "main", ""))
+    lake.clone(tmp_path / "whole", RemotePath(lake.name, "main", ""))
     write(tmp_path / "whole", "else/y", "mine")
     lake.commit_copy(tmp_path / "whole")
     assert on_disk(tmp_path / "whole") == lake.files()
@@ -468,7 +474,7 @@ def test_keys_that_cannot_be_files_are_named_before_anything_is_written(
 def test_names_that_are_the_same_on_this_disk_are_refused(
     lake: Lake, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Folder, "ignores_case", lambda _: True)
+    monkeypatch.setattr(WorkingFolder, "ignores_case", lambda _: True)
     lake.put("data/B/e.csv", "theirs")
     lake.commit()
     with pytest.raises(BadNames, match="ignores case"):
@@ -502,7 +508,7 @@ def test_links_are_neither_followed_nor_uploaded(lake: Lake, root: Path, tmp_pat
     lake.commit()
     with pytest.raises(NotAFile, match="b is a symbolic link"):
         lake.pull(root, force=True)
-    folder = Folder(root)
+    folder = WorkingFolder(root)
     with pytest.raises(NotAFile):
         folder.put("b/evil", lambda file: None, seen=None, mtime=1)
     folder.close()
@@ -548,7 +554,7 @@ def test_a_folder_that_is_there_becomes_a_working_copy(lake: Lake, tmp_path: Pat
     assert ("local", "added", "new") in lake.status(mine)
     with pytest.raises(NotEmpty, match="a working copy already"):
         copy.make_place(mine, lake.source, lake.tools)
-    copy.make_place(mine, Source(lake.name, "main", "else/"), lake.tools, force=True)
+    copy.make_place(mine, RemotePath(lake.name, "main", "else/"), lake.tools, force=True)
     assert read_place(mine).source.prefix == "else/"
 
 
@@ -634,14 +640,14 @@ def test_a_file_that_grows_while_it_is_read_is_not_taken_for_whole(
     lake: Lake, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(root, "a.csv", "content of data/A.csv")
-    real = Folder.open
+    real = WorkingFolder.open
 
-    def growing(folder: Folder, path: str) -> object:
+    def growing(folder: WorkingFolder, path: str) -> object:
         opened = real(folder, path)
         with (root / path).open("ab") as file:
             file.write(b"more")
         return opened
 
-    monkeypatch.setattr(Folder, "open", growing)
+    monkeypatch.setattr(WorkingFolder, "open", growing)
     with pytest.raises(Changed, match=r"a\.csv was changed meanwhile"):
         lake.commit_copy(root)

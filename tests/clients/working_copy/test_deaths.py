@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from lakebed.clients.working_copy import folder
-from lakebed.clients.working_copy.copy import Summary
+from lakebed.clients.working_copy.copy import SyncSummary
 from lakebed.clients.working_copy.place import read_place
 from lakebed.wire.refs import Commit, LogCommitsQuery
 from tests.clients.working_copy.kit import Inside, Lake, inside, md5, on_disk, write
@@ -175,7 +175,7 @@ def test_a_checkout_goes_on_wherever_it_died(lake: Lake, tmp_path: Path) -> None
 
 
 def test_what_is_left_of_a_clone_is_told_before_and_after(lake: Lake, tmp_path: Path) -> None:
-    def told_after(dies_at: int, root: Path) -> tuple[Summary, int, int]:
+    def told_after(dies_at: int, root: Path) -> tuple[SyncSummary, int, int]:
         assert not survives(lake, dies_at, lambda: lake.clone(root))
         there = len(on_disk(root))
         lake.transfers.expected.clear()

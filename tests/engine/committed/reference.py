@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 
-from lakebed.engine.committed import ChangeType, Strategy, Summary
+from lakebed.engine.committed import ChangeCounts, ChangeType, Strategy
 from lakebed.formats import Entry
 
 Entries = dict[bytes, Entry]
@@ -17,7 +17,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 
 
-def apply(base: Entries, changes: Changes) -> tuple[Entries, Summary]:
+def apply(base: Entries, changes: Changes) -> tuple[Entries, ChangeCounts]:
     result, added, changed, removed = dict(base), 0, 0, 0
     for key, entry in changes.items():
         old = base.get(key)
@@ -27,7 +27,7 @@ def apply(base: Entries, changes: Changes) -> tuple[Entries, Summary]:
             result[key] = entry
             added += old is None
             changed += old is not None
-    return result, Summary(added, changed, removed)
+    return result, ChangeCounts(added, changed, removed)
 
 
 def diff(left: Entries, right: Entries) -> list[tuple[ChangeType, Entry]]:

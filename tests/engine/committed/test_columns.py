@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from lakebed.engine.committed import columns
 from lakebed.engine.committed.columns import (
     CONFLICT_SCHEMA,
+    ChangeCounts,
     ChangeType,
     Edits,
-    Summary,
     _apply_few,
     _apply_many,
     apply_rows,
@@ -46,7 +46,7 @@ def test_few_edits_are_applied_as_many_are(
 def test_what_changes_nothing_leaves_the_rows_as_they_are() -> None:
     before = table({1: 0, 2: 0}).combine_chunks()
     edits = Edits(table({2: 0}).combine_chunks(), pa.array([b"99"], pa.binary()))
-    assert apply_rows(before, edits) == (before, Summary())
+    assert apply_rows(before, edits) == (before, ChangeCounts())
 
 
 @pytest.mark.parametrize("few_rows", [0, 1000])

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.committed_data import as_puts, numbered_entries
 from lakebed.block import Address, BlockStore, MemorySettings, open_block
-from lakebed.engine.committed import Breaks, Cache, Committed, CommonPrefix, Query, Strategy
+from lakebed.engine.committed import Breaks, Cache, Committed, CommonPrefix, EntryQuery, Strategy
 from lakebed.formats import CHANGE_SCHEMA, MetaRangeID, metarange_path
 from tests.engine.committed.kit import HOME, RUNTIME, change_rows, committed, entry, rows
 
@@ -135,7 +135,7 @@ def test_a_listing_jumps_over_common_prefixes() -> None:
     metarange = reopened(block, breaks).write([rows(model)])
 
     store = reopened(block, breaks)
-    page = store.list(metarange, Query(delimiter=b"/"))
+    page = store.list(metarange, EntryQuery(delimiter=b"/"))
     assert page.items == [CommonPrefix(b"%d/" % directory) for directory in range(5)]
     # The first range of each directory, and perhaps the last of the one before.
     assert store.counters.ranges_read <= 10
@@ -143,7 +143,7 @@ def test_a_listing_jumps_over_common_prefixes() -> None:
     changed = change_rows({key: entry(key, 1) for key in keys})
     other = reopened(block, breaks).apply(metarange, [changed]).metarange_id
     store = reopened(block, breaks)
-    diff_page = store.list_diff(metarange, other, Query(delimiter=b"/"))
+    diff_page = store.list_diff(metarange, other, EntryQuery(delimiter=b"/"))
     assert diff_page.items == page.items
     assert store.counters.ranges_read <= 20
 
@@ -154,7 +154,7 @@ def test_a_page_reads_no_more_than_it_shows() -> None:
     breaks = Breaks(mean_rows=50)
     metarange = reopened(block, breaks).write([rows(model)])
     store = reopened(block, breaks)
-    page = store.list(metarange, Query(after=b"02000", amount=3))
+    page = store.list(metarange, EntryQuery(after=b"02000", amount=3))
     assert [item.key if not isinstance(item, CommonPrefix) else None for item in page.items] == [
         b"02001",
         b"02002",

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakebed.engine.committed import Breaks, CommonPrefix, DiffEntry, Query, Strategy, batches
+from lakebed.engine.committed import Breaks, CommonPrefix, DiffEntry, EntryQuery, Strategy, batches
 from lakebed.engine.committed.batches import WINDOW_ROWS
 from lakebed.engine.errors import EntryNotFound, MergeConflict
 from lakebed.formats import Entry, entries_of
@@ -142,7 +142,7 @@ def test_merge(
 @given(entries(), some_prefix, some_prefix, delimiters, st.integers(0, 20))
 def test_list(model: Entries, prefix: bytes, after: bytes, delimiter: bytes, amount: int) -> None:
     store = committed()
-    query = Query(prefix=prefix, after=after, delimiter=delimiter, amount=amount)
+    query = EntryQuery(prefix=prefix, after=after, delimiter=delimiter, amount=amount)
     page = store.list(store.write([rows(model)]), query)
     found = [named(item) for item in page.items]
     wanted = reference.fold(list(model), prefix, after, delimiter)
@@ -157,7 +157,7 @@ def test_list_diff(
 ) -> None:
     right, _ = reference.apply(left, edits)
     store = committed()
-    query = Query(prefix=prefix, after=after, delimiter=delimiter, amount=amount)
+    query = EntryQuery(prefix=prefix, after=after, delimiter=delimiter, amount=amount)
     page = store.list_diff(store.write([rows(left)]), store.write([rows(right)]), query)
     different = {entry.key: (change, entry) for change, entry in reference.diff(left, right)}
     wanted = reference.fold(list(different), prefix, after, delimiter)
@@ -186,7 +186,7 @@ def test_list_changes(
     right, _ = reference.apply(base, theirs)
     store = committed(Breaks(mean_rows=3))
     base_id, left_id, right_id = (store.write([rows(each)]) for each in (base, left, right))
-    query = Query(prefix=prefix, after=after, delimiter=delimiter, amount=amount)
+    query = EntryQuery(prefix=prefix, after=after, delimiter=delimiter, amount=amount)
     page = store.list_changes(base_id, left_id, right_id, query)
     since = {entry.key: (change, entry) for change, entry in reference.diff(base, right)}
     apart = {entry.key for _, entry in reference.diff(left, right)}

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pytest
 
-from lakebed.engine.committed import Breaks, CommonPrefix, Query, Strategy
+from lakebed.engine.committed import Breaks, CommonPrefix, EntryQuery, Strategy
 from lakebed.engine.errors import MergeConflict
 from lakebed.formats import Entry, entries_of
 from tests.engine.committed import reference
@@ -85,7 +85,7 @@ def test_parity(seed: int) -> None:
         has_more = True
         while has_more:
             after = items[-1][1] if items else b""
-            query = Query(prefix=prefix, after=after, delimiter=delimiter, amount=100)
+            query = EntryQuery(prefix=prefix, after=after, delimiter=delimiter, amount=100)
             page = store.list(source_id, query)
             items += [
                 ("prefix" if isinstance(item, CommonPrefix) else "entry", item.key)

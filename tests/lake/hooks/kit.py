@@ -12,15 +12,15 @@ from typing import Any
 
 from lakebed.base.runtime import Runtime, ThreadRuntime
 from lakebed.lake.hooks.errors import HookFailed
-from lakebed.lake.hooks.events import CommitDetails, Event, EventType
+from lakebed.lake.hooks.events import CommitDetails, EventType, HookEvent
 from lakebed.lake.hooks.files import HookSpec, parse_action
 from lakebed.lake.hooks.kinds import run_hook
-from lakebed.lake.hooks.outputs import Output
+from lakebed.lake.hooks.outputs import HookOutput
 from lakebed.lake.hooks.process_pool import ProcessPool
-from lakebed.lake.hooks.settings import HooksSettings
+from lakebed.lake.hooks.settings import HookLimits
 
-ON_LOOPBACK = HooksSettings(allow_private_networks=True)
-EVENT = Event(
+ON_LOOPBACK = HookLimits(allow_private_networks=True)
+EVENT = HookEvent(
     event_type=EventType.PRE_COMMIT,
     run_id="run-1",
     event_time=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
@@ -71,16 +71,16 @@ def run(
     kind: str,
     properties: dict[str, Any],
     *,
-    settings: HooksSettings = ON_LOOPBACK,
+    settings: HookLimits = ON_LOOPBACK,
     caller: ScriptedCaller | None = None,
     runtime: Runtime | None = None,
     is_cancelled: Callable[[], bool] = lambda: False,
     pool: ProcessPool | None = None,
-    event: Event = EVENT,
+    event: HookEvent = EVENT,
 ) -> Ran:
     """Run a hook of this kind to its end."""
     runtime = runtime or ThreadRuntime()
-    output = Output(runtime)
+    output = HookOutput(runtime)
     error = None
     try:
         run_hook(

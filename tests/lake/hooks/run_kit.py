@@ -16,11 +16,11 @@ from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.lake.catalog import Catalog
 from lakebed.lake.hooks.actions import Actions
 from lakebed.lake.hooks.errors import HookFailed
-from lakebed.lake.hooks.events import Event, EventType
+from lakebed.lake.hooks.events import EventType, HookEvent
 from lakebed.lake.hooks.files import HookSpec
-from lakebed.lake.hooks.guard import Guard
-from lakebed.lake.hooks.outputs import Output
-from lakebed.lake.hooks.settings import HooksSettings
+from lakebed.lake.hooks.guard import HookGuard
+from lakebed.lake.hooks.outputs import HookOutput
+from lakebed.lake.hooks.settings import HookLimits
 from tests.kit.engines import new_engine
 from tests.kit.lake import TurnableClock
 
@@ -30,7 +30,7 @@ DEV = BranchID("dev")
 FOLDER = b"_lakefs_actions/"
 HEARTBEAT_SECONDS = 60.0
 
-Deed = Callable[[Event, Output], object]
+Deed = Callable[[HookEvent, HookOutput], object]
 
 
 def action(name: str, *events: str, hooks: Iterable[str] = ("check",), more: str = "") -> str:
@@ -56,19 +56,21 @@ class Answers:
     """What hooks do, by their ids; others pass."""
 
     deeds: dict[str, Deed] = field(default_factory=dict)
-    heard: list[tuple[str, Event]] = field(default_factory=list)
+    heard: list[tuple[str, HookEvent]] = field(default_factory=list)
 
-    def events(self) -> list[Event]:
+    def events(self) -> list[HookEvent]:
         return [event for _, event in self.heard]
 
-    def run_hook(self, spec: HookSpec, event: Event, *, output: Output, **_rest: object) -> None:
+    def run_hook(
+        self, spec: HookSpec, event: HookEvent, *, output: HookOutput, **_rest: object
+    ) -> None:
         self.heard.append((spec.id, event))
         deed = self.deeds.get(spec.id)
         if deed is not None:
             deed(event, output)
 
 
-def fail(_event: Event, output: Output) -> None:
+def fail(_event: HookEvent, output: HookOutput) -> None:
     """Print, and fail."""
     output.print("looked at the data")
     raise HookFailed("the data is bad")
@@ -99,7 +101,7 @@ class HookLake:
     def process(self, runtime: Runtime | None = None) -> HookedProcess:
         """Another process on the same store."""
         runtime = runtime or self.clock
-        guard = Guard(runtime)
+        guard = HookGuard(runtime)
         engine = new_engine(self.store, self.block, runtime=runtime, hooks=guard)
         catalog = Catalog(engine, self.store, self.block, runtime)
         actions = Actions(
@@ -109,7 +111,7 @@ class HookLake:
             self.store,
             self.block,
             runtime,
-            HooksSettings(),
+            HookLimits(),
             heartbeat_seconds=HEARTBEAT_SECONDS,
             new_caller=lambda _event: _NoCalls(),
             while_waiting=nullcontext,
@@ -142,5 +144,5 @@ class HookLake:
     def head(self, branch: BranchID = MAIN) -> str:
         return self.engine.branches.get(self.repository, branch).commit_id
 
-    def heard(self, event_type: EventType) -> list[Event]:
+    def heard(self, event_type: EventType) -> list[HookEvent]:
         return [event for event in self.answers.events() if event.event_type is event_type]

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from lakebed.lake.hooks.settings import HooksSettings
+from lakebed.lake.hooks.settings import HookLimits
 from tests.kit.served import eventually
 from tests.lake.hooks.kit import Ran, run
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 
 def command(code: str, *, timeout: str = "1m", args: list[str] | None = None) -> Ran:
-    settings = HooksSettings(commands={"mine": (sys.executable, "-I", "-c", code)})
+    settings = HookLimits(commands={"mine": (sys.executable, "-I", "-c", code)})
     properties = {"command": "mine", "args": args or [], "timeout": timeout}
     return run("command", properties, settings=settings)
 
@@ -45,9 +45,9 @@ def test_its_exit_code_and_output_count() -> None:
 
 
 def test_what_the_operator_did_not_name_is_not_run() -> None:
-    ran = run("command", {"command": "/bin/sh"}, settings=HooksSettings())
+    ran = run("command", {"command": "/bin/sh"}, settings=HookLimits())
     assert "there is no command '/bin/sh'" in str(ran.error)
-    settings = HooksSettings(commands={"mine": ("/no/such/program",)})
+    settings = HookLimits(commands={"mine": ("/no/such/program",)})
     ran = run("command", {"command": "mine"}, settings=settings)
     assert ran.error == "/no/such/program cannot be started: No such file or directory"
 

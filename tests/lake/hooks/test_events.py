@@ -1,10 +1,10 @@
 from datetime import datetime, timedelta, timezone
 
-from lakebed.lake.hooks.events import Event, EventType
+from lakebed.lake.hooks.events import EventType, HookEvent
 
 
 def test_a_payload_has_the_fields_that_apply() -> None:
-    event = Event(
+    event = HookEvent(
         event_type=EventType.PRE_MERGE,
         run_id="run",
         event_time=datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=timezone(timedelta(hours=2))),

@@ -2,13 +2,13 @@ import pytest
 
 from lakebed.lake.hooks.errors import InvalidAction
 from lakebed.lake.hooks.events import EventType
-from lakebed.lake.hooks.files import PRE_SECONDS_MAX, Action, check_names, parse_action
+from lakebed.lake.hooks.files import PRE_SECONDS_MAX, ActionFile, check_names, parse_action
 from lakebed.lake.hooks.matching import select
 
 MINIMAL = "name: checks\non: {pre-commit: }\nhooks: []\n"
 
 
-def parse(text: str) -> Action:
+def parse(text: str) -> ActionFile:
     return parse_action("_lakefs_actions/checks.yaml", text.encode())
 
 
@@ -219,7 +219,7 @@ def test_two_actions_of_one_name() -> None:
 
 
 def test_actions_are_selected_by_event_and_branch() -> None:
-    def named(name: str, on: str) -> Action:
+    def named(name: str, on: str) -> ActionFile:
         return parse(f"name: {name}\non: {on}")
 
     everywhere = named("everywhere", "{pre-commit: }")

@@ -9,16 +9,16 @@ from lakebed.base.actor import Actor, acting_as
 from lakebed.base.runtime import ThreadRuntime
 from lakebed.block import Namespace
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
-from lakebed.engine.errors import Refused
+from lakebed.engine.errors import HookRefused
 from lakebed.engine.model import BranchID, RepositoryID, TagID
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.lake.commits import HeadChanges
 from lakebed.lake.hooks import files
-from lakebed.lake.hooks.actions import TRIALS_MAX, Trial, TrialHook
+from lakebed.lake.hooks.actions import TRIALS_MAX, HookTrial, Trial
 from lakebed.lake.hooks.errors import RunNotFound, TooManyTrials
-from lakebed.lake.hooks.events import Event, EventType
+from lakebed.lake.hooks.events import EventType, HookEvent
 from lakebed.lake.hooks.guard import PROPOSALS_MAX
-from lakebed.lake.hooks.outputs import Output
+from lakebed.lake.hooks.outputs import HookOutput
 from lakebed.lake.imports.sources import ImportSource
 from lakebed.testing.faults import FaultyStore
 from tests.kit.engines import new_engine
@@ -38,7 +38,7 @@ def test_a_refused_commit_says_which_hook_and_what_it_printed(lake: HookLake) ->
     lake.answers.deeds["check"] = fail
     lake.put_action("gate", "pre-commit")
     before = lake.head()
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(HookRefused) as caught:
         lake.commit()
     (run,) = lake.actions.runs.list(LAKE)
     assert str(caught.value) == (
@@ -65,7 +65,7 @@ def test_a_refused_commit_says_which_hook_and_what_it_printed(lake: HookLake) ->
 def test_a_hook_is_told_of_a_commit_that_it_can_read(lake: HookLake) -> None:
     read: list[bytes] = []
 
-    def look(event: Event, _output: Output) -> None:
+    def look(event: HookEvent, _output: HookOutput) -> None:
         stats = lake.catalog.objects.stat(LAKE, event.commit_id, b"data")
         with lake.catalog.objects.read(stats) as stream:
             read.append(b"".join(stream))
@@ -98,7 +98,7 @@ def test_a_file_that_cannot_be_used_refuses_the_operation_by_name(
 ) -> None:
     lake.put(FOLDER + b"bad.yaml", text)
     before = lake.head()
-    with pytest.raises(Refused, match=r"action file _lakefs_actions/bad\.yaml: .+"):
+    with pytest.raises(HookRefused, match=r"action file _lakefs_actions/bad\.yaml: .+"):
         lake.commit()
     assert lake.head() == before
     assert not list(lake.actions.runs.list(LAKE))
@@ -117,11 +117,11 @@ def test_folders_do_not_hide_the_action_files_behind_them(
     lake.put_action("gate", "pre-commit")
     for folder in (b"a", b"b", b"c", b"d"):
         lake.put(FOLDER + folder + b"/x")
-    with pytest.raises(Refused, match="more than 3 files and folders"):
+    with pytest.raises(HookRefused, match="more than 3 files and folders"):
         lake.commit()
     lake.catalog.objects.delete(LAKE, MAIN, FOLDER + b"a/x")
     lake.catalog.objects.delete(LAKE, MAIN, FOLDER + b"b/x")
-    with pytest.raises(Refused, match="the data is bad"):
+    with pytest.raises(HookRefused, match="the data is bad"):
         lake.commit()
 
 
@@ -209,7 +209,7 @@ def test_refs_can_be_refused(lake: HookLake, what: str) -> None:
         "delete-tag": lambda: refs.delete_tag(LAKE, TagID("at-dev")),
     }
     before = list(lake.catalog.refs.list_branches(LAKE)), list(lake.catalog.refs.list_tags(LAKE))
-    with pytest.raises(Refused, match=f"pre-{what} hook aborted"):
+    with pytest.raises(HookRefused, match=f"pre-{what} hook aborted"):
         deeds[what]()
     assert (
         list(lake.catalog.refs.list_branches(LAKE)),
@@ -226,7 +226,7 @@ def test_a_prepared_commit_holds_what_the_hook_wrote(lake: HookLake) -> None:
     assert lake.catalog.objects.stat(LAKE, made.id, b"manifest").size == len("written")
     lake.answers.deeds["check"] = fail
     lake.put(b"more")
-    with pytest.raises(Refused, match="prepare-commit hook aborted"):
+    with pytest.raises(HookRefused, match="prepare-commit hook aborted"):
         lake.commit()
     assert lake.head() == made.id
 
@@ -283,7 +283,7 @@ def test_hooks_behind_a_failed_one_are_skipped_unless_they_ask_for_it(lake: Hook
         f"  - {{id: third, type: webhook, properties: {{url: 'http://a.example'}}{always}}}\n"
     )
     lake.put(FOLDER + b"gate.yaml", text)
-    with pytest.raises(Refused, match="1 error occurred"):
+    with pytest.raises(HookRefused, match="1 error occurred"):
         lake.commit()
     assert [hook for hook, _ in lake.answers.heard] == ["first", "third"]
     (run,) = lake.actions.runs.list(LAKE)
@@ -317,7 +317,7 @@ def test_a_slow_hook_stops_nobody_else(lake: HookLake) -> None:
     """While a hook runs, others write and commit to the same branch."""
     other = new_engine(lake.store, lake.block, runtime=lake.clock)
 
-    def look(event: Event, _output: Output) -> None:
+    def look(event: HookEvent, _output: HookOutput) -> None:
         if len(lake.heard(EventType.PRE_COMMIT)) == 1:
             lake.put(b"meanwhile")
             HeadChanges(other).commit(LAKE, MAIN, REQUEST)
@@ -334,7 +334,7 @@ def test_a_branch_that_never_rests_is_given_up(lake: HookLake) -> None:
     other = new_engine(lake.store, lake.block, runtime=lake.clock)
     numbers = iter(range(100))
 
-    def move(_event: Event, _output: Output) -> None:
+    def move(_event: HookEvent, _output: HookOutput) -> None:
         request = CommitRequest(committer="", message=str(next(numbers)), allow_empty=True)
         head = other.resolver.commit(lake.repository, "main")
         HeadChanges(other).commit(LAKE, MAIN, request, source_metarange=head.metarange_id)
@@ -347,7 +347,7 @@ def test_a_branch_that_never_rests_is_given_up(lake: HookLake) -> None:
     )
     lake.commit(DEV)
     lake.answers.deeds["check"] = move
-    with pytest.raises(Refused, match=f"changed {PROPOSALS_MAX} times"):
+    with pytest.raises(HookRefused, match=f"changed {PROPOSALS_MAX} times"):
         lake.merge()
     assert len(lake.answers.heard) == PROPOSALS_MAX
 
@@ -386,7 +386,7 @@ class Died(BaseException):
 
 
 def test_a_run_whose_process_died_shows_as_failed(lake: HookLake) -> None:
-    def die(_event: Event, _output: Output) -> None:
+    def die(_event: HookEvent, _output: HookOutput) -> None:
         assert not list(lake.actions.runs.list(LAKE))  # while it runs, it is not listed
         raise Died
 
@@ -439,7 +439,7 @@ def test_what_a_tried_hook_prints_can_be_read_while_it_runs(lake: HookLake) -> N
     lake.put_action("gate", "pre-commit")
     head = lake.commit()
 
-    def print_and_look(event: Event, output: Output) -> None:
+    def print_and_look(event: HookEvent, output: HookOutput) -> None:
         output.print("first")
         seen = partial(lake.actions.runs.output, LAKE, event.run_id, "0000_0000")
         eventually(lambda: seen() == b"first\n")
@@ -448,7 +448,7 @@ def test_what_a_tried_hook_prints_can_be_read_while_it_runs(lake: HookLake) -> N
     lake.answers.deeds["check"] = print_and_look
     trial = lake.actions.try_out(LAKE, "main", EventType.PRE_COMMIT, username="bea")
     assert trial.run_id is not None
-    assert trial.hooks == (TrialHook("0000_0000", "gate", "check"),)
+    assert trial.hooks == (HookTrial("0000_0000", "gate", "check"),)
     assert lake.actions.runs.get(LAKE, trial.run_id).passed
     assert lake.actions.runs.output(LAKE, trial.run_id, "0000_0000") == b"first\nsecond\n"
     assert lake.answers.events()[-1].username == "bea"
@@ -460,7 +460,7 @@ def test_what_a_tried_hook_prints_can_be_read_while_it_runs(lake: HookLake) -> N
 def test_a_trial_whose_process_died_shows_as_failed(lake: HookLake) -> None:
     """Also of an event after an operation: nobody takes it up."""
 
-    def die(_event: Event, _output: Output) -> None:
+    def die(_event: HookEvent, _output: HookOutput) -> None:
         raise Died
 
     lake.put_action("gate", "post-create-tag")

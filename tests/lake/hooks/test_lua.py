@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakebed.lake.hooks.lua_child.messages import Call, Start, frame
-from lakebed.lake.hooks.settings import HooksSettings, LuaSettings
+from lakebed.lake.hooks.settings import HookLimits, LuaSettings
 from tests.lake.hooks.kit import ON_LOOPBACK, Ran, ScriptedCaller, bad_server, run
 
 pytestmark = pytest.mark.slow
@@ -25,7 +25,7 @@ def lua(
     *,
     args: dict[str, Any] | None = None,
     timeout: str = "1m",
-    settings: HooksSettings = ON_LOOPBACK,
+    settings: HookLimits = ON_LOOPBACK,
     caller: ScriptedCaller | None = None,
     **more: Any,
 ) -> Ran:
@@ -253,7 +253,7 @@ def test_a_script_without_end_is_ended(script: str) -> None:
     ],
 )
 def test_a_script_cannot_take_all_memory(script: str) -> None:
-    small = HooksSettings(lua=LuaSettings(memory_mib=64))
+    small = HookLimits(lua=LuaSettings(memory_mib=64))
     ran = lua(script, settings=small)
     assert "memory" in str(ran.error)
 
@@ -351,7 +351,7 @@ def test_the_process_ends_by_itself_if_the_server_is_gone() -> None:
 
 
 def test_requests_go_where_webhooks_may_go() -> None:
-    on = HooksSettings(lua=LuaSettings(net_http_enabled=True), allow_private_networks=True)
+    on = HookLimits(lua=LuaSettings(net_http_enabled=True), allow_private_networks=True)
     script = """
         local http = require("net/http")
         local code, body, headers = http.request({url = args.url, method = "PUT", body = "hello",
@@ -375,7 +375,7 @@ def test_requests_go_where_webhooks_may_go() -> None:
             assert(not pcall(http.request, {url = args.url .. " x"}))
         """
         assert lua(bad, args={"url": server.url + "/"}, settings=on).error is None
-        public = HooksSettings(lua=LuaSettings(net_http_enabled=True))
+        public = HookLimits(lua=LuaSettings(net_http_enabled=True))
         refused = lua(script, args={"url": server.url + "/"}, settings=public)
         assert "hooks may not send requests there" in str(refused.error)
         assert len(server.received) == 2
@@ -383,7 +383,7 @@ def test_requests_go_where_webhooks_may_go() -> None:
 
 @pytest.mark.parametrize("given", ['method = "GÄT"', 'headers = {["Ä"] = "1"}'])
 def test_a_request_that_cannot_be_sent_is_an_error_of_the_script(given: str) -> None:
-    on = HooksSettings(lua=LuaSettings(net_http_enabled=True), allow_private_networks=True)
+    on = HookLimits(lua=LuaSettings(net_http_enabled=True), allow_private_networks=True)
     script = f"""require("net/http").request({{url = "http://127.0.0.1:1/", {given}}})"""
     assert "are ASCII" in str(lua(script, settings=on).error)
 

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakebed.base.runtime import ThreadRuntime
-from lakebed.lake.hooks.outputs import MASK, Output
+from lakebed.lake.hooks.outputs import MASK, HookOutput
 
 
-def new_output(*secrets: str, bytes_max: int = 1000) -> Output:
-    output = Output(ThreadRuntime(), bytes_max=bytes_max)
+def new_output(*secrets: str, bytes_max: int = 1000) -> HookOutput:
+    output = HookOutput(ThreadRuntime(), bytes_max=bytes_max)
     for secret in secrets:
         output.hide(secret)
     return output
@@ -107,13 +107,13 @@ def test_a_secret_that_is_written_often_is_looked_for_near_the_end_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looks = []
-    look = Output._beginning
+    look = HookOutput._beginning
 
-    def counted(self: Output, text: bytes, start: int) -> int:
+    def counted(self: HookOutput, text: bytes, start: int) -> int:
         looks.append(start)
         return look(self, text, start)
 
-    monkeypatch.setattr(Output, "_beginning", counted)
+    monkeypatch.setattr(HookOutput, "_beginning", counted)
     output = new_output("aaaa", "k" * 20, bytes_max=1_000_000)
     output.write(b"aaaa" * 10_000)
     assert len(looks) < 20

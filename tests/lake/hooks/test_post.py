@@ -6,10 +6,10 @@ import pytest
 
 from lakebed.engine.errors import NotUnique
 from lakebed.engine.model import BranchID, CommitID
-from lakebed.engine.refs.creation import Look
+from lakebed.engine.refs.creation import CreationReads
 from lakebed.kv import Item
-from lakebed.lake.hooks.events import Event, EventType
-from lakebed.lake.hooks.outputs import Output
+from lakebed.lake.hooks.events import EventType, HookEvent
+from lakebed.lake.hooks.outputs import HookOutput
 from lakebed.lake.hooks.post import AT_ONCE_MAX
 from tests.lake.hooks.run_kit import HEARTBEAT_SECONDS, LAKE, MAIN, HookLake
 
@@ -60,7 +60,7 @@ def test_of_two_who_make_the_same_one_of_them_is_told(
     part = lake.engine.branches if what == "branch" else lake.engine.tags
     inner = part.create
 
-    def slower(*arguments: object, look: Look, **named: object) -> object:
+    def slower(*arguments: object, look: CreationReads, **named: object) -> object:
         """Another process makes it while this one has been prepared already."""
         monkeypatch.setattr(part, "create", inner)
 
@@ -69,7 +69,7 @@ def test_of_two_who_make_the_same_one_of_them_is_told(
             create()
             return commit_id
 
-        return inner(*arguments, look=Look(look.keys, judge), **named)  # type: ignore[arg-type]
+        return inner(*arguments, look=CreationReads(look.keys, judge), **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(part, "create", slower)
     with pytest.raises(NotUnique):
@@ -99,7 +99,7 @@ def test_a_creation_that_takes_long_is_told(
 
 
 def test_a_run_that_breaks_does_not_stop_the_others(lake: HookLake) -> None:
-    def stumble(event: Event, _output: Output) -> None:
+    def stumble(event: HookEvent, _output: HookOutput) -> None:
         if event.tag_id == "bad":
             raise RuntimeError("a fault of the server's")
 
@@ -138,7 +138,7 @@ def test_what_others_run_is_not_remembered_for_ever(lake: HookLake) -> None:
     other = lake.process()
     lake.catalog.ref_changes.create_branch(LAKE, BranchID("new"), "main")
 
-    def look(_event: Event, _output: Output) -> None:
+    def look(_event: HookEvent, _output: HookOutput) -> None:
         other.actions.post.run_waiting()
 
     lake.answers.deeds["check"] = look
@@ -153,7 +153,7 @@ def test_a_repository_whose_hooks_take_long_leaves_room_for_others(lake: HookLak
     running: list[str] = []
     most = 0
 
-    def look(event: Event, _output: Output) -> None:
+    def look(event: HookEvent, _output: HookOutput) -> None:
         nonlocal most
         running.append(event.tag_id)
         most = max(most, len(running))

@@ -20,7 +20,7 @@ from lakebed.lake.hooks.process_pool import (
     ProcessPool,
 )
 from lakebed.lake.hooks.processes import Child
-from lakebed.lake.hooks.settings import HooksSettings
+from lakebed.lake.hooks.settings import HookLimits
 from tests.kit.lake import TurnableClock
 from tests.lake.hooks.kit import EVENT, Ran, run
 
@@ -113,7 +113,7 @@ def test_no_more_processes_run_at_once(kind: ModuleType, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(kind, "Child", Counted)
     code = "import time; time.sleep(0.2)"
-    settings = HooksSettings(commands={"mine": (sys.executable, "-I", "-c", code)})
+    settings = HookLimits(commands={"mine": (sys.executable, "-I", "-c", code)})
     properties = {"script": "return"} if kind is lua else {"command": "mine"}
     pool = ProcessPool(ThreadRuntime())
     found: list[Ran] = []

@@ -5,7 +5,7 @@ from itertools import combinations
 import pytest
 
 from lakebed.engine.commits.requests import CommitRequest
-from lakebed.engine.committed import Query
+from lakebed.engine.committed import EntryQuery
 from lakebed.lake.commits import HeadChanges
 from tests.lake.hooks.run_kit import FOLDER, LAKE, MAIN, HookLake
 
@@ -24,7 +24,9 @@ def test_a_look_into_one_range_says_what_a_listing_says(count: int) -> None:
         built = lake.engine.committer._build(lake.repository, sealed, sealed.sealed_tokens)
         metarange_id = built.made.metarange_id
         found = lake.engine.committed(lake.repository).has_below(metarange_id, FOLDER)
-        listed = lake.engine.committed(lake.repository).list(metarange_id, Query(prefix=FOLDER))
+        listed = lake.engine.committed(lake.repository).list(
+            metarange_id, EntryQuery(prefix=FOLDER)
+        )
         assert found == bool(listed.items) == any(key.startswith(FOLDER) for key in keys)
 
 

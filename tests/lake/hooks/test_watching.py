@@ -8,9 +8,9 @@ import pytest
 from lakebed.block import Address, PutResult
 from lakebed.block.drivers.memory import MemoryBlockStore
 from lakebed.lake.hooks.errors import RunNotFound
-from lakebed.lake.hooks.events import Event
-from lakebed.lake.hooks.outputs import Output
-from lakebed.lake.hooks.runs import HookRunInfo, RunInfo
+from lakebed.lake.hooks.events import HookEvent
+from lakebed.lake.hooks.outputs import HookOutput
+from lakebed.lake.hooks.runs import HookRunInfo, HookRunRecord
 from tests.kit.lake import TurnableClock
 from tests.kit.served import eventually
 from tests.lake.hooks.run_kit import LAKE, HookLake
@@ -22,9 +22,9 @@ FIRST = "0000_0000"
 def test_a_run_that_goes_on_is_shown_to_those_who_ask_for_it(event_type: str) -> None:
     lake = HookLake()
     runs = lake.actions.runs
-    seen: list[tuple[RunInfo, HookRunInfo]] = []
+    seen: list[tuple[HookRunRecord, HookRunInfo]] = []
 
-    def look(event: Event, output: Output) -> None:
+    def look(event: HookEvent, output: HookOutput) -> None:
         output.print("looking")
         eventually(lambda: runs.output(LAKE, event.run_id, FIRST) == b"looking\n")
         assert event.run_id not in [run.id for run in runs.list(LAKE)]
@@ -83,7 +83,7 @@ def test_the_whole_log_is_what_is_stored_last() -> None:
     block = SlowLogs()
     lake = HookLake(block=block)
 
-    def print_twice(_event: Event, output: Output) -> None:
+    def print_twice(_event: HookEvent, output: HookOutput) -> None:
         output.print("one")
         assert block.has_begun.wait(60)
         output.print("two")

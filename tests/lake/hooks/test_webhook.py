@@ -17,7 +17,7 @@ from cryptography.x509.oid import NameOID
 from lakebed.lake.hooks import network
 from lakebed.lake.hooks.network import Network
 from lakebed.lake.hooks.outputs import MASK
-from lakebed.lake.hooks.settings import HooksSettings
+from lakebed.lake.hooks.settings import HookLimits
 from tests.lake.hooks.kit import BadServer, Connection, bad_server, run
 
 
@@ -187,17 +187,15 @@ def test_a_header_cannot_be_split(server: BadServer, monkeypatch: pytest.MonkeyP
 
 
 def test_private_addresses_are_refused(server: BadServer, caplog: pytest.LogCaptureFixture) -> None:
-    refused = run("webhook", {"url": server.url + "/ok"}, settings=HooksSettings())
+    refused = run("webhook", {"url": server.url + "/ok"}, settings=HookLimits())
     assert "127.0.0.1: hooks may not send requests there" in str(refused.error)
-    by_name = run(
-        "webhook", {"url": f"http://localhost:{server.port}/ok"}, settings=HooksSettings()
-    )
+    by_name = run("webhook", {"url": f"http://localhost:{server.port}/ok"}, settings=HookLimits())
     assert str(by_name.error).startswith("localhost: hooks may not send requests there. ")
     # What an internal name stands for is told to the operator alone.
     assert "127.0.0.1" not in f"{by_name.error}{by_name.output}"
     assert "127.0.0.1" in caplog.text
     assert not server.received
-    listed = HooksSettings(allowed_networks=("127.0.0.0/30",))
+    listed = HookLimits(allowed_networks=("127.0.0.0/30",))
     assert run("webhook", {"url": server.url + "/ok"}, settings=listed).error is None
 
 
@@ -211,7 +209,7 @@ def test_a_name_is_resolved_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (next(answers), port))]
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
-    only_one = HooksSettings(allowed_networks=("127.0.0.2/32",))
+    only_one = HookLimits(allowed_networks=("127.0.0.2/32",))
     with bad_server(BEHAVIOURS, "127.0.0.2") as other:
         ran = run("webhook", {"url": f"http://changes.example:{other.port}/ok"}, settings=only_one)
         assert ran.error is None
@@ -288,11 +286,11 @@ NEVER += ["::169.254.169.254", "::ffff:0:a9fe:a9fe", "64:ff9b:1::a9fe:a9fe", "40
 @pytest.mark.parametrize("text", PUBLIC + PRIVATE + NEVER)
 def test_where_requests_may_go(text: str) -> None:
     address = ipaddress.ip_address(text)
-    assert Network(HooksSettings()).is_allowed(address) is (text in PUBLIC)
-    private = HooksSettings(allow_private_networks=True)
+    assert Network(HookLimits()).is_allowed(address) is (text in PUBLIC)
+    private = HookLimits(allow_private_networks=True)
     assert Network(private).is_allowed(address) is (text not in NEVER)
 
 
 def test_link_local_addresses_only_by_name() -> None:
-    named = HooksSettings(allowed_networks=("169.254.0.0/16",))
+    named = HookLimits(allowed_networks=("169.254.0.0/16",))
     assert Network(named).is_allowed(ipaddress.ip_address("169.254.169.254"))

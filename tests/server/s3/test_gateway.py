@@ -27,7 +27,7 @@ from lakebed.server.s3.metadata import metadata_headers
 from lakebed.server.s3.operations import OPERATIONS, Handler
 from lakebed.server.s3.operations.get_object import AT_ONCE_BYTES_MAX
 from lakebed.server.s3.request import S3Reply, S3Request
-from lakebed.server.s3.router import Operation
+from lakebed.server.s3.router import S3Operation
 from lakebed.server.s3.translation import as_s3_error
 from tests.server.kit import ADMIN, REPOSITORY
 from tests.server.s3.door import HOST, Door, door
@@ -43,7 +43,7 @@ def gate() -> Iterator[Door]:
 
 
 def test_there_is_a_handler_for_every_operation() -> None:
-    assert OPERATIONS.keys() == set(Operation)
+    assert OPERATIONS.keys() == set(S3Operation)
 
 
 def test_errors_that_a_request_can_cause_have_a_code() -> None:
@@ -84,7 +84,7 @@ def test_an_unexpected_error_is_answered_without_its_details(
     def fail(_request: S3Request) -> S3Reply:
         raise RuntimeError("the secret is hunter2")
 
-    broken = {**OPERATIONS, Operation.LIST_BUCKETS: Handler(fail)}
+    broken = {**OPERATIONS, S3Operation.LIST_BUCKETS: Handler(fail)}
     monkeypatch.setattr("lakebed.server.s3.gateway.OPERATIONS", broken)
     answer = gate.ask("GET", "/")
     assert (answer.status, answer.code) == (500, "InternalError")

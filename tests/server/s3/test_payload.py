@@ -14,7 +14,7 @@ from lakebed.lake.checksums import ALGORITHMS
 from lakebed.server.s3.chunked import SIGNED_CHUNK_BYTES_MAX
 from lakebed.server.s3.environ import Environ
 from lakebed.server.s3.errors import ErrorCode, S3Error
-from lakebed.server.s3.payload import Body, open_body
+from lakebed.server.s3.payload import Payload, open_body
 from lakebed.server.s3.sigv4 import verify
 from tests.server.s3.kit import (
     SCOPE,
@@ -49,7 +49,7 @@ def checksum(name: str, data: bytes) -> str:
 
 def opened(
     raw: Iterable[bytes], payload: str, headers: Mapping[str, str], size: int | None = None
-) -> Body:
+) -> Payload:
     environ: Environ = environ_of("PUT", "http://h/b/main/k", headers)
     if size is not None:
         chunked = payload.startswith("STREAMING")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from lakebed.auth import Action, Effect, KeyPair, Statement
-from lakebed.server.s3.router import Operation
+from lakebed.server.s3.router import S3Operation
 from tests.server.kit import REPOSITORY
 from tests.server.s3.door import Door, door
 
@@ -27,10 +27,10 @@ WRITE: Need = (Action.WRITE_OBJECT, OBJECT_ARN)
 READ: Need = (Action.READ_OBJECT, OBJECT_ARN)
 READ_REPOSITORY: Need = (Action.READ_REPOSITORY, REPOSITORY_ARN)
 
-CASES: dict[Operation, tuple[str, str, bytes, dict[str, str], list[Need]]] = {
-    Operation.LIST_BUCKETS: ("GET", "/", b"", {}, [(Action.LIST_REPOSITORIES, "*")]),
-    Operation.HEAD_BUCKET: ("HEAD", BUCKET, b"", {}, [READ_REPOSITORY]),
-    Operation.CREATE_BUCKET: (
+CASES: dict[S3Operation, tuple[str, str, bytes, dict[str, str], list[Need]]] = {
+    S3Operation.LIST_BUCKETS: ("GET", "/", b"", {}, [(Action.LIST_REPOSITORIES, "*")]),
+    S3Operation.HEAD_BUCKET: ("HEAD", BUCKET, b"", {}, [READ_REPOSITORY]),
+    S3Operation.CREATE_BUCKET: (
         "PUT",
         "/made",
         b"",
@@ -40,62 +40,62 @@ CASES: dict[Operation, tuple[str, str, bytes, dict[str, str], list[Need]]] = {
             (Action.ATTACH_STORAGE_NAMESPACE, "arn:lakefs:fs:::namespace/mem://lakes/made"),
         ],
     ),
-    Operation.GET_BUCKET_LOCATION: ("GET", f"{BUCKET}?location", b"", {}, [READ_REPOSITORY]),
-    Operation.GET_BUCKET_VERSIONING: ("GET", f"{BUCKET}?versioning", b"", {}, [READ_REPOSITORY]),
-    Operation.GET_BUCKET_ACL: ("GET", f"{BUCKET}?acl", b"", {}, [READ_REPOSITORY]),
-    Operation.LIST_OBJECTS: (
+    S3Operation.GET_BUCKET_LOCATION: ("GET", f"{BUCKET}?location", b"", {}, [READ_REPOSITORY]),
+    S3Operation.GET_BUCKET_VERSIONING: ("GET", f"{BUCKET}?versioning", b"", {}, [READ_REPOSITORY]),
+    S3Operation.GET_BUCKET_ACL: ("GET", f"{BUCKET}?acl", b"", {}, [READ_REPOSITORY]),
+    S3Operation.LIST_OBJECTS: (
         "GET",
         f"{BUCKET}?prefix=main%2F",
         b"",
         {},
         [(Action.LIST_OBJECTS, REPOSITORY_ARN)],
     ),
-    Operation.LIST_OBJECTS_V2: (
+    S3Operation.LIST_OBJECTS_V2: (
         "GET",
         f"{BUCKET}?list-type=2",
         b"",
         {},
         [(Action.LIST_BRANCHES, REPOSITORY_ARN)],
     ),
-    Operation.LIST_MULTIPART_UPLOADS: (
+    S3Operation.LIST_MULTIPART_UPLOADS: (
         "GET",
         f"{BUCKET}?uploads",
         b"",
         {},
         [(Action.LIST_OBJECTS, REPOSITORY_ARN)],
     ),
-    Operation.GET_OBJECT: ("GET", KEY, b"", {}, [READ]),
-    Operation.HEAD_OBJECT: ("HEAD", KEY, b"", {}, [READ]),
-    Operation.PUT_OBJECT: ("PUT", KEY, b"new", {}, [WRITE]),
-    Operation.COPY_OBJECT: ("PUT", KEY, b"", SOURCE, [READ, WRITE]),
-    Operation.DELETE_OBJECT: ("DELETE", KEY, b"", {}, [(Action.DELETE_OBJECT, OBJECT_ARN)]),
-    Operation.GET_OBJECT_ATTRIBUTES: (
+    S3Operation.GET_OBJECT: ("GET", KEY, b"", {}, [READ]),
+    S3Operation.HEAD_OBJECT: ("HEAD", KEY, b"", {}, [READ]),
+    S3Operation.PUT_OBJECT: ("PUT", KEY, b"new", {}, [WRITE]),
+    S3Operation.COPY_OBJECT: ("PUT", KEY, b"", SOURCE, [READ, WRITE]),
+    S3Operation.DELETE_OBJECT: ("DELETE", KEY, b"", {}, [(Action.DELETE_OBJECT, OBJECT_ARN)]),
+    S3Operation.GET_OBJECT_ATTRIBUTES: (
         "GET",
         f"{KEY}?attributes",
         b"",
         {"x-amz-object-attributes": "ETag"},
         [READ],
     ),
-    Operation.GET_OBJECT_TAGGING: ("GET", f"{KEY}?tagging", b"", {}, [READ]),
-    Operation.GET_OBJECT_ACL: ("GET", f"{KEY}?acl", b"", {}, [READ]),
-    Operation.CREATE_MULTIPART_UPLOAD: ("POST", f"{KEY}?uploads", b"", {}, [WRITE]),
-    Operation.UPLOAD_PART: ("PUT", f"{KEY}?partNumber=2&uploadId=UPLOAD", b"part", {}, [WRITE]),
-    Operation.UPLOAD_PART_COPY: (
+    S3Operation.GET_OBJECT_TAGGING: ("GET", f"{KEY}?tagging", b"", {}, [READ]),
+    S3Operation.GET_OBJECT_ACL: ("GET", f"{KEY}?acl", b"", {}, [READ]),
+    S3Operation.CREATE_MULTIPART_UPLOAD: ("POST", f"{KEY}?uploads", b"", {}, [WRITE]),
+    S3Operation.UPLOAD_PART: ("PUT", f"{KEY}?partNumber=2&uploadId=UPLOAD", b"part", {}, [WRITE]),
+    S3Operation.UPLOAD_PART_COPY: (
         "PUT",
         f"{KEY}?partNumber=3&uploadId=UPLOAD",
         b"",
         SOURCE,
         [READ, WRITE],
     ),
-    Operation.LIST_PARTS: ("GET", f"{KEY}?uploadId=UPLOAD", b"", {}, [WRITE]),
-    Operation.COMPLETE_MULTIPART_UPLOAD: (
+    S3Operation.LIST_PARTS: ("GET", f"{KEY}?uploadId=UPLOAD", b"", {}, [WRITE]),
+    S3Operation.COMPLETE_MULTIPART_UPLOAD: (
         "POST",
         f"{KEY}?uploadId=UPLOAD",
         PARTS,
         {},
         [WRITE],
     ),
-    Operation.ABORT_MULTIPART_UPLOAD: ("DELETE", f"{KEY}?uploadId=UPLOAD", b"", {}, [WRITE]),
+    S3Operation.ABORT_MULTIPART_UPLOAD: ("DELETE", f"{KEY}?uploadId=UPLOAD", b"", {}, [WRITE]),
 }
 
 
@@ -121,11 +121,11 @@ def allow(*needs: Need) -> list[Statement]:
 
 
 def test_every_operation_is_tried() -> None:
-    assert CASES.keys() | {Operation.DELETE_OBJECTS} == set(Operation)
+    assert CASES.keys() | {S3Operation.DELETE_OBJECTS} == set(S3Operation)
 
 
 @pytest.mark.parametrize("operation", CASES, ids=lambda operation: operation.name)
-def test_an_operation_needs_its_permissions_and_no_more(gate: Door, operation: Operation) -> None:
+def test_an_operation_needs_its_permissions_and_no_more(gate: Door, operation: S3Operation) -> None:
     method, target, body, headers, needs = CASES[operation]
     if "UPLOAD" in target:
         target = target.replace("UPLOAD", upload_id(gate))

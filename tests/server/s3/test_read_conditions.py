@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lakebed.block import Address
 from lakebed.lake.model import ObjectStats
-from lakebed.server.s3.read_conditions import Verdict, judge
+from lakebed.server.s3.read_conditions import ConditionResult, judge
 
 MODIFIED = datetime(2026, 11, 15, 12, 0, 0, 500_000, tzinfo=UTC)
 STATS = ObjectStats(
@@ -30,25 +30,25 @@ def at(seconds: int) -> str:
 @pytest.mark.parametrize(
     ("headers", "verdict"),
     [
-        ({}, Verdict.GO_ON),
-        ({"If-Match": '"abc"'}, Verdict.GO_ON),
-        ({"If-Match": '"x", "abc"'}, Verdict.GO_ON),
-        ({"If-Match": "*"}, Verdict.GO_ON),
-        ({"If-Match": '"x"'}, Verdict.FAILED),
-        ({"If-None-Match": '"x"'}, Verdict.GO_ON),
-        ({"If-None-Match": '"abc"'}, Verdict.NOT_MODIFIED),
-        ({"If-None-Match": "*"}, Verdict.NOT_MODIFIED),
-        ({"If-Modified-Since": at(-1)}, Verdict.GO_ON),
-        ({"If-Modified-Since": at(0)}, Verdict.NOT_MODIFIED),
-        ({"If-Unmodified-Since": at(0)}, Verdict.GO_ON),
-        ({"If-Unmodified-Since": at(-1)}, Verdict.FAILED),
+        ({}, ConditionResult.GO_ON),
+        ({"If-Match": '"abc"'}, ConditionResult.GO_ON),
+        ({"If-Match": '"x", "abc"'}, ConditionResult.GO_ON),
+        ({"If-Match": "*"}, ConditionResult.GO_ON),
+        ({"If-Match": '"x"'}, ConditionResult.FAILED),
+        ({"If-None-Match": '"x"'}, ConditionResult.GO_ON),
+        ({"If-None-Match": '"abc"'}, ConditionResult.NOT_MODIFIED),
+        ({"If-None-Match": "*"}, ConditionResult.NOT_MODIFIED),
+        ({"If-Modified-Since": at(-1)}, ConditionResult.GO_ON),
+        ({"If-Modified-Since": at(0)}, ConditionResult.NOT_MODIFIED),
+        ({"If-Unmodified-Since": at(0)}, ConditionResult.GO_ON),
+        ({"If-Unmodified-Since": at(-1)}, ConditionResult.FAILED),
         # By ETag is more exact than by time.
-        ({"If-Match": '"abc"', "If-Unmodified-Since": at(-1)}, Verdict.GO_ON),
-        ({"If-None-Match": '"x"', "If-Modified-Since": at(1)}, Verdict.GO_ON),
-        ({"If-Modified-Since": "nonsense"}, Verdict.GO_ON),
+        ({"If-Match": '"abc"', "If-Unmodified-Since": at(-1)}, ConditionResult.GO_ON),
+        ({"If-None-Match": '"x"', "If-Modified-Since": at(1)}, ConditionResult.GO_ON),
+        ({"If-Modified-Since": "nonsense"}, ConditionResult.GO_ON),
     ],
 )
-def test_the_verdict_of_conditions(headers: dict[str, str], verdict: Verdict) -> None:
+def test_the_verdict_of_conditions(headers: dict[str, str], verdict: ConditionResult) -> None:
     assert judge(STATS, headers.get) is verdict
 
 
@@ -56,4 +56,4 @@ def test_the_verdict_of_conditions(headers: dict[str, str], verdict: Verdict) ->
 @given(st.text(), st.text())
 def test_any_text_for_a_time_gives_a_verdict(since: str, until: str) -> None:
     headers = {"If-Modified-Since": since, "If-Unmodified-Since": until}
-    assert judge(STATS, headers.get) in Verdict
+    assert judge(STATS, headers.get) in ConditionResult

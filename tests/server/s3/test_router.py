@@ -5,13 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakebed.server.s3.errors import ErrorCode, S3Error
-from lakebed.server.s3.router import Operation, Route, is_s3_request, route
+from lakebed.server.s3.router import S3Operation, S3Route, is_s3_request, route
 from tests.server.s3.kit import environ_of
 
 DOMAIN = "s3.local.lakefs.io"
 
 
-def routed(method: str, url: str, **headers: str) -> Route:
+def routed(method: str, url: str, **headers: str) -> S3Route:
     sent = {name.replace("_", "-"): value for name, value in headers.items()}
     return route(environ_of(method, url, sent), domain=DOMAIN)
 
@@ -19,34 +19,34 @@ def routed(method: str, url: str, **headers: str) -> Route:
 @pytest.mark.parametrize(
     ("method", "target", "operation"),
     [
-        ("GET", "/", Operation.LIST_BUCKETS),
-        ("GET", "/?x-id=ListBuckets", Operation.LIST_BUCKETS),
-        ("HEAD", "/repo", Operation.HEAD_BUCKET),
-        ("PUT", "/repo", Operation.CREATE_BUCKET),
-        ("GET", "/repo?location", Operation.GET_BUCKET_LOCATION),
-        ("GET", "/repo?versioning=", Operation.GET_BUCKET_VERSIONING),
-        ("GET", "/repo?acl", Operation.GET_BUCKET_ACL),
-        ("GET", "/repo", Operation.LIST_OBJECTS),
-        ("GET", "/repo/?prefix=main/&delimiter=/", Operation.LIST_OBJECTS),
-        ("GET", "/repo/?list-type=2&prefix=main/", Operation.LIST_OBJECTS_V2),
-        ("GET", "/repo?uploads", Operation.LIST_MULTIPART_UPLOADS),
-        ("POST", "/repo?delete", Operation.DELETE_OBJECTS),
-        ("GET", "/repo/main/a", Operation.GET_OBJECT),
-        ("GET", "/repo/main/a?x-id=GetObject", Operation.GET_OBJECT),
-        ("GET", "/repo/main/a?partNumber=1", Operation.GET_OBJECT),
-        ("HEAD", "/repo/main/a", Operation.HEAD_OBJECT),
-        ("PUT", "/repo/main/a", Operation.PUT_OBJECT),
-        ("DELETE", "/repo/main/a", Operation.DELETE_OBJECT),
-        ("GET", "/repo/main/a?tagging", Operation.GET_OBJECT_TAGGING),
-        ("GET", "/repo/main/a?acl", Operation.GET_OBJECT_ACL),
-        ("POST", "/repo/main/a?uploads", Operation.CREATE_MULTIPART_UPLOAD),
-        ("PUT", "/repo/main/a?partNumber=1&uploadId=u", Operation.UPLOAD_PART),
-        ("POST", "/repo/main/a?uploadId=u", Operation.COMPLETE_MULTIPART_UPLOAD),
-        ("DELETE", "/repo/main/a?uploadId=u", Operation.ABORT_MULTIPART_UPLOAD),
-        ("GET", "/repo/main/a?uploadId=u", Operation.LIST_PARTS),
+        ("GET", "/", S3Operation.LIST_BUCKETS),
+        ("GET", "/?x-id=ListBuckets", S3Operation.LIST_BUCKETS),
+        ("HEAD", "/repo", S3Operation.HEAD_BUCKET),
+        ("PUT", "/repo", S3Operation.CREATE_BUCKET),
+        ("GET", "/repo?location", S3Operation.GET_BUCKET_LOCATION),
+        ("GET", "/repo?versioning=", S3Operation.GET_BUCKET_VERSIONING),
+        ("GET", "/repo?acl", S3Operation.GET_BUCKET_ACL),
+        ("GET", "/repo", S3Operation.LIST_OBJECTS),
+        ("GET", "/repo/?prefix=main/&delimiter=/", S3Operation.LIST_OBJECTS),
+        ("GET", "/repo/?list-type=2&prefix=main/", S3Operation.LIST_OBJECTS_V2),
+        ("GET", "/repo?uploads", S3Operation.LIST_MULTIPART_UPLOADS),
+        ("POST", "/repo?delete", S3Operation.DELETE_OBJECTS),
+        ("GET", "/repo/main/a", S3Operation.GET_OBJECT),
+        ("GET", "/repo/main/a?x-id=GetObject", S3Operation.GET_OBJECT),
+        ("GET", "/repo/main/a?partNumber=1", S3Operation.GET_OBJECT),
+        ("HEAD", "/repo/main/a", S3Operation.HEAD_OBJECT),
+        ("PUT", "/repo/main/a", S3Operation.PUT_OBJECT),
+        ("DELETE", "/repo/main/a", S3Operation.DELETE_OBJECT),
+        ("GET", "/repo/main/a?tagging", S3Operation.GET_OBJECT_TAGGING),
+        ("GET", "/repo/main/a?acl", S3Operation.GET_OBJECT_ACL),
+        ("POST", "/repo/main/a?uploads", S3Operation.CREATE_MULTIPART_UPLOAD),
+        ("PUT", "/repo/main/a?partNumber=1&uploadId=u", S3Operation.UPLOAD_PART),
+        ("POST", "/repo/main/a?uploadId=u", S3Operation.COMPLETE_MULTIPART_UPLOAD),
+        ("DELETE", "/repo/main/a?uploadId=u", S3Operation.ABORT_MULTIPART_UPLOAD),
+        ("GET", "/repo/main/a?uploadId=u", S3Operation.LIST_PARTS),
     ],
 )
-def test_the_operations(method: str, target: str, operation: Operation) -> None:
+def test_the_operations(method: str, target: str, operation: S3Operation) -> None:
     assert routed(method, f"http://localhost:8000{target}").operation is operation
 
 
@@ -54,10 +54,10 @@ def test_a_copy_names_its_source() -> None:
     source = "/repo/main/b"
     copy = routed("PUT", "http://h/repo/main/a", x_amz_copy_source=source)
     part = routed("PUT", "http://h/repo/main/a?uploadId=u&partNumber=1", x_amz_copy_source=source)
-    assert copy.operation is Operation.COPY_OBJECT
-    assert part.operation is Operation.UPLOAD_PART_COPY
+    assert copy.operation is S3Operation.COPY_OBJECT
+    assert part.operation is S3Operation.UPLOAD_PART_COPY
     assert routed("GET", "http://h/repo/a", x_amz_copy_source=source).operation is (
-        Operation.GET_OBJECT
+        S3Operation.GET_OBJECT
     )
 
 

@@ -11,7 +11,7 @@ from lakebed.lake.checksums import Checksum
 from lakebed.server.s3.errors import ErrorCode, S3Error, error_body
 from lakebed.server.s3.xml_reader import (
     XML_BYTES_MAX,
-    NamedPart,
+    CompletedPart,
     parse,
     read_complete,
     read_create_bucket,
@@ -78,7 +78,10 @@ def test_the_documents_of_clients(namespace: str) -> None:
         "<Part><PartNumber> 10000 </PartNumber><ETag>cd</ETag></Part>"
         "</CompleteMultipartUpload>".encode()
     )
-    assert parts == [NamedPart(1, "ab", Checksum("crc32", "AAAAAA==")), NamedPart(10000, "cd")]
+    assert parts == [
+        CompletedPart(1, "ab", Checksum("crc32", "AAAAAA==")),
+        CompletedPart(10000, "cd"),
+    ]
     location = f"<CreateBucketConfiguration{namespace}><LocationConstraint>eu</LocationConstraint>"
     assert read_create_bucket(f"{location}</CreateBucketConfiguration>".encode()) == "eu"
     assert read_create_bucket(b"") is None

@@ -25,14 +25,14 @@ from lakebed.auth.entities.keys import (
 )
 from lakebed.auth.entities.named import Changed, page_of
 from lakebed.auth.entities.users import Users
-from lakebed.auth.errors import AlreadyExists, AuthenticationFailed, CredentialNotFound
+from lakebed.auth.errors import AuthenticationFailed, CredentialNotFound, NameTaken
 from lakebed.auth.model import (
     AccessKeyID,
+    AuthPage,
     Credential,
     Identity,
     KeyPair,
     NewCredential,
-    Page,
     UserID,
 )
 from lakebed.auth.secrets import (
@@ -53,7 +53,7 @@ _LOGGER: Final = logging.getLogger(__name__)
 _DRAWN_PREFIX: Final = "AKIA"
 
 
-class Credentials:
+class AccessKeys:
     """The access keys of all users."""
 
     def __init__(
@@ -87,7 +87,7 @@ class Credentials:
 
     def list(
         self, user: str, *, prefix: str = "", after: str = "", amount: int = 100
-    ) -> Page[Credential]:
+    ) -> AuthPage[Credential]:
         """Return the access keys of a user, in the order of their ids.
 
         Raises:
@@ -282,8 +282,8 @@ def _credential(line: Record[pb.UserCredential]) -> Credential:
     return Credential(access_key_id=AccessKeyID(access_key_id), created_us=line.message.created_us)
 
 
-def _taken(access_key_id: str) -> AlreadyExists:
-    return AlreadyExists(f"access key {access_key_id} exists already")
+def _taken(access_key_id: str) -> NameTaken:
+    return NameTaken(f"access key {access_key_id} exists already")
 
 
 def _shown(access_key_id: str) -> str:

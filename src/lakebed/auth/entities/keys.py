@@ -17,24 +17,24 @@ order of their names.
 from typing import Final
 
 from lakebed.auth import records_pb2 as pb
-from lakebed.kv.records import Kind
+from lakebed.kv.records import RecordKind
 
 AUTH: Final = b"auth"
 
-USERS: Final = Kind(b"users/", pb.User)
-GROUPS: Final = Kind(b"groups/", pb.Group)
-POLICIES: Final = Kind(b"policies/", pb.Policy)
+USERS: Final = RecordKind(b"users/", pb.User)
+GROUPS: Final = RecordKind(b"groups/", pb.Group)
+POLICIES: Final = RecordKind(b"policies/", pb.Policy)
 
-USER_GROUPS: Final = Kind(b"user_groups/", pb.Relation)
-USER_POLICIES: Final = Kind(b"user_policies/", pb.Relation)
-GROUP_POLICIES: Final = Kind(b"group_policies/", pb.Relation)
+USER_GROUPS: Final = RecordKind(b"user_groups/", pb.Relation)
+USER_POLICIES: Final = RecordKind(b"user_policies/", pb.Relation)
+GROUP_POLICIES: Final = RecordKind(b"group_policies/", pb.Relation)
 
-CREDENTIALS: Final = Kind(b"credentials/", pb.Credential)
-USER_CREDENTIALS: Final = Kind(b"user_credentials/", pb.UserCredential)
+CREDENTIALS: Final = RecordKind(b"credentials/", pb.Credential)
+USER_CREDENTIALS: Final = RecordKind(b"user_credentials/", pb.UserCredential)
 
-LOGOUTS: Final = Kind(b"logouts/", pb.Logout)
+LOGOUTS: Final = RecordKind(b"logouts/", pb.Logout)
 
-SETUP: Final = Kind(b"", pb.Setup)
+SETUP: Final = RecordKind(b"", pb.Setup)
 SETUP_NAME: Final = b"setup"
 
 _SEPARATOR: Final = b"\x00"

@@ -29,14 +29,14 @@ from google.protobuf.message import DecodeError
 from lakebed.auth import records_pb2 as pb
 from lakebed.auth.entities.keys import AUTH, behind
 from lakebed.auth.entities.names import check_name, is_name
-from lakebed.auth.errors import AlreadyExists, AuthNotFound, AuthTooManyTries
-from lakebed.auth.model import Page
+from lakebed.auth.errors import AuthNotFound, AuthTooManyTries, NameTaken
+from lakebed.auth.model import AuthPage
 from lakebed.base.errors import quoted
 from lakebed.base.ids import UniqueID
 from lakebed.base.runtime import Runtime
 from lakebed.base.times import now_us
 from lakebed.kv import ABSENT, CorruptRecord, Item, OutcomeUnknown, PredicateFailed, Store
-from lakebed.kv.records import Kind, Record, Records
+from lakebed.kv.records import Record, RecordKind, Records
 
 MessageT = TypeVar("MessageT", pb.User, pb.Group, pb.Policy)
 EntityT = TypeVar("EntityT")
@@ -61,14 +61,14 @@ class Entities(ABC, Generic[MessageT, EntityT]):
         self,
         store: Store,
         runtime: Runtime,
-        kind: Kind[MessageT],
+        kind: RecordKind[MessageT],
         *,
         prune: Prune,
         changed: Changed,
     ) -> None:
         self._store = store
         self._runtime = runtime
-        self._kind: Kind[MessageT] = kind
+        self._kind: RecordKind[MessageT] = kind
         self._records: Records[MessageT] = Records(store, kind, AUTH)
         self._prune = prune
         self._changed = changed
@@ -89,7 +89,7 @@ class Entities(ABC, Generic[MessageT, EntityT]):
         """
         return self.entity(name, self.live(name).message)
 
-    def list(self, *, prefix: str = "", after: str = "", amount: int = 100) -> Page[EntityT]:
+    def list(self, *, prefix: str = "", after: str = "", amount: int = 100) -> AuthPage[EntityT]:
         """Return entities in the order of their names: those with `prefix`, behind `after`."""
         records = self._records.scan(
             prefix=prefix.encode(), start=behind(after.encode()), limit=None
@@ -179,7 +179,7 @@ class Entities(ABC, Generic[MessageT, EntityT]):
                 if record is None:
                     continue
                 if not record.message.deleting:
-                    raise AlreadyExists(f"{self.noun} {name} exists already") from None
+                    raise NameTaken(f"{self.noun} {name} exists already") from None
                 self._take_over(name, record)
             except OutcomeUnknown:
                 found = self._find(name)
@@ -235,7 +235,7 @@ class Entities(ABC, Generic[MessageT, EntityT]):
 ItemT = TypeVar("ItemT")
 
 
-def page_of(items: Iterable[ItemT], amount: int) -> Page[ItemT]:
+def page_of(items: Iterable[ItemT], amount: int) -> AuthPage[ItemT]:
     """Return the first items of a listing as a page."""
     page = tuple(islice(items, amount + 1))
-    return Page(page[:amount], len(page) > amount)
+    return AuthPage(page[:amount], len(page) > amount)

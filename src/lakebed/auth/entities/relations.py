@@ -20,10 +20,10 @@ from lakebed.auth.entities.keys import AUTH, behind, pair, pairs_of, parted
 from lakebed.auth.entities.named import TRIES, Changed, Entities, MessageT, page_of
 from lakebed.auth.entities.names import is_name
 from lakebed.auth.errors import AuthTooManyTries
-from lakebed.auth.model import Page
+from lakebed.auth.model import AuthPage
 from lakebed.base.ids import UniqueID
 from lakebed.kv import ABSENT, OutcomeUnknown, Predicate, PredicateFailed, Store
-from lakebed.kv.records import Kind, Record, Records
+from lakebed.kv.records import Record, RecordKind, Records
 
 TargetMessageT = TypeVar("TargetMessageT", pb.User, pb.Group, pb.Policy)
 SourceT = TypeVar("SourceT")
@@ -39,7 +39,7 @@ class Relations(Generic[MessageT, SourceT, TargetMessageT, TargetT]):
     def __init__(
         self,
         store: Store,
-        kind: Kind[pb.Relation],
+        kind: RecordKind[pb.Relation],
         source: Entities[MessageT, SourceT],
         target: Entities[TargetMessageT, TargetT],
         *,
@@ -94,7 +94,7 @@ class Relations(Generic[MessageT, SourceT, TargetMessageT, TargetT]):
 
     def targets_of(
         self, source: str, *, prefix: str = "", after: str = "", amount: int = 100
-    ) -> Page[TargetT]:
+    ) -> AuthPage[TargetT]:
         """Return the targets of an entity, in the order of their names.
 
         Raises:
@@ -105,7 +105,7 @@ class Relations(Generic[MessageT, SourceT, TargetMessageT, TargetT]):
 
     def sources_of(
         self, target: str, *, prefix: str = "", after: str = "", amount: int = 100
-    ) -> Page[SourceT]:
+    ) -> AuthPage[SourceT]:
         """Return the sources of an entity, in the order of their names.
 
         There is no index for this direction: it scans all relations of this kind.

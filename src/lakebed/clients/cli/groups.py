@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 from typer.main import get_command, get_group
 
 
-class Group(TyperGroup):
+class CommandGroup(TyperGroup):
     """A group that explains itself when it is called without a command."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -39,7 +39,7 @@ def new_app(help_text: str | None = None) -> typer.Typer:
 def new_group(help_text: str | None = None) -> typer.Typer:
     """An app for several commands."""
     app = new_app(help_text)
-    app.info.cls = Group
+    app.info.cls = CommandGroup
     # With a callback it is a group even if there is but one command in it.
     app.callback()(_nothing)
     return app
@@ -68,7 +68,7 @@ class LazyCommands(Mapping[str, Any]):
             function, found = found, new_app()
             found.command(name)(function)
         # They look the same, wherever they were made.
-        found.info.cls, found.rich_markup_mode = found.info.cls or Group, None
+        found.info.cls, found.rich_markup_mode = found.info.cls or CommandGroup, None
         command = get_group(found) if found.registered_callback else get_command(found)
         command.help = command.help or help_text
         return command
@@ -84,10 +84,10 @@ class LazyCommands(Mapping[str, Any]):
         return [(name, line) for name, (_, line) in self._commands.items()]
 
 
-def lazy_group(commands: LazyCommands) -> type[Group]:
+def lazy_group(commands: LazyCommands) -> type[CommandGroup]:
     """A kind of group that has these commands."""
 
-    class LazyGroup(Group):
+    class LazyGroup(CommandGroup):
         def __init__(self, **attributes: Any) -> None:
             super().__init__(**attributes)
             self.commands: Any = commands

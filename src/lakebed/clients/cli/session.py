@@ -86,7 +86,7 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class PageOptions:
     """Which part of a list a command shows; a command that takes one has its three options."""
 
     amount: int | None = None
@@ -140,7 +140,7 @@ def _with_session(function: Callable[..., None]) -> Callable[..., None]:
     """Return a function that takes the common options instead of a session."""
     common = common_parameters()
     own = list(inspect.signature(function).parameters.values())[1:]
-    has_page = any(parameter.annotation is Page for parameter in own)
+    has_page = any(parameter.annotation is PageOptions for parameter in own)
 
     @wraps(function)
     def run(*, context: typer.Context, **arguments: Any) -> None:
@@ -149,7 +149,7 @@ def _with_session(function: Callable[..., None]) -> Callable[..., None]:
             options = options.over(context.obj)
         if has_page:
             page = {each.name: arguments.pop(each.name) for each in _PAGE_PARAMETERS}
-            arguments["page"] = Page(**page)
+            arguments["page"] = PageOptions(**page)
         if options.no_color:
             switch_off_colours()
         with (
@@ -163,7 +163,7 @@ def _with_session(function: Callable[..., None]) -> Callable[..., None]:
         *(
             parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
             for parameter in own
-            if parameter.annotation is not Page
+            if parameter.annotation is not PageOptions
         ),
         *(_PAGE_PARAMETERS if has_page else ()),
         inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),

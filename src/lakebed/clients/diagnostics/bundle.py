@@ -34,7 +34,7 @@ SAMPLE: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class BundleRequest:
     """What a bundle is made of.
 
     Args:
@@ -99,7 +99,7 @@ class Bundle:
         }
 
 
-def make_bundle(request: Request, runtime: Runtime) -> Bundle:
+def make_bundle(request: BundleRequest, runtime: Runtime) -> Bundle:
     """Gather all that can be gathered."""
     bundle = Bundle(runtime)
     bundle.hider = Hider(None, request.environment)
@@ -112,7 +112,7 @@ def make_bundle(request: Request, runtime: Runtime) -> Bundle:
 @dataclass(slots=True)
 class _Gathering:
     bundle: Bundle
-    request: Request
+    request: BundleRequest
     runtime: Runtime
     stack: ExitStack
     survey: Survey = field(default_factory=Survey)

@@ -63,7 +63,7 @@ class Damage:
 
 
 @dataclass(slots=True)
-class Report:
+class FsckReport:
     """What a check found."""
 
     repository: str
@@ -110,14 +110,14 @@ class RepositoryCheck:
         self._runtime = runtime
         self._files = Files(block, home, runtime, Cache(runtime))
         self._sample = sample
-        self._report = Report(repository, sampled=sample is not None)
+        self._report = FsckReport(repository, sampled=sample is not None)
         self._commits: set[str] = set()
         self._heads: dict[str, list[tuple[str, str]]] = defaultdict(list)
         """The branches and tags at each commit."""
         self._made_of: dict[MetaRangeID, list[str]] = defaultdict(list)
         """The commits of each metarange."""
 
-    def run(self) -> Report:
+    def run(self) -> FsckReport:
         """Read everything, and say what is damaged.
 
         Raises:

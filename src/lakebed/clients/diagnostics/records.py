@@ -1,8 +1,8 @@
 """The records of a store as people can read them, whatever is wrong with some of them.
 
 Which message lies under a key is said where the records are defined (``keys.py`` of each layer).
-Here their `Kind`s are put together. A kind ``X`` whose module also has ``X_NAME`` is one record of
-that name.
+Here their `RecordKind`s are put together. A kind ``X`` whose module also has ``X_NAME`` is one
+record of that name.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ from lakebed.engine.records_pb2 import Emptied, ProposedEntry, StagedEntry
 from lakebed.engine.staging.cells import MARK, parse_proposed
 from lakebed.kv import CorruptRecord, Item, Store
 from lakebed.kv.halt import HALT_KEY
-from lakebed.kv.records import Kind
+from lakebed.kv.records import RecordKind
 from lakebed.kv.schema import METADATA_PARTITION, SCHEMA_KEY
 from lakebed.lake import keys as catalog_keys
 from lakebed.lake.hooks import keys as hooks_keys
@@ -37,7 +37,7 @@ _MODULES: Final = (engine_keys, catalog_keys, hooks_keys)
 _TEXTS: Final = (SCHEMA_KEY, engine_keys.INSTALLATION_KEY, b"usage/", HALT_KEY)
 """Keys of the store's own metadata that hold a text."""
 
-_OF_THEIR_OWN: Final[Mapping[bytes, Sequence[Kind[Any]]]] = {
+_OF_THEIR_OWN: Final[Mapping[bytes, Sequence[RecordKind[Any]]]] = {
     engine_keys.GRAVELER: (engine_keys.REPOSITORIES, engine_keys.CLAIMS, engine_keys.CLOSED),
     engine_keys.DELETED_PARTITION: (engine_keys.DELETED,),
     engine_keys.DROPPED_PARTITION: (engine_keys.DROPPED,),
@@ -199,14 +199,14 @@ def _kinds_of(partition: bytes) -> Kinds:
     return exact, prefixes
 
 
-def _named_kinds(module: ModuleType) -> Iterator[tuple[bytes, Kind[Any]]]:
+def _named_kinds(module: ModuleType) -> Iterator[tuple[bytes, RecordKind[Any]]]:
     """Yield the kinds of a module; those that are a single record with its name."""
     for name, kind in vars(module).items():
-        if isinstance(kind, Kind):
+        if isinstance(kind, RecordKind):
             yield getattr(module, f"{name}_NAME", b""), kind
 
 
-def _sorted(kinds: Iterator[tuple[bytes, Kind[Any]]]) -> Kinds:
+def _sorted(kinds: Iterator[tuple[bytes, RecordKind[Any]]]) -> Kinds:
     exact: dict[bytes, type[Message]] = {}
     prefixes: list[tuple[bytes, type[Message]]] = []
     for name, kind in kinds:

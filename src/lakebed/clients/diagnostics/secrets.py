@@ -6,7 +6,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any, Final
 from urllib.parse import unquote
 
-from lakebed.lake.hooks.settings import HooksSettings
+from lakebed.lake.hooks.settings import HookLimits
 from lakebed.server.http.logs import mask_secrets
 from lakebed.server.settings import MASK, ServerSettings
 
@@ -27,7 +27,7 @@ class Hider:
     """
 
     def __init__(self, settings: ServerSettings | None, environment: Mapping[str, str]) -> None:
-        hooks = HooksSettings() if settings is None else settings.hooks
+        hooks = HookLimits() if settings is None else settings.hooks
         found = {
             value
             for name, value in environment.items()

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lakebed.block import BlockSettings
-    from lakebed.reclaim.collector.job import Options
+    from lakebed.reclaim.collector.job import CollectorOptions
     from lakebed.reclaim.collector.judging import Executor
-    from lakebed.reclaim.collector.report import Summary
+    from lakebed.reclaim.collector.report import RunSummary
     from lakebed.reclaim.collector.storage import Storage
 
 __all__ = ["run"]
@@ -24,10 +24,10 @@ def run(
     access_key_id: str,
     secret_access_key: str,
     storage: "BlockSettings | None" = None,
-    options: "Options | None" = None,
+    options: "CollectorOptions | None" = None,
     master: str | None = None,
     say: Callable[[str], None] = lambda _line: None,
-) -> "Summary":
+) -> "RunSummary":
     """Make a run of garbage collection.
 
     Args:
@@ -48,17 +48,20 @@ def run(
         LakebedError: The storage failed, or a file is damaged.
         MissingExtraError: A Spark is named, and PySpark is not installed.
     """
-    from lakebed.clients.garbage.server import Server
-    from lakebed.reclaim.collector.job import Job, Options  # executors import this package
+    from lakebed.clients.garbage.server import GarbageServer
+    from lakebed.reclaim.collector.job import (  # executors import this package
+        CollectorJob,
+        CollectorOptions,
+    )
     from lakebed.reclaim.collector.storage import open_storage
 
-    server = Server(
+    server = GarbageServer(
         endpoint, repository, access_key_id=access_key_id, secret_access_key=secret_access_key
     )
     try:
         opened = open_storage(server, storage)
-        job = Job(_executor(opened, master, say), server, opened, say=say)
-        return job.run(options or Options())
+        job = CollectorJob(_executor(opened, master, say), server, opened, say=say)
+        return job.run(options or CollectorOptions())
     finally:
         server.close()
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from lakebed.base.errors import LakebedError
 from lakebed.base.runtime import Runtime
-from lakebed.clients.garbage.server import Server
+from lakebed.clients.garbage.server import GarbageServer
 from lakebed.formats.layout import gc_check_path
 from lakebed.formats.object_paths import branches_folder
 from lakebed.reclaim.collector.storage import Storage
@@ -23,7 +23,7 @@ class Finding:
     found: str
 
 
-def examine(server: Server, storage: Storage, runtime: Runtime) -> Iterator[Finding]:
+def examine(server: GarbageServer, storage: Storage, runtime: Runtime) -> Iterator[Finding]:
     """Yield what each check found; all are made, also after a failure."""
     yield _attempt("server", lambda: _ask(server))
     yield _attempt("list", lambda: _list(storage))
@@ -39,7 +39,7 @@ def _attempt(check: str, attempt: Callable[[], str]) -> Finding:
         return Finding(check, ok=False, found=str(error))
 
 
-def _ask(server: Server) -> str:
+def _ask(server: GarbageServer) -> str:
     return f"it keeps objects younger than {server.min_age_seconds()} seconds"
 
 
@@ -72,7 +72,7 @@ def _write_nonce(storage: Storage, runtime: Runtime) -> float:
                 raise result.error
 
 
-def _clocks(server: Server, storage: Storage, runtime: Runtime) -> Finding:
+def _clocks(server: GarbageServer, storage: Storage, runtime: Runtime) -> Finding:
     try:
         apart = {
             "server": server.now() - runtime.now(),

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from lakebed.block import Namespace
-from lakebed.clients.garbage.server import Server
+from lakebed.clients.garbage.server import GarbageServer
 from lakebed.formats import (
     MetaRange,
     MetaRangeID,
@@ -85,7 +85,7 @@ class LakebedReader(DataSourceReader):
         missing = [name for name in _NEEDED if name not in options]
         if missing:
             raise InvalidOption(f"the option {missing[0]} of the data source is missing")
-        server = Server(
+        server = GarbageServer(
             options["endpoint"],
             repository,
             access_key_id=options["access_key_id"],

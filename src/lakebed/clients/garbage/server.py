@@ -27,7 +27,7 @@ from lakebed.wire.garbage import (
 from lakebed.wire.refs import LogCommitsQuery
 
 
-class Server:
+class GarbageServer:
     """Asks a server to prepare runs of one repository.
 
     All methods raise `lakebed.clients.http.errors.ClientError`: the server refused, or did not

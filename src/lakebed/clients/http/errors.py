@@ -20,7 +20,7 @@ class ClientError(LakebedError):
     kind = "client"
 
 
-class SettingsError(ClientError):
+class ClientSettingsError(ClientError):
     """The settings of the client are missing or wrong."""
 
     kind = "client_settings"

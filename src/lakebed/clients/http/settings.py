@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from lakebed.clients.http.errors import SettingsError
+from lakebed.clients.http.errors import ClientSettingsError
 
 _API_PATH = "/api/v1"
 
@@ -107,7 +107,7 @@ def _refuse_missing(missing: list[_Setting]) -> None:
     variables = _listed([setting.variable for setting in missing])
     keys = _listed([".".join(setting.file_key) for setting in missing])
     verb = "is" if len(missing) == 1 else "are"
-    raise SettingsError(
+    raise ClientSettingsError(
         f"{titles} {verb} not set: set {variables}, or {keys} in ~/.lakectl.yaml"
         + (", or give --endpoint" if _ENDPOINT in missing else "")
     )
@@ -123,7 +123,7 @@ def normal_endpoint(text: str) -> str:
     Raises:
         SettingsError: It is not the address of a server.
     """
-    mistake = SettingsError(
+    mistake = ClientSettingsError(
         f"{text!r} is not an endpoint, expected for example http://127.0.0.1:8000"
     )
     try:
@@ -161,7 +161,9 @@ def read_file(config_file: Path) -> Mapping[str, Any]:
         text = config_file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise SettingsError(f"the settings in {config_file} cannot be read: {reason}") from None
+        raise ClientSettingsError(
+            f"the settings in {config_file} cannot be read: {reason}"
+        ) from None
     return _parse(text, config_file)
 
 
@@ -174,12 +176,12 @@ def _parse(text: str, config_file: Path) -> Mapping[str, Any]:
         # Only where it is wrong: the text around it may be a secret.
         mark = getattr(error, "problem_mark", None)
         place = f" (line {mark.line + 1})" if mark else ""
-        raise SettingsError(f"{config_file} is not YAML{place}") from None
+        raise ClientSettingsError(f"{config_file} is not YAML{place}") from None
     if content is None:
         return {}
     for value in _sections(content):
         if not isinstance(value, dict):
-            raise SettingsError(
+            raise ClientSettingsError(
                 f"{config_file} is not in lakectl's format: expected the sections 'server' and"
                 " 'credentials'"
             )
@@ -197,5 +199,5 @@ def _from_file(content: Mapping[str, Any], setting: _Setting) -> str | None:
     value = (content.get(section) or {}).get(key)
     if value is not None and not isinstance(value, str):
         # YAML has made a number or a date of it, and the original text is lost.
-        raise SettingsError(f"{section}.{key} in the settings is not text: put it in quotes")
+        raise ClientSettingsError(f"{section}.{key} in the settings is not text: put it in quotes")
     return value

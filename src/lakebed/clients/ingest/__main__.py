@@ -21,7 +21,7 @@ from lakebed.block import LocalSettings
 from lakebed.clients.http.http import Client
 from lakebed.clients.http.settings import load_settings
 from lakebed.clients.ingest.errors import ImportEnded
-from lakebed.clients.ingest.running import Options, run_job
+from lakebed.clients.ingest.running import JobOptions, run_job
 from lakebed.clients.ingest.server import ImportBranch, Started
 from lakebed.wire.imports import ImportCreation, ImportLocation, ImportQuery, ImportStatus
 from lakebed.wire.refs import CommitCreation
@@ -60,7 +60,7 @@ def _import(asked: argparse.Namespace) -> str:
     branch = ImportBranch(target[1], target[2])
     settings = load_settings(environ=os.environ, config_file=None, endpoint=asked.endpoint)
     root = asked.local_root
-    options = Options(storage=root and LocalSettings(root.resolve()), strict=asked.strict)
+    options = JobOptions(storage=root and LocalSettings(root.resolve()), strict=asked.strict)
     path = ImportLocation(type="common_prefix", path=asked.source, destination=target[3] or "")
     body = ImportCreation(
         paths=[path],

@@ -7,7 +7,7 @@ from typing import Final
 
 from lakebed.base.leases import heartbeat_thread
 from lakebed.clients.http.errors import ClientError
-from lakebed.clients.ingest.server import Server
+from lakebed.clients.ingest.server import ImportReporter
 from lakebed.wire.imports import ImportReport
 
 BEAT_SECONDS: Final = 2.0
@@ -18,7 +18,7 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 @contextmanager
 def beating(
-    server: Server, progress: Callable[[], ImportReport], on_end: Callable[[str], object]
+    server: ImportReporter, progress: Callable[[], ImportReport], on_end: Callable[[str], object]
 ) -> Iterator[None]:
     """Tell the server now and then how far the job is.
 

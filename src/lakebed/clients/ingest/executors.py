@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 
 from lakebed.base.runtime import ThreadRuntime
 from lakebed.block import Address, Namespace, ObjectNotFound
-from lakebed.block.listing import Stretch as Listed
+from lakebed.block.listing import AddressRange as Listed
 from lakebed.block.listing import list_stretch
 from lakebed.clients.ingest.errors import StrangePath, UnsortedListing
-from lakebed.clients.ingest.plan import Found, Source, Stretch, start_of
+from lakebed.clients.ingest.plan import IngestSource, ListedFile, ListingRange, start_of
 from lakebed.formats import RangeRef, encode_range, range_path
 from lakebed.formats.boundaries import Breaks, Cutter, ref_of
 from lakebed.formats.entries import one_array
@@ -77,7 +77,7 @@ _REFS_SCHEMA: Final = pa.schema(
 def list_found(
     storage: Storage,
     import_id: str,
-    sources: Sequence[Source],
+    sources: Sequence[IngestSource],
     breaks: Breaks,
     count: Callable[[int], None],
     *,
@@ -88,7 +88,7 @@ def list_found(
     def read(batches: Batches) -> Batches:
         storage.check_owner()
         for row in rows(batches):
-            stretch = Stretch(row["source"], row["after"], row["upto"])
+            stretch = ListingRange(row["source"], row["after"], row["upto"])
             source = sources[stretch.source]
             writer = _FoundWriter(storage, import_id, source, breaks, row["number"], strict=strict)
             for found in writer.write(_listed(storage, source, stretch)):
@@ -98,7 +98,9 @@ def list_found(
     return read
 
 
-def _listed(storage: Storage, source: Source, stretch: Stretch) -> Iterator[pa.RecordBatch]:
+def _listed(
+    storage: Storage, source: IngestSource, stretch: ListingRange
+) -> Iterator[pa.RecordBatch]:
     """Yield what the storage has in a stretch."""
     if source.is_prefix:
         wanted = Listed(start_of(stretch), stretch.upto)
@@ -117,7 +119,7 @@ class _FoundWriter:
         self,
         storage: Storage,
         import_id: str,
-        source: Source,
+        source: IngestSource,
         breaks: Breaks,
         stretch: int,
         *,
@@ -132,7 +134,7 @@ class _FoundWriter:
         self._files = 0
         self._last_key = b""
 
-    def write(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Found]:
+    def write(self, batches: Iterator[pa.RecordBatch]) -> Iterator[ListedFile]:
         waiting: list[pa.RecordBatch] = []
         count = 0
         for batch in batches:
@@ -144,7 +146,7 @@ class _FoundWriter:
         if waiting:
             yield self._write(pa.Table.from_batches(waiting))
 
-    def _write(self, listed: pa.Table) -> Found:
+    def _write(self, listed: pa.Table) -> ListedFile:
         keys, skipped = pa.array([self._source.destination], pa.binary()), 0
         addresses: list[str] = []
         if self._source.is_prefix:
@@ -159,7 +161,7 @@ class _FoundWriter:
         self._files += 1
         found = self._store(listed) if listed.num_rows else ("", "")
         first, last = self._bounds(keys)
-        return Found(
+        return ListedFile(
             stretch=self._stretch,
             number=self._files,
             name=found[0],
@@ -200,7 +202,7 @@ class _FoundWriter:
 def cut_parts(
     storage: Storage,
     import_id: str,
-    sources: Sequence[Source],
+    sources: Sequence[IngestSource],
     breaks: Breaks,
     count: Callable[[int], None],
 ) -> Transform:
@@ -220,7 +222,7 @@ def cut_parts(
 def _ranges(
     storage: Storage,
     import_id: str,
-    sources: Sequence[Source],
+    sources: Sequence[IngestSource],
     breaks: Breaks,
     part: dict[str, Any],
 ) -> Iterator[pa.Table]:

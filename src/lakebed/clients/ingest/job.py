@@ -33,8 +33,8 @@ from lakebed.clients.ingest.executors import (
     cut_parts,
     list_found,
 )
-from lakebed.clients.ingest.plan import Found, Stretch, in_order, parts, stretches
-from lakebed.clients.ingest.server import Server, Started
+from lakebed.clients.ingest.plan import ListedFile, ListingRange, in_order, parts, stretches
+from lakebed.clients.ingest.server import ImportReporter, Started
 from lakebed.formats import (
     MetaRangeID,
     RangeRef,
@@ -54,13 +54,13 @@ _PIECES: Final = 8
 _LOGGER: Final = logging.getLogger(__name__)
 
 
-class Job:
+class IngestJob:
     """One import."""
 
     def __init__(
         self,
         spark: SparkSession,
-        server: Server,
+        server: ImportReporter,
         storage: Storage,
         started: Started,
         *,
@@ -76,7 +76,7 @@ class Job:
         self._listed = spark.sparkContext.accumulator(0)
         self._cut = spark.sparkContext.accumulator(0)
         self._step = "listing objects"
-        self._found: list[Found] = []
+        self._found: list[ListedFile] = []
         self._ended = ""
 
     def run(self) -> MetaRangeID:
@@ -127,10 +127,10 @@ class Job:
         refs = [RangeRef(*row) for row in self._mapped(rows, PARTS, transform, REFS).collect()]
         return self._store_metarange(sorted(refs, key=lambda ref: ref.min_key))
 
-    def _stretches(self) -> list[Stretch]:
+    def _stretches(self) -> list[ListingRange]:
         return list(stretches(self._storage.block, self._started.sources, self._width))
 
-    def _list(self, planned: Sequence[Stretch]) -> list[Found]:
+    def _list(self, planned: Sequence[ListingRange]) -> list[ListedFile]:
         rows = [
             (number, stretch.source, stretch.after, stretch.upto)
             for number, stretch in enumerate(planned)
@@ -144,7 +144,7 @@ class Job:
             strict=self._strict,
         )
         found = self._mapped(rows, STRETCHES, transform, FOUND).collect()
-        return [Found(**row.asDict()) for row in found]
+        return [ListedFile(**row.asDict()) for row in found]
 
     def _mapped(
         self, rows: Sequence[tuple[object, ...]], schema: str, transform: object, result: str

@@ -1,7 +1,7 @@
 """How the work of an import is cut up: pure functions, on as many things as there are ranges.
 
 Objects are listed in *stretches*, between addresses of folders. What is found goes to files, and
-comes back as `Found`: the keys in these files rise from file to file. They are then split into
+comes back as `ListedFile`: the keys in these files rise from file to file. They are then split into
 *parts*, but only behind keys that end a range. There the state of cutting is empty, so each part
 can be cut into ranges alone, and the ranges of all parts are those that one writer would have made.
 """
@@ -25,7 +25,7 @@ _DEPTH: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class IngestSource:
     """A place that objects are imported from."""
 
     place: str
@@ -41,7 +41,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class ListingRange:
     """Objects of a source to be listed: behind one address, up to and including another one."""
 
     source: int
@@ -50,7 +50,7 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class ListedFile:
     """A file of objects that were found in a stretch, in order."""
 
     stretch: int
@@ -69,17 +69,19 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RangePart:
     """Objects to be cut into ranges: those of some files with keys between two keys."""
 
     after: bytes | None
     """Not included; None: from the beginning."""
     upto: bytes | None
     """Included; None: to the end."""
-    files: tuple[Found, ...]
+    files: tuple[ListedFile, ...]
 
 
-def stretches(block: BlockStore, sources: Sequence[Source], wanted: int) -> Iterator[Stretch]:
+def stretches(
+    block: BlockStore, sources: Sequence[IngestSource], wanted: int
+) -> Iterator[ListingRange]:
     """Yield the stretches of all sources in order; if there are folders, at least about `wanted`.
 
     A stretch ends with the address of a folder, slash included, so objects beside folders are in
@@ -89,9 +91,9 @@ def stretches(block: BlockStore, sources: Sequence[Source], wanted: int) -> Iter
         before: str | None = None
         if source.is_prefix:
             for end in _folders(block, Namespace.parse(source.place), wanted):
-                yield Stretch(number, before, end)
+                yield ListingRange(number, before, end)
                 before = end
-        yield Stretch(number, before, None)
+        yield ListingRange(number, before, None)
 
 
 def _folders(block: BlockStore, namespace: Namespace, wanted: int) -> list[str]:
@@ -122,8 +124,8 @@ def _thinned(addresses: Iterable[str]) -> list[str]:
 
 
 def in_order(
-    found: Iterable[Found], planned: Sequence[Stretch], sources: Sequence[Source]
-) -> list[Found]:
+    found: Iterable[ListedFile], planned: Sequence[ListingRange], sources: Sequence[IngestSource]
+) -> list[ListedFile]:
     """Return the files that were written, in order of their keys.
 
     Raises:
@@ -143,24 +145,24 @@ def in_order(
     return files
 
 
-def parts(files: Sequence[Found], wanted: int) -> Iterator[Part]:
+def parts(files: Sequence[ListedFile], wanted: int) -> Iterator[RangePart]:
     """Yield parts of about the same number of objects, in order; not many more than `wanted`."""
     rows_each = max(1, -(-sum(file.rows for file in files) // wanted))
     after: bytes | None = None
-    waiting: list[Found] = []
+    waiting: list[ListedFile] = []
     rows = 0
     for file in files:
         waiting.append(file)
         rows += file.rows
         if rows >= rows_each and file.ends:
             upto = file.ends[-1]
-            yield Part(after, upto, tuple(waiting))
+            yield RangePart(after, upto, tuple(waiting))
             is_whole = upto == file.last_key
             after, waiting, rows = upto, [] if is_whole else [file], 0
     if waiting:
-        yield Part(after, None, tuple(waiting))
+        yield RangePart(after, None, tuple(waiting))
 
 
-def start_of(stretch: Stretch) -> Address | None:
+def start_of(stretch: ListingRange) -> Address | None:
     """Return the address that a stretch lies behind."""
     return None if stretch.after is None else Address.parse(stretch.after)

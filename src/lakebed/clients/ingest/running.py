@@ -12,8 +12,8 @@ from lakebed.clients.http.http import Client
 from lakebed.clients.http.retry import OUTLAST_RESTARTS
 from lakebed.clients.http.settings import ClientSettings
 from lakebed.clients.ingest.beat import beating
-from lakebed.clients.ingest.job import Job
-from lakebed.clients.ingest.server import ImportBranch, Server, Started
+from lakebed.clients.ingest.job import IngestJob
+from lakebed.clients.ingest.server import ImportBranch, ImportReporter, Started
 from lakebed.reclaim.collector.spark import new_session
 from lakebed.reclaim.collector.storage import find_storage
 from lakebed.wire.imports import ImportReport
@@ -22,7 +22,7 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class JobOptions:
     """How a job is run."""
 
     storage: BlockSettings | None = None
@@ -38,7 +38,7 @@ def run_job(
     settings: ClientSettings,
     branch: ImportBranch,
     started: Started,
-    options: Options,
+    options: JobOptions,
     say: Callable[[str], None],
 ) -> None:
     """Make the metarange of an import on Spark, and hand it to the server.
@@ -49,7 +49,7 @@ def run_job(
         LakebedError: The storage failed, or an executor did.
     """
     with closing(Client(settings, retry_policy=OUTLAST_RESTARTS)) as client:
-        server = Server(client, branch, started)
+        server = ImportReporter(client, branch, started)
         try:
             storage = find_storage(started.mark, started.local_root, options.storage)
         except LakebedError as error:
@@ -59,4 +59,4 @@ def run_job(
         starting = ImportReport(paths=server.paths, current_prefix="starting Spark")
         with beating(server, lambda: starting, _LOGGER.info):
             spark = new_session(options.master, name=f"lakebed import {started.id}")
-        Job(spark, server, storage, started, strict=options.strict, say=say).run()
+        IngestJob(spark, server, storage, started, strict=options.strict, say=say).run()

@@ -6,7 +6,7 @@ from typing import Self
 
 from lakebed.clients.http.errors import UnexpectedAnswer
 from lakebed.clients.http.http import Client
-from lakebed.clients.ingest.plan import Source
+from lakebed.clients.ingest.plan import IngestSource
 from lakebed.formats.boundaries import Breaks
 from lakebed.formats.gc_files import GCMark
 from lakebed.wire.imports import ImportInfo, ImportLocation, ImportQuery, ImportReport, ImportStatus
@@ -20,7 +20,7 @@ class Started:
     mark: GCMark
     local_root: Path | None
     """The folder of a storage on the server's own disk."""
-    sources: tuple[Source, ...]
+    sources: tuple[IngestSource, ...]
     """In order of their destinations."""
     breaks: Breaks
 
@@ -40,7 +40,7 @@ class Started:
             mark=GCMark(mark.storage_namespace, mark.unique_id, mark.nonce),
             local_root=None if root is None else Path(root),
             sources=tuple(
-                Source(each.place, each.is_prefix, each.destination.encode())
+                IngestSource(each.place, each.is_prefix, each.destination.encode())
                 for each in spark.sources
             ),
             breaks=Breaks(spark.mean_rows, spark.max_rows, spark.max_bytes),
@@ -55,7 +55,7 @@ class ImportBranch:
     name: str
 
 
-class Server:
+class ImportReporter:
     """Reports on one import. All requests may be repeated, and raise `ClientError`."""
 
     def __init__(self, client: Client, branch: ImportBranch, started: Started) -> None:

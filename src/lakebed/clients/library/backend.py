@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, BinaryIO, Literal, Protocol
 from lakebed.clients.library.values import Change, Commit, CommonPrefix, ObjectInfo, RepositoryInfo
 
 if TYPE_CHECKING:  # it loads the engine's files, which a client of a server can do without
-    from lakebed.reclaim.collector.job import Options
-    from lakebed.reclaim.collector.report import Summary
+    from lakebed.reclaim.collector.job import CollectorOptions
+    from lakebed.reclaim.collector.report import RunSummary
 
 Reset = Literal["reset", "object", "common_prefix"]
 
@@ -60,7 +60,7 @@ class Backend(Protocol):
     def delete_repository(self, name: str) -> None:
         """Delete a repository; its objects stay in the storage."""
 
-    def collect_garbage(self, repository: str, options: "Options") -> "Summary":
+    def collect_garbage(self, repository: str, options: "CollectorOptions") -> "RunSummary":
         """Make a run of garbage collection."""
 
     # Branches and tags

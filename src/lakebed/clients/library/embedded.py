@@ -27,7 +27,7 @@ from lakebed.clients.library.errors import (
     MergeConflict,
     error_of,
 )
-from lakebed.clients.library.hook_calls import HookCalls
+from lakebed.clients.library.hook_calls import LocalHookCalls
 from lakebed.clients.library.values import (
     Change,
     Commit,
@@ -36,7 +36,7 @@ from lakebed.clients.library.values import (
     RepositoryInfo,
 )
 from lakebed.engine.commits.requests import CommitRequest
-from lakebed.engine.committed import Page, Query
+from lakebed.engine.committed import EntryPage, EntryQuery
 from lakebed.engine.model import BranchID, RepositoryID, TagID
 from lakebed.formats import Entry
 from lakebed.installation.folder import (
@@ -51,15 +51,15 @@ from lakebed.lake import model
 from lakebed.lake.commits import STRATEGIES, STRATEGY_KEY, merge_request
 from lakebed.lake.diff import Difference
 from lakebed.lake.errors import MergeConflict as EngineConflict
-from lakebed.lake.hooks.settings import HooksSettings
+from lakebed.lake.hooks.settings import HookLimits
 from lakebed.lake.imports.imports import ImportID
 from lakebed.lake.places import parse_namespace
 from lakebed.lake.settings import CatalogSettings
 from lakebed.lake.tasks import run_inline
 from lakebed.reclaim.cleaner import Cleaner
-from lakebed.reclaim.collector.job import Job, Options
+from lakebed.reclaim.collector.job import CollectorJob, CollectorOptions
 from lakebed.reclaim.collector.on_arrow import ArrowExecutor
-from lakebed.reclaim.collector.report import Summary
+from lakebed.reclaim.collector.report import RunSummary
 from lakebed.reclaim.collector.storage import Storage
 from lakebed.reclaim.expired_records import clean_expired
 from lakebed.reclaim.service import CollectionParts, OwnServer
@@ -80,7 +80,7 @@ class EmbeddedBackend:
         """
         self._committer = committer or _user_of_process()
         self.options = {"folder": str(folder.absolute()), "committer": self._committer}
-        calls = HookCalls()
+        calls = LocalHookCalls()
         with self._work():
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._installation = open_installation(
@@ -89,7 +89,7 @@ class EmbeddedBackend:
                     storage=storage_settings(folder),
                     gc=SHORT_TIMES,
                     # As with a server for this machine alone: hooks may call what runs beside it.
-                    hooks=HooksSettings(allow_private_networks=True),
+                    hooks=HookLimits(allow_private_networks=True),
                 ),
                 # Nobody waits for an answer, and the process may end with the next line.
                 run_in_background=run_inline,
@@ -159,7 +159,7 @@ class EmbeddedBackend:
         with self._work():
             self._catalog.repositories.delete(RepositoryID(name))
 
-    def collect_garbage(self, repository: str, options: Options) -> Summary:
+    def collect_garbage(self, repository: str, options: CollectorOptions) -> RunSummary:
         with self._work():
             parts = self._installation
             store, block, engine = (
@@ -172,7 +172,7 @@ class EmbeddedBackend:
             # A server of this folder may go by longer times than this process: the usual ones.
             times = CatalogSettings()
             collection = CollectionParts(engine, store, block, parts.runtime, times)
-            job = Job(
+            job = CollectorJob(
                 ArrowExecutor(storage, parts.runtime),
                 OwnServer(collection, found),
                 storage,
@@ -242,7 +242,7 @@ class EmbeddedBackend:
             after = page.commits[-1].id
 
     def diff(self, repository: str, left: str, right: str, prefix: str) -> Iterator[Change]:
-        def page(query: Query) -> Page[Difference]:
+        def page(query: EntryQuery) -> EntryPage[Difference]:
             return self._catalog.diff.list_between(
                 RepositoryID(repository), left, right, query, since_parting=True
             )
@@ -250,7 +250,7 @@ class EmbeddedBackend:
         return map(change_value, self._pages(page, prefix))
 
     def uncommitted(self, repository: str, branch: str, prefix: str) -> Iterator[Change]:
-        def page(query: Query) -> Page[Difference]:
+        def page(query: EntryQuery) -> EntryPage[Difference]:
             return self._catalog.diff.list_uncommitted(
                 RepositoryID(repository), BranchID(branch), query
             )
@@ -258,11 +258,11 @@ class EmbeddedBackend:
         return map(change_value, self._pages(page, prefix))
 
     def _pages(
-        self, list_page: Callable[[Query], Page[Any]], prefix: str, delimiter: str = ""
+        self, list_page: Callable[[EntryQuery], EntryPage[Any]], prefix: str, delimiter: str = ""
     ) -> Iterator[Any]:
         after = b""
         while True:
-            query = Query(prefix.encode(), after, delimiter.encode(), _PAGE)
+            query = EntryQuery(prefix.encode(), after, delimiter.encode(), _PAGE)
             with self._work():
                 page = list_page(query)
                 items = list(page.items)
@@ -351,7 +351,7 @@ class EmbeddedBackend:
     def list_objects(
         self, repository: str, ref: str, prefix: str, delimiter: str
     ) -> Iterator[ObjectInfo | CommonPrefix]:
-        def page(query: Query) -> Page[Any]:
+        def page(query: EntryQuery) -> EntryPage[Any]:
             return self._catalog.objects.list_objects(RepositoryID(repository), ref, query)
 
         return map(listed_item, self._pages(page, prefix, delimiter))

@@ -40,7 +40,7 @@ def new_writer(store: Store, mode: str) -> BinaryIO | TextIO:
 
     If a ``with`` block raises, or the file is never closed, nothing is stored.
     """
-    binary = Writer(store)
+    binary = ObjectWriter(store)
     return cast("BinaryIO", binary) if "b" in mode else _TextWriter(binary)
 
 
@@ -84,7 +84,7 @@ class _Reader(io.RawIOBase):
         return found
 
 
-class Writer(io.BufferedIOBase):
+class ObjectWriter(io.BufferedIOBase):
     """Collects bytes, and stores them when it is closed."""
 
     def __init__(self, store: Store) -> None:
@@ -128,7 +128,7 @@ class Writer(io.BufferedIOBase):
 class _TextWriter(io.TextIOWrapper):
     """Text that is stored when it is closed; Lakebed keeps lines as they were written."""
 
-    def __init__(self, binary: Writer) -> None:
+    def __init__(self, binary: ObjectWriter) -> None:
         super().__init__(cast("Any", binary), encoding="utf-8", newline="")
         self._binary = binary
 

@@ -7,11 +7,11 @@ from lakebed.base.errors import LakebedError
 from lakebed.engine.model import RepositoryID
 from lakebed.installation.statuses import status_of
 from lakebed.lake.catalog import Catalog
-from lakebed.lake.hooks.events import Event
+from lakebed.lake.hooks.events import HookEvent
 from lakebed.lake.hooks.kinds import OBJECT_BYTES_MAX, Caller
 
 
-class HookCalls:
+class LocalHookCalls:
     """Makes the callers of events."""
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class HookCalls:
         """Say what to call."""
         self._catalog = catalog
 
-    def caller(self, _event: Event) -> Caller:
+    def caller(self, _event: HookEvent) -> Caller:
         """Return what the hooks of an event may ask."""
         assert self._catalog is not None, "calls are attached before operations are asked for"
         return _Caller(self._catalog)

@@ -11,7 +11,7 @@ from lakebed.clients.library.objects import StoredObject, WriteableObject
 from lakebed.clients.library.values import Change, Commit, CommonPrefix, ObjectInfo, RepositoryInfo
 
 if TYPE_CHECKING:  # it loads the engine's files, which a client of a server can do without
-    from lakebed.reclaim.collector.report import Summary
+    from lakebed.reclaim.collector.report import RunSummary
 
 Strategy = Literal["", "dest-wins", "source-wins"]
 
@@ -360,7 +360,7 @@ class Repository:
         assume_quiet: bool = False,
         min_age_seconds: float | None = None,
         max_share: float = 0.5,
-    ) -> "Summary":
+    ) -> "RunSummary":
         """Find objects that nothing names any more; delete those that an earlier run found.
 
         This process does the work, which must reach the storage. For very large lakes, Spark does:
@@ -378,9 +378,9 @@ class Repository:
         Raises:
             LakeError: The run ended early; nothing that is in use was deleted.
         """
-        from lakebed.reclaim.collector.job import Options
+        from lakebed.reclaim.collector.job import CollectorOptions
 
-        options = Options(
+        options = CollectorOptions(
             dry_run=dry_run,
             assume_quiet=assume_quiet,
             min_age_seconds=min_age_seconds,

@@ -55,8 +55,8 @@ from lakebed.wire.refs import (
 from lakebed.wire.repositories import RepositoriesQuery, Repository, RepositoryCreation
 
 if TYPE_CHECKING:  # it loads the engine's files, which a client of a server can do without
-    from lakebed.reclaim.collector.job import Options
-    from lakebed.reclaim.collector.report import Summary
+    from lakebed.reclaim.collector.job import CollectorOptions
+    from lakebed.reclaim.collector.report import RunSummary
 
 P = ParamSpec("P")
 ItemT = TypeVar("ItemT")
@@ -125,16 +125,16 @@ class RemoteBackend:
     def delete_repository(self, name: str) -> None:
         self._client.repositories.delete(name)
 
-    def collect_garbage(self, repository: str, options: "Options") -> "Summary":
+    def collect_garbage(self, repository: str, options: "CollectorOptions") -> "RunSummary":
         # It loads the engine's files, which a client of a server can do without.
         from lakebed.base.runtime import ThreadRuntime
-        from lakebed.clients.garbage.server import Server
-        from lakebed.reclaim.collector.job import Job
+        from lakebed.clients.garbage.server import GarbageServer
+        from lakebed.reclaim.collector.job import CollectorJob
         from lakebed.reclaim.collector.on_arrow import ArrowExecutor
         from lakebed.reclaim.collector.storage import open_storage
 
         with _explained():
-            server = Server(
+            server = GarbageServer(
                 self._settings.endpoint,
                 repository,
                 access_key_id=self._settings.access_key_id,
@@ -142,7 +142,9 @@ class RemoteBackend:
             )
             with closing(server):
                 storage = open_storage(server)
-                return Job(ArrowExecutor(storage, ThreadRuntime()), server, storage).run(options)
+                return CollectorJob(ArrowExecutor(storage, ThreadRuntime()), server, storage).run(
+                    options
+                )
 
     # Branches and tags
 

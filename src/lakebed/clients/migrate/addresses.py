@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from lakebed.base.errors import quoted
 from lakebed.block import Address, BlockStore, InvalidAddress, Namespace
-from lakebed.clients.migrate.errors import UnreadableAddress
+from lakebed.clients.migrate.errors import UnreadableAddresses
 
 _ALIASES: Final = {"s3a": "s3", "s3n": "s3", "memory": "mem"}
 _AZURE_SECOND_HOST: Final = re.compile(r"(?i)(https://[a-z0-9]+)\.dfs\.(core\.)")
@@ -25,7 +25,7 @@ _OWN_OBJECT: Final = r"[0-9A-Za-z_-]{1,64}(/[0-9A-Za-z_-]{1,64}){0,3}\z"
 _NAMESPACE_BYTES_MAX: Final = 500
 
 
-class Addresses:
+class AddressTranslator:
     """Turns addresses of one repository of lakeFS into those of the storage here.
 
     Args:
@@ -79,7 +79,7 @@ class Addresses:
             except InvalidAddress as error:
                 refused.append(f"{quoted(key)} has the address {text!r}: {error}")
         if refused:
-            raise UnreadableAddress(name, refused)
+            raise UnreadableAddresses(name, refused)
         place = entries.schema.get_field_index("address")
         return entries.set_column(place, entries.schema.field(place), pa.array(found, pa.string()))
 

@@ -26,7 +26,7 @@ class DamagedHistory(LakebedError):
         super().__init__(f"the history of the repository is damaged: {reason}")
 
 
-class UnreadableAddress(LakebedError):
+class UnreadableAddresses(LakebedError):
     """Entries of lakeFS have addresses that the storage here cannot read."""
 
     kind = "source_address_unreadable"

@@ -24,7 +24,7 @@ import pyarrow as pa
 from lakebed.base.lru import LRU
 from lakebed.base.runtime import Runtime
 from lakebed.clients.migrate.errors import DamagedHistory, DamagedTable
-from lakebed.clients.migrate.sources import Source, SourceCommit
+from lakebed.clients.migrate.sources import LakeFSSource, SourceCommit
 from lakebed.clients.migrate.values import SourceRange, read_entries, read_ranges
 from lakebed.engine.committed import Committed, Interval
 from lakebed.engine.committed.columns import successor
@@ -57,7 +57,7 @@ class HistoryTaker:
     """Takes over the commits of one repository."""
 
     def __init__(
-        self, engine: Engine, repository: Repository, source: Source, runtime: Runtime
+        self, engine: Engine, repository: Repository, source: LakeFSSource, runtime: Runtime
     ) -> None:
         self._engine = engine
         self._repository = repository

@@ -27,9 +27,9 @@ from lakebed.base.actor import Actor, EntryPoint, acting_as
 from lakebed.base.errors import quoted
 from lakebed.base.runtime import Runtime
 from lakebed.block import InvalidAddress, Namespace
-from lakebed.clients.migrate.errors import NotATarget, UnreadableAddress
+from lakebed.clients.migrate.errors import NotATarget, UnreadableAddresses
 from lakebed.clients.migrate.history import HistoryTaker, Taken
-from lakebed.clients.migrate.sources import Source, SourceBranch, SourceTag
+from lakebed.clients.migrate.sources import LakeFSSource, SourceBranch, SourceTag
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import CommitNotFound, Invalid, RepositoryNotFound
 from lakebed.engine.model import (
@@ -85,7 +85,7 @@ class RoundReport:
 def run_round(
     engine: Engine,
     runtime: Runtime,
-    source: Source,
+    source: LakeFSSource,
     plan: Plan,
     *,
     is_last: bool = False,
@@ -123,7 +123,7 @@ def run_round(
     return report
 
 
-def _check_not_adopted(engine: Engine, source: Source, plan: Plan) -> None:
+def _check_not_adopted(engine: Engine, source: LakeFSSource, plan: Plan) -> None:
     """Refuse a lake whose objects another repository may delete."""
     old = source.addresses.namespace
     for other in engine.repositories.list():
@@ -132,7 +132,7 @@ def _check_not_adopted(engine: Engine, source: Source, plan: Plan) -> None:
             raise NotATarget(plan.repository, f"repository {other.id} has adopted its objects")
 
 
-def _target(engine: Engine, source: Source, plan: Plan) -> Repository:
+def _target(engine: Engine, source: LakeFSSource, plan: Plan) -> Repository:
     """Return the repository that is filled; make it if it is not there."""
     old = source.addresses.namespace
     try:
@@ -162,7 +162,9 @@ def _target(engine: Engine, source: Source, plan: Plan) -> Repository:
     return found
 
 
-def _set_tags(engine: Engine, repository: Repository, source: Source, report: RoundReport) -> None:
+def _set_tags(
+    engine: Engine, repository: Repository, source: LakeFSSource, report: RoundReport
+) -> None:
     wanted = {
         TagID(tag.name): CommitID(tag.commit_id)
         for tag in source.refs.tags()
@@ -180,7 +182,7 @@ def _set_tags(engine: Engine, repository: Repository, source: Source, report: Ro
 
 
 def _set_branches(
-    engine: Engine, repository: Repository, source: Source, report: RoundReport
+    engine: Engine, repository: Repository, source: LakeFSSource, report: RoundReport
 ) -> None:
     wanted = {
         BranchID(branch.name): branch
@@ -219,7 +221,9 @@ def _has_commit(
     return True
 
 
-def _stage(engine: Engine, repository: Repository, source: Source, report: RoundReport) -> None:
+def _stage(
+    engine: Engine, repository: Repository, source: LakeFSSource, report: RoundReport
+) -> None:
     """Stage on each branch what is uncommitted there in lakeFS; anew, if a round was cut off."""
     engine.protection.set(repository, ())  # a round that was cut off may have set rules
     there = {branch.id for branch in engine.branches.list(repository)}
@@ -238,13 +242,13 @@ def _stage(engine: Engine, repository: Repository, source: Source, report: Round
                 report.staged += 1
 
 
-def _readable(source: Source, branch: SourceBranch, entry: Entry) -> Entry:
-    """Return an entry with the canonical address; raises `UnreadableAddress`."""
+def _readable(source: LakeFSSource, branch: SourceBranch, entry: Entry) -> Entry:
+    """Return an entry with the canonical address; raises `UnreadableAddresses`."""
     try:
         return replace(entry, address=source.addresses.canonical(entry.address))
     except InvalidAddress as error:
         refused = f"{quoted(entry.key)} has the address {entry.address!r}: {error}"
-        raise UnreadableAddress(f"branch {branch.name}", [refused]) from error
+        raise UnreadableAddresses(f"branch {branch.name}", [refused]) from error
 
 
 def _set_protection(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from lakebed.block import BlockStore, Namespace
-from lakebed.clients.migrate.addresses import Addresses
+from lakebed.clients.migrate.addresses import AddressTranslator
 from lakebed.formats import Entry
 
 _FOLDER: Final = "_lakefs"
@@ -54,7 +54,7 @@ class SourceChange:
     """None: it was removed."""
 
 
-class Refs(Protocol):
+class LakeFSRefs(Protocol):
     """The commits, branches and tags of a repository of lakeFS, as they are at one moment."""
 
     @property
@@ -74,7 +74,7 @@ class Refs(Protocol):
         """Iterate over what is uncommitted on a branch."""
 
 
-class Files(Protocol):
+class LakeFSFiles(Protocol):
     """The metaranges and ranges of a repository of lakeFS."""
 
     def metarange(self, metarange_id: str) -> bytes:
@@ -85,12 +85,12 @@ class Files(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class LakeFSSource:
     """A repository of lakeFS: its refs may come from another place than its files."""
 
-    refs: Refs
-    files: Files
-    addresses: Addresses
+    refs: LakeFSRefs
+    files: LakeFSFiles
+    addresses: AddressTranslator
 
 
 class StorageFiles:

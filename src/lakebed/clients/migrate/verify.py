@@ -13,7 +13,7 @@ import pyarrow as pa
 from lakebed.base.errors import quoted
 from lakebed.base.runtime import Runtime
 from lakebed.block import Address, Between, BlockError, BlockStore, StorageUnavailable
-from lakebed.clients.migrate.sources import Source, SourceCommit
+from lakebed.clients.migrate.sources import LakeFSSource, SourceCommit
 from lakebed.clients.migrate.values import read_entries, read_ranges
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import CommitID, Repository
@@ -26,7 +26,7 @@ _BATCH: Final = 1000
 
 
 def find_difference(
-    engine: Engine, repository: Repository, source: Source, commit: SourceCommit
+    engine: Engine, repository: Repository, source: LakeFSSource, commit: SourceCommit
 ) -> bytes | None:
     """Return the first path that a commit lists otherwise; None: both sides list the same.
 
@@ -120,7 +120,7 @@ def _objects(tables: Iterable[pa.Table]) -> Iterator[_Object]:
         yield from map(_Object, *columns)
 
 
-def _listed(source: Source, metarange_id: str) -> Iterator[pa.Table]:
+def _listed(source: LakeFSSource, metarange_id: str) -> Iterator[pa.Table]:
     if not metarange_id:
         return
     data = source.files.metarange(metarange_id)

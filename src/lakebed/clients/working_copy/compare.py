@@ -13,7 +13,7 @@ from typing import Any, Final
 from lakebed.clients.working_copy.errors import BadNames
 from lakebed.clients.working_copy.folder import IGNORED_NAMES, OWN_FOLDER
 from lakebed.clients.working_copy.hashes import LocalFile
-from lakebed.clients.working_copy.remote import Item
+from lakebed.clients.working_copy.remote import RemoteFile
 
 _NAME_BYTES_MAX: Final = 255
 _PROBLEMS_MAX: Final = 10
@@ -24,15 +24,15 @@ class Row:
     """One path, and what is there on each side; None: nothing."""
 
     path: str
-    base: Item | None
+    base: RemoteFile | None
     """In the commit that the folder was made from."""
-    target: Item | None
+    target: RemoteFile | None
     """In the commit that it is compared with."""
     local: LocalFile | None
     """On the disk."""
 
 
-class Verdict(Enum):
+class SyncAction(Enum):
     """What has to be done to a path, so that the folder has what the target has."""
 
     KEEP = "keep"
@@ -41,13 +41,13 @@ class Verdict(Enum):
     CONFLICT = "conflict"
 
 
-IsSame = Callable[[LocalFile | None, Item | None], bool]
+IsSame = Callable[[LocalFile | None, RemoteFile | None], bool]
 """Whether a file on the disk holds the bytes of an object; both may be missing."""
 
 
 def rows(
-    base: Iterable[Item],
-    changes: Iterable[tuple[str, Item | None]],
+    base: Iterable[RemoteFile],
+    changes: Iterable[tuple[str, RemoteFile | None]],
     local: Iterable[LocalFile],
 ) -> Iterator[Row]:
     """Put the sides together: a base, what the target changed in it, and the disk."""
@@ -77,7 +77,7 @@ def align(*sides: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, list[Any]]]:
 
 def judge(
     row: Row, is_same: IsSame, *, throw_away: bool = False, bring_back: bool = False
-) -> Verdict:
+) -> SyncAction:
     """Say what has to be done to a path.
 
     Changes that were made here stay, unless `throw_away`: then the folder gets what the target has.
@@ -85,13 +85,13 @@ def judge(
     moves a file out of the way gets the other one.
     """
     if not throw_away and _are_same(row.base, row.target):
-        return Verdict.KEEP
+        return SyncAction.KEEP
     if is_same(row.local, row.target):
-        return Verdict.KEEP
+        return SyncAction.KEEP
     may_replace = throw_away or (bring_back and row.local is None)
     if not may_replace and not is_same(row.local, row.base):
-        return Verdict.CONFLICT
-    return Verdict.FETCH if row.target else Verdict.REMOVE
+        return SyncAction.CONFLICT
+    return SyncAction.FETCH if row.target else SyncAction.REMOVE
 
 
 def describe(row: Row, is_same: IsSame) -> tuple[str, str] | None:
@@ -106,7 +106,7 @@ def describe(row: Row, is_same: IsSame) -> tuple[str, str] | None:
     return ("local" if there else "remote"), kind
 
 
-def _are_same(one: Item | None, other: Item | None) -> bool:
+def _are_same(one: RemoteFile | None, other: RemoteFile | None) -> bool:
     return one is other or (one is not None and one.is_same(other))
 
 

@@ -24,7 +24,7 @@ from lakebed.clients.http.http import Client
 from lakebed.clients.working_copy.compare import (
     NameCheck,
     Row,
-    Verdict,
+    SyncAction,
     align,
     describe,
     judge,
@@ -38,10 +38,10 @@ from lakebed.clients.working_copy.errors import (
     Unfinished,
     WorkingCopyError,
 )
-from lakebed.clients.working_copy.folder import OWN_FOLDER, Folder
+from lakebed.clients.working_copy.folder import OWN_FOLDER, WorkingFolder
 from lakebed.clients.working_copy.hashes import Hashes, Known, LocalFile
-from lakebed.clients.working_copy.place import PLACE_FILE, Place, Source, read_place
-from lakebed.clients.working_copy.remote import Item, Remote, Step
+from lakebed.clients.working_copy.place import PLACE_FILE, RemotePath, WorkingCopyState, read_place
+from lakebed.clients.working_copy.remote import Remote, RemoteFile, Step
 
 _OPERATION_NOTE: Final = f"{OWN_FOLDER}/operation.json"
 """What the folder is becoming."""
@@ -75,7 +75,7 @@ class Tools:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class SyncSummary:
     """What was done to the folder."""
 
     commit_id: str
@@ -84,7 +84,7 @@ class Summary:
     there_already: int = 0
     """Files that were as wanted when an interrupted operation went on."""
 
-    def after(self, earlier: "Summary") -> "Summary":
+    def after(self, earlier: "SyncSummary") -> "SyncSummary":
         """Return this and what was done before it as one."""
         return replace(
             self,
@@ -95,7 +95,7 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class WorkingCopyCommit:
     """What was committed."""
 
     commit_id: str
@@ -108,7 +108,7 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ChangedPath:
     """A path that somebody changed."""
 
     side: str
@@ -124,7 +124,7 @@ def working_copy(root: Path, tools: Tools) -> Iterator["WorkingCopy"]:
         NotAWorkingCopy: It is none.
         InUse: Another process works on it.
     """
-    folder = Folder(root)
+    folder = WorkingFolder(root)
     hashes = Hashes(tools.caches(root))
     try:
         yield WorkingCopy(folder, hashes, tools)
@@ -133,7 +133,9 @@ def working_copy(root: Path, tools: Tools) -> Iterator["WorkingCopy"]:
         folder.close()
 
 
-def make_place(root: Path, source: Source, tools: Tools, *, force: bool = False) -> Place:
+def make_place(
+    root: Path, source: RemotePath, tools: Tools, *, force: bool = False
+) -> WorkingCopyState:
     """Make a folder a working copy, without changing a file in it.
 
     Raises:
@@ -143,8 +145,8 @@ def make_place(root: Path, source: Source, tools: Tools, *, force: bool = False)
     root.mkdir(parents=True, exist_ok=True)
     if (root / PLACE_FILE).exists() and not force:
         raise NotEmpty(f"{root} is a working copy already: pass --force to make it one of {source}")
-    place = Place(source, at_head)
-    folder = Folder(root)
+    place = WorkingCopyState(source, at_head)
+    folder = WorkingFolder(root)
     try:
         folder.write_own(PLACE_FILE, place.encoded())
         folder.remove_own(_OPERATION_NOTE)
@@ -153,7 +155,7 @@ def make_place(root: Path, source: Source, tools: Tools, *, force: bool = False)
     return place
 
 
-def clone(root: Path, source: Source, tools: Tools) -> Summary:
+def clone(root: Path, source: RemotePath, tools: Tools) -> SyncSummary:
     """Download what is below a path into a new or empty folder, or go on with that.
 
     Raises:
@@ -163,11 +165,11 @@ def clone(root: Path, source: Source, tools: Tools) -> Summary:
     """
     at_head = Remote(tools.client, source, step=tools.step).resolve(source.ref)
     root.mkdir(parents=True, exist_ok=True)
-    folder = Folder(root)
+    folder = WorkingFolder(root)
     try:
         if folder.is_empty():
             folder.write_own(_OPERATION_NOTE, _encoded(operation="clone", target=at_head))
-            folder.write_own(PLACE_FILE, Place(source, at_head, "clone").encoded())
+            folder.write_own(PLACE_FILE, WorkingCopyState(source, at_head, "clone").encoded())
         elif not _is_clone_of(root, source):
             raise NotEmpty(f"{root} is not empty: choose a new folder, or `lakebed local init`")
     finally:
@@ -176,7 +178,7 @@ def clone(root: Path, source: Source, tools: Tools) -> Summary:
         return copy.finish_clone()
 
 
-def _is_clone_of(root: Path, source: Source) -> bool:
+def _is_clone_of(root: Path, source: RemotePath) -> bool:
     if not (root / PLACE_FILE).exists():
         return False
     place = read_place(root)
@@ -186,7 +188,7 @@ def _is_clone_of(root: Path, source: Source) -> bool:
 class WorkingCopy:
     """One working copy, which this process alone works on."""
 
-    def __init__(self, folder: Folder, hashes: Hashes, tools: Tools) -> None:
+    def __init__(self, folder: WorkingFolder, hashes: Hashes, tools: Tools) -> None:
         self.place = read_place(folder.root)
         self._folder = folder
         self._hashes = hashes
@@ -197,13 +199,13 @@ class WorkingCopy:
 
     # Looking
 
-    def status(self, *, local_only: bool = False) -> Iterator[Change]:
+    def status(self, *, local_only: bool = False) -> Iterator[ChangedPath]:
         """Iterate over what was changed here, and on the server, since the folder was made."""
         at_head = self.place.at_head
         head = at_head if local_only else self._remote.resolve(self.place.source.ref)
         for row in self._rows("status", head):
             if (found := describe(row, self._is_same)) is not None:
-                yield Change(*found, row.path)
+                yield ChangedPath(*found, row.path)
 
     def has_local_changes(self) -> bool:
         """Whether anything was changed here."""
@@ -211,12 +213,12 @@ class WorkingCopy:
 
     # From the server
 
-    def finish_clone(self) -> Summary:
+    def finish_clone(self) -> SyncSummary:
         """Download what a clone has not downloaded yet."""
         target = self._note(_OPERATION_NOTE).get("target", self.place.at_head)
         return self._sync("clone", target)
 
-    def pull(self, *, force: bool = False) -> Summary:
+    def pull(self, *, force: bool = False) -> SyncSummary:
         """Bring in what others committed; what was changed here stays.
 
         Args:
@@ -231,7 +233,7 @@ class WorkingCopy:
         done = self._sync("pull", target, throw_away=force)
         return done if finished is None else done.after(finished)
 
-    def checkout(self, ref: str | None = None) -> Summary:
+    def checkout(self, ref: str | None = None) -> SyncSummary:
         """Make the folder what a commit holds, and throw away what was changed here.
 
         Args:
@@ -242,7 +244,7 @@ class WorkingCopy:
         target = self._remote.resolve(ref) if ref else noted.get("target", self.place.at_head)
         return self._sync("checkout", target, throw_away=True)
 
-    def _finish(self, operation: str, *, throw_away: bool = False) -> Summary | None:
+    def _finish(self, operation: str, *, throw_away: bool = False) -> SyncSummary | None:
         """Go on with an operation that was interrupted, if this one can.
 
         Returns:
@@ -264,25 +266,25 @@ class WorkingCopy:
             )
         return None
 
-    def _sync(self, operation: str, target: str, *, throw_away: bool = False) -> Summary:
+    def _sync(self, operation: str, target: str, *, throw_away: bool = False) -> SyncSummary:
         """Make the folder what a commit holds; see `judge`."""
         if operation != "clone" and not throw_away and self._is_as_good_as(target):
             self._end(target)
-            return Summary(target)
+            return SyncSummary(target)
         goes_on = self.place.active_operation == operation
         found, there_already = self._check(operation, target, throw_away=throw_away)
         self._begin(operation, target)
-        if Verdict.REMOVE in found:
+        if SyncAction.REMOVE in found:
             for row, verdict in self._judged(operation, target, throw_away=throw_away):
-                if verdict is Verdict.REMOVE and row.local is not None:
+                if verdict is SyncAction.REMOVE and row.local is not None:
                     self._folder.remove(row.local)
-        if Verdict.FETCH in found:
+        if SyncAction.FETCH in found:
             judged = self._judged(operation, target, throw_away=throw_away)
-            wanted = (row for row, verdict in judged if verdict is Verdict.FETCH)
+            wanted = (row for row, verdict in judged if verdict is SyncAction.FETCH)
             self._transfer(wanted, self._fetch)
         self._end(target)
-        fetched, removed = found.get(Verdict.FETCH, 0), found.get(Verdict.REMOVE, 0)
-        return Summary(target, fetched, removed, there_already if goes_on else 0)
+        fetched, removed = found.get(SyncAction.FETCH, 0), found.get(SyncAction.REMOVE, 0)
+        return SyncSummary(target, fetched, removed, there_already if goes_on else 0)
 
     def _is_as_good_as(self, target: str) -> bool:
         """Whether a commit holds what the folder was made from."""
@@ -291,26 +293,26 @@ class WorkingCopy:
 
     def _check(
         self, operation: str, target: str, *, throw_away: bool
-    ) -> tuple[dict[Verdict, int], int]:
+    ) -> tuple[dict[SyncAction, int], int]:
         """Count what there is to do, and the files that are as wanted, before anything is done.
 
         Raises:
             Conflicts, BadNames: Not all of it can be done.
         """
-        counts: dict[Verdict, int] = {}
+        counts: dict[SyncAction, int] = {}
         there_already = 0
         conflicts, sizes = [], []
         names = NameCheck(ignores_case=self._folder.ignores_case())
         for row in self._rows(operation, target, throw_away=throw_away):
             verdict = self._judge(row, operation, throw_away=throw_away)
             counts[verdict] = counts.get(verdict, 0) + 1
-            if verdict is Verdict.CONFLICT:
+            if verdict is SyncAction.CONFLICT:
                 conflicts.append(row.path)
-            if verdict is Verdict.FETCH and row.target is not None:
+            if verdict is SyncAction.FETCH and row.target is not None:
                 sizes.append(row.target.size)
-            if verdict is Verdict.KEEP and row.local:
+            if verdict is SyncAction.KEEP and row.local:
                 there_already += 1
-            if verdict is Verdict.FETCH or (verdict is Verdict.KEEP and row.local):
+            if verdict is SyncAction.FETCH or (verdict is SyncAction.KEEP and row.local):
                 names.add(row.path)
         names.finish()
         if conflicts:
@@ -324,14 +326,14 @@ class WorkingCopy:
 
     def _judged(
         self, operation: str, target: str, *, throw_away: bool
-    ) -> Iterator[tuple[Row, Verdict]]:
+    ) -> Iterator[tuple[Row, SyncAction]]:
         for row in self._rows(operation, target, throw_away=throw_away):
             verdict = self._judge(row, operation, throw_away=throw_away)
-            if verdict is Verdict.CONFLICT:
+            if verdict is SyncAction.CONFLICT:
                 raise Changed(row.path)
             yield row, verdict
 
-    def _judge(self, row: Row, operation: str, *, throw_away: bool) -> Verdict:
+    def _judge(self, row: Row, operation: str, *, throw_away: bool) -> SyncAction:
         bring_back = operation == "pull"
         return judge(row, self._is_same, throw_away=throw_away, bring_back=bring_back)
 
@@ -364,14 +366,14 @@ class WorkingCopy:
         self._write(replace(self.place, at_head=at_head, active_operation=""))
         self._folder.remove_own(_OPERATION_NOTE)
 
-    def _write(self, place: Place) -> None:
+    def _write(self, place: WorkingCopyState) -> None:
         if place != self.place:
             self._folder.write_own(PLACE_FILE, place.encoded())
             self.place = place
 
     # To the server
 
-    def commit(self, message: str, metadata: Mapping[str, str]) -> Committed | None:
+    def commit(self, message: str, metadata: Mapping[str, str]) -> WorkingCopyCommit | None:
         """Commit what was changed here, and nothing else; bring in what others committed.
 
         Returns:
@@ -411,9 +413,9 @@ class WorkingCopy:
             self._end(sent_id)
         self._forget_branch(branch)
         there_already = max(0, wanted - sent - removed)
-        return Committed(commit_id, sent, removed, there_already, tuple(not_pulled))
+        return WorkingCopyCommit(commit_id, sent, removed, there_already, tuple(not_pulled))
 
-    def _local_changes(self, ref: str) -> Iterator[tuple[str, Item | None, LocalFile | None]]:
+    def _local_changes(self, ref: str) -> Iterator[tuple[str, RemoteFile | None, LocalFile | None]]:
         """Iterate over the paths where the folder differs from a ref."""
         items = ((item.path, item) for item in self._remote.list(ref))
         files = ((file.path, file) for file in self._folder.walk())
@@ -441,14 +443,14 @@ class WorkingCopy:
         """Make a branch what the folder is; return how many files were sent, and removed."""
         gone: list[str] = []
 
-        def to_send() -> Iterator[tuple[str, Item | None]]:
+        def to_send() -> Iterator[tuple[str, RemoteFile | None]]:
             for path, item, file in self._local_changes(branch):
                 if file is None:
                     gone.append(path)
                 else:
                     yield path, item
 
-        def send(job: tuple[str, Item | None]) -> tuple[LocalFile, str, str, int]:
+        def send(job: tuple[str, RemoteFile | None]) -> tuple[LocalFile, str, str, int]:
             path, item = job
             with self._folder.open(path) as file:
                 now, before = time.time_ns(), self._folder.described(file, path)
@@ -489,7 +491,7 @@ class WorkingCopy:
             raise Unfinished(failed)
         return count
 
-    def _is_same(self, file: LocalFile | None, item: Item | None) -> bool:
+    def _is_same(self, file: LocalFile | None, item: RemoteFile | None) -> bool:
         """Whether a file holds the bytes of an object; it is read only if that is not known."""
         if file is None or item is None:
             return file is None and item is None

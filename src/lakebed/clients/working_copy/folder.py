@@ -28,7 +28,7 @@ _DRAFT_SUFFIX: Final = ".part"
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Folder:
+class WorkingFolder:
     """The folder of a working copy. Threads may share it."""
 
     def __init__(self, root: Path) -> None:

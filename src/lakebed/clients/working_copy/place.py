@@ -15,7 +15,7 @@ _SCHEME: Final = "lakefs://"
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class RemotePath:
     """A path of a repository at a ref."""
 
     repository: str
@@ -27,7 +27,7 @@ class Source:
         return f"{_SCHEME}{self.repository}/{self.ref}/{self.prefix}"
 
 
-def parse_source(text: str) -> Source:
+def parse_source(text: str) -> RemotePath:
     """Read `lakefs://<repository>/<ref>/<path>`; the path is taken as a folder.
 
     Raises:
@@ -39,14 +39,14 @@ def parse_source(text: str) -> Source:
             f"{text!r} is not the URI of a folder, expected for example lakefs://my-repo/main/data/"
         )
     path = "".join(parts[2:])
-    return Source(parts[0], parts[1], path if not path or path.endswith("/") else f"{path}/")
+    return RemotePath(parts[0], parts[1], path if not path or path.endswith("/") else f"{path}/")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class WorkingCopyState:
     """The content of the file."""
 
-    source: Source
+    source: RemotePath
     at_head: str
     """The commit that the folder was made from: what differs from it was changed here."""
     active_operation: str = ""
@@ -54,7 +54,7 @@ class Place:
     others: dict[str, Any] = field(default_factory=dict)
     """Fields of other tools, kept as they are."""
 
-    def during(self, operation: str) -> "Place":
+    def during(self, operation: str) -> "WorkingCopyState":
         """Return the same, with an operation under way."""
         return replace(self, active_operation=operation)
 
@@ -69,7 +69,7 @@ class Place:
         return yaml.safe_dump(content, sort_keys=False, allow_unicode=True).encode()
 
 
-def read_place(folder: Path) -> Place:
+def read_place(folder: Path) -> WorkingCopyState:
     """Read the file in a folder.
 
     Raises:
@@ -86,7 +86,9 @@ def read_place(folder: Path) -> Place:
     texts = {name: "" if value is None else str(value) for name, value in fields.items()}
     if not texts["at_head"]:
         raise NotAWorkingCopy(f"{file} has no at_head: expected the id of a commit")
-    return Place(parse_source(texts["src"]), texts["at_head"], texts["active_operation"], content)
+    return WorkingCopyState(
+        parse_source(texts["src"]), texts["at_head"], texts["active_operation"], content
+    )
 
 
 def find_root(start: Path) -> Path:

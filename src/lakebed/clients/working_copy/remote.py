@@ -11,7 +11,7 @@ from lakebed.clients.http.errors import Refused
 from lakebed.clients.http.http import Client
 from lakebed.clients.http.paging import list_items
 from lakebed.clients.working_copy.errors import Changed, Conflicts, WorkingCopyError
-from lakebed.clients.working_copy.place import Source
+from lakebed.clients.working_copy.place import RemotePath
 from lakebed.wire.objects import (
     ForcePathQuery,
     ListQuery,
@@ -48,7 +48,7 @@ _FAILED_CONDITION: Final = 412
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class RemoteFile:
     """An object below the path of a working copy."""
 
     path: str
@@ -66,7 +66,7 @@ class Item:
         is_md5 = len(self.checksum) == _MD5_DIGITS and self.checksum.isalnum()
         return self.checksum if is_md5 else None
 
-    def is_same(self, other: "Item | None") -> bool:
+    def is_same(self, other: "RemoteFile | None") -> bool:
         """Whether both hold the same bytes, as far as the server says."""
         return other is not None and (self.checksum, self.size) == (other.checksum, other.size)
 
@@ -74,7 +74,7 @@ class Item:
 class Remote:
     """A path of a repository. Threads may share it."""
 
-    def __init__(self, client: Client, source: Source, *, step: Step) -> None:
+    def __init__(self, client: Client, source: RemotePath, *, step: Step) -> None:
         self.source = source
         self._client = client
         self._step = step
@@ -104,14 +104,14 @@ class Remote:
         self._client.objects.may_upload(self._lake, self.source.ref, query)
         return found.commit_id
 
-    def list(self, ref: str) -> Iterator[Item]:
+    def list(self, ref: str) -> Iterator[RemoteFile]:
         """Iterate over all objects at a ref, in the order of their paths."""
         query = ListQuery(prefix=self.source.prefix)
         for found in list_items(self._client.objects.list, self._lake, ref, query):
             if (item := self._item(found, found, ref)) is not None:
                 yield item
 
-    def diff(self, left: str, right: str) -> Iterator[tuple[str, Item | None]]:
+    def diff(self, left: str, right: str) -> Iterator[tuple[str, RemoteFile | None]]:
         """Iterate over what is different on the right: path, and what is there, if anything."""
         query = DiffRefsQuery(prefix=self.source.prefix, type="two_dot", include_right_stats=True)
         for found in list_items(self._client.refs.diff, self._lake, left, right, query):
@@ -121,16 +121,16 @@ class Remote:
 
     def _item(
         self, found: ObjectStats | Diff, stats: ObjectStats | DiffObjectStat, ref: str
-    ) -> Item | None:
+    ) -> RemoteFile | None:
         path = found.path.removeprefix(self.source.prefix)
         if not _is_data(path, found.size_bytes):
             return None
         noted = (stats.metadata or {}).get(_CLIENT_MTIME, "")
         is_time = noted.isdecimal() and len(noted) <= _TIME_DIGITS_MAX
         mtime = int(noted) if is_time else stats.mtime
-        return Item(path, stats.checksum, found.size_bytes or 0, mtime, ref)
+        return RemoteFile(path, stats.checksum, found.size_bytes or 0, mtime, ref)
 
-    def fetch(self, item: Item, write: Callable[[bytes], object]) -> str:
+    def fetch(self, item: RemoteFile, write: Callable[[bytes], object]) -> str:
         """Read an object, and return the hash of its bytes.
 
         Raises:
@@ -153,7 +153,14 @@ class Remote:
         return found
 
     def send(
-        self, branch: str, path: str, file: BinaryIO, *, size: int, mtime: int, instead: Item | None
+        self,
+        branch: str,
+        path: str,
+        file: BinaryIO,
+        *,
+        size: int,
+        mtime: int,
+        instead: RemoteFile | None,
     ) -> tuple[str, str]:
         """Upload a file, in place of what was found on the branch, and of nothing else.
 

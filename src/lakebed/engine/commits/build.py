@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lakebed.base.runtime import Runtime
-from lakebed.engine.committed import CommittedFor, Strategy, Summary
+from lakebed.engine.committed import ChangeCounts, CommittedFor, Strategy
 from lakebed.engine.metrics import BUILD_SECONDS
 from lakebed.engine.model import Home, StagingToken
 from lakebed.engine.settings import EngineSettings
@@ -41,7 +41,7 @@ class Built:
     """What came of applying tokens to a metarange."""
 
     metarange_id: MetaRangeID
-    summary: Summary
+    summary: ChangeCounts
     held: frozenset[StagingToken]
     """Those of the tokens that held changes when they were scanned."""
 

@@ -5,10 +5,10 @@ which `Committed` has the operations. See design/0004-committed-metadata.md.
 """
 
 from lakebed.engine.committed.apply import Applied
-from lakebed.engine.committed.columns import CONFLICT_SCHEMA, DIFF_SCHEMA, ChangeType, Summary
+from lakebed.engine.committed.columns import CONFLICT_SCHEMA, DIFF_SCHEMA, ChangeCounts, ChangeType
 from lakebed.engine.committed.files import Cache, Counters
 from lakebed.engine.committed.ingest import Ingest
-from lakebed.engine.committed.listing import CommonPrefix, DiffEntry, Folded, Page, Query
+from lakebed.engine.committed.listing import CommonPrefix, DiffEntry, EntryPage, EntryQuery, Folded
 from lakebed.engine.committed.merge import Strategy
 from lakebed.engine.committed.replace import Interval
 from lakebed.engine.committed.store import Committed, CommittedFor, committed_for
@@ -20,18 +20,18 @@ __all__ = [
     "Applied",
     "Breaks",
     "Cache",
+    "ChangeCounts",
     "ChangeType",
     "Committed",
     "CommittedFor",
     "CommonPrefix",
     "Counters",
     "DiffEntry",
+    "EntryPage",
+    "EntryQuery",
     "Folded",
     "Ingest",
     "Interval",
-    "Page",
-    "Query",
     "Strategy",
-    "Summary",
     "committed_for",
 ]

@@ -26,9 +26,9 @@ import pyarrow as pa
 from lakebed.base.runtime import Runtime
 from lakebed.engine.committed.columns import (
     NO_EDITS,
+    ChangeCounts,
     Edits,
     SortedKeys,
-    Summary,
     apply_rows,
     successor,
 )
@@ -170,7 +170,7 @@ class Applied:
 
     metarange_id: MetaRangeID
     """The base's own, if nothing changed."""
-    summary: Summary
+    summary: ChangeCounts
     """What changed; empty, and so false, if nothing did."""
 
 
@@ -196,7 +196,7 @@ class _Edited:
     rows: pa.Table
     candidates: list[bytes] | None
     """The keys that may end a range, for `Builder.add_rows`."""
-    summary: Summary
+    summary: ChangeCounts
 
 
 def apply(
@@ -213,7 +213,7 @@ def apply(
         rows, summary = apply_rows(rows, portion.edits)
         return _Edited(portion.untouched, rows, candidates, summary)
 
-    total = Summary()
+    total = ChangeCounts()
     for edited in map_ahead(runtime, edit, _plan(base, windows)):
         for ref in edited.untouched:
             builder.add_range(ref)

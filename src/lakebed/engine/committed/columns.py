@@ -185,20 +185,20 @@ class ChangeType(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class ChangeCounts:
     """How many entries were added, changed and removed."""
 
     added: int = 0
     changed: int = 0
     removed: int = 0
 
-    def __add__(self, other: "Summary") -> "Summary":
-        return Summary(
+    def __add__(self, other: "ChangeCounts") -> "ChangeCounts":
+        return ChangeCounts(
             self.added + other.added, self.changed + other.changed, self.removed + other.removed
         )
 
     def __bool__(self) -> bool:
-        return self != Summary()
+        return self != ChangeCounts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,21 +220,21 @@ NO_EDITS: Final = Edits(ENTRY_SCHEMA.empty_table(), pa.array([], pa.binary()))
 _NOTHING_SPLIT: Final = NO_EDITS, NO_EDITS, _NO_CONFLICTS
 
 
-def apply_rows(base: pa.Table, edits: Edits) -> tuple[pa.Table, Summary]:
+def apply_rows(base: pa.Table, edits: Edits) -> tuple[pa.Table, ChangeCounts]:
     """Return the base with the edits applied, and how many of them changed anything.
 
     If a put has the same identity as the entry that is there, that entry stays as it is.
     """
     if not base.num_rows:
-        return edits.puts, Summary(added=edits.puts.num_rows)
+        return edits.puts, ChangeCounts(added=edits.puts.num_rows)
     count = edits.puts.num_rows + len(edits.removals)
     if not count:
-        return base, Summary()
+        return base, ChangeCounts()
     is_few = count <= max(_FEW_EDITS, base.num_rows // _ROWS_FOR_AN_EDIT)
     return _apply_few(base, edits) if is_few else _apply_many(base, edits)
 
 
-def _apply_few(base: pa.Table, edits: Edits) -> tuple[pa.Table, Summary]:
+def _apply_few(base: pa.Table, edits: Edits) -> tuple[pa.Table, ChangeCounts]:
     """Apply edits one by one: what lies between them is taken over in pieces."""
     keys, identities = SortedKeys(one_array(base, "key")), SortedKeys(one_array(base, "identity"))
     put_keys = SortedKeys(one_array(edits.puts, "key"))
@@ -261,21 +261,21 @@ def _apply_few(base: pa.Table, edits: Edits) -> tuple[pa.Table, Summary]:
         if row != _REMOVAL:
             pieces.append(put_rows[0].slice(row, 1))
         begin = place + is_there
-    summary = Summary(added, changed, removed)
+    summary = ChangeCounts(added, changed, removed)
     if not summary:
         return base, summary
     pieces.append(base_rows.slice(begin))
     return pa.Table.from_batches(pieces).combine_chunks(), summary
 
 
-def _apply_many(base: pa.Table, edits: Edits) -> tuple[pa.Table, Summary]:
+def _apply_many(base: pa.Table, edits: Edits) -> tuple[pa.Table, ChangeCounts]:
     """Apply edits all at once."""
     base_keys = one_array(base, "key")
     found = pc.index_in(one_array(edits.puts, "key"), value_set=base_keys)
     added = pc.is_null(found)
     changed = pc.fill_null(_differ(edits.puts, base, found), False)
     removed = pc.index_in(edits.removals, value_set=base_keys).drop_null()
-    summary = Summary(_count(added), _count(changed), len(removed))
+    summary = ChangeCounts(_count(added), _count(changed), len(removed))
     if not summary:
         return base, summary
     replaced = pa.concat_arrays([found.filter(changed), removed])

@@ -58,7 +58,7 @@ class Folded(NamedTuple):
     """How many rows of the page come before it."""
 
 
-class Page(Generic[ItemT]):
+class EntryPage(Generic[ItemT]):
     """Some items in order of their names: rows, and common prefixes between them."""
 
     __slots__ = ("_items", "_values_of", "folded", "follows_from", "has_more", "rows")
@@ -108,7 +108,7 @@ class Page(Generic[ItemT]):
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class EntryQuery:
     """What to list."""
 
     prefix: bytes = b""
@@ -155,18 +155,22 @@ class Blocks(Protocol):
         """
 
 
-def entry_page(blocks: Blocks, query: Query, *, follows_from: Hashable = None) -> Page[Entry]:
-    """Return the first entries of a query; see `Page.follows_from`."""
+def entry_page(
+    blocks: Blocks, query: EntryQuery, *, follows_from: Hashable = None
+) -> EntryPage[Entry]:
+    """Return the first entries of a query; see `EntryPage.follows_from`."""
     rows, folded, has_more = _fill(blocks, query)
     table = _joined(rows, ENTRY_SCHEMA)
-    return Page(table, folded, has_more=has_more, values_of=entries_of, follows_from=follows_from)
+    return EntryPage(
+        table, folded, has_more=has_more, values_of=entries_of, follows_from=follows_from
+    )
 
 
-def diff_page(blocks: Blocks, query: Query) -> Page[DiffEntry]:
+def diff_page(blocks: Blocks, query: EntryQuery) -> EntryPage[DiffEntry]:
     """Return the first differences of a query."""
     rows, folded, has_more = _fill(blocks, query)
     table = _joined(rows, DIFF_SCHEMA)
-    return Page(table, folded, has_more=has_more, values_of=differences_of)
+    return EntryPage(table, folded, has_more=has_more, values_of=differences_of)
 
 
 def differences_of(rows: pa.Table) -> list[DiffEntry]:
@@ -180,7 +184,7 @@ def differences_of(rows: pa.Table) -> list[DiffEntry]:
     ]
 
 
-def _fill(blocks: Blocks, query: Query) -> tuple[list[pa.Table], list[Folded], bool]:
+def _fill(blocks: Blocks, query: EntryQuery) -> tuple[list[pa.Table], list[Folded], bool]:
     """Return the rows and common prefixes of a page, and whether others follow."""
     tables: list[pa.Table] = []
     folded: list[Folded] = []
@@ -210,7 +214,7 @@ def _fill(blocks: Blocks, query: Query) -> tuple[list[pa.Table], list[Folded], b
     return tables, folded, False
 
 
-def _unfolded(keys: SortedKeys, row: int, query: Query, amount: int) -> int:
+def _unfolded(keys: SortedKeys, row: int, query: EntryQuery, amount: int) -> int:
     """Return where a run of rows ends that are not folded; the first one is not."""
     end = prefix_end(query.prefix)
     last = min(row + amount, len(keys) if end is None else keys.find(end, row))
@@ -284,7 +288,7 @@ class DiffBlocks:
         files: Files,
         left: MetaRange,
         right: MetaRange,
-        query: Query,
+        query: EntryQuery,
         *,
         other: MetaRange | None = None,
     ) -> None:

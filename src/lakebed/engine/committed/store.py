@@ -20,8 +20,8 @@ from lakebed.engine.committed.listing import (
     DiffBlocks,
     DiffEntry,
     EntryBlocks,
-    Page,
-    Query,
+    EntryPage,
+    EntryQuery,
     diff_page,
     differences_of,
     entry_page,
@@ -298,7 +298,7 @@ class Committed:
         # The last key of the range is not below the prefix, so this finds one.
         return keys[keys.find(prefix)].startswith(prefix)
 
-    def list(self, metarange_id: MetaRangeID, query: Query) -> Page[Entry]:
+    def list(self, metarange_id: MetaRangeID, query: EntryQuery) -> EntryPage[Entry]:
         """Return a page of entries and common prefixes."""
         blocks = EntryBlocks(self._files, self._files.metarange(metarange_id))
         return entry_page(blocks, query, follows_from=(metarange_id, query))
@@ -348,14 +348,16 @@ class Committed:
         found = diff(self._files, self._runtime, *sides, start=start, end=end)
         return next(found, None) is not None
 
-    def list_diff(self, left: MetaRangeID, right: MetaRangeID, query: Query) -> Page[DiffEntry]:
+    def list_diff(
+        self, left: MetaRangeID, right: MetaRangeID, query: EntryQuery
+    ) -> EntryPage[DiffEntry]:
         """Return a page of differences; a common prefix means that something below it differs."""
         left_metarange, right_metarange = self._files.metarange(left), self._files.metarange(right)
         return diff_page(DiffBlocks(self._files, left_metarange, right_metarange, query), query)
 
     def list_changes(
-        self, base: MetaRangeID, left: MetaRangeID, right: MetaRangeID, query: Query
-    ) -> Page[DiffEntry]:
+        self, base: MetaRangeID, left: MetaRangeID, right: MetaRangeID, query: EntryQuery
+    ) -> EntryPage[DiffEntry]:
         """Return a page of what the right changed since the base, and the left did not likewise.
 
         It is a conflict if the left changed an entry too, to something else. What it changed to the
@@ -368,7 +370,7 @@ class Committed:
         keys = one_array(page.rows, "key")
         conflict = differ_at(keys, *(self.look_up(each, keys.to_pylist()) for each in (base, left)))
         rows = page.rows.append_column("conflict", conflict)
-        return Page(rows, page.folded, has_more=page.has_more, values_of=differences_of)
+        return EntryPage(rows, page.folded, has_more=page.has_more, values_of=differences_of)
 
     def _builder(self, *inputs: MetaRange) -> Builder:
         return Builder(self._files, self.breaks, self._runtime, inputs=inputs)

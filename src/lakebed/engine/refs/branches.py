@@ -18,7 +18,7 @@ from lakebed.engine.model import (
     StagingToken,
     new_staging_token,
 )
-from lakebed.engine.refs.creation import Look, create_branch, was_created, was_deleted
+from lakebed.engine.refs.creation import CreationReads, create_branch, was_created, was_deleted
 from lakebed.engine.refs.shared_reads import SharedReads
 from lakebed.kv import Item, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable
 from lakebed.kv.records import Record, Records
@@ -122,7 +122,7 @@ class Branches:
         *,
         hidden: bool = False,
         unique_id: UniqueID | None = None,
-        look: Look | None = None,
+        look: CreationReads | None = None,
         shared: bool = False,
     ) -> Branch:
         """Create a branch that points to a commit, with nothing staged; raises as `create_branch`.

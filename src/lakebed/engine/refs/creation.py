@@ -5,7 +5,7 @@ The store swaps one key at a time, so a creation has three steps. All stores tak
 
     1. write the own record in state CREATING, if the key is absent
     2. read, in one call: the record of the other kind, the mark of the commit (`expiry_marks`), and
-       all else that the creation depends on (`Look`)
+       all else that the creation depends on (`CreationReads`)
     3. write the own record in state LIVE, over that of step 1
 
 If the look says no, the own record is deleted, if it is still that of step 1.
@@ -85,7 +85,7 @@ PATIENCE_SECONDS: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class CreationReads:
     """What a creation reads in step 2 beside the record of the other kind and the mark."""
 
     keys: Sequence[tuple[bytes, bytes]]
@@ -105,7 +105,7 @@ def create_branch(
     repository: Repository,
     name: str,
     branch: pb.Branch,
-    look: Look | None = None,
+    look: CreationReads | None = None,
     *,
     shared: bool = False,
 ) -> Version:
@@ -139,7 +139,7 @@ def create_tag(
     repository: Repository,
     name: str,
     tag: pb.Tag,
-    look: Look | None = None,
+    look: CreationReads | None = None,
     *,
     shared: bool = False,
 ) -> Version:
@@ -217,7 +217,7 @@ class _Creation(Generic[RefT, OtherT]):
         self._id = name
         self._name = name.encode()
 
-    def run(self, message: RefT, look: Look | None, *, shared: bool = False) -> Version:
+    def run(self, message: RefT, look: CreationReads | None, *, shared: bool = False) -> Version:
         """Take all steps, again if others interfere; return the version of the LIVE record."""
         predicate: Predicate = ABSENT
         for _ in range(_TRIES):
@@ -260,7 +260,7 @@ class _Creation(Generic[RefT, OtherT]):
                 raise _Raced from None
             raise
 
-    def _keys(self, message: RefT, look: Look | None) -> list[tuple[bytes, bytes]]:
+    def _keys(self, message: RefT, look: CreationReads | None) -> list[tuple[bytes, bytes]]:
         """Return the keys of step 2."""
         return [
             self._other.place(self._name),
@@ -273,7 +273,7 @@ class _Creation(Generic[RefT, OtherT]):
         message: RefT,
         created: Version,
         items: Sequence[Item | None],
-        look: Look | None,
+        look: CreationReads | None,
         *,
         shared: bool,
     ) -> Version:

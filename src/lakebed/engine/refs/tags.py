@@ -11,7 +11,7 @@ from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import TagNotFound, TooManyTries
 from lakebed.engine.keys import LIVE, TAGS
 from lakebed.engine.model import CommitID, Repository, Tag, TagID
-from lakebed.engine.refs.creation import Look, create_tag, was_created, was_deleted
+from lakebed.engine.refs.creation import CreationReads, create_tag, was_created, was_deleted
 from lakebed.kv import PredicateFailed, Store
 from lakebed.kv.records import Record, Records
 
@@ -43,7 +43,7 @@ class Tags:
         commit_id: CommitID,
         *,
         unique_id: UniqueID | None = None,
-        look: Look | None = None,
+        look: CreationReads | None = None,
         shared: bool = False,
     ) -> Tag:
         """Create a tag; arguments as for `Branches.create`, raises as `create_tag`."""

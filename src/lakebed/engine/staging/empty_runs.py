@@ -57,7 +57,7 @@ _LIFE_US: Final = 600_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class KeyRange:
     """Keys from one, included, to another, not included; None: to the last."""
 
     start: bytes
@@ -68,10 +68,10 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class EmptyRunSearch:
     """A stretch that a listing has noted, and reads from now on."""
 
-    stretch: Stretch
+    stretch: KeyRange
     note: pb.Emptied
     version: Version
 
@@ -93,11 +93,11 @@ class EmptyRunNotes:
         self._metarange_id = metarange_id
         self._now_us = now_us
 
-    def stretches(self) -> list[Stretch]:
+    def stretches(self) -> list[KeyRange]:
         """Return the stretches where nothing is left."""
         return [_stretch(each) for each in self._counting(self._find())]
 
-    def seek(self, stretch: Stretch) -> Search | None:
+    def seek(self, stretch: KeyRange) -> EmptyRunSearch | None:
         """Note that a stretch is being read; None: that did not certainly work, and is given up.
 
         Only what is read from the store after this may be passed to `found`.
@@ -111,11 +111,11 @@ class EmptyRunNotes:
         )
         predicate: Predicate = ABSENT if before is None else before.predicate
         try:
-            return Search(stretch, note, self._set_if(note, predicate))
+            return EmptyRunSearch(stretch, note, self._set_if(note, predicate))
         except (PredicateFailed, OutcomeUnknown):
             return None
 
-    def found(self, search: Search, end: bytes | None) -> None:
+    def found(self, search: EmptyRunSearch, end: bytes | None) -> None:
         """Note that nothing is left from the start of a search up to some key.
 
         Nothing beyond what was sought is noted, even if it is empty: writers did not know of it.
@@ -126,7 +126,7 @@ class EmptyRunNotes:
         note = pb.Emptied()
         note.CopyFrom(search.note)
         note.ClearField("sought")
-        found = _message(Stretch(sought.start, end))
+        found = _message(KeyRange(sought.start, end))
         found.found_us = self._now_us
         note.stretches.append(found)
         del note.stretches[:-_STRETCHES_MAX]
@@ -206,15 +206,15 @@ def _without(note: pb.Emptied, keys: list[bytes]) -> pb.Emptied:
     return left
 
 
-def _first_in(stretch: Stretch, keys: list[bytes]) -> bytes | None:
+def _first_in(stretch: KeyRange, keys: list[bytes]) -> bytes | None:
     return next((key for key in keys if key in stretch), None)
 
 
-def _stretch(message: pb.Stretch) -> Stretch:
-    return Stretch(message.start, message.end or None)
+def _stretch(message: pb.Stretch) -> KeyRange:
+    return KeyRange(message.start, message.end or None)
 
 
-def _message(stretch: Stretch) -> pb.Stretch:
+def _message(stretch: KeyRange) -> pb.Stretch:
     return pb.Stretch(start=stretch.start, end=stretch.end or b"")
 
 

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.engine.committed import Committed, DiffEntry, Page, Query
+from lakebed.engine.committed import Committed, DiffEntry, EntryPage, EntryQuery
 from lakebed.engine.committed.columns import (
     Edits,
     SortedKeys,
@@ -32,7 +32,7 @@ from lakebed.engine.committed.columns import (
 from lakebed.engine.committed.listing import Block, DiffBlock, diff_page, entry_page
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.staging.cells import TOMBSTONE, Cells, newest
-from lakebed.engine.staging.empty_runs import EmptyRunNotes, Search, Stretch
+from lakebed.engine.staging.empty_runs import EmptyRunNotes, EmptyRunSearch, KeyRange
 from lakebed.engine.staging.scan import StagedChanges, entry_rows
 from lakebed.formats import ENTRY_SCHEMA, Entry, MetaRangeID, entries_table
 from lakebed.formats.entries import one_array
@@ -58,10 +58,10 @@ def list_entries(
     cells: Cells,
     committed: Committed,
     metarange_id: MetaRangeID,
-    query: Query,
+    query: EntryQuery,
     *,
     noting: Noting,
-) -> Page[Entry]:
+) -> EntryPage[Entry]:
     """Return a page of the entries that staged cells make of a metarange."""
     staged = _StagedWindows(cells, query)
     start = query.first_key()
@@ -76,8 +76,8 @@ def list_changes(
     cells: Cells,
     committed: Committed,
     metarange_id: MetaRangeID,
-    query: Query,
-) -> Page[DiffEntry]:
+    query: EntryQuery,
+) -> EntryPage[DiffEntry]:
     """Return a page of the changes that staged cells make to a metarange."""
     return diff_page(_ChangeWindows(cells, committed, metarange_id, query), query)
 
@@ -109,7 +109,7 @@ def _places(keys: Sequence[bytes], start: bytes, end: bytes | None) -> tuple[int
 class _StagedWindows:
     """Staged changes, some at a time, from any key on."""
 
-    def __init__(self, cells: Cells, query: Query) -> None:
+    def __init__(self, cells: Cells, query: EntryQuery) -> None:
         self._cells = cells
         self._prefix = query.prefix
         # A page with a delimiter jumps; one without reads on, and one more to see what follows.
@@ -153,14 +153,14 @@ class _StagedWindows:
 class _EmptyRuns:
     """Runs of keys with nothing left: those known from notes, and those to note."""
 
-    def __init__(self, notes: EmptyRunNotes, query: Query, noted_min: int) -> None:
+    def __init__(self, notes: EmptyRunNotes, query: EntryQuery, noted_min: int) -> None:
         self._notes = notes
         self._query = query
         self._noted_min = noted_min
-        self._known: list[Stretch] | None = None
+        self._known: list[KeyRange] | None = None
         self._begin: bytes | None = None
         self._hidden = 0
-        self._search: Search | None = None
+        self._search: EmptyRunSearch | None = None
         self._seen_to = b""
 
     def jump(self, place: bytes) -> bytes | None:
@@ -183,7 +183,7 @@ class _EmptyRuns:
             self._note(self._search.stretch.end)
         if self._search is not None or (self._hidden < self._noted_min and not goes_on):
             return False
-        self._search = self._notes.seek(Stretch(place, self._bound(place)))
+        self._search = self._notes.seek(KeyRange(place, self._bound(place)))
         self._hidden = 0  # if that did not work, do not try again at once
         return self._search is not None
 
@@ -221,7 +221,7 @@ class _MergedWindows:
         cells: Cells,
         committed: Committed,
         metarange_id: MetaRangeID,
-        query: Query,
+        query: EntryQuery,
         staged: _StagedWindows,
         runs: _EmptyRuns,
     ) -> None:
@@ -368,7 +368,7 @@ class _ChangeWindows:
     """What staged changes do to a metarange, window by window; see `Blocks`."""
 
     def __init__(
-        self, cells: Cells, committed: Committed, metarange_id: MetaRangeID, query: Query
+        self, cells: Cells, committed: Committed, metarange_id: MetaRangeID, query: EntryQuery
     ) -> None:
         self._staged = _StagedWindows(cells, query)
         self._committed = committed

@@ -14,7 +14,7 @@ from typing import Final, ParamSpec
 from lakebed.base.runtime import Runtime
 from lakebed.base.times import now_us
 from lakebed.base.tracing import traced
-from lakebed.engine.committed import Committed, CommittedFor, DiffEntry, Page, Query
+from lakebed.engine.committed import Committed, CommittedFor, DiffEntry, EntryPage, EntryQuery
 from lakebed.engine.errors import EntryNotFound, Invalid, TooManyTries
 from lakebed.engine.keys import STAGED_PREFIX
 from lakebed.engine.model import Branch, BranchID, CommitID, Repository, RepositoryID
@@ -72,8 +72,8 @@ class Reader:
 
     @traced("engine.list_entries")
     def list_entries(
-        self, repository_id: RepositoryID, ref: str, query: Query
-    ) -> tuple[Repository, Page[Entry]]:
+        self, repository_id: RepositoryID, ref: str, query: EntryQuery
+    ) -> tuple[Repository, EntryPage[Entry]]:
         """Return a page of the entries of a ref, and the repository that they are in.
 
         Raises:
@@ -84,7 +84,7 @@ class Reader:
             page = self._page(found, ref, query)
         return found.repository, page
 
-    def _page(self, found: Reading, ref: str, query: Query) -> Page[Entry]:
+    def _page(self, found: Reading, ref: str, query: EntryQuery) -> EntryPage[Entry]:
         if found.view is View.STAGED:
             raise Invalid(f"{ref} cannot be listed: ask for the changes of the branch instead")
         committed, metarange_id = self._committed_of(found)
@@ -96,8 +96,8 @@ class Reader:
 
     @traced("engine.list_changes")
     def list_changes(
-        self, repository_id: RepositoryID, branch: BranchID, query: Query
-    ) -> Page[DiffEntry]:
+        self, repository_id: RepositoryID, branch: BranchID, query: EntryQuery
+    ) -> EntryPage[DiffEntry]:
         """Return a page of what is staged on a branch and differs from its head.
 
         Raises:

@@ -39,7 +39,7 @@ from google.cloud.bigtable_v2.services.bigtable.transports import BigtableGrpcTr
 from lakebed.base.runtime import Runtime
 from lakebed.kv.drivers.google_rpc import Connection
 from lakebed.kv.errors import ForeignStore, InvalidArgument, StoreUnavailable, UnsafeStore
-from lakebed.kv.fenced import Cell, Cells, FencedStore
+from lakebed.kv.fenced import Cell, CellDatabase, FencedStore
 from lakebed.kv.rows import list_partitions, pack, row_name, split_name, unpack
 from lakebed.kv.store import Limits, Store, after_prefix
 from lakebed.kv.urls import split_url
@@ -67,7 +67,7 @@ def open_driver(url: str, runtime: Runtime) -> Store:
     return FencedStore(BigtableCells(url), runtime)
 
 
-class BigtableCells(Cells):
+class BigtableCells(CellDatabase):
     """The rows of a table.
 
     Raises:

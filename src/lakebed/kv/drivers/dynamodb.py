@@ -47,7 +47,7 @@ from lakebed.kv.errors import (
     StoreUnreachable,
     UnsafeStore,
 )
-from lakebed.kv.fenced import Cell, Cells, FencedStore
+from lakebed.kv.fenced import Cell, CellDatabase, FencedStore
 from lakebed.kv.store import Limits, Store, Version
 from lakebed.kv.urls import split_url
 
@@ -87,7 +87,7 @@ def open_driver(url: str, runtime: Runtime) -> Store:
     return FencedStore(DynamoDBCells(url, runtime), runtime)
 
 
-class DynamoDBCells(Cells):
+class DynamoDBCells(CellDatabase):
     """The items of a table."""
 
     name = "dynamodb"

@@ -43,7 +43,7 @@ from lakebed.kv.errors import (
     StoreUnreachable,
     UnsafeStore,
 )
-from lakebed.kv.fenced import Cell, Cells, FencedStore
+from lakebed.kv.fenced import Cell, CellDatabase, FencedStore
 from lakebed.kv.rows import list_partitions, row_name, split_name
 from lakebed.kv.store import Limits, Store, Version, after_prefix
 
@@ -70,7 +70,7 @@ def open_driver(url: str, runtime: Runtime) -> Store:
     return FencedStore(MongoDBCells(url), runtime)
 
 
-class MongoDBCells(Cells):
+class MongoDBCells(CellDatabase):
     """The documents of a collection.
 
     Raises:

@@ -50,7 +50,7 @@ from lakebed.kv.errors import (
     StoreUnavailable,
     UnsafeStore,
 )
-from lakebed.kv.fenced import Cell, Cells, FencedStore
+from lakebed.kv.fenced import Cell, CellDatabase, FencedStore
 from lakebed.kv.store import PARTITIONS_PAGE, Limits, Store, Version
 from lakebed.kv.urls import split_url
 
@@ -96,7 +96,7 @@ def open_driver(url: str, runtime: Runtime) -> Store:
     return FencedStore(SpannerCells(url, runtime), runtime)
 
 
-class SpannerCells(Cells):
+class SpannerCells(CellDatabase):
     """The rows of a table.
 
     Raises:

@@ -19,8 +19,8 @@ from lakebed.lake.catalog import Catalog
 from lakebed.lake.hooks import records_pb2 as pb
 from lakebed.lake.hooks.errors import TooManyTrials
 from lakebed.lake.hooks.events import EventType
-from lakebed.lake.hooks.files import Action, ActionReader
-from lakebed.lake.hooks.guard import Guard, GuardParts
+from lakebed.lake.hooks.files import ActionFile, ActionReader
+from lakebed.lake.hooks.guard import GuardParts, HookGuard
 from lakebed.lake.hooks.keys import RunID
 from lakebed.lake.hooks.kinds import run_hook as run_any_hook
 from lakebed.lake.hooks.matching import select
@@ -28,7 +28,7 @@ from lakebed.lake.hooks.post import PostRunner
 from lakebed.lake.hooks.process_pool import ProcessPool
 from lakebed.lake.hooks.runner import NewCaller, RunHook, Runner, hook_run_id_of
 from lakebed.lake.hooks.runs import LeasedRun, Runs
-from lakebed.lake.hooks.settings import HooksSettings
+from lakebed.lake.hooks.settings import HookLimits
 from lakebed.lake.tasks import RunInBackground, run_inline
 
 TRIALS_MAX: Final = 8
@@ -38,7 +38,7 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class TrialHook:
+class HookTrial:
     """A hook that is tried by hand."""
 
     hook_run_id: str
@@ -52,7 +52,7 @@ class Trial:
 
     run_id: RunID | None
     """None: no action is for the event."""
-    hooks: tuple[TrialHook, ...]
+    hooks: tuple[HookTrial, ...]
 
 
 class Actions:
@@ -60,13 +60,13 @@ class Actions:
 
     def __init__(
         self,
-        guard: Guard,
+        guard: HookGuard,
         engine: Engine,
         catalog: Catalog,
         store: Store,
         block: BlockStore,
         runtime: Runtime,
-        settings: HooksSettings,
+        settings: HookLimits,
         *,
         heartbeat_seconds: float,
         new_caller: NewCaller,
@@ -170,13 +170,13 @@ class Actions:
             raise
         self._run_in_background(lambda: self._try(repository, held, actions))
         hooks = [
-            TrialHook(hook_run_id_of(number, place), action.name, hook.id)
+            HookTrial(hook_run_id_of(number, place), action.name, hook.id)
             for number, action in enumerate(actions)
             for place, hook in enumerate(action.hooks)
         ]
         return Trial(held.id, tuple(hooks))
 
-    def _try(self, repository: Repository, held: LeasedRun, actions: Sequence[Action]) -> None:
+    def _try(self, repository: Repository, held: LeasedRun, actions: Sequence[ActionFile]) -> None:
         try:
             self._runner.run(repository, held, actions)
         except (LakebedError, LeaseLostError) as error:

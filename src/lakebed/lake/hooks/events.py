@@ -61,7 +61,7 @@ class CommitDetails:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class HookEvent:
     """One event, for all hooks of its run. Texts that do not apply are empty."""
 
     event_type: EventType

@@ -16,7 +16,7 @@ from typing import Any, Final
 from lakebed.base.ids import UniqueID
 from lakebed.base.lru import LRU
 from lakebed.base.runtime import Runtime
-from lakebed.engine.committed import Query
+from lakebed.engine.committed import EntryQuery
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import EntryNotFound
 from lakebed.engine.model import Repository
@@ -68,7 +68,7 @@ class HookSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Action:
+class ActionFile:
     """An action file."""
 
     path: str
@@ -79,7 +79,7 @@ class Action:
     hooks: tuple[HookSpec, ...]
 
 
-def parse_action(path: str, content: bytes) -> Action:
+def parse_action(path: str, content: bytes) -> ActionFile:
     """Read an action file.
 
     Raises:
@@ -93,13 +93,13 @@ def parse_action(path: str, content: bytes) -> Action:
         raise InvalidAction(path, str(error)) from None
 
 
-def check_names(actions: Iterable[Action]) -> None:
+def check_names(actions: Iterable[ActionFile]) -> None:
     """Make sure that no two actions have one name.
 
     Raises:
         InvalidAction: Two have.
     """
-    seen: dict[str, Action] = {}
+    seen: dict[str, ActionFile] = {}
     for action in actions:
         first = seen.setdefault(action.name, action)
         if first is not action:
@@ -111,7 +111,7 @@ class _Wrong(ValueError):
     """Something in the file is wrong; the message says where and why."""
 
 
-def _read_action(path: str, node: Node) -> Action:
+def _read_action(path: str, node: Node) -> ActionFile:
     fields = _fields(node, "the file", {"name", "description", "on", "hooks"})
     name = _text(fields, "name")
     if not name:
@@ -124,7 +124,7 @@ def _read_action(path: str, node: Node) -> Action:
     events = _read_events(fields.get("on"))
     hooks = _read_hooks(name, fields.get("hooks"))
     _check_times(events, hooks)
-    return Action(
+    return ActionFile(
         path=path, name=name, description=_text(fields, "description"), events=events, hooks=hooks
     )
 
@@ -267,7 +267,7 @@ class ActionReader:
         # What is known to have no action files. It never changes.
         self._without: LRU[tuple[UniqueID, MetaRangeID], bool] = LRU(runtime, cost_max=_REMEMBERED)
 
-    def read(self, repository: Repository, metarange_id: MetaRangeID) -> list[Action]:
+    def read(self, repository: Repository, metarange_id: MetaRangeID) -> list[ActionFile]:
         """Return all actions of a content, in order of their files' paths.
 
         Raises:
@@ -281,7 +281,7 @@ class ActionReader:
         return actions
 
     def have_equal_scripts(
-        self, repository: Repository, action: Action, left: MetaRangeID, right: MetaRangeID
+        self, repository: Repository, action: ActionFile, left: MetaRangeID, right: MetaRangeID
     ) -> bool:
         """Whether the scripts that an action names are the same objects in two contents."""
         committed = self._engine.committed(repository)
@@ -302,7 +302,7 @@ class ActionReader:
         if not self._engine.committed(repository).has_below(metarange_id, FOLDER.encode()):
             self._without.put(known, True)
             return []
-        query = Query(prefix=FOLDER.encode(), delimiter=b"/", amount=FILES_MAX + 1)
+        query = EntryQuery(prefix=FOLDER.encode(), delimiter=b"/", amount=FILES_MAX + 1)
         page = self._engine.committed(repository).list(metarange_id, query)
         if len(page.items) > FILES_MAX:
             # Also if most are folders: those behind them would not be read, and not be obeyed.
@@ -310,7 +310,7 @@ class ActionReader:
         found = [item for item in page.items if isinstance(item, Entry)]
         return [entry for entry in found if entry.key != FOLDER.encode()]
 
-    def _parse(self, repository: Repository, entry: Entry) -> Action:
+    def _parse(self, repository: Repository, entry: Entry) -> ActionFile:
         path = entry.key.decode(errors="replace")
         if entry.size > FILE_BYTES_MAX:
             raise InvalidAction(path, f"it has {entry.size} bytes, and may have {FILE_BYTES_MAX}")

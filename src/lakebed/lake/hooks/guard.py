@@ -34,7 +34,7 @@ from lakebed.base.ids import UniqueID
 from lakebed.base.lru import LRU
 from lakebed.base.runtime import Runtime
 from lakebed.engine.engine import Engine
-from lakebed.engine.errors import Refused
+from lakebed.engine.errors import HookRefused
 from lakebed.engine.hooks import Hooks, Preparation, Proposal
 from lakebed.engine.leases import LeaseLostError
 from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository, Tag, TagID
@@ -42,11 +42,11 @@ from lakebed.formats import MetaRangeID
 from lakebed.lake.hooks import records_pb2 as pb
 from lakebed.lake.hooks.errors import InvalidAction
 from lakebed.lake.hooks.events import EventType
-from lakebed.lake.hooks.files import Action, ActionReader
+from lakebed.lake.hooks.files import ActionFile, ActionReader
 from lakebed.lake.hooks.keys import RunID
 from lakebed.lake.hooks.matching import select
 from lakebed.lake.hooks.metrics import HOOK_RUNS
-from lakebed.lake.hooks.runner import Failure, Runner
+from lakebed.lake.hooks.runner import FailedHook, Runner
 from lakebed.lake.hooks.runs import Runs
 
 PROPOSALS_MAX: Final = 5
@@ -99,7 +99,7 @@ class GuardParts:
     """Called whenever a run waits."""
 
 
-class Guard(Hooks):
+class HookGuard(Hooks):
     """The hooks of the engine, for repositories that have action files."""
 
     def __init__(self, runtime: Runtime) -> None:
@@ -287,7 +287,7 @@ class Guard(Hooks):
             return self._skip(where, event_type, new_run)
         gates = self._gates(where, event_type)
         if gates and number > PROPOSALS_MAX:
-            raise Refused(
+            raise HookRefused(
                 f"branch {where.branch} changed {PROPOSALS_MAX} times while {event_type} hooks ran:"
                 " try again when it rests"
             )
@@ -296,10 +296,12 @@ class Guard(Hooks):
             run_id = self._run(gate, event_type, new_run, actions)
         return run_id
 
-    def _gates(self, where: "_Where", event_type: EventType) -> list[tuple["_Where", list[Action]]]:
+    def _gates(
+        self, where: "_Where", event_type: EventType
+    ) -> list[tuple["_Where", list[ActionFile]]]:
         """Return the action files that judge an event, by where they are."""
         own = self._actions(where, event_type)
-        gates: list[tuple[_Where, list[Action]]] = []
+        gates: list[tuple[_Where, list[ActionFile]]] = []
         head = where.head if where.repository.strict_hooks else None
         if head is not None and head.metarange_id != where.metarange_id:
             there = replace(where, metarange_id=head.metarange_id, script_ref=head.id, head=None)
@@ -312,7 +314,7 @@ class Guard(Hooks):
         return gates
 
     def _is_among(
-        self, action: Action, others: list[Action], where: "_Where", there: "_Where"
+        self, action: ActionFile, others: list[ActionFile], where: "_Where", there: "_Where"
     ) -> bool:
         """Whether other actions have an equal one, whose scripts are equal too."""
         reader = self._with.reader
@@ -321,7 +323,7 @@ class Guard(Hooks):
         )
 
     def _run(
-        self, where: "_Where", event_type: EventType, new_run: NewRun, actions: list[Action]
+        self, where: "_Where", event_type: EventType, new_run: NewRun, actions: list[ActionFile]
     ) -> RunID:
         """Run actions before an operation.
 
@@ -334,12 +336,12 @@ class Guard(Hooks):
             with parts.while_waiting():
                 failures = parts.runner.run(repository, held, actions)
         except LeaseLostError:
-            raise Refused(f"run {held.id} of {event_type} hooks was ended by others") from None
+            raise HookRefused(f"run {held.id} of {event_type} hooks was ended by others") from None
         HOOK_RUNS.labels(event_type, "failure" if failures else "success").inc()
         if failures:
             first = failures[0]
             by = f"{event_type} hook '{first.hook_id}' of action '{first.action}', run {held.id}"
-            raise Refused(refusal(event_type, held.id, failures), by=by)
+            raise HookRefused(refusal(event_type, held.id, failures), by=by)
         return held.id
 
     def _skip(self, where: "_Where", event_type: EventType, new_run: NewRun) -> str:
@@ -364,7 +366,9 @@ class Guard(Hooks):
             return None
         return self._with.runs.prepare(where.repository, where.complete(new_run(), event_type))
 
-    def _actions(self, where: "_Where", event_type: EventType, advice: str = "") -> list[Action]:
+    def _actions(
+        self, where: "_Where", event_type: EventType, advice: str = ""
+    ) -> list[ActionFile]:
         if where.repository.read_only:
             return []
         try:
@@ -373,7 +377,7 @@ class Guard(Hooks):
             if current_actor().skips_hooks and (event_type.is_creation or event_type.is_deletion):
                 return []  # else a ref at a commit with such a file could never be deleted
             by = f"{event_type} hooks, which cannot run: {error}"
-            raise Refused(f"{event_type}: {error}{advice}", by=by) from error
+            raise HookRefused(f"{event_type}: {error}{advice}", by=by) from error
         return select(actions, event_type, where.branch) if actions else []
 
     def _confirm(self, repository: Repository, key: str) -> None:
@@ -400,7 +404,7 @@ class Guard(Hooks):
             _LOGGER.warning("run %s was not dropped: %s", post_run_id, error)
 
 
-def refusal(event_type: str, run_id: str, failures: list[Failure]) -> str:
+def refusal(event_type: str, run_id: str, failures: list[FailedHook]) -> str:
     """Return what clients are told: the words that they know, then what the hooks printed."""
     many = "1 error" if len(failures) == 1 else f"{len(failures)} errors"
     listed = "".join(f"\t* {failure}\n" for failure in failures)

@@ -15,19 +15,19 @@ import base64
 from typing import Final, NewType
 
 from lakebed.base.runtime import Runtime
-from lakebed.kv.records import Kind
+from lakebed.kv.records import RecordKind
 from lakebed.lake.hooks import records_pb2 as pb
 
 RunID = NewType("RunID", str)
 """Names a run within its repository: 20 characters, smaller for later runs."""
 
-RUNS: Final = Kind(b"runs/", pb.Run)
-RUN_HOOKS: Final = Kind(b"run_hooks/", pb.HookRun)
-RUNS_BY_BRANCH: Final = Kind(b"runs_by_branch/", pb.RunIndex)
-RUNS_BY_COMMIT: Final = Kind(b"runs_by_commit/", pb.RunIndex)
+RUNS: Final = RecordKind(b"runs/", pb.Run)
+RUN_HOOKS: Final = RecordKind(b"run_hooks/", pb.HookRun)
+RUNS_BY_BRANCH: Final = RecordKind(b"runs_by_branch/", pb.RunIndex)
+RUNS_BY_COMMIT: Final = RecordKind(b"runs_by_commit/", pb.RunIndex)
 
 WAITING_PARTITION: Final = b"hooks"
-WAITING: Final = Kind(b"waiting/", pb.WaitingRun, ("repository", "unique_id"))
+WAITING: Final = RecordKind(b"waiting/", pb.WaitingRun, ("repository", "unique_id"))
 
 _TIME_BYTES: Final = 6
 _RANDOM_BYTES: Final = 6

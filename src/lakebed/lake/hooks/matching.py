@@ -3,16 +3,16 @@
 from collections.abc import Iterable
 
 from lakebed.lake.hooks.events import EventType
-from lakebed.lake.hooks.files import Action
+from lakebed.lake.hooks.files import ActionFile
 from lakebed.lake.hooks.patterns import matches
 
 
-def select(actions: Iterable[Action], event_type: EventType, branch: str) -> list[Action]:
+def select(actions: Iterable[ActionFile], event_type: EventType, branch: str) -> list[ActionFile]:
     """Return the actions for an event on a branch, in the given order; tags have no branch."""
     return [action for action in actions if _is_for(action, event_type, branch)]
 
 
-def _is_for(action: Action, event_type: EventType, branch: str) -> bool:
+def _is_for(action: ActionFile, event_type: EventType, branch: str) -> bool:
     patterns = action.events.get(event_type)
     if patterns is None:
         return False

@@ -22,7 +22,7 @@ import httpx
 
 from lakebed.lake.hooks.deadline import Deadline
 from lakebed.lake.hooks.errors import HookFailed
-from lakebed.lake.hooks.settings import HooksSettings
+from lakebed.lake.hooks.settings import HookLimits
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class Response:
 class Network:
     """Sends requests where the settings allow."""
 
-    def __init__(self, settings: HooksSettings) -> None:
+    def __init__(self, settings: HookLimits) -> None:
         self._allow_private = settings.allow_private_networks
         self._allowed = tuple(map(ipaddress.ip_network, settings.allowed_networks))
 

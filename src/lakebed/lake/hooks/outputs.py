@@ -14,7 +14,7 @@ SECRET_LENGTH_MIN: Final = 4
 """Shorter texts are not masked: they would be found everywhere."""
 
 
-class Output:
+class HookOutput:
     """What a hook prints. Several threads may write and read it.
 
     A secret is masked wherever it appears, also if it arrives in pieces: the end of the text is

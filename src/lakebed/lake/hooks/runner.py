@@ -15,13 +15,13 @@ from lakebed.engine.model import CommitID, Repository
 from lakebed.lake.hooks import records_pb2 as pb
 from lakebed.lake.hooks.conditions import evaluate
 from lakebed.lake.hooks.errors import HookFailed
-from lakebed.lake.hooks.events import CommitDetails, Event, EventType
-from lakebed.lake.hooks.files import POST_SECONDS_MAX, PRE_SECONDS_MAX, Action, HookSpec
+from lakebed.lake.hooks.events import CommitDetails, EventType, HookEvent
+from lakebed.lake.hooks.files import POST_SECONDS_MAX, PRE_SECONDS_MAX, ActionFile, HookSpec
 from lakebed.lake.hooks.kinds import Caller
 from lakebed.lake.hooks.metrics import HOOK_SECONDS
-from lakebed.lake.hooks.outputs import Output
+from lakebed.lake.hooks.outputs import HookOutput
 from lakebed.lake.hooks.runs import LeasedRun, Runs
-from lakebed.lake.hooks.settings import HooksSettings
+from lakebed.lake.hooks.settings import HookLimits
 
 ACTIONS_AT_ONCE: Final = 16
 BEATS_A_TIMEOUT: Final = 4
@@ -40,23 +40,23 @@ class RunHook(Protocol):
     def __call__(
         self,
         spec: HookSpec,
-        event: Event,
+        event: HookEvent,
         *,
         caller: Caller,
-        output: Output,
-        settings: HooksSettings,
+        output: HookOutput,
+        settings: HookLimits,
         runtime: Runtime,
         until: float,
         is_cancelled: Callable[[], bool],
     ) -> None: ...
 
 
-NewCaller = Callable[[Event], Caller]
+NewCaller = Callable[[HookEvent], Caller]
 """Returns what the hooks of an event may ask of the server."""
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class FailedHook:
     """A hook that failed."""
 
     hook_run_id: str
@@ -80,7 +80,7 @@ class Runner:
         self,
         engine: Engine,
         runtime: Runtime,
-        settings: HooksSettings,
+        settings: HookLimits,
         runs: Runs,
         *,
         new_caller: NewCaller,
@@ -99,8 +99,8 @@ class Runner:
         self._beat_seconds = heartbeat_seconds / BEATS_A_TIMEOUT
 
     def run(
-        self, repository: Repository, held: LeasedRun, actions: Sequence[Action]
-    ) -> list[Failure]:
+        self, repository: Repository, held: LeasedRun, actions: Sequence[ActionFile]
+    ) -> list[FailedHook]:
         """Run all hooks, with signs of life, and write down the end; return what failed.
 
         Raises:
@@ -118,7 +118,7 @@ class Runner:
             lock=self._runtime.lock(),
         )
         lost = self._runtime.event()
-        failures: list[Failure] = []
+        failures: list[FailedHook] = []
 
         def work() -> None:
             found = self._runtime.map_parallel(
@@ -161,9 +161,9 @@ class Runner:
         return failures
 
     def _run_action(
-        self, one: "_OneRun", number: int, action: Action, is_cancelled: Callable[[], bool]
-    ) -> list[Failure]:
-        failures: list[Failure] = []
+        self, one: "_OneRun", number: int, action: ActionFile, is_cancelled: Callable[[], bool]
+    ) -> list[FailedHook]:
+        failures: list[FailedHook] = []
         for place, hook in enumerate(action.hooks):
             hook_run_id = hook_run_id_of(number, place)
             if evaluate(hook.condition, has_failed=bool(failures)):
@@ -179,10 +179,10 @@ class Runner:
 
     def _run_one(
         self, one: "_OneRun", hook: HookSpec, hook_run_id: str, is_cancelled: Callable[[], bool]
-    ) -> Failure | None:
+    ) -> FailedHook | None:
         record = self._begun(hook)
         self._runs.note_hook(one.repository, one.held.id, hook_run_id, record)
-        output = Output(self._runtime)
+        output = HookOutput(self._runtime)
         one.printing[hook_run_id] = output
         begun = self._runtime.monotonic()
         error = ""
@@ -216,9 +216,9 @@ class Runner:
         if not error:
             return None
         shown = output.content()[-OUTPUT_SHOWN_BYTES:].decode(errors="replace")
-        return Failure(hook_run_id, hook.action_name, hook.id, error, shown)
+        return FailedHook(hook_run_id, hook.action_name, hook.id, error, shown)
 
-    def _write_log(self, one: "_OneRun", hook_run_id: str, output: Output) -> None:
+    def _write_log(self, one: "_OneRun", hook_run_id: str, output: HookOutput) -> None:
         content = output.content()
         if not content:
             return
@@ -234,9 +234,9 @@ class Runner:
         started_us = now_us(self._runtime)
         return pb.HookRun(action=hook.action_name, hook_id=hook.id, started_us=started_us)
 
-    def _event(self, repository: Repository, held: LeasedRun) -> Event:
+    def _event(self, repository: Repository, held: LeasedRun) -> HookEvent:
         run = held.message
-        return Event(
+        return HookEvent(
             event_type=EventType(run.event_type),
             run_id=held.id,
             event_time=to_datetime(run.created_us),
@@ -280,12 +280,12 @@ class _OneRun:
 
     repository: Repository
     held: LeasedRun
-    event: Event
+    event: HookEvent
     caller: Caller
     until: float
     lock: Lock
     """Held while a log is stored of a hook that runs."""
-    printing: dict[str, Output] = field(default_factory=dict)
+    printing: dict[str, HookOutput] = field(default_factory=dict)
     """The logs of the hooks that run now."""
 
 

@@ -50,7 +50,7 @@ Edit = Callable[[pb.Run], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunInfo:
+class HookRunRecord:
     """A run."""
 
     id: RunID
@@ -237,7 +237,7 @@ class Runs:
         branch: str = "",
         commit_id: str = "",
         running: bool = False,
-    ) -> Iterator[RunInfo]:
+    ) -> Iterator[HookRunRecord]:
         """Iterate over runs that have ended, newest first, past `after`; of a branch or a commit.
 
         Args:
@@ -270,7 +270,9 @@ class Runs:
         return records.scan(start=after.encode() + b"\x00" if after else b"")
 
     @traced("hooks.get_run")
-    def get(self, repository_id: RepositoryID, run_id: str, *, running: bool = False) -> RunInfo:
+    def get(
+        self, repository_id: RepositoryID, run_id: str, *, running: bool = False
+    ) -> HookRunRecord:
         """Return a run that has ended, or if it is asked for, one that goes on.
 
         Raises:
@@ -310,14 +312,14 @@ class Runs:
         """Return the records of the runs of a repository."""
         return Records(self._store, RUNS, repository.partition)
 
-    def _get(self, repository: Repository, run_id: str, *, running: bool) -> RunInfo:
+    def _get(self, repository: Repository, run_id: str, *, running: bool) -> HookRunRecord:
         record = self.records(repository).find(run_id.encode())
         info = None if record is None else self._info(record, running=running)
         if info is None:
             raise RunNotFound(run_id)
         return info
 
-    def _info(self, record: Record[pb.Run], *, running: bool) -> RunInfo | None:
+    def _info(self, record: Record[pb.Run], *, running: bool) -> HookRunRecord | None:
         """Return what is known of a run; None: it goes on, and those are not asked for."""
         run = record.message
         died = (
@@ -328,7 +330,7 @@ class Runs:
         is_over = died or run.state == pb.RUN_STATE_DONE
         if not is_over and not (running and run.state == pb.RUN_STATE_RUNNING):
             return None
-        return RunInfo(
+        return HookRunRecord(
             id=RunID(record.name.decode()),
             event_type=run.event_type,
             branch=run.branch,
@@ -370,7 +372,7 @@ def _log(repository: Repository, run_id: str, hook_run_id: str) -> Address:
     return repository.namespace.address(f"{hook_log_folder(run_id)}/{hook_run_id}.log")
 
 
-def _hook_info(record: Record[pb.HookRun], run: RunInfo) -> HookRunInfo:
+def _hook_info(record: Record[pb.HookRun], run: HookRunRecord) -> HookRunInfo:
     hook = record.message
     return HookRunInfo(
         id=record.name.decode().rpartition("/")[2],

@@ -24,7 +24,7 @@ class LuaSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HooksSettings:
+class HookLimits:
     """Hooks that action files ask for."""
 
     enabled: bool = True

@@ -54,7 +54,7 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImportStatus:
+class ImportProgress:
     """What is known about an import."""
 
     id: ImportID
@@ -173,7 +173,7 @@ class Imports:
     @traced("catalog.import_status")
     def status(
         self, repository_id: RepositoryID, branch: BranchID, import_id: ImportID
-    ) -> ImportStatus:
+    ) -> ImportProgress:
         """Return what is known of an import.
 
         Raises:
@@ -190,7 +190,7 @@ class Imports:
             kinds.append(Skipped(_STRANGE_PATHS, found.skipped, example))
         strays = [each.example for each in found.strays]
         error = CANCELED if found.state == pb.IMPORT_STATE_CANCELED else found.error
-        return ImportStatus(
+        return ImportProgress(
             id=import_id,
             completed=done,
             updated=to_datetime(found.updated_us),

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from lakebed.base.runtime import Runtime
 from lakebed.block import Address, BlockStore, Namespace
-from lakebed.block.listing import Stretch, list_stretch
+from lakebed.block.listing import AddressRange, list_stretch
 
 _AT_ONCE: Final = 8
 _ROWS_MAX: Final = 20_000
@@ -30,7 +30,7 @@ _FOLDERS_MAX: Final = 1_024
 @dataclass(frozen=True, slots=True)
 class _Listed:
     batches: list[pa.RecordBatch]
-    rest: Stretch | None
+    rest: AddressRange | None
     """What was not listed yet."""
 
     @property
@@ -43,19 +43,19 @@ def list_in_order(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the objects behind an address; columns and order as of `BlockStore.list_objects`."""
 
-    def list_some(stretch: Stretch) -> _Listed:
+    def list_some(stretch: AddressRange) -> _Listed:
         return _list_some(block, namespace, stretch)
 
     folders = block.list_folders(namespace)
     together = 1
     start: Address | None = after
     while True:
-        stretches: list[Stretch] = []
+        stretches: list[AddressRange] = []
         while len(stretches) < _AT_ONCE and (end := _end_of(namespace, folders, together, start)):
-            stretches.append(Stretch(start, str(end)))
+            stretches.append(AddressRange(start, str(end)))
             start = end
         if not stretches:
-            yield from list_stretch(block, namespace, Stretch(start, None))
+            yield from list_stretch(block, namespace, AddressRange(start, None))
             return
         listed = runtime.map_parallel(list_some, stretches, limit=_AT_ONCE)
         if sum(each.rows for each in listed) < _ROWS_MIN * len(listed):
@@ -77,7 +77,7 @@ def _end_of(
     return None
 
 
-def _list_some(block: BlockStore, namespace: Namespace, stretch: Stretch) -> _Listed:
+def _list_some(block: BlockStore, namespace: Namespace, stretch: AddressRange) -> _Listed:
     batches: list[pa.RecordBatch] = []
     rows = 0
     for batch in list_stretch(block, namespace, stretch):

@@ -13,7 +13,7 @@ from lakebed.lake.errors import PreviewTooLarge, UnreadableTable
 from lakebed.lake.preview import tables
 from lakebed.lake.preview.bounded import BoundedFile
 from lakebed.lake.preview.columns import Column, cells, describe
-from lakebed.lake.preview.row_diff import RowDiff, Side, diff_rows
+from lakebed.lake.preview.row_diff import RowDiff, TableVersion, diff_rows
 
 COMPARED_ROWS_MAX: Final = 20_000
 
@@ -96,8 +96,8 @@ def _compare(task: Task, files: Sequence[BoundedFile]) -> RowDiff:
     return diff_rows(left, right, task.keys)
 
 
-def _side(rows: tables.Rows) -> Side:
-    return Side(
+def _side(rows: tables.Rows) -> TableVersion:
+    return TableVersion(
         table=rows.table,
         schema=rows.schema,
         row_count=rows.row_count,

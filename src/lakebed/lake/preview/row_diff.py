@@ -26,7 +26,7 @@ class RowChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
+class TableVersion:
     """One version of a table, as far as it was read."""
 
     table: pa.Table
@@ -68,7 +68,7 @@ class RowDiff:
     note: str = ""
 
 
-def diff_rows(left: Side, right: Side, keys: Sequence[str] = ()) -> RowDiff:
+def diff_rows(left: TableVersion, right: TableVersion, keys: Sequence[str] = ()) -> RowDiff:
     """Compare two tables row by row.
 
     Rows are matched by key only if both sides have all of their rows: the first rows of two
@@ -125,19 +125,19 @@ def diff_rows(left: Side, right: Side, keys: Sequence[str] = ()) -> RowDiff:
     return found
 
 
-def _only_in(side: Side, other: Side) -> list[str]:
+def _only_in(side: TableVersion, other: TableVersion) -> list[str]:
     """Return the columns that were read of a side and that the other version does not have."""
     elsewhere = set(other.schema.names)
     return [name for name in side.table.column_names if name not in elsewhere]
 
 
-def _limit(left: Side, right: Side) -> str:
+def _limit(left: TableVersion, right: TableVersion) -> str:
     """Return which part of each version is compared; empty if that is all of both."""
     parts = [*_missing("before", left), *_missing("after", right)]
     return " ".join(["Not everything was compared.", *parts]) if parts else ""
 
 
-def _missing(name: str, side: Side) -> Iterator[str]:
+def _missing(name: str, side: TableVersion) -> Iterator[str]:
     if not side.has_all_rows:
         of = "" if side.row_count is None else f" of {side.row_count:,}"
         yield f"Version {name}: {side.table.num_rows:,}{of} rows read."
@@ -148,7 +148,7 @@ def _missing(name: str, side: Side) -> Iterator[str]:
         yield f"Version {name}: {side.table.num_columns} of {len(side.schema)} columns read."
 
 
-def _compare_parts(found: RowDiff, left: Side, right: Side) -> None:
+def _compare_parts(found: RowDiff, left: TableVersion, right: TableVersion) -> None:
     """Count what is certain although rows of a side are missing.
 
     A row that was read of one side more often than the whole other side has it was added or
@@ -168,7 +168,7 @@ def _compare_parts(found: RowDiff, left: Side, right: Side) -> None:
         found.removed = max(found.removed, _rows_at_least(left) - right.row_count)
 
 
-def _rows_at_least(side: Side) -> int:
+def _rows_at_least(side: TableVersion) -> int:
     return side.table.num_rows if side.row_count is None else side.row_count
 
 

@@ -11,7 +11,7 @@ from lakebed.base.runtime import Runtime
 from lakebed.base.times import now_us
 from lakebed.base.tracing import traced
 from lakebed.engine.commits.requests import MergeRequest
-from lakebed.engine.committed import Query
+from lakebed.engine.committed import EntryQuery
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import BranchNotFound
 from lakebed.engine.model import BranchID, Commit, CommitID, Repository, RepositoryID
@@ -263,7 +263,9 @@ class Pulls:
             )
             if branch.commit_id != self.outlook(repository_id, pull).source_commit_id:
                 return f"branch {branch.id} has commits that were not merged"
-            staged = self._engine.reader.list_changes(repository_id, branch.id, Query(amount=1))
+            staged = self._engine.reader.list_changes(
+                repository_id, branch.id, EntryQuery(amount=1)
+            )
             if staged.rows.num_rows:
                 return f"branch {branch.id} has uncommitted changes"
             self._engine.refs.delete_branch(repository_id, branch.id, unchanged=branch)

@@ -22,7 +22,7 @@ from lakebed.base.runtime import Runtime
 from lakebed.formats.gc_state import GC_RESULT_SCHEMAS, GCResultKind
 from lakebed.formats.object_paths import WHOLE_PATH_PATTERN
 from lakebed.reclaim.collector.executors.list import STORED_SCHEMA, made_us_of
-from lakebed.reclaim.collector.rules import COMMIT_NAMED, Look, Verdict
+from lakebed.reclaim.collector.rules import COMMIT_NAMED, ObservationTimes, Verdict
 
 JUDGED_SCHEMA: Final = GC_RESULT_SCHEMAS[GCResultKind.OBJECTS]
 """Objects and what a look found them to be: `rules.Judged`, with 0 for no time."""
@@ -52,7 +52,12 @@ def saved_found(saved: pa.Table) -> pa.Table:
 
 
 def judge(
-    looked: pa.Table, *, committed: pa.Table, held: pa.Table, found: pa.Table, look: Look
+    looked: pa.Table,
+    *,
+    committed: pa.Table,
+    held: pa.Table,
+    found: pa.Table,
+    look: ObservationTimes,
 ) -> pa.Table:
     """Return objects with what they are found to be: see `rules.judge`.
 
@@ -92,7 +97,7 @@ def _unseen(committed: pa.ChunkedArray, looked: pa.ChunkedArray) -> pa.Table:
     return pa.table(columns, schema=JUDGED_SCHEMA)
 
 
-def is_due(judged: pa.Table, look: Look) -> pa.ChunkedArray:
+def is_due(judged: pa.Table, look: ObservationTimes) -> pa.ChunkedArray:
     """Whether this run deletes each object: see `rules.due`."""
     found_us = judged.column("found_us")
     is_old = pc.less_equal(found_us, look.began_us - look.gap_us)

@@ -17,7 +17,7 @@ from pyspark.sql.types import (
 )
 
 from lakebed.formats.object_paths import MADE_FROM, WHOLE_PATH_PATTERN
-from lakebed.reclaim.collector.rules import COMMIT_NAMED, Look, Verdict
+from lakebed.reclaim.collector.rules import COMMIT_NAMED, ObservationTimes, Verdict
 
 PATHS: Final = StructType([StructField("path", StringType(), nullable=False)])
 """Paths of objects that something names; a path may come more than once."""
@@ -65,7 +65,12 @@ def saved_commit_named(saved: DataFrame) -> DataFrame:
 
 
 def judge(
-    looked: DataFrame, *, committed: DataFrame, held: DataFrame, saved: DataFrame, look: Look
+    looked: DataFrame,
+    *,
+    committed: DataFrame,
+    held: DataFrame,
+    saved: DataFrame,
+    look: ObservationTimes,
 ) -> DataFrame:
     """Return objects with what they are found to be: see `rules.judge`.
 
@@ -119,7 +124,7 @@ def _facts(frame: DataFrame, **facts: Column) -> DataFrame:
     return frame.select("path", *columns)
 
 
-def is_due(look: Look) -> Column:
+def is_due(look: ObservationTimes) -> Column:
     """Whether this run deletes an object of `JUDGED`: see `rules.due`."""
     return (f.col("found_us") > 0) & (f.col("found_us") <= look.began_us - look.gap_us)
 

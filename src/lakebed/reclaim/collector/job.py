@@ -42,13 +42,13 @@ from lakebed.reclaim.collector.executors.write import DUE_LABEL, FREED_LABEL
 from lakebed.reclaim.collector.judging import Executor, Findings, Judging, repository_uids
 from lakebed.reclaim.collector.report import (
     Progress,
-    Summary,
+    RunSummary,
     add_up_swept,
     noting_failure,
     prune,
     remove_files,
 )
-from lakebed.reclaim.collector.rules import Look, Verdict
+from lakebed.reclaim.collector.rules import ObservationTimes, Verdict
 from lakebed.reclaim.collector.storage import SavedState, Storage
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -166,7 +166,7 @@ _NEVER_US: Final = 1 << 62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class CollectorOptions:
     """What a run is asked to do."""
 
     dry_run: bool = False
@@ -180,7 +180,7 @@ class Options:
     max_share: float = MAX_SHARE
 
 
-class Job:
+class CollectorJob:
     """Runs of one repository's garbage collection."""
 
     def __init__(
@@ -209,7 +209,7 @@ class Job:
         self._say = say
         self._lease = RunLease(server, runtime or ThreadRuntime(), is_patient=is_patient, say=say)
 
-    def run(self, options: Options) -> Summary:
+    def run(self, options: CollectorOptions) -> RunSummary:
         """Make one run.
 
         Raises:
@@ -224,7 +224,7 @@ class Job:
                 ending.is_good, ending.next_us = summary.success, _of_use_from_us(summary)
             return summary
 
-    def _run(self, options: Options) -> Summary:
+    def _run(self, options: CollectorOptions) -> RunSummary:
         saved = SavedState.read(self._storage)
         commits = self._expire(options)
         self._note("The server writes down what is in use.")
@@ -237,10 +237,10 @@ class Job:
         self,
         saved: SavedState,
         manifest: GCManifest,
-        options: Options,
+        options: CollectorOptions,
         commits: dict[str, Any],
         progress: Progress,
-    ) -> Summary:
+    ) -> RunSummary:
         look = _look(manifest, options)
         optimized = not options.clean and rules.may_optimize(
             saved.state,
@@ -302,7 +302,7 @@ class Job:
         self._say(line)
 
     def _check_brakes(
-        self, saved: SavedState, judging: Judging, summary: Summary, options: Options
+        self, saved: SavedState, judging: Judging, summary: RunSummary, options: CollectorOptions
     ) -> None:
         """Make sure that what was found may be deleted."""
         known, manifest = judging.known, judging.manifest
@@ -316,8 +316,8 @@ class Job:
         self._lease.check()
 
     def _act(
-        self, saved: SavedState, judging: Judging, findings: Findings, summary: Summary
-    ) -> Summary:
+        self, saved: SavedState, judging: Judging, findings: Findings, summary: RunSummary
+    ) -> RunSummary:
         """Delete, and leave a state to the next run."""
         known, manifest = judging.known, judging.manifest
         summary, failed = self._sweep(manifest, findings, summary)
@@ -345,7 +345,7 @@ class Job:
         )
         return summary
 
-    def _expire(self, options: Options) -> dict[str, Any]:
+    def _expire(self, options: CollectorOptions) -> dict[str, Any]:
         """Let the server expire commits; what expires now is left out of this very run."""
         done = self._server.expire(
             self._storage.repository_uid, max_share=options.max_share, dry_run=options.dry_run
@@ -356,7 +356,11 @@ class Job:
         return done
 
     def _old_commits(
-        self, saved: SavedState, manifest: GCManifest, options: Options, commits: dict[str, Any]
+        self,
+        saved: SavedState,
+        manifest: GCManifest,
+        options: CollectorOptions,
+        commits: dict[str, Any],
     ) -> tuple[GCFile, ...]:
         """Have the commits written down whose expiry frees objects, if there are any."""
         before = saved.state.expired_ids if saved.state is not None else ()
@@ -388,8 +392,8 @@ class Job:
         return manifest
 
     def _sweep(
-        self, manifest: GCManifest, findings: Findings, summary: Summary
-    ) -> tuple[Summary, tuple[GCResultFile, ...]]:
+        self, manifest: GCManifest, findings: Findings, summary: RunSummary
+    ) -> tuple[RunSummary, tuple[GCResultFile, ...]]:
         """Delete what is due; return what could not be deleted, for the next run."""
         if not findings.due:
             return summary, ()
@@ -426,7 +430,7 @@ def _contents(manifest: GCManifest) -> list[tuple[str, int, str]]:
     return [(file.kind, file.rows, file.content_id) for file in manifest.files]
 
 
-def _check(options: Options) -> None:
+def _check(options: CollectorOptions) -> None:
     # Written so that NaN is refused too: every comparison with it is false.
     if not options.max_share >= 0:
         raise InvalidOption(f"the allowed share is {options.max_share:g}, expected at least 0")
@@ -436,7 +440,7 @@ def _check(options: Options) -> None:
         )
 
 
-def _look(manifest: GCManifest, options: Options) -> Look:
+def _look(manifest: GCManifest, options: CollectorOptions) -> ObservationTimes:
     """Return the times of a run.
 
     Raises:
@@ -449,7 +453,7 @@ def _look(manifest: GCManifest, options: Options) -> Look:
         if cutoff_us > run.cutoff_us:
             least = (run.began_us - run.cutoff_us) / 1e6
             raise InvalidOption(f"the server allows a least age of {least:g} seconds, not less")
-    return Look(
+    return ObservationTimes(
         began_us=run.began_us,
         ended_us=manifest.ended_us,
         cutoff_us=_NEVER_US if options.assume_quiet else cutoff_us,
@@ -458,7 +462,7 @@ def _look(manifest: GCManifest, options: Options) -> Look:
     )
 
 
-def _of_use_from_us(summary: Summary) -> int:
+def _of_use_from_us(summary: RunSummary) -> int:
     """Return the time before which no run would delete anything; 0 if that is not known.
 
     What is held may become garbage at any time. What comes from now on has to grow old first;
@@ -472,12 +476,14 @@ def _of_use_from_us(summary: Summary) -> int:
     return min(found_again_us, expired_us)
 
 
-def _summary(judging: Judging, options: Options, findings: Findings, executor: str) -> Summary:
+def _summary(
+    judging: Judging, options: CollectorOptions, findings: Findings, executor: str
+) -> RunSummary:
     manifest, look = judging.manifest, judging.look
     due, due_bytes = findings.of(DUE_LABEL)
     garbage, garbage_bytes = findings.of(Verdict.CANDIDATE)
     freed, freed_bytes = findings.of(FREED_LABEL)
-    return Summary(
+    return RunSummary(
         run_id=manifest.run.run_id,
         repository=manifest.run.repository,
         mode="optimized" if judging.optimized else "clean",

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from lakebed.formats.gc_files import GCFile, GCManifest, GCRunID
 from lakebed.formats.gc_state import GCResultFile, GCResultKind, GCState
 from lakebed.reclaim.collector.executors.write import DUE_LABEL
-from lakebed.reclaim.collector.rules import Look
+from lakebed.reclaim.collector.rules import ObservationTimes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +22,7 @@ class Judging:
     """What the server prepared."""
     state: GCState | None
     """What the run before left."""
-    look: Look
+    look: ObservationTimes
     """The times of this run."""
     optimized: bool
     """Whether to use the state, and not read and list again what it knows."""

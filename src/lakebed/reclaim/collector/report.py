@@ -44,7 +44,7 @@ _TIME_DIGITS: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class RunSummary:
     """One run; times are microseconds since 1970 by the server's clock."""
 
     run_id: GCRunID
@@ -194,8 +194,8 @@ def noting_failure(storage: Storage, run_id: GCRunID, executor: str) -> Iterator
 
 
 def add_up_swept(
-    storage: Storage, summary: Summary, files: Iterable[GCResultFile]
-) -> tuple[Summary, tuple[GCResultFile, ...]]:
+    storage: Storage, summary: RunSummary, files: Iterable[GCResultFile]
+) -> tuple[RunSummary, tuple[GCResultFile, ...]]:
     """Return the summary with the results of deleting, and the files of objects that stay."""
     files = tuple(files)
     swept, failed = of_kind(files, GCResultKind.SWEPT), of_kind(files, GCResultKind.OBJECTS)
@@ -249,7 +249,7 @@ def read_summary(storage: Storage, run_id: GCRunID) -> dict[str, Any] | None:
     except ObjectNotFound:
         return None
     found: dict[str, Any] = load_json(data, file=str(address))
-    read_record(Summary, found, file=str(address))
+    read_record(RunSummary, found, file=str(address))
     return found
 
 

@@ -63,7 +63,7 @@ COMMIT_NAMED: Final = frozenset({Verdict.COMMITTED, Verdict.UNSEEN})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class ObservationTimes:
     """The times of one preparation; the server fixed them."""
 
     began_us: int
@@ -76,7 +76,7 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredObject:
+class ScannedObject:
     """An object as a listing of the storage shows it."""
 
     path: str
@@ -91,7 +91,7 @@ class StoredObject:
 class Judged:
     """An object and what a look found it to be."""
 
-    stored: StoredObject
+    stored: ScannedObject
     verdict: Verdict
     found_us: int | None = None
     """Of a candidate: when the first preparation ended that found it."""
@@ -154,12 +154,12 @@ def canonical_path(
     return namespace.relative(whole) if whole in namespace else None
 
 
-def stored_object(path: str, *, size: int, mtime_us: int) -> StoredObject | None:
+def stored_object(path: str, *, size: int, mtime_us: int) -> ScannedObject | None:
     """Return an object of a listing; None if garbage collection must not touch it."""
     parts = ObjectPath.parse(path)
     if parts is None:
         return None
-    return StoredObject(path, size, max(parts.issued_us, mtime_us), parts.made_us)
+    return ScannedObject(path, size, max(parts.issued_us, mtime_us), parts.made_us)
 
 
 class SavedLook(Protocol):
@@ -210,12 +210,12 @@ def may_optimize(
     )
 
 
-def is_closed(stored: StoredObject, state: State) -> bool:
+def is_closed(stored: ScannedObject, state: State) -> bool:
     """Whether the object's partition could get no more objects when the state was left."""
     return stored.made_us < state.closed_before_us
 
 
-def due(judged: Iterable[Judged], look: Look) -> list[Judged]:
+def due(judged: Iterable[Judged], look: ObservationTimes) -> list[Judged]:
     """Return the candidates that this run deletes: an earlier run found them long enough ago."""
     return [
         one
@@ -239,7 +239,7 @@ def check_share(due_count: int, known_count: int, *, max_share: float) -> None:
         raise TooMuchGarbage(due_count, known_count, max_share)
 
 
-def looked_at(state: State, listed: Iterable[StoredObject]) -> Iterator[StoredObject]:
+def looked_at(state: State, listed: Iterable[ScannedObject]) -> Iterator[ScannedObject]:
     """Iterate over the objects that an optimized run judges.
 
     These are what it lists, all but closed partitions, and what the state remembers of those.
@@ -257,12 +257,12 @@ def saved_commit_named(state: State) -> set[str]:
 
 
 def judge(
-    looked: Iterable[StoredObject],
+    looked: Iterable[ScannedObject],
     *,
     committed: AbstractSet[str],
     held: AbstractSet[str],
     state: State | None,
-    look: Look,
+    look: ObservationTimes,
 ) -> Iterator[Judged]:
     """Iterate over objects with their verdicts, and over committed ones that no listing showed.
 
@@ -287,10 +287,10 @@ def judge(
     for path in unseen:
         parts = ObjectPath.parse(path)
         if parts is not None:
-            yield Judged(StoredObject(path, 0, 0, parts.made_us), Verdict.UNSEEN)
+            yield Judged(ScannedObject(path, 0, 0, parts.made_us), Verdict.UNSEEN)
 
 
-def _found_us(stored: StoredObject, state: State | None, look: Look) -> int:
+def _found_us(stored: ScannedObject, state: State | None, look: ObservationTimes) -> int:
     """Return when a candidate was first found; now, if it is new.
 
     Also now if that time is in the future: the clock was ahead, and how long ago is not known.
@@ -308,7 +308,7 @@ def next_state(
     repository_uids: AbstractSet[str],
     commits: AbstractSet[str],
     state: State | None,
-    look: Look,
+    look: ObservationTimes,
 ) -> State:
     """Return what this run leaves to the next, once it has swept.
 

@@ -71,7 +71,7 @@ class Operations:
         if found is not None:
             _, methods, parts, template = found
             operation: object = methods.get(environ["REQUEST_METHOD"])
-            if isinstance(operation, Operation):
+            if isinstance(operation, RestOperation):
                 return operation.answer(environ, start_response, record, parts, template or "")
         return None
 
@@ -85,15 +85,15 @@ def add_operations(
     base_path: str,
 ) -> None:
     """Add operations to a table of routes, for `Operations` to find."""
-    by_path: dict[str, dict[str, Operation]] = {}
+    by_path: dict[str, dict[str, RestOperation]] = {}
     for route in routes:
         methods = by_path.setdefault(base_path + route.path, {})
-        methods[f"on_{route.method.lower()}"] = Operation(route, services, admission)
+        methods[f"on_{route.method.lower()}"] = RestOperation(route, services, admission)
     for path, methods in by_path.items():
         router.add_route(path, SimpleNamespace(**methods))
 
 
-class Operation:
+class RestOperation:
     """One operation, as it is called by requests."""
 
     def __init__(self, route: Route, services: Services, admission: Admission) -> None:

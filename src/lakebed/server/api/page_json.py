@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from lakebed.base.lru import LRU
 from lakebed.base.runtime import ThreadRuntime
 from lakebed.engine.committed.columns import ChangeType
-from lakebed.engine.committed.listing import Page as Found
+from lakebed.engine.committed.listing import EntryPage as Found
 from lakebed.lake.diff import DifferencePage
 from lakebed.lake.object_pages import ObjectPage
 from lakebed.server.api.pages import pagination_of

@@ -4,16 +4,16 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import TypeVar
 
-from lakebed.engine.committed.listing import Query
+from lakebed.engine.committed.listing import EntryQuery
 from lakebed.wire.base import KeysQuery, Page, PageQuery, Pagination
 
 ItemT = TypeVar("ItemT")
 WireT = TypeVar("WireT")
 
 
-def listing(query: KeysQuery) -> Query:
+def listing(query: KeysQuery) -> EntryQuery:
     """Return the part of a list of keys that a request asks for."""
-    return Query(
+    return EntryQuery(
         prefix=query.prefix.encode(),
         after=query.after.encode(),
         delimiter=query.delimiter.encode(),

@@ -162,7 +162,7 @@ def check_page(environ: WSGIEnvironment) -> None:
         )
 
 
-class Guard:
+class BrowserGuard:
     """What a server refuses to browsers before it looks any further.
 
     A server that accepts the pair of keys that everyone knows belongs to whoever can send it a

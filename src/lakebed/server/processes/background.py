@@ -54,7 +54,7 @@ _LAST_SUCCESS: Final = Gauge(
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class BackgroundJob:
     """A task that runs at intervals."""
 
     name: str
@@ -62,17 +62,17 @@ class Job:
     """Run one pass and return its result, which is logged."""
 
 
-def jobs_of(services: Services) -> list[Job]:
+def jobs_of(services: Services) -> list[BackgroundJob]:
     """Return what is done once every interval."""
     runtime, grace_seconds = services.runtime, services.settings.engine.grace_seconds
     cleaner = Cleaner(services.foundation.store, runtime, grace_seconds=grace_seconds)
     return [
-        Job("cleaner", cleaner.run_once),
-        Job("logouts", services.auth.clean_logouts),
-        Job("expired", lambda: clean_expired(services.catalog, runtime)),
-        Job("runs", lambda: clean_runs(services)),
-        Job("purges", services.reclaim.repository_purges.run_due),
-        Job("gc_age", lambda: measure_age(services.reclaim, services.foundation.engine)),
+        BackgroundJob("cleaner", cleaner.run_once),
+        BackgroundJob("logouts", services.auth.clean_logouts),
+        BackgroundJob("expired", lambda: clean_expired(services.catalog, runtime)),
+        BackgroundJob("runs", lambda: clean_runs(services)),
+        BackgroundJob("purges", services.reclaim.repository_purges.run_due),
+        BackgroundJob("gc_age", lambda: measure_age(services.reclaim, services.foundation.engine)),
     ]
 
 
@@ -136,14 +136,14 @@ def keep_up(services: Services) -> NoReturn:
     }
     if settings.reclaim.enabled:
         look_seconds = min(_RECLAIM_LOOK_SECONDS, settings.reclaim.interval_seconds)
-        job = Job("reclaim", schedule_of(services).run_once)
+        job = BackgroundJob("reclaim", schedule_of(services).run_once)
         waiting["reclaim"] = (1, partial(run, job), look_seconds)
     for name, (count, run_waiting, look_seconds) in waiting.items():
         for _ in range(count):
             arguments = (name, run_waiting, look_seconds)
             threading.Thread(target=_keep_running, args=arguments, daemon=True, name=name).start()
-    run(Job("storage", partial(check_storage, services)))
-    run(Job("backups", services.reclaim.backups.catch_up_all))
+    run(BackgroundJob("storage", partial(check_storage, services)))
+    run(BackgroundJob("backups", services.reclaim.backups.catch_up_all))
     jobs, pause = jobs_of(services), threading.Event()
     while True:
         for job in jobs:
@@ -179,7 +179,7 @@ def _open(settings: ServerSettings) -> Services | None:
         return None
 
 
-def run(job: Job) -> None:
+def run(job: BackgroundJob) -> None:
     """Make one pass of a job; if it fails, the next pass goes on from there."""
     outcome = "failure"
     try:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
 
-from lakebed.lake.checksums import ALGORITHMS, MD5, Digest, decoded
+from lakebed.lake.checksums import ALGORITHMS, Digest, MD5Digest, decoded
 from lakebed.server.s3.environ import Environ
 from lakebed.server.s3.errors import ErrorCode, S3Error
 
@@ -86,7 +86,7 @@ def not_a_checksum(name: str, encoded: str) -> S3Error:
     )
 
 
-def expect_md5(encoded: str, digest: MD5) -> ExpectedChecksum:
+def expect_md5(encoded: str, digest: MD5Digest) -> ExpectedChecksum:
     """Return the check that a Content-MD5 header asks for, by an MD5 of nothing yet.
 
     Raises:

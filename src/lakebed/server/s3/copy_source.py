@@ -9,7 +9,7 @@ from lakebed.engine.staging.writer import Condition
 from lakebed.formats import Entry
 from lakebed.lake.model import ObjectStats, etag_of
 from lakebed.server.s3.errors import NO_VERSION_IDS, ErrorCode, S3Error
-from lakebed.server.s3.read_conditions import Verdict, judge
+from lakebed.server.s3.read_conditions import ConditionResult, judge
 from lakebed.server.s3.request import S3Request, place_of
 
 
@@ -66,4 +66,7 @@ def check_source(request: S3Request, stats: ObjectStats) -> None:
 
 
 def _holds(request: S3Request, found: ObjectStats | Entry) -> bool:
-    return judge(found, lambda name: request.header(f"x-amz-copy-source-{name}")) is Verdict.GO_ON
+    return (
+        judge(found, lambda name: request.header(f"x-amz-copy-source-{name}"))
+        is ConditionResult.GO_ON
+    )

@@ -13,7 +13,7 @@ from lakebed.base.actor import EntryPoint, acting_as
 from lakebed.lake.errors import RepositoryNotFound
 from lakebed.server.http import refusals
 from lakebed.server.http.authentication import actor_of
-from lakebed.server.http.browsers import Guard
+from lakebed.server.http.browsers import BrowserGuard
 from lakebed.server.http.errors import RETRY_SECONDS, kind_of, note_error
 from lakebed.server.http.refusals import Refusal
 from lakebed.server.http.request import RequestRecord
@@ -21,7 +21,7 @@ from lakebed.server.s3 import sigv2, sigv4
 from lakebed.server.s3.errors import ErrorCode, S3Error, error_body
 from lakebed.server.s3.operations import OPERATIONS
 from lakebed.server.s3.request import S3Reply, S3Request
-from lakebed.server.s3.router import Route, is_s3_request, route
+from lakebed.server.s3.router import S3Route, is_s3_request, route
 from lakebed.server.s3.sigv4 import Verified
 from lakebed.server.s3.translation import as_s3_error
 from lakebed.server.s3.xml_writer import XML_TYPE
@@ -41,10 +41,10 @@ _BODY_CODES: Final = frozenset(
 )
 
 
-class Gateway:
+class S3Gateway:
     """Answers the requests of S3 clients."""
 
-    def __init__(self, services: Services, guard: Guard) -> None:
+    def __init__(self, services: Services, guard: BrowserGuard) -> None:
         self._services = services
         self._guard = guard
         self._domain = services.settings.gateways.s3.domain_name.lower()
@@ -82,7 +82,7 @@ class Gateway:
                 raise S3Error(ErrorCode.NO_SUCH_BUCKET_BUT_API) from error
             raise
 
-    def _verify(self, environ: WSGIEnvironment, asked: Route) -> Verified[Identity]:
+    def _verify(self, environ: WSGIEnvironment, asked: S3Route) -> Verified[Identity]:
         now = datetime.fromtimestamp(self._services.runtime.now(), UTC)
         secret_for = self._services.auth.secret_for
         try:
@@ -95,7 +95,7 @@ class Gateway:
             raise
 
 
-def _check_no_token(environ: WSGIEnvironment, asked: Route) -> None:
+def _check_no_token(environ: WSGIEnvironment, asked: S3Route) -> None:
     """Refuse the token of a session beside keys, which Lakebed issues without one."""
     in_query = any(
         value for name, value in asked.query.items() if name.lower() == "x-amz-security-token"
@@ -104,7 +104,7 @@ def _check_no_token(environ: WSGIEnvironment, asked: Route) -> None:
         raise S3Error(ErrorCode.INVALID_TOKEN)
 
 
-def _means_the_api(asked: Route) -> bool:
+def _means_the_api(asked: S3Route) -> bool:
     """Whether a client seems to take the endpoint of the API for that of S3."""
     return asked.is_path_style and asked.bucket == "api" and f"{asked.key}/".startswith("v1/")
 

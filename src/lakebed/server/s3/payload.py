@@ -2,8 +2,9 @@
 
 The header ``x-amz-content-sha256``, which the signature of the request covers, holds the SHA-256 of
 the body or a word for another way to prove it. On top of that a client may send an MD5 and one more
-checksum, as headers or as a trailer behind the body. Whoever reads a `Body` to its end without an
-error has exactly the bytes that were sent. Nothing made of them may become visible before that.
+checksum, as headers or as a trailer behind the body. Whoever reads a `Payload` to its end
+without an error has exactly the bytes that were sent. Nothing made of them may become visible
+before that.
 """
 
 import re
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from hashlib import md5
 from typing import Final
 
-from lakebed.lake.checksums import MD5, Checksum, Digest
+from lakebed.lake.checksums import Checksum, Digest, MD5Digest
 from lakebed.server.http.request import while_reading
 from lakebed.server.s3.body_checksums import (
     HEADER_PREFIX,
@@ -48,7 +49,7 @@ _CHUNKED_MODES: Final = {
 }
 
 
-class Body(Iterable[bytes]):
+class Payload(Iterable[bytes]):
     """The bytes that a client sent, in pieces; iterate once.
 
     Iterating raises `S3Error`, at the end at the latest, if the body is not what was announced.
@@ -61,7 +62,7 @@ class Body(Iterable[bytes]):
         *,
         checksums: dict[str, str],
         trailer: str = "",
-        md5: MD5 | None = None,
+        md5: MD5Digest | None = None,
     ) -> None:
         """Wrap the pieces.
 
@@ -115,7 +116,7 @@ def open_body(
     payload: str,
     scope: SigningScope | None,
     has_checksums: bool = True,
-) -> Body:
+) -> Payload:
     """Return the body of a request whose signature was verified.
 
     Args:
@@ -147,7 +148,7 @@ def open_body(
     size = _length(environ, "Content-Length")
     digests = [item.digest for item in expected]
     pieces = _proved(raw, size, digests, [item.check for item in expected])
-    return Body(pieces, size, checksums=given, md5=digest)
+    return Payload(pieces, size, checksums=given, md5=digest)
 
 
 def _chunked_body(
@@ -157,8 +158,8 @@ def _chunked_body(
     scope: SigningScope | None,
     expected: list[ExpectedChecksum],
     checksums: dict[str, str],
-    content_md5: MD5 | None,
-) -> Body:
+    content_md5: MD5Digest | None,
+) -> Payload:
     size = _length(environ, "x-amz-decoded-content-length")
     assert scope is not None, "only signatures of version 4 announce a body in chunks"
     decoder = ChunkDecoder(raw, scope=scope if mode.signed else None, has_trailers=mode.trailers)
@@ -172,7 +173,7 @@ def _chunked_body(
     elif mode.trailers:
         checks.append(lambda: _refuse_trailer(decoder))
     pieces = _proved(decoder, size, digests, checks)
-    return Body(pieces, size, checksums=checksums, trailer=announced, md5=content_md5)
+    return Payload(pieces, size, checksums=checksums, trailer=announced, md5=content_md5)
 
 
 def _check_trailer(

@@ -10,7 +10,7 @@ from lakebed.lake.model import ObjectStats
 from lakebed.server.http.conditions import etag, matches
 
 
-class Verdict(Enum):
+class ConditionResult(Enum):
     """What to do with a request after its conditions were looked at."""
 
     GO_ON = auto()
@@ -18,7 +18,7 @@ class Verdict(Enum):
     FAILED = auto()
 
 
-def judge(stats: ObjectStats | Entry, header: Callable[[str], str | None]) -> Verdict:
+def judge(stats: ObjectStats | Entry, header: Callable[[str], str | None]) -> ConditionResult:
     """Return what the conditions of a request come to; `header` returns a header of the request.
 
     If there is a condition on the ETag, the one on the time is ignored, since it is less exact.
@@ -27,15 +27,15 @@ def judge(stats: ObjectStats | Entry, header: Callable[[str], str | None]) -> Ve
     if_match, if_none_match = header("If-Match"), header("If-None-Match")
     if if_match is not None:
         if not matches(if_match, stats.checksum):
-            return Verdict.FAILED
+            return ConditionResult.FAILED
     elif (until := _time(header("If-Unmodified-Since"))) is not None and modified > until:
-        return Verdict.FAILED
+        return ConditionResult.FAILED
     if if_none_match is not None:
         if matches(if_none_match, stats.checksum):
-            return Verdict.NOT_MODIFIED
+            return ConditionResult.NOT_MODIFIED
     elif (since := _time(header("If-Modified-Since"))) is not None and modified <= since:
-        return Verdict.NOT_MODIFIED
-    return Verdict.GO_ON
+        return ConditionResult.NOT_MODIFIED
+    return ConditionResult.GO_ON
 
 
 def is_unchanged(stats: ObjectStats, mark: str) -> bool:

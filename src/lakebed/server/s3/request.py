@@ -17,8 +17,8 @@ from lakebed.server.http.bodies import Body as RawBody
 from lakebed.server.http.conditions import INVOCATION_HEADER, invocation_of, write_condition
 from lakebed.server.s3.environ import Environ, environ_key, parse_number
 from lakebed.server.s3.errors import ErrorCode, S3Error
-from lakebed.server.s3.payload import Body, open_body
-from lakebed.server.s3.router import Route
+from lakebed.server.s3.payload import Payload, open_body
+from lakebed.server.s3.router import S3Route
 from lakebed.server.s3.sigv4 import Verified
 from lakebed.server.s3.xml_writer import XML_TYPE
 from lakebed.server.services import Services
@@ -26,7 +26,7 @@ from lakebed.server.services import Services
 _DIGITS_MAX: Final = 15
 
 
-class Place(NamedTuple):
+class RefPath(NamedTuple):
     """Where a key leads: a ref and a path below it."""
 
     ref: str
@@ -49,7 +49,7 @@ class S3Request:
 
     services: Services
     environ: Environ
-    route: Route
+    route: S3Route
     verified: Verified[Identity]
     client: str
     """The address that the request comes from."""
@@ -65,7 +65,7 @@ class S3Request:
         return RepositoryID(self.route.bucket)
 
     @property
-    def place(self) -> Place:
+    def place(self) -> RefPath:
         """Where the key leads.
 
         Raises:
@@ -143,7 +143,7 @@ class S3Request:
             if key.startswith(start):
                 yield key.removeprefix(start).replace("_", "-").lower(), value
 
-    def body(self, *, has_checksums: bool = True) -> Body:
+    def body(self, *, has_checksums: bool = True) -> Payload:
         """Return the body of the request.
 
         Args:
@@ -184,7 +184,7 @@ class S3Request:
         self.authorize(action, object_arn(self.repository, path.decode()))
 
 
-def place_of(key: str) -> Place:
+def place_of(key: str) -> RefPath:
     """Return where a key leads.
 
     Raises:
@@ -197,7 +197,7 @@ def place_of(key: str) -> Place:
             ErrorCode.KEY_TOO_LONG,
             f"the path in the key has {len(encoded)} bytes; at most {PATH_BYTES_MAX} are allowed",
         )
-    return Place(ref, encoded)
+    return RefPath(ref, encoded)
 
 
 def xml(body: bytes, headers: Mapping[str, str] | None = None) -> S3Reply:

@@ -18,7 +18,7 @@ _PARAMETERS_MAX: Final = 100
 
 
 @unique
-class Operation(Enum):
+class S3Operation(Enum):
     """What a request asks for, by its name in S3."""
 
     LIST_BUCKETS = "ListBuckets"
@@ -51,10 +51,10 @@ class Operation(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class S3Route:
     """An operation and what it is about."""
 
-    operation: Operation
+    operation: S3Operation
     bucket: str
     """Empty: the request names no bucket."""
     key: str
@@ -65,37 +65,37 @@ class Route:
     """Whether the bucket stands in the path; else it stands in the host."""
 
 
-_ON_BUCKET: Final[Mapping[tuple[str, str], Operation]] = {
-    ("GET", ""): Operation.LIST_OBJECTS,
-    ("GET", "acl"): Operation.GET_BUCKET_ACL,
-    ("GET", "location"): Operation.GET_BUCKET_LOCATION,
-    ("GET", "uploads"): Operation.LIST_MULTIPART_UPLOADS,
-    ("GET", "versioning"): Operation.GET_BUCKET_VERSIONING,
-    ("HEAD", ""): Operation.HEAD_BUCKET,
-    ("POST", "delete"): Operation.DELETE_OBJECTS,
-    ("PUT", ""): Operation.CREATE_BUCKET,
+_ON_BUCKET: Final[Mapping[tuple[str, str], S3Operation]] = {
+    ("GET", ""): S3Operation.LIST_OBJECTS,
+    ("GET", "acl"): S3Operation.GET_BUCKET_ACL,
+    ("GET", "location"): S3Operation.GET_BUCKET_LOCATION,
+    ("GET", "uploads"): S3Operation.LIST_MULTIPART_UPLOADS,
+    ("GET", "versioning"): S3Operation.GET_BUCKET_VERSIONING,
+    ("HEAD", ""): S3Operation.HEAD_BUCKET,
+    ("POST", "delete"): S3Operation.DELETE_OBJECTS,
+    ("PUT", ""): S3Operation.CREATE_BUCKET,
 }
 """Operations on a bucket by method and subresource."""
 
-_ON_OBJECT: Final[Mapping[tuple[str, str], Operation]] = {
-    ("DELETE", ""): Operation.DELETE_OBJECT,
-    ("DELETE", "uploadId"): Operation.ABORT_MULTIPART_UPLOAD,
-    ("GET", ""): Operation.GET_OBJECT,
-    ("GET", "acl"): Operation.GET_OBJECT_ACL,
-    ("GET", "attributes"): Operation.GET_OBJECT_ATTRIBUTES,
-    ("GET", "tagging"): Operation.GET_OBJECT_TAGGING,
-    ("GET", "uploadId"): Operation.LIST_PARTS,
-    ("HEAD", ""): Operation.HEAD_OBJECT,
-    ("POST", "uploadId"): Operation.COMPLETE_MULTIPART_UPLOAD,
-    ("POST", "uploads"): Operation.CREATE_MULTIPART_UPLOAD,
-    ("PUT", ""): Operation.PUT_OBJECT,
-    ("PUT", "uploadId"): Operation.UPLOAD_PART,
+_ON_OBJECT: Final[Mapping[tuple[str, str], S3Operation]] = {
+    ("DELETE", ""): S3Operation.DELETE_OBJECT,
+    ("DELETE", "uploadId"): S3Operation.ABORT_MULTIPART_UPLOAD,
+    ("GET", ""): S3Operation.GET_OBJECT,
+    ("GET", "acl"): S3Operation.GET_OBJECT_ACL,
+    ("GET", "attributes"): S3Operation.GET_OBJECT_ATTRIBUTES,
+    ("GET", "tagging"): S3Operation.GET_OBJECT_TAGGING,
+    ("GET", "uploadId"): S3Operation.LIST_PARTS,
+    ("HEAD", ""): S3Operation.HEAD_OBJECT,
+    ("POST", "uploadId"): S3Operation.COMPLETE_MULTIPART_UPLOAD,
+    ("POST", "uploads"): S3Operation.CREATE_MULTIPART_UPLOAD,
+    ("PUT", ""): S3Operation.PUT_OBJECT,
+    ("PUT", "uploadId"): S3Operation.UPLOAD_PART,
 }
 """Operations on an object by method and subresource."""
 
-_WITH_COPY_SOURCE: Final[Mapping[Operation, Operation]] = {
-    Operation.PUT_OBJECT: Operation.COPY_OBJECT,
-    Operation.UPLOAD_PART: Operation.UPLOAD_PART_COPY,
+_WITH_COPY_SOURCE: Final[Mapping[S3Operation, S3Operation]] = {
+    S3Operation.PUT_OBJECT: S3Operation.COPY_OBJECT,
+    S3Operation.UPLOAD_PART: S3Operation.UPLOAD_PART_COPY,
 }
 """What an operation becomes if the request names an object to copy from."""
 
@@ -121,7 +121,7 @@ def is_s3_request(environ: Environ, *, domain: str) -> bool:
     return host == domain or host.endswith(f".{domain}")
 
 
-def route(environ: Environ, *, domain: str) -> Route:
+def route(environ: Environ, *, domain: str) -> S3Route:
     """Return what a request asks for.
 
     Raises:
@@ -135,22 +135,22 @@ def route(environ: Environ, *, domain: str) -> Route:
     else:
         bucket, key = host.removesuffix(f".{domain}"), path
     query = _query(environ.get("QUERY_STRING", ""))
-    return Route(_operation(environ, bucket, key, query), bucket, key, query, is_path_style)
+    return S3Route(_operation(environ, bucket, key, query), bucket, key, query, is_path_style)
 
 
-def _operation(environ: Environ, bucket: str, key: str, query: Mapping[str, str]) -> Operation:
+def _operation(environ: Environ, bucket: str, key: str, query: Mapping[str, str]) -> S3Operation:
     method = environ["REQUEST_METHOD"]
     unsupported.check_headers(environ, query)
     if not bucket:
         if method in {"GET", "HEAD"}:
-            return Operation.LIST_BUCKETS
+            return S3Operation.LIST_BUCKETS
         raise S3Error(ErrorCode.METHOD_NOT_ALLOWED)
     subresource = _subresource(query)
     operation = (_ON_OBJECT if key else _ON_BUCKET).get((method, subresource))
     if operation is None:
         raise unsupported.unknown_operation(method, subresource)
-    if operation is Operation.LIST_OBJECTS and query.get("list-type") == "2":
-        return Operation.LIST_OBJECTS_V2
+    if operation is S3Operation.LIST_OBJECTS and query.get("list-type") == "2":
+        return S3Operation.LIST_OBJECTS_V2
     if "HTTP_X_AMZ_COPY_SOURCE" in environ:
         return _WITH_COPY_SOURCE.get(operation, operation)
     return operation

@@ -27,21 +27,26 @@ from urllib.parse import quote_from_bytes
 
 from lakebed.server.s3.environ import Environ, environ_key, parse_number
 from lakebed.server.s3.errors import ErrorCode, S3Error
-from lakebed.server.s3.router import Operation, Route
+from lakebed.server.s3.router import S3Operation, S3Route
 from lakebed.server.s3.sigv4 import CLOCK_SKEW_MAX, IdentityT, SecretFor, Verified
 from lakebed.server.s3.sigv4_claim import EXPIRES_SECONDS_MAX, UNSIGNED_PAYLOAD
 
 _SCHEME: Final = "AWS "
 _PRESIGNED: Final = frozenset(
-    {Operation.GET_OBJECT, Operation.HEAD_OBJECT, Operation.PUT_OBJECT, Operation.UPLOAD_PART}
+    {
+        S3Operation.GET_OBJECT,
+        S3Operation.HEAD_OBJECT,
+        S3Operation.PUT_OBJECT,
+        S3Operation.UPLOAD_PART,
+    }
 )
 _LISTS: Final = frozenset(
     {
-        Operation.LIST_BUCKETS,
-        Operation.LIST_OBJECTS,
-        Operation.LIST_OBJECTS_V2,
-        Operation.LIST_MULTIPART_UPLOADS,
-        Operation.LIST_PARTS,
+        S3Operation.LIST_BUCKETS,
+        S3Operation.LIST_OBJECTS,
+        S3Operation.LIST_OBJECTS_V2,
+        S3Operation.LIST_MULTIPART_UPLOADS,
+        S3Operation.LIST_PARTS,
     }
 )
 _SIGNATURE_PARAMETERS: Final = frozenset({"AWSAccessKeyId", "Expires", "Signature"})
@@ -54,13 +59,13 @@ _EXPIRES_DIGITS_MAX: Final = 12
 _STREAMING: Final = "STREAMING-"
 
 
-def has_signature(environ: Environ, route: Route) -> bool:
+def has_signature(environ: Environ, route: S3Route) -> bool:
     """Whether a request carries a signature of version 2, in its headers or in its query."""
     return "AWSAccessKeyId" in route.query or _header(environ).startswith(_SCHEME)
 
 
 def verify(
-    environ: Environ, route: Route, secret_for: SecretFor[IdentityT], *, now: datetime
+    environ: Environ, route: S3Route, secret_for: SecretFor[IdentityT], *, now: datetime
 ) -> Verified[IdentityT]:
     """Check who signed a request, and that nothing of its meaning was changed.
 
@@ -94,7 +99,7 @@ def _header(environ: Environ) -> str:
     return value
 
 
-def _query_claim(environ: Environ, route: Route, now: datetime) -> tuple[str, str, str]:
+def _query_claim(environ: Environ, route: S3Route, now: datetime) -> tuple[str, str, str]:
     """Return the access key id, the signature and the time that a presigned URL names."""
     malformed = ErrorCode.AUTHORIZATION_QUERY_PARAMETERS
     if _header(environ):
@@ -123,7 +128,7 @@ def _check_expiry(expires: int, now: datetime) -> None:
         raise S3Error(ErrorCode.ACCESS_DENIED, f"a presigned URL must expire within {days} days")
 
 
-def _header_claim(environ: Environ, route: Route, now: datetime) -> tuple[str, str, str]:
+def _header_claim(environ: Environ, route: S3Route, now: datetime) -> tuple[str, str, str]:
     """Return the access key id, the signature and the time of a request signed in its headers."""
     access_key_id, colon, signature = _header(environ).removeprefix(_SCHEME).partition(":")
     if not (access_key_id and colon and signature):
@@ -163,7 +168,7 @@ _TIMES: Final[tuple[Callable[[str], datetime], ...]] = (
 )
 
 
-def _paths(environ: Environ, route: Route) -> list[bytes]:
+def _paths(environ: Environ, route: S3Route) -> list[bytes]:
     """Return the path of a request with the bucket in it, in the ways that clients sign it.
 
     Some sign a bucket alone with a slash at its end, whether they send one or not.
@@ -174,7 +179,7 @@ def _paths(environ: Environ, route: Route) -> list[bytes]:
     return [path] if route.key or path.endswith(b"/") else [path, path + b"/"]
 
 
-def _signed_text(environ: Environ, route: Route, time: str, path: bytes) -> str:
+def _signed_text(environ: Environ, route: S3Route, time: str, path: bytes) -> str:
     """Return the text that is signed."""
     headers = sorted(
         (key.removeprefix("HTTP_").replace("_", "-").lower(), _trimmed(environ, key))
@@ -192,7 +197,7 @@ def _signed_text(environ: Environ, route: Route, time: str, path: bytes) -> str:
     return "\n".join(lines)
 
 
-def _resource(environ: Environ, route: Route, path: bytes) -> str:
+def _resource(environ: Environ, route: S3Route, path: bytes) -> str:
     """Return the path and the signed parameters; refuse parameters that mean something unsigned."""
     is_list = route.operation in _LISTS
     parameters = []

@@ -58,7 +58,7 @@ class DeleteRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class NamedPart:
+class CompletedPart:
     """A part as the body of a CompleteMultipartUpload names it."""
 
     number: int
@@ -82,7 +82,7 @@ def read_delete(body: bytes) -> DeleteRequest:
     return DeleteRequest(keys, quiet=(root.get("Quiet") or "").strip().lower() == "true")
 
 
-def read_complete(body: bytes) -> list[NamedPart]:
+def read_complete(body: bytes) -> list[CompletedPart]:
     """Return the parts that an upload is to be completed with.
 
     Raises:
@@ -178,7 +178,7 @@ def _key(item: Element) -> str:
     return key
 
 
-def _part(item: Element) -> NamedPart:
+def _part(item: Element) -> CompletedPart:
     text = (item.get("PartNumber") or "").strip()
     etag = (item.get("ETag") or "").strip().strip('"')
     number = parse_number(text, digits_max=len(str(_PARTS_MAX)))
@@ -186,7 +186,7 @@ def _part(item: Element) -> NamedPart:
         _refuse(f'PartNumber must be a number from 1 to {_PARTS_MAX}, not "{text[:20]}"')
     if not etag:
         _refuse(f"part {number} has no ETag")
-    return NamedPart(number, etag, _checksum(item, number))
+    return CompletedPart(number, etag, _checksum(item, number))
 
 
 def _checksum(item: Element, number: int) -> Checksum | None:

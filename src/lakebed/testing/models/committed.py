@@ -17,15 +17,15 @@ from lakebed.engine.committed import (
     CONFLICT_SCHEMA,
     DIFF_SCHEMA,
     Applied,
+    ChangeCounts,
     ChangeType,
     Committed,
+    EntryPage,
+    EntryQuery,
     Folded,
     Ingest,
     Interval,
-    Page,
-    Query,
     Strategy,
-    Summary,
 )
 from lakebed.engine.committed.columns import Edits
 from lakebed.engine.committed.ingest import Saved
@@ -99,7 +99,7 @@ class ModelCommitted(Committed):
                 added += there is None
                 changed += there is not None
                 contents[key] = entry
-        summary = Summary(added, changed, removed)
+        summary = ChangeCounts(added, changed, removed)
         return Applied(self.save(contents) if summary else base, summary)
 
     def ingest(self, so_far: MetaRangeID | None = None) -> ModelIngest:
@@ -156,7 +156,7 @@ class ModelCommitted(Committed):
         except KeyError:
             raise EntryNotFound(key) from None
 
-    def list(self, metarange_id: MetaRangeID, query: Query) -> Page[Entry]:
+    def list(self, metarange_id: MetaRangeID, query: EntryQuery) -> EntryPage[Entry]:
         entries: list[Entry] = []
         folded: list[Folded] = []
         has_more = False
@@ -175,7 +175,7 @@ class ModelCommitted(Committed):
             else:
                 folded.append(Folded(common, len(entries)))
         table = entries_table(entries)
-        return Page(table, folded, has_more=has_more, values_of=entries_of)
+        return EntryPage(table, folded, has_more=has_more, values_of=entries_of)
 
     def look_up(self, metarange_id: MetaRangeID, keys: Sequence[bytes]) -> pa.Table:
         contents = self.contents(metarange_id)

@@ -11,11 +11,11 @@ from sortedcontainers import SortedDict
 
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.kv.errors import OutcomeUnknown, StoreUnavailable
-from lakebed.kv.fenced import Cell, Cells
+from lakebed.kv.fenced import Cell, CellDatabase
 from lakebed.testing.simulation.runtime import EPOCH
 from lakebed.testing.simulation.scheduler import SimulatedProcess
 from lakebed.testing.simulation.simulator import Simulation
-from lakebed.testing.simulation.store import Applied
+from lakebed.testing.simulation.store import AppliedWrite
 
 ResultT = TypeVar("ResultT")
 
@@ -28,15 +28,15 @@ class SimulatedDatabase:
 
     def __init__(self, simulation: Simulation) -> None:
         self.simulation = simulation
-        self.applied: list[Applied] = []
+        self.applied: list[AppliedWrite] = []
         """Every write and delete that took effect, in order. A touch is neither."""
-        self.erased: list[Applied] = []
+        self.erased: list[AppliedWrite] = []
         """Every erasure that took effect, in order."""
         self._cells: SortedDict[tuple[bytes, bytes], Cell] = SortedDict()
 
     def handle(
         self, actor: SimulatedProcess, *, tombstone_seconds: float = TOMBSTONE_SECONDS
-    ) -> Cells:
+    ) -> CellDatabase:
         """The database as this actor sees it."""
         return _SimulatedCells(self, actor, tombstone_seconds)
 
@@ -77,7 +77,7 @@ class SimulatedDatabase:
         if there is not None and there.stamp == stamp:
             del self._cells[partition, key]
             step = self.simulation.step
-            self.erased.append(Applied(step, "erase", partition, key, there.version))
+            self.erased.append(AppliedWrite(step, "erase", partition, key, there.version))
 
     def partition_page(self) -> tuple[list[bytes], bytes | None]:
         """List all partitions at once."""
@@ -88,10 +88,10 @@ class SimulatedDatabase:
 
     def _note(self, operation: str, partition: bytes, key: bytes, cell: Cell) -> None:
         step = self.simulation.step
-        self.applied.append(Applied(step, operation, partition, key, cell.version))
+        self.applied.append(AppliedWrite(step, operation, partition, key, cell.version))
 
 
-class _SimulatedCells(Cells):
+class _SimulatedCells(CellDatabase):
     """One actor's way to the database; it dies with the actor."""
 
     name = "simulated"

@@ -27,7 +27,7 @@ _CHUNK = 250
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class FailingSeed:
     """A seed for which a scenario went wrong, and the command that shows it again."""
 
     scenario: str
@@ -52,14 +52,14 @@ def load(name: str) -> dict[str, Scenario]:
     return {f"{module}:{key}": scenario for key, scenario in chosen.items()}
 
 
-def first_failure(name: str, seeds: Iterable[int]) -> Failure | None:
+def first_failure(name: str, seeds: Iterable[int]) -> FailingSeed | None:
     """Run one scenario, named ``module:scenario``, over seeds until one fails."""
     (scenario,) = load(name).values()
     for seed in seeds:
         try:
             scenario(seed)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the finding
-            return Failure(name, seed, repr(error))
+            return FailingSeed(name, seed, repr(error))
     return None
 
 
@@ -80,7 +80,7 @@ def _share(name: str) -> int:
 
 def explore(
     plan: Mapping[str, range], *, processes: int | None = None
-) -> Iterator[tuple[str, Failure | None]]:
+) -> Iterator[tuple[str, FailingSeed | None]]:
     """Run scenarios over seeds, on all cores; yield each with its first failure, if any."""
     # What goes wrong is meant to go wrong: thousands of warnings would hide the one failure.
     quiet = partial(logging.disable, logging.CRITICAL)

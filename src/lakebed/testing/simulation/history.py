@@ -25,7 +25,7 @@ ABSENT = None
 
 
 @dataclass(slots=True)
-class Operation:
+class ActorOperation:
     """Something that an actor did."""
 
     name: str
@@ -50,11 +50,11 @@ class Operation:
 
 
 @dataclass(slots=True)
-class History:
+class WriteHistory:
     """The writes to one branch."""
 
-    writes: list[Operation] = field(default_factory=list)
-    elsewhere: list[Operation] = field(default_factory=list)
+    writes: list[ActorOperation] = field(default_factory=list)
+    elsewhere: list[ActorOperation] = field(default_factory=list)
     """The writes to branches from which a merge may bring values here."""
 
     def explains(self, key: bytes, value: str | None, begun: int, ended: int) -> bool:
@@ -65,7 +65,7 @@ class History:
             for write in of_key
             if write.succeeded and write.value != WILD and write.happened_before(begun)
         ]
-        initially_absent = Operation("initially", key, ABSENT, -1, -1, succeeded=True)
+        initially_absent = ActorOperation("initially", key, ABSENT, -1, -1, succeeded=True)
         anywhere = [*of_key, *(write for write in self.elsewhere if write.concerns(key))]
         written = {write.value for write in anywhere if write.begun <= ended} | {ABSENT}
         return any(

@@ -13,7 +13,7 @@ ResultT = TypeVar("ResultT")
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class AppliedWrite:
     """A write that the store applied."""
 
     step: int
@@ -43,7 +43,7 @@ class SimulatedStore:
         self.inner = inner
         self._simulation = simulation
         self._handle = _PiecemealStore if piecemeal else FaultyStore
-        self.applied: list[Applied] = []
+        self.applied: list[AppliedWrite] = []
         """Every write that took effect, in order: what checkers compare answers with."""
 
     def handle(self, actor: SimulatedProcess) -> Store:
@@ -55,7 +55,7 @@ class SimulatedStore:
                 if call.writes:
                     step = self._simulation.step
                     write = (call.operation, call.partition, call.key, call.version)
-                    self.applied.append(Applied(step, *write))
+                    self.applied.append(AppliedWrite(step, *write))
                 return result
 
             label = (call.operation, call.partition, call.key)

@@ -31,7 +31,7 @@ from lakebed.block.streams import moment
 _LAYOUT: Final = struct.Struct(">16sBHQ8s")
 
 
-class Kind(IntEnum):
+class BlockKind(IntEnum):
     """What a block is there for."""
 
     BEGUN = 0
@@ -44,11 +44,11 @@ class Kind(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class AzureBlock:
     """A block, as its name describes it."""
 
     upload_id: UploadId
-    kind: Kind
+    kind: BlockKind
     number: int
     """Of the part; 0 for other kinds."""
     time_us: int
@@ -68,7 +68,7 @@ class Block:
             upload, kind, number, time_us, nonce = _LAYOUT.unpack(
                 a2b_base64(name, strict_mode=True)
             )
-            return cls(UploadId(upload.hex()), Kind(kind), number, time_us, nonce)
+            return cls(UploadId(upload.hex()), BlockKind(kind), number, time_us, nonce)
         except (NotBase64Error, struct.error, ValueError):
             return None
 
@@ -78,26 +78,26 @@ class Block:
         return ETag(self.nonce.hex())
 
 
-class Uploads:
+class BlobUploads:
     """The uploads of one blob."""
 
     def __init__(self, names_and_sizes: Iterable[tuple[str, int]]) -> None:
-        blocks = [(Block.parse(name), size) for name, size in names_and_sizes]
+        blocks = [(AzureBlock.parse(name), size) for name, size in names_and_sizes]
         self._blocks = [(block, size) for block, size in blocks if block is not None]
-        aborted = {block.upload_id for block, _ in self._blocks if block.kind is Kind.ABORTED}
+        aborted = {block.upload_id for block, _ in self._blocks if block.kind is BlockKind.ABORTED}
         self.begun = {
             block.upload_id: moment(block.time_us)
             for block, _ in self._blocks
-            if block.kind is Kind.BEGUN and block.upload_id not in aborted
+            if block.kind is BlockKind.BEGUN and block.upload_id not in aborted
         }
         """When each upload that is not over was begun."""
 
-    def parts(self, upload_id: UploadId) -> list[tuple[Block, PartInfo]]:
+    def parts(self, upload_id: UploadId) -> list[tuple[AzureBlock, PartInfo]]:
         """Return the parts of an upload by ascending number; of one sent again, the newest last."""
         parts = [
-            (block, 0 if block.kind is Kind.EMPTY_PART else size)
+            (block, 0 if block.kind is BlockKind.EMPTY_PART else size)
             for block, size in self._blocks
-            if block.upload_id == upload_id and block.kind in {Kind.PART, Kind.EMPTY_PART}
+            if block.upload_id == upload_id and block.kind in {BlockKind.PART, BlockKind.EMPTY_PART}
         ]
         parts.sort(key=lambda part: (part[0].number, part[0].time_us))
         return [

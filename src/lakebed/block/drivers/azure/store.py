@@ -37,7 +37,7 @@ from obstore.store import AzureStore
 from lakebed.base.runtime import Runtime
 from lakebed.base.times import now_us
 from lakebed.block.address import AZURE_SCHEME, Address, Namespace, StoreName
-from lakebed.block.drivers.azure.blocks import Block, Kind, Uploads
+from lakebed.block.drivers.azure.blocks import AzureBlock, BlobUploads, BlockKind
 from lakebed.block.drivers.azure.errors import explained
 from lakebed.block.drivers.cloud.errors import Place
 from lakebed.block.drivers.cloud.store import (
@@ -49,7 +49,7 @@ from lakebed.block.drivers.cloud.store import (
     client_options,
     folders_in_order,
 )
-from lakebed.block.drivers.cloud.streams import Source, held_back, in_sizes
+from lakebed.block.drivers.cloud.streams import MeasuredChunks, held_back, in_sizes
 from lakebed.block.errors import (
     InvalidAddress,
     InvalidArgument,
@@ -160,8 +160,8 @@ class AzureBlockStore(CloudBlockStore):
     ) -> None:
         put_id = self._new_id()
 
-        def stage(number: int) -> Block:
-            block = self._new_block(put_id, Kind.PUT, number)
+        def stage(number: int) -> AzureBlock:
+            block = self._new_block(put_id, BlockKind.PUT, number)
             start = number * _COPY_BYTES_MAX
             self._blob(destination).stage_block_from_url(
                 block.name,
@@ -187,20 +187,20 @@ class AzureBlockStore(CloudBlockStore):
         # Not by obstore: Azure wants the names of all blocks of a blob to be equally long.
         put_id = self._new_id()
 
-        def stage(numbered: tuple[int, bytes]) -> Block:
+        def stage(numbered: tuple[int, bytes]) -> AzureBlock:
             number, data = numbered
-            block = self._new_block(put_id, Kind.PUT, number)
+            block = self._new_block(put_id, BlockKind.PUT, number)
             self._blob(address).stage_block(block.name, data, length=len(data))
             return block
 
         parts = enumerate(in_sizes(chunks, PART_BYTES))
-        blocks: list[Block] = []
+        blocks: list[AzureBlock] = []
         with explained(address):
             while some := list(islice(parts, PARTS_AT_A_TIME)):
                 blocks += self._runtime.map_parallel(stage, some, limit=PARTS_AT_A_TIME)
             return self._commit(address, blocks)
 
-    def _commit(self, address: Address, blocks: Iterable[Block]) -> ETag:
+    def _commit(self, address: Address, blocks: Iterable[AzureBlock]) -> ETag:
         """Make blocks the content of a blob.
 
         Sent again after a lost reply, it finds the blocks in the blob itself.
@@ -243,7 +243,7 @@ class AzureBlockStore(CloudBlockStore):
     def create_upload(self, address: Address) -> UploadId:
         self._check(address)
         upload_id = self._new_id()
-        self._mark(address, upload_id, Kind.BEGUN)
+        self._mark(address, upload_id, BlockKind.BEGUN)
         return upload_id
 
     def put_part(
@@ -258,13 +258,13 @@ class AzureBlockStore(CloudBlockStore):
         self._check(address)
         check_part_number(number)
         self._find_upload(address, upload_id)
-        source = Source(held_back(exactly(size, chunks)), size_max=_BLOCK_BYTES_MAX)
+        source = MeasuredChunks(held_back(exactly(size, chunks)), size_max=_BLOCK_BYTES_MAX)
         with source.handing_on(), explained(address):
             first, _ = source.take(0)
             if size == 0:
-                block = self._mark(address, upload_id, Kind.EMPTY_PART, number)
+                block = self._mark(address, upload_id, BlockKind.EMPTY_PART, number)
                 return WrittenPart(number, block.etag, source.md5)
-            block = self._new_block(upload_id, Kind.PART, number)
+            block = self._new_block(upload_id, BlockKind.PART, number)
             self._blob(address, once=True).stage_block(
                 block.name, _Body(source.after(first), size), length=size
             )
@@ -283,7 +283,7 @@ class AzureBlockStore(CloudBlockStore):
             if block is None:
                 raise InvalidPart(f"part {part.number} was not uploaded with ETag {part.etag}")
             blocks.append(block)
-        named = [BlobBlock(block.name) for block in blocks if block.kind is Kind.PART]
+        named = [BlobBlock(block.name) for block in blocks if block.kind is BlockKind.PART]
         with explained(address):
             # Once: sent again after a lost reply, it would not find the blocks it committed.
             self._blob(address, once=True).commit_block_list(named)
@@ -295,7 +295,7 @@ class AzureBlockStore(CloudBlockStore):
             self._find_upload(address, upload_id)
         except UploadNotFound:
             return
-        self._mark(address, upload_id, Kind.ABORTED)
+        self._mark(address, upload_id, BlockKind.ABORTED)
 
     def list_parts(self, address: Address, upload_id: UploadId) -> list[PartInfo]:
         self._check(address)
@@ -345,21 +345,23 @@ class AzureBlockStore(CloudBlockStore):
         self._sdk.close()
         self._sdk_once.close()
 
-    def _find_upload(self, address: Address, upload_id: UploadId) -> Uploads:
+    def _find_upload(self, address: Address, upload_id: UploadId) -> BlobUploads:
         uploads = self._uploads(address)
         if upload_id not in uploads.begun:
             raise UploadNotFound(address, upload_id)
         return uploads
 
-    def _uploads(self, address: Address) -> Uploads:
+    def _uploads(self, address: Address) -> BlobUploads:
         try:
             with explained(address):
                 _, blocks = self._blob(address).get_block_list("uncommitted")
         except ObjectNotFound:
             blocks = []
-        return Uploads((block.id, block.size) for block in blocks)
+        return BlobUploads((block.id, block.size) for block in blocks)
 
-    def _mark(self, address: Address, upload_id: UploadId, kind: Kind, number: int = 0) -> Block:
+    def _mark(
+        self, address: Address, upload_id: UploadId, kind: BlockKind, number: int = 0
+    ) -> AzureBlock:
         """Send a block of which only the name matters."""
         block = self._new_block(upload_id, kind, number)
         with explained(address):
@@ -369,9 +371,9 @@ class AzureBlockStore(CloudBlockStore):
     def _new_id(self) -> UploadId:
         return UploadId(self._runtime.random_bytes(16).hex())
 
-    def _new_block(self, upload_id: UploadId, kind: Kind, number: int) -> Block:
+    def _new_block(self, upload_id: UploadId, kind: BlockKind, number: int) -> AzureBlock:
         time_us = now_us(self._runtime)
-        return Block(upload_id, kind, number, time_us, self._runtime.random_bytes(8))
+        return AzureBlock(upload_id, kind, number, time_us, self._runtime.random_bytes(8))
 
     def _check(self, place: Place) -> None:
         super()._check(place)

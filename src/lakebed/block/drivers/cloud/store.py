@@ -25,7 +25,7 @@ from obstore.store import AzureStore, GCSStore, S3Store
 from lakebed.base.runtime import Runtime, about_to_wait
 from lakebed.block.address import Address, Namespace, StoreName
 from lakebed.block.drivers.cloud.errors import Place, explained, panics_explained
-from lakebed.block.drivers.cloud.streams import Source, body
+from lakebed.block.drivers.cloud.streams import MeasuredChunks, body
 from lakebed.block.errors import (
     AlreadyExists,
     BlockError,
@@ -104,7 +104,7 @@ class CloudBlockStore(BlockStore):
 
     def put(self, address: Address, chunks: Iterable[bytes]) -> PutResult:
         client = self._client(address)
-        source = Source(chunks, size_max=_STREAM_BYTES_MAX)
+        source = MeasuredChunks(chunks, size_max=_STREAM_BYTES_MAX)
         try:
             with source.handing_on():
                 first, is_all = source.take(PART_BYTES)

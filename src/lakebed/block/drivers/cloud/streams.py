@@ -20,7 +20,7 @@ class _SourceBrokeOffError(Exception):
     """What a library gets to see instead of the caller's own exception."""
 
 
-class Source(Iterator[bytes]):
+class MeasuredChunks(Iterator[bytes]):
     """The caller's chunks, measured, and what they raised.
 
     A library that pulls the chunks must not see an exception of the caller's own. It would take a

@@ -58,14 +58,14 @@ from lakebed.block.drivers.local.files import (
 from lakebed.block.drivers.local.tree import (
     RESERVED_FOLDER,
     SCHEME,
-    Folder,
-    Place,
+    FilePlace,
+    OpenFolder,
     Tree,
     folder_of,
     place_of,
     refuse_link,
 )
-from lakebed.block.drivers.local.uploads import Uploads
+from lakebed.block.drivers.local.uploads import LocalUploads
 from lakebed.block.drivers.local.walk import scan, strays, walk
 from lakebed.block.errors import (
     AlreadyExists,
@@ -101,7 +101,7 @@ from lakebed.block.streams import (
     moment,
 )
 
-_Condition = Callable[[Folder, os.stat_result | None], None]
+_Condition = Callable[[OpenFolder, os.stat_result | None], None]
 """Raises unless the file found in the folder, or none, may be replaced."""
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -111,7 +111,7 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _LOGGER: Final = logging.getLogger(__name__)
 
 
-def _anything(_folder: Folder, _old: os.stat_result | None) -> None:
+def _anything(_folder: OpenFolder, _old: os.stat_result | None) -> None:
     """Replace whatever is there."""
 
 
@@ -139,7 +139,7 @@ def _as_text(path: bytes) -> str | None:
 def _must_be_absent(address: Address) -> _Condition:
     """Return the condition that there is no object yet."""
 
-    def check(folder: Folder, old: os.stat_result | None) -> None:
+    def check(folder: OpenFolder, old: os.stat_result | None) -> None:
         if old is not None:
             folder.sync()  # whoever wrote it may not have come so far yet
             raise AlreadyExists(address)
@@ -182,7 +182,7 @@ class LocalBlockStore(BlockStore):
             self._tree = Tree(root, self._sync)
         self._root = os.fsencode(root)
         self._locks = Locks(reserved / "locks")
-        self._uploads = Uploads(reserved / "uploads", self._drafts, self._sync)
+        self._uploads = LocalUploads(reserved / "uploads", self._drafts, self._sync)
         self._runtime = runtime
         self._closed = False
 
@@ -216,7 +216,7 @@ class LocalBlockStore(BlockStore):
 
     def _move_to(
         self,
-        place: Place,
+        place: FilePlace,
         chunks: Iterable[bytes],
         condition: _Condition,
         *,
@@ -230,13 +230,13 @@ class LocalBlockStore(BlockStore):
                     draft.write(chunk)
             return self._publish(draft, place, condition, is_unnamed=is_unnamed)
 
-    def _write_in_place(self, place: Place, data: bytes) -> os.stat_result | None:
+    def _write_in_place(self, place: FilePlace, data: bytes) -> os.stat_result | None:
         """Write an object to a place that nothing names; it is durable when this returns.
 
         Returns None if something is there already: nothing was changed then.
         """
 
-        def create(folder: Folder, name: bytes) -> tuple[Folder, int]:
+        def create(folder: OpenFolder, name: bytes) -> tuple[OpenFolder, int]:
             return folder, os.open(name, _CREATE, 0o666, dir_fd=folder.descriptor)
 
         with explained(place.address):
@@ -286,7 +286,7 @@ class LocalBlockStore(BlockStore):
     def delete(self, address: Address) -> None:
         place = self._place(address)
 
-        def unlink(folder: Folder, name: bytes) -> None:
+        def unlink(folder: OpenFolder, name: bytes) -> None:
             _find(folder, name)
             os.unlink(name, dir_fd=folder.descriptor)
             with applied(address):
@@ -375,7 +375,7 @@ class LocalBlockStore(BlockStore):
         files = [(self._place(address), data) for address, data in objects]
         return self._runtime.map_parallel(self._create_by_content, files)
 
-    def _create_by_content(self, file: tuple[Place, bytes]) -> bool:
+    def _create_by_content(self, file: tuple[FilePlace, bytes]) -> bool:
         """Write a file to its place; return False if the same bytes were there.
 
         A file with the same bytes is replaced all the same: after a failed write the disk may not
@@ -383,7 +383,7 @@ class LocalBlockStore(BlockStore):
         """
         place, data = file
 
-        def move(folder: Folder, name: bytes) -> tuple[Folder, bool]:
+        def move(folder: OpenFolder, name: bytes) -> tuple[OpenFolder, bool]:
             found = self._replaceable(folder, place)
             is_new = found is None or not _holds(folder, name, data)
             draft.move(name, folder.descriptor)
@@ -397,7 +397,7 @@ class LocalBlockStore(BlockStore):
         return is_new
 
     def replace(self, address: Address, data: bytes, etag: ETag) -> ETag:
-        def must_be_the_same(_folder: Folder, old: os.stat_result | None) -> None:
+        def must_be_the_same(_folder: OpenFolder, old: os.stat_result | None) -> None:
             if old is None:
                 raise FileNotFoundError(address)  # perhaps only this folder is gone: look again
             if etag_of(old) != etag:
@@ -467,20 +467,20 @@ class LocalBlockStore(BlockStore):
         if self._closed:
             raise StorageClosed
 
-    def _place(self, address: Address) -> Place:
+    def _place(self, address: Address) -> FilePlace:
         self._check_open()
         return place_of(self._root, address)
 
     def _draft(self, address: Address, data: bytes = b"") -> AbstractContextManager[Draft]:
         return drafted(self._drafts, address, self._sync, data)
 
-    def _lock(self, place: Place) -> AbstractContextManager[None]:
+    def _lock(self, place: FilePlace) -> AbstractContextManager[None]:
         return self._locks.hold(str(place.address).encode())
 
     def _open(self, address: Address, etag: ETag | None) -> FileIO:
         place = self._place(address)
 
-        def open_file(folder: Folder, name: bytes) -> FileIO:
+        def open_file(folder: OpenFolder, name: bytes) -> FileIO:
             _find(folder, name)
             return FileIO(os.open(name, _READ, dir_fd=folder.descriptor))
 
@@ -497,7 +497,7 @@ class LocalBlockStore(BlockStore):
     def _publish(
         self,
         draft: Draft,
-        place: Place,
+        place: FilePlace,
         condition: _Condition = _anything,
         *,
         make_folder: bool = True,
@@ -519,7 +519,7 @@ class LocalBlockStore(BlockStore):
         """
         is_synced = not is_unnamed
 
-        def move(folder: Folder, name: bytes) -> Folder:
+        def move(folder: OpenFolder, name: bytes) -> OpenFolder:
             nonlocal is_synced
             old = self._replaceable(folder, place)
             condition(folder, old)
@@ -544,7 +544,7 @@ class LocalBlockStore(BlockStore):
                 folder.sync()
         return status
 
-    def _replaceable(self, folder: Folder, place: Place) -> os.stat_result | None:
+    def _replaceable(self, folder: OpenFolder, place: FilePlace) -> os.stat_result | None:
         """Return what is known of the file at a place, if there is one.
 
         Raises:
@@ -562,13 +562,13 @@ class LocalBlockStore(BlockStore):
         raise InvalidAddress(f"{place.address} is a folder with other objects in it, or not a file")
 
 
-def _holds(folder: Folder, name: bytes, data: bytes) -> bool:
+def _holds(folder: OpenFolder, name: bytes, data: bytes) -> bool:
     """Whether a file is seen to have just these bytes."""
     with FileIO(os.open(name, _READ, dir_fd=folder.descriptor)) as file:
         return os.fstat(file.fileno()).st_size == len(data) and file.readall() == data
 
 
-def _find(folder: Folder, name: bytes) -> os.stat_result:
+def _find(folder: OpenFolder, name: bytes) -> os.stat_result:
     """Return what is known of an object.
 
     Raises:

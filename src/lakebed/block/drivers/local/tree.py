@@ -53,7 +53,7 @@ Names = tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FilePlace:
     """Where the file of an address is: in which folder, and under which name."""
 
     address: Address
@@ -61,14 +61,14 @@ class Place:
     name: bytes
 
 
-def place_of(root: bytes, address: Address) -> Place:
+def place_of(root: bytes, address: Address) -> FilePlace:
     """Return where the file of an address is.
 
     Raises:
         InvalidAddress: The address is of another scheme, or no file can have this name.
     """
     *folder, name = _names(root, address, address.path)
-    return Place(address, tuple(folder), name)
+    return FilePlace(address, tuple(folder), name)
 
 
 def folder_of(root: bytes, namespace: Namespace) -> Names:
@@ -114,7 +114,7 @@ _ENTERED_MAX: Final = 32
 _TRIES: Final = 1000  # each lost try means that another deleted the last object of the folder
 
 
-class Folder:
+class OpenFolder:
     """An open folder; it is closed when the last one who uses it lets go."""
 
     __slots__ = ("_sync", "descriptor")
@@ -127,10 +127,10 @@ class Folder:
         """Bring the names in the folder to the disk."""
         self._sync(self.descriptor)
 
-    def enter(self, name: bytes) -> "Folder":
+    def enter(self, name: bytes) -> "OpenFolder":
         """Open a folder in this one; a link is not followed."""
         try:
-            return Folder(os.open(name, _ENTER, dir_fd=self.descriptor), self._sync)
+            return OpenFolder(os.open(name, _ENTER, dir_fd=self.descriptor), self._sync)
         except OSError:
             refuse_link(os.stat(name, dir_fd=self.descriptor, follow_symlinks=False), name)
             raise
@@ -145,12 +145,12 @@ class Tree:
 
     def __init__(self, root: Path, sync: Sync) -> None:
         self._root_path = os.fsencode(root)
-        self._root: Folder | None = Folder(
+        self._root: OpenFolder | None = OpenFolder(
             os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), sync
         )
-        self._remembered: OrderedDict[Names, Folder] = OrderedDict()
+        self._remembered: OrderedDict[Names, OpenFolder] = OrderedDict()
         """Folders whose names are on the disk."""
-        self._entered: OrderedDict[Names, Folder] = OrderedDict()
+        self._entered: OrderedDict[Names, OpenFolder] = OrderedDict()
         """Folders that were read from."""
         self._lock = threading.Lock()
 
@@ -158,7 +158,7 @@ class Tree:
         """Return the path of a folder, for calls that need one."""
         return b"/".join((self._root_path, *names))
 
-    def within(self, place: Place, action: Callable[[Folder, bytes], ResultT]) -> ResultT:
+    def within(self, place: FilePlace, action: Callable[[OpenFolder, bytes], ResultT]) -> ResultT:
         """Do something in the folder of a place.
 
         Raises:
@@ -182,7 +182,9 @@ class Tree:
         self._keep(self._entered, place.folder, folder, most=_ENTERED_MAX)
         return result
 
-    def within_made(self, place: Place, action: Callable[[Folder, bytes], ResultT]) -> ResultT:
+    def within_made(
+        self, place: FilePlace, action: Callable[[OpenFolder, bytes], ResultT]
+    ) -> ResultT:
         """Do something in the folder of a place, which is made, durably, if it is not there.
 
         The action is repeated while it raises FileNotFoundError: the folder was removed meanwhile.
@@ -208,7 +210,7 @@ class Tree:
                 self._forget(place.folder)
         raise StorageUnavailable(f"{place.address}: others remove its folder again and again")
 
-    def enter(self, names: Names) -> Folder:
+    def enter(self, names: Names) -> OpenFolder:
         """Open a folder that exists.
 
         Raises:
@@ -247,13 +249,13 @@ class Tree:
             self._remembered.clear()
             self._entered.clear()
 
-    def _top(self) -> Folder:
+    def _top(self) -> OpenFolder:
         root = self._root
         if root is None:
             raise StorageClosed
         return root
 
-    def _nearest(self, names: Names) -> tuple[Folder, int]:
+    def _nearest(self, names: Names) -> tuple[OpenFolder, int]:
         """Return the nearest folder above that is remembered, and how deep it lies."""
         for depth in range(len(names) - 1, 0, -1):
             known = self._recall(names[:depth])
@@ -261,7 +263,7 @@ class Tree:
                 return known, depth
         return self._top(), 0
 
-    def _make(self, names: Names, folder: Folder, depth: int) -> Folder:
+    def _make(self, names: Names, folder: OpenFolder, depth: int) -> OpenFolder:
         """Create the missing folders below the existing ancestor at `depth`.
 
         Raises:
@@ -278,14 +280,14 @@ class Tree:
             folder = child
         return folder
 
-    def _remembers(self, names: Names, folder: Folder) -> bool:
+    def _remembers(self, names: Names, folder: OpenFolder) -> bool:
         # An open folder keeps its inode, so no other folder has the same one.
         known = self._recall(names)
         return known is not None and os.path.sameopenfile(known.descriptor, folder.descriptor)
 
     def _recall(
-        self, names: Names, among: OrderedDict[Names, Folder] | None = None
-    ) -> Folder | None:
+        self, names: Names, among: OrderedDict[Names, OpenFolder] | None = None
+    ) -> OpenFolder | None:
         """Return a folder that is known; if nothing else is said, among the durable ones."""
         kept = self._remembered if among is None else among
         with self._lock:
@@ -295,7 +297,7 @@ class Tree:
             return folder
 
     def _keep(
-        self, kept: OrderedDict[Names, Folder], names: Names, folder: Folder, *, most: int
+        self, kept: OrderedDict[Names, OpenFolder], names: Names, folder: OpenFolder, *, most: int
     ) -> None:
         with self._lock:
             if self._root is None:

@@ -35,7 +35,7 @@ _MD5_CHARACTERS: Final = 32
 _UPLOAD_ID: Final = re.compile(r"[0-9a-f]{32}")
 
 
-class Uploads:
+class LocalUploads:
     """The uploads of a storage that are not over."""
 
     def __init__(self, folder: Path, drafts: Path, sync: Sync) -> None:

@@ -31,9 +31,9 @@ from lakebed.block.drivers.cloud.store import (
     folders_in_order,
     has_empty_segment,
 )
-from lakebed.block.drivers.cloud.streams import Source, held_back
+from lakebed.block.drivers.cloud.streams import MeasuredChunks, held_back
 from lakebed.block.drivers.s3.errors import answer_of, explain, explained
-from lakebed.block.drivers.s3.wire import Wire
+from lakebed.block.drivers.s3.wire import SignedRequests
 from lakebed.block.errors import (
     BlockError,
     Forbidden,
@@ -112,7 +112,7 @@ class S3BlockStore(CloudBlockStore):
         self._settings = settings
         self._session = _session(settings)
         self._sdk_clients: dict[int, S3Client] = {}
-        self._wire = Wire(lambda: self._sdk)
+        self._wire = SignedRequests(lambda: self._sdk)
 
     def _head_by_sdk(self, address: Address) -> ObjectInfo:
         with explained(address):
@@ -367,7 +367,7 @@ class S3BlockStore(CloudBlockStore):
     ) -> WrittenPart:
         self._check(address)
         check_part_number(number)
-        source = Source(held_back(exactly(size, chunks)), size_max=PART_BYTES_MAX)
+        source = MeasuredChunks(held_back(exactly(size, chunks)), size_max=PART_BYTES_MAX)
         with source.handing_on(), _explained(address, upload_id):
             # Before the request: some servers take one that breaks off at once for an empty part.
             first, _ = source.take(0)

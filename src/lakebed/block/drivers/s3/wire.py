@@ -46,7 +46,7 @@ class ListingPage(NamedTuple):
     """What folders in the namespace begin with, if they were asked for: each ends with a slash."""
 
 
-class Wire:
+class SignedRequests:
     """Sends requests that boto3 signs."""
 
     def __init__(self, signer: "Callable[[], S3Client]") -> None:

@@ -13,12 +13,12 @@ from msgspec.structs import asdict
 from lakebed.clients.cli.errors import CommandError, Incomplete, Misuse
 from lakebed.clients.cli.groups import new_group
 from lakebed.clients.cli.output import CommitId, Whole, printable, stamp
-from lakebed.clients.cli.session import Page, Session, client_command
+from lakebed.clients.cli.session import PageOptions, Session, client_command
 from lakebed.clients.cli.uris import RefArgument, RepositoryArgument
 from lakebed.clients.http.errors import Refused
 from lakebed.clients.http.paging import list_items, list_some
 from lakebed.lake.hooks.errors import InvalidAction
-from lakebed.lake.hooks.files import FILE_BYTES_MAX, Action, check_names, parse_action
+from lakebed.lake.hooks.files import FILE_BYTES_MAX, ActionFile, check_names, parse_action
 from lakebed.wire.actions import ActionRun, HookRun, RunsQuery, TrialBegun, TrialCreation
 from lakebed.wire.repositories import HooksSettings
 
@@ -79,7 +79,7 @@ class _Finding:
 
 def _check(files: list[Path]) -> list[_Finding]:
     findings: list[_Finding] = []
-    actions: list[Action] = []
+    actions: list[ActionFile] = []
     for file in files:
         try:
             action = parse_action(str(file), _read(file))
@@ -203,7 +203,7 @@ def list_runs(
     commit: Annotated[
         str | None, typer.Option(metavar="COMMIT", help="Only runs of this commit.")
     ] = None,
-    page: Page,
+    page: PageOptions,
 ) -> None:
     """List the runs of hooks that have ended, newest first."""
     if branch and commit:

@@ -10,7 +10,7 @@ from lakebed.clients.cli.commands import auth_aws_iam
 from lakebed.clients.cli.groups import new_group
 from lakebed.clients.cli.options import YesOption, read_json
 from lakebed.clients.cli.output import Column, Whole, moment
-from lakebed.clients.cli.session import Page, Session, client_command
+from lakebed.clients.cli.session import PageOptions, Session, client_command
 from lakebed.clients.http.paging import list_some
 from lakebed.wire.auth import (
     ACL,
@@ -67,7 +67,7 @@ _COLUMNS: Final[list[Column[User | Group | Policy]]] = [
 
 
 @client_command(users, "list")
-def list_users(session: Session, *, page: Page) -> None:
+def list_users(session: Session, *, page: PageOptions) -> None:
     """List the users."""
     session.output.table(
         list_some(page.amount, session.client.auth.list_users, page.of(PageQuery())), _COLUMNS
@@ -93,7 +93,7 @@ def delete_user(session: Session, *, user: UserOption, yes: YesOption = False) -
 
 
 @client_command(users_credentials, "list")
-def list_credentials(session: Session, *, user: OwnerOption = None, page: Page) -> None:
+def list_credentials(session: Session, *, user: OwnerOption = None, page: PageOptions) -> None:
     """List the access keys of a user; their secrets are shown only once, when they are made."""
     session.output.table(
         list_some(
@@ -134,7 +134,7 @@ def _or_me(session: Session, user: str | None) -> str:
 
 
 @client_command(users_groups, "list")
-def list_groups_of_user(session: Session, *, user: UserOption, page: Page) -> None:
+def list_groups_of_user(session: Session, *, user: UserOption, page: PageOptions) -> None:
     """List the groups that a user is in."""
     session.output.table(
         list_some(page.amount, session.client.auth.list_user_groups, user, page.of(PageQuery())),
@@ -150,7 +150,7 @@ def list_policies_of_user(
     effective: Annotated[
         bool, typer.Option("--effective", help="Those of the user's groups, too.")
     ] = False,
-    page: Page,
+    page: PageOptions,
 ) -> None:
     """List the policies of a user."""
     query = page.of(UserPoliciesQuery(effective=effective))
@@ -180,7 +180,7 @@ def detach_from_user(session: Session, *, user: UserOption, policy: PolicyOption
 
 
 @client_command(groups, "list")
-def list_groups(session: Session, *, page: Page) -> None:
+def list_groups(session: Session, *, page: PageOptions) -> None:
     """List the groups."""
     session.output.table(
         list_some(page.amount, session.client.auth.list_groups, page.of(PageQuery())), _COLUMNS
@@ -211,7 +211,7 @@ def delete_group(session: Session, *, group: GroupOption, yes: YesOption = False
 
 
 @client_command(groups_members, "list")
-def list_members(session: Session, *, group: GroupOption, page: Page) -> None:
+def list_members(session: Session, *, group: GroupOption, page: PageOptions) -> None:
     """List the members of a group."""
     session.output.table(
         list_some(page.amount, session.client.auth.list_members, group, page.of(PageQuery())),
@@ -237,7 +237,7 @@ def remove_member(session: Session, *, group: GroupOption, user: MemberOption) -
 
 
 @client_command(groups_policies, "list")
-def list_policies_of_group(session: Session, *, group: GroupOption, page: Page) -> None:
+def list_policies_of_group(session: Session, *, group: GroupOption, page: PageOptions) -> None:
     """List the policies of a group."""
     session.output.table(
         list_some(
@@ -288,7 +288,7 @@ def set_acl(
 
 
 @client_command(policies, "list")
-def list_policies(session: Session, *, page: Page) -> None:
+def list_policies(session: Session, *, page: PageOptions) -> None:
     """List the policies."""
     session.output.table(
         list_some(page.amount, session.client.auth.list_policies, page.of(PageQuery())), _COLUMNS

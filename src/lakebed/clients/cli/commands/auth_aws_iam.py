@@ -9,7 +9,7 @@ import typer
 
 from lakebed.clients.cli.groups import new_group
 from lakebed.clients.cli.output import Whole
-from lakebed.clients.cli.session import Page, Session, client_command
+from lakebed.clients.cli.session import PageOptions, Session, client_command
 from lakebed.clients.http.paging import list_some
 from lakebed.wire.auth import PrincipalQuery
 from lakebed.wire.base import PageQuery
@@ -37,7 +37,7 @@ def detach(session: Session, *, user: UserOption, principal: PrincipalOption) ->
 
 
 @client_command(app, "list")
-def list_principals(session: Session, *, user: UserOption, page: Page) -> None:
+def list_principals(session: Session, *, user: UserOption, page: PageOptions) -> None:
     """List the roles that stand for a user."""
     session.output.table(
         list_some(page.amount, session.client.principals.list, user, page.of(PageQuery())),

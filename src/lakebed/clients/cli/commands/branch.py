@@ -9,7 +9,7 @@ from lakebed.clients.cli.errors import CommandError, Misuse
 from lakebed.clients.cli.groups import new_group
 from lakebed.clients.cli.options import SkipHooksOption, YesOption
 from lakebed.clients.cli.output import CommitId
-from lakebed.clients.cli.session import Page, Session, client_command
+from lakebed.clients.cli.session import PageOptions, Session, client_command
 from lakebed.clients.cli.uris import (
     BranchArgument,
     RefUri,
@@ -64,12 +64,12 @@ def create(
 
 
 @client_command(app, "list")
-def list_branches(session: Session, repository: RepositoryArgument, *, page: Page) -> None:
+def list_branches(session: Session, repository: RepositoryArgument, *, page: PageOptions) -> None:
     """List the branches of a repository."""
     show_branches(session, repository, page)
 
 
-def show_branches(session: Session, repository: RepositoryUri, page: Page) -> None:
+def show_branches(session: Session, repository: RepositoryUri, page: PageOptions) -> None:
     """Print the branches of a repository."""
     session.output.table(
         list_some(

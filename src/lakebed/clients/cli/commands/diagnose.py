@@ -19,7 +19,7 @@ from lakebed.clients.cli.output import printable
 from lakebed.clients.cli.uris import parse_repository
 
 if TYPE_CHECKING:
-    from lakebed.clients.diagnostics.fsck import Report
+    from lakebed.clients.diagnostics.fsck import FsckReport
 
 
 def fsck(
@@ -78,12 +78,12 @@ def diagnose(
     records are in it: look through it before you give it away.
     """
     from lakebed.base.runtime import ThreadRuntime
-    from lakebed.clients.diagnostics.bundle import Request, make_bundle  # it is slow
+    from lakebed.clients.diagnostics.bundle import BundleRequest, make_bundle  # it is slow
 
     file = output or Path(f"lakebed-diagnose-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.zip")
     if file.exists():
         raise Misuse(f"there is a file {file} already: use --output with another name")
-    request = Request(
+    request = BundleRequest(
         settings=lambda: settings_of(config, database),
         open_store=open_to_read,
         environment=os.environ,
@@ -97,7 +97,7 @@ def diagnose(
     typer.echo(f"Made {file}: look through it before you give it away.")
 
 
-def _print_report(report: "Report") -> None:
+def _print_report(report: "FsckReport") -> None:
     for damage in report.damages:
         typer.echo(printable(f"{damage.what} {damage.name}: {damage.problem}"))
         for commit in damage.commits:

@@ -27,7 +27,7 @@ _SKEW_SECONDS_MAX: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DoctorFinding:
     """What a check found."""
 
     check: str
@@ -76,7 +76,7 @@ def doctor(session: Session) -> None:
         raise Incomplete("a check failed, see above")
 
 
-def _examined(session: Session) -> Iterator[Finding]:
+def _examined(session: Session) -> Iterator[DoctorFinding]:
     for check in (_settings, _server, _credentials, _versions, _clock):
         finding = check(session)
         yield finding
@@ -84,28 +84,28 @@ def _examined(session: Session) -> Iterator[Finding]:
             return
 
 
-def _settings(session: Session) -> Finding:
+def _settings(session: Session) -> DoctorFinding:
     try:
         client = session.client
     except ClientError as error:
-        return Finding("settings", ok=False, found=str(error), advice="set what is missing")
-    return Finding("settings", ok=True, found=f"endpoint {client.endpoint}")
+        return DoctorFinding("settings", ok=False, found=str(error), advice="set what is missing")
+    return DoctorFinding("settings", ok=True, found=f"endpoint {client.endpoint}")
 
 
-def _server(session: Session) -> Finding:
+def _server(session: Session) -> DoctorFinding:
     try:
         session.client.config.health()
     except ClientError as error:
-        return Finding(
+        return DoctorFinding(
             "server",
             ok=False,
             found=str(error),
             advice="start the server (lakebed quickstart), or correct LAKEBED_ENDPOINT",
         )
-    return Finding("server", ok=True, found="it answers")
+    return DoctorFinding("server", ok=True, found="it answers")
 
 
-def _credentials(session: Session) -> Finding:
+def _credentials(session: Session) -> DoctorFinding:
     try:
         user = session.client.auth.current_user().user.id
     except Refused as error:
@@ -114,34 +114,38 @@ def _credentials(session: Session) -> Finding:
             if error.status == _UNAUTHORIZED
             else "look into the log of the server"
         )
-        return Finding("credentials", ok=False, found=str(error), advice=advice)
+        return DoctorFinding("credentials", ok=False, found=str(error), advice=advice)
     except ClientError as error:
-        return Finding(
+        return DoctorFinding(
             "credentials",
             ok=False,
             found=str(error),
             advice="check that the endpoint is a lakeFS server",
         )
-    return Finding("credentials", ok=True, found=f"you are {user}")
+    return DoctorFinding("credentials", ok=True, found=f"you are {user}")
 
 
-def _versions(session: Session) -> Finding:
+def _versions(session: Session) -> DoctorFinding:
     try:
         config = session.client.config.get()
     except ClientError as error:
-        return Finding("versions", ok=False, found=str(error), advice="look into the server's log")
+        return DoctorFinding(
+            "versions", ok=False, found=str(error), advice="look into the server's log"
+        )
     server = config.version_config.version or "unknown"
-    return Finding("versions", ok=True, found=f"client {__version__}, server {server}")
+    return DoctorFinding("versions", ok=True, found=f"client {__version__}, server {server}")
 
 
-def _clock(session: Session, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Finding:
+def _clock(
+    session: Session, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+) -> DoctorFinding:
     date = session.client.ask(ConfigAPI.health.request()).headers.get("Date", "")
     try:
         skew = (now() - parsedate_to_datetime(date)).total_seconds()
     except ValueError:
-        return Finding("clock", ok=True, found="the server does not send its time")
+        return DoctorFinding("clock", ok=True, found="the server does not send its time")
     found = f"{abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the server"
     if abs(skew) > _SKEW_SECONDS_MAX:
         advice = "set this computer's clock: signed requests are refused when it is off"
-        return Finding("clock", ok=False, found=found, advice=advice)
-    return Finding("clock", ok=True, found=found)
+        return DoctorFinding("clock", ok=False, found=found, advice=advice)
+    return DoctorFinding("clock", ok=True, found=found)

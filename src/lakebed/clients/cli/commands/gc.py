@@ -23,7 +23,7 @@ from lakebed.wire.garbage import GarbageCollectionRun, UnfinishedUpload
 
 if TYPE_CHECKING:
     from lakebed.block import BlockSettings
-    from lakebed.clients.garbage.server import Server
+    from lakebed.clients.garbage.server import GarbageServer
     from lakebed.reclaim.collector.storage import Storage
 
 app = new_group()
@@ -66,10 +66,10 @@ def run(
     lakebed gc run lakefs://my-repo
     """
     from lakebed.clients import garbage  # slow to load, for this command only
-    from lakebed.reclaim.collector.job import Options
+    from lakebed.reclaim.collector.job import CollectorOptions
 
     settings = session.settings
-    options = Options(
+    options = CollectorOptions(
         dry_run=dry_run,
         clean=clean,
         assume_quiet=assume_quiet,
@@ -270,12 +270,12 @@ def _block_settings(local_root: Path | None) -> "BlockSettings | None":
 @contextmanager
 def _opened(
     session: Session, repository: str, local_root: Path | None
-) -> "Iterator[tuple[Server, Storage]]":
-    from lakebed.clients.garbage.server import Server  # slow to load
+) -> "Iterator[tuple[GarbageServer, Storage]]":
+    from lakebed.clients.garbage.server import GarbageServer  # slow to load
     from lakebed.reclaim.collector.storage import open_storage
 
     settings = session.settings
-    server = Server(
+    server = GarbageServer(
         settings.endpoint,
         repository,
         access_key_id=settings.access_key_id,

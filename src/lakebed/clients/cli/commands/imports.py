@@ -157,10 +157,10 @@ def _start_job(
 ) -> list[Exception]:
     """Run the Spark job of an import beside this thread; return where its error will be."""
     from lakebed.block import LocalSettings  # slow to load
-    from lakebed.clients.ingest.running import Options, run_job
+    from lakebed.clients.ingest.running import JobOptions, run_job
     from lakebed.clients.ingest.server import ImportBranch, Started
 
-    options = Options(
+    options = JobOptions(
         storage=None if local_root is None else LocalSettings(local_root.resolve()),
         master=master,
         strict=strict,

@@ -16,7 +16,7 @@ from lakebed.clients.cli.session import confirm
 if TYPE_CHECKING:
     from lakebed.base.runtime import Runtime
     from lakebed.kv import Store
-    from lakebed.kv.copying import Side
+    from lakebed.kv.copying import CopySide
     from lakebed.server.settings import ServerSettings
 
 app = new_group("Look into a database, or copy it into another one.")
@@ -114,7 +114,7 @@ def open_to_read(url: str) -> "Store":
     return open_store(url, permit=Permit(reads_only=True))
 
 
-def _open_existing(url: str, runtime: "Runtime") -> "Side":
+def _open_existing(url: str, runtime: "Runtime") -> "CopySide":
     check_exists(url)
     return _open(url, runtime)
 
@@ -128,14 +128,14 @@ def check_exists(url: str) -> None:
         raise Misuse(f"there is no file {path}")
 
 
-def _open(url: str, runtime: "Runtime") -> "Side":
+def _open(url: str, runtime: "Runtime") -> "CopySide":
     from lakebed.kv import open_store  # it is slow to import
-    from lakebed.kv.copying import Side
+    from lakebed.kv.copying import CopySide
     from lakebed.kv.halt import Permit
     from lakebed.server.settings import mask
 
     permit = Permit()
-    return Side(open_store(url, runtime=runtime, permit=permit), permit, mask(url))
+    return CopySide(open_store(url, runtime=runtime, permit=permit), permit, mask(url))
 
 
 def _say(text: str) -> None:

@@ -23,7 +23,7 @@ from lakebed.clients.cli.output import CommitId, warn
 from lakebed.clients.cli.session import Session, client_command
 from lakebed.clients.cli.uris import PathArgument, PathUri, parse_ref
 from lakebed.clients.working_copy.copy import (
-    Summary,
+    SyncSummary,
     Tools,
     WorkingCopy,
     clone,
@@ -31,7 +31,7 @@ from lakebed.clients.working_copy.copy import (
     working_copy,
 )
 from lakebed.clients.working_copy.hashes import cache_file
-from lakebed.clients.working_copy.place import Source, find_below, find_root, read_place
+from lakebed.clients.working_copy.place import RemotePath, find_below, find_root, read_place
 
 app = new_group()
 
@@ -104,7 +104,7 @@ def status(
     session.output.table(
         changes,
         [
-            ("Source", lambda item: item["source"]),
+            ("RemotePath", lambda item: item["source"]),
             ("Change", lambda item: item["change"]),
             ("Path", lambda item: item["path"]),
         ],
@@ -214,7 +214,7 @@ def list_folders(session: Session, directory: DirectoryArgument = Path()) -> Non
         found,
         [
             ("Directory", lambda item: item["directory"]),
-            ("Source", lambda item: item["src"]),
+            ("RemotePath", lambda item: item["src"]),
             ("Commit", lambda item: CommitId(item["at_head"])),
         ],
     )
@@ -289,8 +289,8 @@ def _cache_of(root: Path) -> Path | None:
     return cache_file(root, environ=os.environ)
 
 
-def _source(path: PathUri) -> Source:
-    return Source(path.repository, path.ref, path.prefix)
+def _source(path: PathUri) -> RemotePath:
+    return RemotePath(path.repository, path.ref, path.prefix)
 
 
 def _ref_in(copy: WorkingCopy, ref: str | None) -> str | None:
@@ -303,7 +303,7 @@ def _ref_in(copy: WorkingCopy, ref: str | None) -> str | None:
     return uri.ref
 
 
-def _say(session: Session, done: str, summary: Summary) -> None:
+def _say(session: Session, done: str, summary: SyncSummary) -> None:
     session.output.done(
         f"{done}: {summary.fetched} downloaded, {summary.removed} removed"
         f"{_there_already(summary.there_already)}",

@@ -20,10 +20,10 @@ from lakebed.clients.cli.uris import parse_repository
 if TYPE_CHECKING:
     from lakebed.base.runtime import Runtime
     from lakebed.block import Namespace
-    from lakebed.clients.migrate.addresses import Addresses
+    from lakebed.clients.migrate.addresses import AddressTranslator
     from lakebed.clients.migrate.history import Taken
     from lakebed.clients.migrate.rounds import Plan, RoundReport
-    from lakebed.clients.migrate.sources import Source, StorageFiles
+    from lakebed.clients.migrate.sources import LakeFSSource, StorageFiles
 
 _OURS = "LAKEBED_"
 
@@ -103,7 +103,7 @@ def from_lakefs(
     from lakebed.clients.http.settings import load_settings
     from lakebed.clients.migrate.lakefs_server import LakeFSServer
     from lakebed.clients.migrate.rounds import Plan
-    from lakebed.clients.migrate.sources import Source
+    from lakebed.clients.migrate.sources import LakeFSSource
 
     repository = parse_repository(uri).repository
     keys = load_settings(environ=_lakectls(), config_file=None, endpoint=endpoint)
@@ -128,7 +128,7 @@ def from_lakefs(
             protected=server.protected(),
         )
         target.move(
-            Source(server, files, addresses),
+            LakeFSSource(server, files, addresses),
             plan,
             last=last,
             uncommitted=uncommitted,
@@ -163,7 +163,7 @@ def from_sql(
     """
     from lakebed.block import Namespace  # it is slow to import
     from lakebed.clients.migrate.rounds import Plan
-    from lakebed.clients.migrate.sources import Source
+    from lakebed.clients.migrate.sources import LakeFSSource
     from lakebed.clients.migrate.sql import SqlRefs
 
     repository = parse_repository(uri).repository
@@ -177,7 +177,7 @@ def from_sql(
             default_branch=refs.default_branch,
         )
         addresses = target.addresses(refs.namespace, lakefs_root)
-        source = Source(refs, target.files_in(addresses.namespace), addresses)
+        source = LakeFSSource(refs, target.files_in(addresses.namespace), addresses)
         try:
             target.move(
                 source, plan, last=last, uncommitted=uncommitted, verify=verify, dry_run=dry_run
@@ -303,17 +303,17 @@ class _Target:
     def __exit__(self, *error: object) -> None:
         self._stack.close()
 
-    def addresses(self, namespace: str, lakefs_root: Path | None) -> "Addresses":
+    def addresses(self, namespace: str, lakefs_root: Path | None) -> "AddressTranslator":
         """Return what turns addresses of a repository of lakeFS into those of the storage here."""
         from lakebed.block import LocalSettings  # it is slow to import
-        from lakebed.clients.migrate.addresses import Addresses
+        from lakebed.clients.migrate.addresses import AddressTranslator
 
         settings, roots = self._settings.blockstore.block, []
         if isinstance(settings, LocalSettings):
             roots = [settings.root.absolute(), settings.root.resolve()]
         if lakefs_root is not None:
             roots.append(lakefs_root)
-        return Addresses(self.block, namespace, dict.fromkeys(roots))
+        return AddressTranslator(self.block, namespace, dict.fromkeys(roots))
 
     def files_in(self, namespace: "Namespace") -> "StorageFiles":
         """Return the metadata files of lakeFS below a namespace."""
@@ -323,7 +323,7 @@ class _Target:
 
     def move(
         self,
-        source: "Source",
+        source: "LakeFSSource",
         plan: "Plan",
         *,
         last: bool,
@@ -354,7 +354,7 @@ class _Target:
         if damages:
             raise Incomplete(f"{damages} of lakeFS could not be moved, see above")
 
-    def _verify(self, source: "Source", plan: "Plan", count: int) -> None:
+    def _verify(self, source: "LakeFSSource", plan: "Plan", count: int) -> None:
         from lakebed.clients.migrate import verify
         from lakebed.engine.model import RepositoryID  # it is slow to import
 
@@ -385,7 +385,7 @@ class _Target:
             )
 
 
-def _print_what_is_there(source: "Source", plan: "Plan") -> None:
+def _print_what_is_there(source: "LakeFSSource", plan: "Plan") -> None:
     commits, branches, tags = (
         sum(1 for _ in each)
         for each in (source.refs.commits(), source.refs.branches(), source.refs.tags())

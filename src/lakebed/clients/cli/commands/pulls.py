@@ -6,7 +6,7 @@ import typer
 
 from lakebed.clients.cli.groups import new_group
 from lakebed.clients.cli.output import Whole, printable, warn
-from lakebed.clients.cli.session import Page, Session, client_command
+from lakebed.clients.cli.session import PageOptions, Session, client_command
 from lakebed.clients.cli.uris import BranchArgument, RepositoryArgument, same_repository
 from lakebed.clients.http.errors import Refused
 from lakebed.clients.http.paging import list_some
@@ -50,7 +50,7 @@ def list_pulls(
     status: Annotated[
         Literal["open", "closed", "all"], typer.Option(help="Merged ones count as closed.")
     ] = "open",
-    page: Page,
+    page: PageOptions,
 ) -> None:
     """List the pull requests of a repository, the newest first."""
     session.output.table(

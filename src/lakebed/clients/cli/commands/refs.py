@@ -9,7 +9,7 @@ import typer
 from lakebed.clients.cli.groups import new_app, new_group
 from lakebed.clients.cli.options import SkipHooksOption, YesOption, read_json
 from lakebed.clients.cli.output import CommitId
-from lakebed.clients.cli.session import Page, Session, client_command
+from lakebed.clients.cli.session import PageOptions, Session, client_command
 from lakebed.clients.cli.uris import RefArgument, RepositoryArgument, TagArgument, same_repository
 from lakebed.clients.http.errors import Refused
 from lakebed.clients.http.paging import list_some
@@ -52,7 +52,7 @@ def create_tag(
 
 
 @client_command(tag_app, "list")
-def list_tags(session: Session, repository: RepositoryArgument, *, page: Page) -> None:
+def list_tags(session: Session, repository: RepositoryArgument, *, page: PageOptions) -> None:
     """List the tags of a repository."""
     session.output.table(
         list_some(

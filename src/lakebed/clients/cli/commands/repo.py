@@ -8,7 +8,7 @@ from lakebed.clients.cli.errors import CommandError, Incomplete
 from lakebed.clients.cli.groups import new_group
 from lakebed.clients.cli.options import YesOption, key_values
 from lakebed.clients.cli.output import Whole, moment, stamp, warn
-from lakebed.clients.cli.session import Page, Session, client_command
+from lakebed.clients.cli.session import PageOptions, Session, client_command
 from lakebed.clients.cli.uris import RepositoryArgument, RepositoryUri
 from lakebed.clients.http.errors import ClientError
 from lakebed.clients.http.paging import list_some
@@ -88,7 +88,7 @@ def _create(
 
 
 @client_command(app, "list")
-def list_repositories(session: Session, *, page: Page) -> None:
+def list_repositories(session: Session, *, page: PageOptions) -> None:
     """List the repositories."""
     session.output.table(
         list_some(page.amount, session.client.repositories.list, page.of(RepositoriesQuery())),

@@ -63,7 +63,7 @@ ERRORS: Final = (DriverException, ErrorMessage, NoHostAvailable, ConnectionExcep
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class CassandraAddress:
     """What a URL says."""
 
     settings: dict[str, Any]
@@ -74,7 +74,7 @@ class Address:
     """Whether the cluster is said to be durable by other means."""
 
 
-def parse_url(url: str) -> Address:
+def parse_url(url: str) -> CassandraAddress:
     """Take a URL apart.
 
     Raises:
@@ -97,17 +97,17 @@ def parse_url(url: str) -> Address:
     context = tls_context(options)
     if context is not None:
         settings["ssl_context"] = context
-    return Address(settings, keyspace, f"{keyspace}.{TABLE}", is_on(options, "durable"))
+    return CassandraAddress(settings, keyspace, f"{keyspace}.{TABLE}", is_on(options, "durable"))
 
 
-class Client:
+class CassandraClient:
     """Connections to the nodes of a cluster, and the statements that they know.
 
     Raises:
         StoreUnreachable: No node can be reached.
     """
 
-    def __init__(self, address: Address, reply_seconds: float) -> None:
+    def __init__(self, address: CassandraAddress, reply_seconds: float) -> None:
         self._table = address.table
         self._known: dict[str, Any] = {}
         try:

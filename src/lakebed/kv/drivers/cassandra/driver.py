@@ -12,7 +12,7 @@ from cassandra.connection import ConnectionException
 from lakebed.base.runtime import Runtime
 from lakebed.kv.drivers.cassandra.client import (
     ERRORS,
-    Client,
+    CassandraClient,
     failure_of_a_write,
     parse_url,
     read,
@@ -28,7 +28,7 @@ from lakebed.kv.drivers.cassandra.statements import (
     row_of,
 )
 from lakebed.kv.errors import StoreUnavailable, StoreUnreachable
-from lakebed.kv.fenced import Cell, Cells, FencedStore
+from lakebed.kv.fenced import Cell, CellDatabase, FencedStore
 from lakebed.kv.rows import pack_body, unpack_body
 from lakebed.kv.store import Limits, Store
 
@@ -42,7 +42,7 @@ def open_driver(url: str, runtime: Runtime) -> Store:
     return FencedStore(CassandraCells(url, runtime), runtime)
 
 
-class CassandraCells(Cells):
+class CassandraCells(CellDatabase):
     """The rows of a table.
 
     Raises:
@@ -65,8 +65,8 @@ class CassandraCells(Cells):
         self._tries = 0
         self._reply_seconds = reply_seconds
         self._process = os.getpid()
-        self._left: list[Client] = []
-        self._client = Client(self._address, reply_seconds)
+        self._left: list[CassandraClient] = []
+        self._client = CassandraClient(self._address, reply_seconds)
         try:
             prepare(self._client, self._address)
             self._client.prepare_statements()
@@ -136,7 +136,7 @@ class CassandraCells(Cells):
                 self._renew(client)
             raise
 
-    def _renew(self, client: Client) -> Client:
+    def _renew(self, client: CassandraClient) -> CassandraClient:
         """Return other connections than these.
 
         Raises:
@@ -148,7 +148,7 @@ class CassandraCells(Cells):
                 if self._tries != tries:
                     raise StoreUnreachable("cannot reach cassandra: another thread just tried")
                 self._tries += 1
-                new = Client(self._address, self._reply_seconds)
+                new = CassandraClient(self._address, self._reply_seconds)
                 try:
                     new.prepare_statements()
                 except BaseException:

@@ -5,7 +5,7 @@ from typing import Final
 
 from cassandra import RequestValidationException
 
-from lakebed.kv.drivers.cassandra.client import Address, Client
+from lakebed.kv.drivers.cassandra.client import CassandraAddress, CassandraClient
 from lakebed.kv.drivers.cassandra.statements import COLUMNS, CREATE_TABLE, TABLE
 from lakebed.kv.errors import ForeignStore, StoreUnavailable, UnsafeStore
 
@@ -15,7 +15,7 @@ _DURABLE: Final = frozenset({"batch", "group"})
 _LOGGER: Final = logging.getLogger(__name__)
 
 
-def prepare(client: Client, address: Address) -> None:
+def prepare(client: CassandraClient, address: CassandraAddress) -> None:
     """Create the table if there is none; refuse what is not ours or not safe.
 
     Raises:
@@ -40,14 +40,14 @@ def prepare(client: Client, address: Address) -> None:
     _check_table(client, address.keyspace)
 
 
-def _check_version(client: Client) -> None:
+def _check_version(client: CassandraClient) -> None:
     ((version,),) = client.tell("SELECT release_version FROM system.local")
     major, minor = (int(part) for part in version.split(".")[:2])
     if (major, minor) < OLDEST_VERSION:
         raise ForeignStore(f"cassandra has version {version}: 4.0 or newer is needed")
 
 
-def _check_nodes(client: Client) -> None:
+def _check_nodes(client: CassandraClient) -> None:
     """Refuse nodes that answer before a write is on their disk."""
     question = "SELECT value FROM system_views.settings WHERE name = 'commitlog_sync'"
     wrong: list[str] = []
@@ -69,7 +69,7 @@ def _check_nodes(client: Client) -> None:
         )
 
 
-def _check_keyspace(client: Client, keyspace: str) -> None:
+def _check_keyspace(client: CassandraClient, keyspace: str) -> None:
     rows = client.tell(
         "SELECT durable_writes FROM system_schema.keyspaces WHERE keyspace_name = %s", keyspace
     )
@@ -85,7 +85,7 @@ def _check_keyspace(client: Client, keyspace: str) -> None:
         )
 
 
-def _columns(client: Client, keyspace: str) -> dict[str, str]:
+def _columns(client: CassandraClient, keyspace: str) -> dict[str, str]:
     rows = client.tell(
         "SELECT column_name, type FROM system_schema.columns"
         " WHERE keyspace_name = %s AND table_name = %s",
@@ -95,7 +95,7 @@ def _columns(client: Client, keyspace: str) -> dict[str, str]:
     return dict(rows)
 
 
-def _check_table(client: Client, keyspace: str) -> None:
+def _check_table(client: CassandraClient, keyspace: str) -> None:
     ((seconds, repair),) = client.tell(
         "SELECT default_time_to_live, read_repair FROM system_schema.tables"
         " WHERE keyspace_name = %s AND table_name = %s",

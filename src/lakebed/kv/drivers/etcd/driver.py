@@ -8,7 +8,7 @@ from typing import Final, NoReturn
 from lakebed.base.runtime import Runtime
 from lakebed.kv.drivers.etcd.gateway import (
     REPLY_SECONDS,
-    Gateway,
+    EtcdGateway,
     Json,
     decode,
     encode,
@@ -113,7 +113,7 @@ class EtcdStore(Store):
         self._runtime = runtime
         self._give_up = give_up
         self._prefix = address.prefix + b"/"
-        self._gateway = Gateway(address, reply_seconds=reply_seconds)
+        self._gateway = EtcdGateway(address, reply_seconds=reply_seconds)
         self._sessions: list[_Session] = []
         self._lifetime = Lifetime(runtime, self._gateway.close, limits=self.limits, shared=True)
         try:

@@ -65,7 +65,7 @@ def decode(text: str | None) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class EtcdAddress:
     """What a URL says."""
 
     endpoints: tuple[str, ...]
@@ -77,7 +77,7 @@ class Address:
     """Whether its writes are said to be kept by other means than its disk."""
 
 
-def parse_url(url: str) -> Address:
+def parse_url(url: str) -> EtcdAddress:
     """Take a URL apart.
 
     Raises:
@@ -94,7 +94,7 @@ def parse_url(url: str) -> Address:
     if not all(map(_is_address, endpoints)):
         raise InvalidArgument(f"the URL is malformed: use {_EXAMPLE}, with a host and a port")
     prefix = unquote(parts.path.strip("/")) or DEFAULT_PREFIX
-    return Address(
+    return EtcdAddress(
         endpoints,
         prefix.encode(),
         unquote(user) or None,
@@ -113,10 +113,10 @@ def _is_address(endpoint: str) -> bool:
     return parts.hostname is not None and port is not None
 
 
-class Gateway:
+class EtcdGateway:
     """One etcd cluster; the next member is asked when one cannot be reached."""
 
-    def __init__(self, address: Address, *, reply_seconds: float) -> None:
+    def __init__(self, address: EtcdAddress, *, reply_seconds: float) -> None:
         self._address = address
         self._token: str | None = None
         self._current = 0

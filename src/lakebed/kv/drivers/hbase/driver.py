@@ -6,14 +6,14 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from lakebed.base.runtime import Runtime
-from lakebed.kv.drivers.hbase.link import ERRORS, SERVICE, Link, explain, parse_url
+from lakebed.kv.drivers.hbase.link import ERRORS, SERVICE, HBaseLink, explain, parse_url
 from lakebed.kv.errors import (
     ForeignStore,
     OutcomeUnknown,
     StoreUnavailable,
     UnsafeStore,
 )
-from lakebed.kv.fenced import Cell, Cells, FencedStore
+from lakebed.kv.fenced import Cell, CellDatabase, FencedStore
 from lakebed.kv.pool import Pool
 from lakebed.kv.rows import (
     list_partitions,
@@ -47,7 +47,7 @@ def open_driver(url: str, runtime: Runtime) -> Store:
     return FencedStore(HBaseCells(url), runtime)
 
 
-class HBaseCells(Cells):
+class HBaseCells(CellDatabase):
     """The rows of a table.
 
     Raises:
@@ -67,14 +67,14 @@ class HBaseCells(Cells):
         address = parse_url(url)
         self._table = address.table.encode()
         self._pool = Pool(
-            partial(Link, address, reply_seconds=reply_seconds),
+            partial(HBaseLink, address, reply_seconds=reply_seconds),
             address.pool_size,
             database="hbase",
             explain=explain,
         )
         # To make a table takes longer than to write a row.
         opening = Pool(
-            partial(Link, address, reply_seconds=max(OPEN_SECONDS, reply_seconds)),
+            partial(HBaseLink, address, reply_seconds=max(OPEN_SECONDS, reply_seconds)),
             1,
             database="hbase",
             explain=explain,
@@ -153,10 +153,10 @@ class HBaseCells(Cells):
         return _read(partial(_ask, self._pool), ask)
 
 
-def _ask(pool: Pool[Link], ask: Callable[[Any], ResultT]) -> ResultT:
+def _ask(pool: Pool[HBaseLink], ask: Callable[[Any], ResultT]) -> ResultT:
     """Make a call on a connection, which is kept if the call was answered."""
     link = pool.take()
-    kept: Link | None = None
+    kept: HBaseLink | None = None
     try:
         answer = ask(link.call)
         kept = link

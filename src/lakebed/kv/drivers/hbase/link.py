@@ -35,7 +35,7 @@ ERRORS: Final = (TException, OSError)
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class HBaseAddress:
     """What a URL says."""
 
     host: str
@@ -45,7 +45,7 @@ class Address:
     context: ssl.SSLContext | None
 
 
-def parse_url(url: str) -> Address:
+def parse_url(url: str) -> HBaseAddress:
     """Take a URL apart.
 
     Raises:
@@ -58,7 +58,7 @@ def parse_url(url: str) -> Address:
             f"the URL is malformed: use {_EXAMPLE}, with a host and a table, and no password: the"
             " Thrift server takes none"
         )
-    return Address(
+    return HBaseAddress(
         parts.hostname,
         parts.port or DEFAULT_PORT,
         table,
@@ -67,14 +67,14 @@ def parse_url(url: str) -> Address:
     )
 
 
-class Link:
+class HBaseLink:
     """One connection, for one call at a time.
 
     Raises:
         OSError: The server cannot be reached.
     """
 
-    def __init__(self, address: Address, *, reply_seconds: float) -> None:
+    def __init__(self, address: HBaseAddress, *, reply_seconds: float) -> None:
         self._socket = socket.create_connection(
             (address.host, address.port), timeout=CONNECT_SECONDS
         )

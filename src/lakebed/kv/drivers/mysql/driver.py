@@ -13,7 +13,7 @@ from lakebed.base.runtime import Runtime
 from lakebed.kv.drivers.mysql import statements
 from lakebed.kv.drivers.mysql.link import (
     REPLY_SECONDS,
-    Link,
+    MySQLLink,
     Rows,
     code_of,
     explain,
@@ -102,7 +102,7 @@ class MySQLStore(Store):
         address = parse_url(url)
         self._runtime = runtime
         self._give_up = give_up
-        self._connect = partial(Link, address, runtime, reply_seconds=reply_seconds)
+        self._connect = partial(MySQLLink, address, runtime, reply_seconds=reply_seconds)
         self._pool = Pool(self._connect, address.pool_size, database="mysql", explain=explain)
         self._lifetime = Lifetime(runtime, self._pool.close, limits=self.limits, shared=True)
         try:
@@ -216,9 +216,11 @@ class MySQLStore(Store):
     def _read(self, statement: str, *parameters: object) -> Rows:
         return self._reading(lambda link: link.ask(statement, *parameters))
 
-    def _reading(self, read: Callable[[Link], ResultT], *, seconds: float | None = None) -> ResultT:
+    def _reading(
+        self, read: Callable[[MySQLLink], ResultT], *, seconds: float | None = None
+    ) -> ResultT:
         link = self._pool.take(seconds)
-        kept: Link | None = None
+        kept: MySQLLink | None = None
         try:
             found = read(link)
             kept = link
@@ -238,7 +240,7 @@ class MySQLStore(Store):
             OutcomeUnknown: Perhaps some, but from now on none.
         """
         link = self._pool.take()
-        kept: Link | None = None
+        kept: MySQLLink | None = None
         try:
             found = link.change(statement, parameters)
             kept = link
@@ -262,7 +264,7 @@ class MySQLStore(Store):
             self._pool.give_back(link, kept)
         return found
 
-    def _fence(self, lost: Link) -> Link:
+    def _fence(self, lost: MySQLLink) -> MySQLLink:
         """Return when what was sent on a lost connection can no longer be applied.
 
         Returns:
@@ -272,7 +274,7 @@ class MySQLStore(Store):
         give_up_at = self._runtime.monotonic() + FENCE_SECONDS
         reason = "the server has not ended its connection"
         while True:
-            link: Link | None = None
+            link: MySQLLink | None = None
             try:
                 link = self._connect()
                 if link.end(lost.lock):
@@ -292,12 +294,12 @@ class MySQLStore(Store):
             self._runtime.sleep(RECONNECT_SECONDS)
 
 
-def _prepare(link: Link, *, trusted: bool) -> None:
+def _prepare(link: MySQLLink, *, trusted: bool) -> None:
     _check_settings(link, trusted=trusted)
     _prepare_table(link)
 
 
-def _check_settings(link: Link, *, trusted: bool) -> None:
+def _check_settings(link: MySQLLink, *, trusted: bool) -> None:
     """Refuse a server that may lose what it acknowledged, or cannot take our values."""
     found: dict[str, str] = dict(link.ask(statements.SETTINGS, (*_DURABLE, *_OTHERS)))
     if found.get("wsrep_on") == "ON":
@@ -324,7 +326,7 @@ def _check_settings(link: Link, *, trusted: bool) -> None:
         )
 
 
-def _prepare_table(link: Link) -> None:
+def _prepare_table(link: MySQLLink) -> None:
     """Create the table if there is none; make sure that it is ours if there is one."""
     columns = link.ask(statements.DESCRIBE, statements.TABLE)
     if not columns:

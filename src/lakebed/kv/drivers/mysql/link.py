@@ -37,7 +37,7 @@ Rows = Sequence[tuple[Any, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class MySQLAddress:
     """What a URL says."""
 
     settings: dict[str, Any]
@@ -46,7 +46,7 @@ class Address:
     """Whether the service is said to be durable by other means."""
 
 
-def parse_url(url: str) -> Address:
+def parse_url(url: str) -> MySQLAddress:
     """Take a URL apart.
 
     Raises:
@@ -71,7 +71,7 @@ def parse_url(url: str) -> Address:
     if context is not None:
         del settings["ssl_disabled"]
         settings["ssl"] = context
-    return Address(settings, pool_size(options, POOL_SIZE), is_on(options, "durable"))
+    return MySQLAddress(settings, pool_size(options, POOL_SIZE), is_on(options, "durable"))
 
 
 class _Connection(pymysql.Connection):
@@ -108,10 +108,10 @@ class _Connection(pymysql.Connection):
         return data
 
 
-class Link:
+class MySQLLink:
     """One connection, with the named lock that is let go when the server has ended it."""
 
-    def __init__(self, address: Address, runtime: Runtime, *, reply_seconds: float) -> None:
+    def __init__(self, address: MySQLAddress, runtime: Runtime, *, reply_seconds: float) -> None:
         """Connect to the primary server.
 
         Raises:

@@ -22,7 +22,7 @@ Place = tuple[bytes, bytes]
 """A partition and a key."""
 
 
-class Write(group_commit.Write):
+class PostgresWrite(group_commit.Write):
     """A value for a key.
 
     Args:
@@ -69,7 +69,9 @@ class Write(group_commit.Write):
         return (*row, self.predicate) if self.predicate else row
 
 
-def choose(leader: Write, queue: Sequence[Write]) -> tuple[list[Write], list[Write]]:
+def choose(
+    leader: PostgresWrite, queue: Sequence[PostgresWrite]
+) -> tuple[list[PostgresWrite], list[PostgresWrite]]:
     """Split a queue into a batch with no key twice, and the rest; see `GroupCommit`."""
     places = {(leader.partition, leader.key)}
     batch, rest = [leader], []

@@ -12,8 +12,14 @@ from psycopg.pq.abc import PGresult
 
 from lakebed.base.runtime import Runtime
 from lakebed.kv.drivers.postgresql import statements, wire
-from lakebed.kv.drivers.postgresql.batches import BATCHED_BYTES, Place, Write, choose
-from lakebed.kv.drivers.postgresql.link import Answers, Link, Patience, Question, explain
+from lakebed.kv.drivers.postgresql.batches import BATCHED_BYTES, Place, PostgresWrite, choose
+from lakebed.kv.drivers.postgresql.link import (
+    Answers,
+    PostgresLink,
+    PostgresTimeouts,
+    Question,
+    explain,
+)
 from lakebed.kv.drivers.postgresql.schema import prepare_schema
 from lakebed.kv.errors import (
     InvalidArgument,
@@ -63,7 +69,7 @@ _BATCHES_MAX: Final = 2
 WINDOW_SECONDS: Final = 0.0003
 """How long a leader waits for more writes, if the last batch had several."""
 
-_Group = tuple[GroupCommit[Write], _Statements]
+_Group = tuple[GroupCommit[PostgresWrite], _Statements]
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -81,7 +87,9 @@ class PostgreSQLStore(Store):
     limits = Limits(partition_bytes=512, key_bytes=2048, value_bytes=16 << 20)
     shared_between_processes = True
 
-    def __init__(self, url: str, runtime: Runtime, *, patience: Patience | None = None) -> None:
+    def __init__(
+        self, url: str, runtime: Runtime, *, patience: PostgresTimeouts | None = None
+    ) -> None:
         """Connect, and create the table if there is none.
 
         Raises:
@@ -90,9 +98,9 @@ class PostgreSQLStore(Store):
             StoreUnavailable: The database cannot be reached.
         """
         self._runtime = runtime
-        self._patience = patience or Patience()
+        self._patience = patience or PostgresTimeouts()
         conninfo, pool_size = _parse_url(url)
-        self._connect = partial(Link.connect, conninfo, self._patience, runtime)
+        self._connect = partial(PostgresLink.connect, conninfo, self._patience, runtime)
         self._pool = Pool(self._connect, pool_size, database="postgresql", explain=explain)
         self._sets = self._group(SET)
         self._creations = self._group(CREATE)
@@ -216,7 +224,7 @@ class PostgreSQLStore(Store):
         ]
         self._write(statements.SET_MANY, *map(wire.array, zip(*rows, strict=True)))
 
-    def _put(self, put: Put, reads: Sequence[Place] = ()) -> Write:
+    def _put(self, put: Put, reads: Sequence[Place] = ()) -> PostgresWrite:
         """Write a value, and read some keys behind it; return the write with what was read.
 
         Raises:
@@ -226,7 +234,7 @@ class PostgreSQLStore(Store):
         self._check(partition, key, value)
         check_predicate(predicate)
         version = version or new_version(self._runtime)
-        write = Write(partition, key, value, version, places=reads)
+        write = PostgresWrite(partition, key, value, version, places=reads)
         if predicate is ANY:
             applied = self._write_in(self._sets, write)
         elif predicate is ABSENT:
@@ -244,13 +252,13 @@ class PostgreSQLStore(Store):
     def _group(self, kind: _Statements) -> _Group:
         """Return the queue of one kind of write."""
 
-        def commit(batch: Batch[Write]) -> None:
+        def commit(batch: Batch[PostgresWrite]) -> None:
             self._commit(batch.fill(), kind)
 
         group = GroupCommit(commit, choose, window_seconds=WINDOW_SECONDS, batches_max=_BATCHES_MAX)
         return group, kind
 
-    def _write_in(self, group: _Group, write: Write) -> bool:
+    def _write_in(self, group: _Group, write: PostgresWrite) -> bool:
         """Write together with concurrent writes of one kind; return whether it was applied."""
         queue, kind = group
         if len(write.value) > BATCHED_BYTES:
@@ -259,7 +267,7 @@ class PostgreSQLStore(Store):
             queue.run(write)
         return write.applied
 
-    def _commit(self, batch: Sequence[Write], kind: _Statements) -> Sequence[Write]:
+    def _commit(self, batch: Sequence[PostgresWrite], kind: _Statements) -> Sequence[PostgresWrite]:
         """Commit writes of one kind; return them with their results."""
         written = self._run(_write_of(batch, *kind), batch)
         versions = {wire.value(written, row, 0) for row in range(written.ntuples)}
@@ -267,7 +275,7 @@ class PostgreSQLStore(Store):
             write.applied = kind is SET or write.version in versions
         return batch
 
-    def _run(self, question: Question, batch: Sequence[Write]) -> PGresult:
+    def _run(self, question: Question, batch: Sequence[PostgresWrite]) -> PGresult:
         """Write a batch, and hand out what is read behind it; raises as `_run_write`."""
         places = list(dict.fromkeys(chain.from_iterable([write.places for write in batch])))
         if not places:
@@ -282,7 +290,7 @@ class PostgreSQLStore(Store):
 
     def _prepare(self) -> None:
         link = self._pool.take(OPEN_SECONDS)
-        kept: Link | None = None
+        kept: PostgresLink | None = None
         try:
             prepare_schema(link)
             kept = link
@@ -293,7 +301,7 @@ class PostgreSQLStore(Store):
 
     def _read(self, statement: LiteralString, parameters: Sequence[bytes]) -> PGresult:
         link = self._pool.take()
-        kept: Link | None = None
+        kept: PostgresLink | None = None
         try:
             found = link.look_up(statement, parameters)
             kept = link
@@ -318,7 +326,7 @@ class PostgreSQLStore(Store):
             OutcomeUnknown: Perhaps something was, but from now on nothing will be.
         """
         link = self._pool.take()
-        kept: Link | None = None
+        kept: PostgresLink | None = None
         deadline = link.deadline()
         # After the deadline was computed, so that a pause in between only makes the wait longer.
         settled_at = self._runtime.monotonic() + self._patience.settled_seconds
@@ -344,7 +352,7 @@ class PostgreSQLStore(Store):
             self._pool.give_back(link, kept)
         return answers
 
-    def _settle(self, lost: Link, settled_at: float) -> Link | None:
+    def _settle(self, lost: PostgresLink, settled_at: float) -> PostgresLink | None:
         """Return when what was sent on a lost connection can no longer be applied.
 
         Returns:
@@ -357,7 +365,7 @@ class PostgreSQLStore(Store):
             replacement = self._replace(lost)
         return replacement
 
-    def _replace(self, lost: Link) -> Link | None:
+    def _replace(self, lost: PostgresLink) -> PostgresLink | None:
         """Make a new connection and end the process of the lost one; None if that failed."""
         try:
             link = self._connect()
@@ -401,7 +409,9 @@ def _parse_url(url: str) -> tuple[str, int]:
     return conninfo, int(pool_size)
 
 
-def _write_of(batch: Sequence[Write], of_one: LiteralString, of_many: LiteralString) -> Question:
+def _write_of(
+    batch: Sequence[PostgresWrite], of_one: LiteralString, of_many: LiteralString
+) -> Question:
     """Return what writes a batch, by one of two statements."""
     if len(batch) == 1:
         return Question(of_one, batch[0].row)

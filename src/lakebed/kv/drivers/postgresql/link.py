@@ -42,7 +42,7 @@ _SUCCESSES: Final = (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class PostgresTimeouts:
     """How long each step of a call may take."""
 
     connect_seconds: int = 2
@@ -86,7 +86,7 @@ class Answers(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Backend:
+class BackendProcess:
     """A process that serves a connection. Numbers are used again; one with its times is not."""
 
     pid: int
@@ -105,11 +105,11 @@ class _BoundedConnection(psycopg.Connection[Row]):
         return super().wait(gen, interval, self.reply_seconds if timeout is None else timeout)
 
 
-class Link:
+class PostgresLink:
     """One connection with what it takes to end the process that serves it."""
 
     def __init__(
-        self, connection: _BoundedConnection, patience: Patience, runtime: Runtime
+        self, connection: _BoundedConnection, patience: PostgresTimeouts, runtime: Runtime
     ) -> None:
         self._connection = connection
         self._cursor = psycopg.RawCursor(connection)
@@ -129,7 +129,7 @@ class Link:
         """The least that replies to reads took of late."""
 
     @classmethod
-    def connect(cls, conninfo: str, patience: Patience, runtime: Runtime) -> Self:
+    def connect(cls, conninfo: str, patience: PostgresTimeouts, runtime: Runtime) -> Self:
         """Connect to the primary server.
 
         Raises:
@@ -342,7 +342,7 @@ class Link:
             return False
         return idle_seconds < LOOK_AFTER_SECONDS or not self._input.poll(0)
 
-    def end(self, backend: Backend) -> None:
+    def end(self, backend: BackendProcess) -> None:
         """End the process of another connection, and wait until it is gone.
 
         However long that takes: while the process is listed, its write may yet be applied.
@@ -363,11 +363,11 @@ class Link:
         """Close the connection; the server may still be at work on what was sent."""
         self._connection.close()
 
-    def _identify(self) -> tuple[Backend, float]:
+    def _identify(self) -> tuple[BackendProcess, float]:
         timeout = f"{self._patience.run_seconds * 1000:.0f}ms"
         row = self.execute(statements.IDENTIFY, (timeout,)).fetchone()
         assert row is not None
-        backend, clock = Backend(*row[:3]), row[3]
+        backend, clock = BackendProcess(*row[:3]), row[3]
         if backend.pid != self._connection.pgconn.backend_pid:
             raise psycopg.OperationalError(
                 "there is a connection pooler in between: a Lakebed store needs connections of its"

@@ -4,13 +4,13 @@ import logging
 from typing import Final
 
 from lakebed.kv.drivers.postgresql import statements
-from lakebed.kv.drivers.postgresql.link import Link
+from lakebed.kv.drivers.postgresql.link import PostgresLink
 from lakebed.kv.errors import ForeignStore
 
 _LOGGER: Final = logging.getLogger(__name__)
 
 
-def prepare_schema(link: Link) -> None:
+def prepare_schema(link: PostgresLink) -> None:
     """Create the table if there is none; make sure that it is ours if there is one.
 
     Raises:

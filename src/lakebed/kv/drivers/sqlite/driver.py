@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar, cast
 
 from lakebed.base.runtime import Runtime
 from lakebed.kv.drivers.sqlite.file import DatabaseFile, path_of
-from lakebed.kv.drivers.sqlite.writer import Query, Step, Writer
+from lakebed.kv.drivers.sqlite.writer import BatchedRead, SQLiteWriter, Step
 from lakebed.kv.errors import KeyNotFound, PredicateFailed, StoreClosed
 from lakebed.kv.store import (
     ABSENT,
@@ -200,7 +200,7 @@ class SqliteStore(Store):
         self._runtime = runtime
         self._readers = Readers(file)
         try:
-            self.writer = Writer(file)
+            self.writer = SQLiteWriter(file)
         except sqlite3.Error as error:
             raise file.failure(error) from error
 
@@ -234,7 +234,9 @@ class SqliteStore(Store):
         if len(steps) > 1 and all(put.predicate is ANY for put in writes):
             steps = [(_SET[ANY], [row for _, rows in steps for row in rows])]
         few = reads if len(reads) <= _FEW_KEYS else ()
-        query = Query(_GET_FEW[len(few) - 1], tuple(chain.from_iterable(few))) if few else None
+        query = (
+            BatchedRead(_GET_FEW[len(few) - 1], tuple(chain.from_iterable(few))) if few else None
+        )
         size_bytes = sum([len(put.value) for put in writes])
         done, found = self.writer.execute(steps, query, size_bytes=size_bytes)
         if done < len(steps):

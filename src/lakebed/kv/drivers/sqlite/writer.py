@@ -20,7 +20,7 @@ from lakebed.kv.group_commit import Batch, GroupCommit, Write, copy_error
 Row = tuple[bytes, ...]
 
 
-class Query(NamedTuple):
+class BatchedRead(NamedTuple):
     """A read after the writes of a batch; equal queries run once."""
 
     statement: str
@@ -64,7 +64,7 @@ class _Operation(Write):
 
     __slots__ = ("done", "found", "query", "size_bytes", "steps")
 
-    def __init__(self, steps: Sequence[Step], size_bytes: int, query: Query | None) -> None:
+    def __init__(self, steps: Sequence[Step], size_bytes: int, query: BatchedRead | None) -> None:
         super().__init__()
         self.steps = steps
         self.size_bytes = size_bytes
@@ -96,7 +96,7 @@ def _choose(
     return [leader, *queue[:count]], list(queue[count:])
 
 
-class Writer:
+class SQLiteWriter:
     """The connection that writes to a file, and the queue in front of it."""
 
     def __init__(self, file: DatabaseFile) -> None:
@@ -117,7 +117,7 @@ class Writer:
         """About what the log has grown by since it was looked at."""
 
     def execute(
-        self, steps: Sequence[Step], query: Query | None = None, *, size_bytes: int = 0
+        self, steps: Sequence[Step], query: BatchedRead | None = None, *, size_bytes: int = 0
     ) -> tuple[int, list[tuple[Any, ...]]]:
         """Run steps up to the first one that changes nothing, and a query behind them.
 
@@ -213,7 +213,7 @@ class Writer:
 
     def _fetch(self, batch: list[_Operation]) -> None:
         """Make the queries of a batch, which see all of its writes."""
-        made: dict[Query, list[tuple[Any, ...]]] = {}
+        made: dict[BatchedRead, list[tuple[Any, ...]]] = {}
         for each in batch:
             if each.query is not None:
                 if each.query not in made:

@@ -9,7 +9,7 @@ import valkey
 
 from lakebed.base.runtime import Runtime
 from lakebed.kv.drivers.valkey import scripts
-from lakebed.kv.drivers.valkey.link import Patience, Pool, ask, parse_url, run_script
+from lakebed.kv.drivers.valkey.link import ValkeyPool, ValkeyTimeouts, ask, parse_url, run_script
 from lakebed.kv.errors import (
     KeyNotFound,
     OutcomeUnknown,
@@ -73,11 +73,13 @@ class ValkeyStore(Store):
     limits = Limits(partition_bytes=1024, key_bytes=4096, value_bytes=16 << 20)
     shared_between_processes = True
 
-    def __init__(self, url: str, runtime: Runtime, *, patience: Patience | None = None) -> None:
+    def __init__(
+        self, url: str, runtime: Runtime, *, patience: ValkeyTimeouts | None = None
+    ) -> None:
         address = parse_url(url)
         self._runtime = runtime
-        self._patience = patience or Patience()
-        self._pool = Pool(address, self._patience, runtime)
+        self._patience = patience or ValkeyTimeouts()
+        self._pool = ValkeyPool(address, self._patience, runtime)
         self._lifetime = Lifetime(runtime, self._pool.close, limits=self.limits, shared=True)
         try:
             self._check_cluster()

@@ -36,7 +36,7 @@ _EXAMPLE: Final = "valkey://host:6379/0"
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class ValkeyTimeouts:
     """How long things may take, in seconds."""
 
     start_seconds: float = 4.0
@@ -51,7 +51,7 @@ class Patience:
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class ValkeyAddress:
     """What a URL says."""
 
     settings: dict[str, Any]
@@ -60,7 +60,7 @@ class Address:
     """Whether the service is said to be durable by other means."""
 
 
-def parse_url(url: str) -> Address:
+def parse_url(url: str) -> ValkeyAddress:
     """Take a URL apart.
 
     Raises:
@@ -84,7 +84,7 @@ def parse_url(url: str) -> Address:
     tls = is_on(options, "tls")
     if tls and "ca" in options:
         settings["ssl_ca_certs"] = options["ca"]
-    return Address(settings, tls, is_on(options, "durable"))
+    return ValkeyAddress(settings, tls, is_on(options, "durable"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +96,10 @@ class _Clock:
     """When the answer had come, by our clock: the server read its clock before."""
 
 
-class Pool:
+class ValkeyPool:
     """Connections to one server; the one used last is used next."""
 
-    def __init__(self, address: Address, patience: Patience, runtime: Runtime) -> None:
+    def __init__(self, address: ValkeyAddress, patience: ValkeyTimeouts, runtime: Runtime) -> None:
         self._runtime = runtime
         self._patience = patience
         self._clocks: WeakKeyDictionary[Connection, _Clock] = WeakKeyDictionary()

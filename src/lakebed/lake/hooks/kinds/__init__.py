@@ -7,15 +7,15 @@ from typing import Final
 from lakebed.base.runtime import Runtime
 from lakebed.lake.hooks.deadline import Deadline
 from lakebed.lake.hooks.errors import HookFailed
-from lakebed.lake.hooks.events import Event
+from lakebed.lake.hooks.events import HookEvent
 from lakebed.lake.hooks.files import HookSpec
 from lakebed.lake.hooks.kinds import airflow, command, lua, webhook
 from lakebed.lake.hooks.kinds.context import OBJECT_BYTES_MAX, Caller, HookContext
-from lakebed.lake.hooks.outputs import Output
+from lakebed.lake.hooks.outputs import HookOutput
 from lakebed.lake.hooks.process_pool import ProcessPool
 from lakebed.lake.hooks.properties import HookType
 from lakebed.lake.hooks.secrets import Environment
-from lakebed.lake.hooks.settings import HooksSettings
+from lakebed.lake.hooks.settings import HookLimits
 
 __all__ = ["OBJECT_BYTES_MAX", "Caller", "run_hook"]
 
@@ -33,11 +33,11 @@ _WITH_PROCESS: Final = frozenset[HookType]({"lua", "command"})
 
 def run_hook(
     spec: HookSpec,
-    event: Event,
+    event: HookEvent,
     *,
     caller: Caller,
-    output: Output,
-    settings: HooksSettings,
+    output: HookOutput,
+    settings: HookLimits,
     runtime: Runtime,
     until: float,
     is_cancelled: Callable[[], bool],

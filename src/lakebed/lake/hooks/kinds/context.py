@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from lakebed.lake.hooks.deadline import Deadline
-from lakebed.lake.hooks.events import Event
+from lakebed.lake.hooks.events import HookEvent
 from lakebed.lake.hooks.files import HookSpec
-from lakebed.lake.hooks.outputs import Output
+from lakebed.lake.hooks.outputs import HookOutput
 from lakebed.lake.hooks.secrets import Environment
-from lakebed.lake.hooks.settings import HooksSettings
+from lakebed.lake.hooks.settings import HookLimits
 
 OBJECT_BYTES_MAX: Final = 32 << 20
 """The largest object that a hook may read by `Caller`."""
@@ -55,10 +55,10 @@ class HookContext:
     """A hook to run, with its event, settings and deadline."""
 
     spec: HookSpec
-    event: Event
+    event: HookEvent
     caller: Caller
-    output: Output
-    settings: HooksSettings
+    output: HookOutput
+    settings: HookLimits
     deadline: Deadline
     environment: Environment
 

@@ -19,12 +19,12 @@ from lakebed.lake.hooks.kinds.context import HookContext, to_json
 from lakebed.lake.hooks.lua_child.messages import (
     CALLS,
     Call,
+    CallReply,
     End,
     Frames,
     FromChild,
+    HTTPCall,
     Print,
-    Reply,
-    Request,
     Start,
     frame,
 )
@@ -79,7 +79,7 @@ def _serve(context: HookContext, child: Child) -> str | None:
                     return reason
                 case Call():
                     child.send(frame(_call(context, message)))
-                case Request():
+                case HTTPCall():
                     child.send(frame(_request(context, message)))
 
 
@@ -134,18 +134,18 @@ def _read_script(context: HookContext) -> bytes:
     return bytes(body)
 
 
-def _call(context: HookContext, call: Call) -> Reply:
+def _call(context: HookContext, call: Call) -> CallReply:
     if call.name not in CALLS:
-        return Reply(error=f"there is no call {call.name}")
+        return CallReply(error=f"there is no call {call.name}")
     status, body = context.caller.call(call.name, call.arguments)
     if call.name in _BODIES_AS_TEXT and not isinstance(body, bytes):
         body = to_json(body) if body is not None else b""
-    return Reply(status=status, body=body)
+    return CallReply(status=status, body=body)
 
 
-def _request(context: HookContext, request: Request) -> Reply:
+def _request(context: HookContext, request: HTTPCall) -> CallReply:
     if not context.settings.lua.net_http_enabled:
-        return Reply(error="net/http is off: see hooks.lua.net_http_enabled")
+        return CallReply(error="net/http is off: see hooks.lua.net_http_enabled")
     try:
         response = Network(context.settings).request(
             request.method,
@@ -156,8 +156,8 @@ def _request(context: HookContext, request: Request) -> Reply:
         )
     except HookFailed as error:
         context.deadline.check()
-        return Reply(error=str(error))
-    return Reply(status=response.status, body=response.body, headers=_joined(response))
+        return CallReply(error=str(error))
+    return CallReply(status=response.status, body=response.body, headers=_joined(response))
 
 
 def _joined(response: Response) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """What the server and the process of a Lua script say to each other.
 
-Each message is MessagePack behind its length in four bytes. The server says `Start`, then a `Reply`
-to each `Call` and `Request`; the process says the rest.
+Each message is MessagePack behind its length in four bytes. The server says `Start`, then a
+`CallReply` to each `Call` and `HTTPCall`; the process says the rest.
 """
 
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     net_http_enabled: bool
 
 
-class Reply(msgspec.Struct, frozen=True, kw_only=True):
+class CallReply(msgspec.Struct, frozen=True, kw_only=True):
     """What came of a call or a request; with an error, nothing did."""
 
     status: int = 0
@@ -62,7 +62,7 @@ class Call(msgspec.Struct, frozen=True, tag=True):
     arguments: dict[str, str | int | bool | dict[str, str]]
 
 
-class Request(msgspec.Struct, frozen=True, tag=True):
+class HTTPCall(msgspec.Struct, frozen=True, tag=True):
     """The script sends an HTTP request."""
 
     method: str
@@ -77,7 +77,7 @@ class End(msgspec.Struct, frozen=True, tag=True):
     error: str | None = None
 
 
-FromChild = Print | Call | Request | End
+FromChild = Print | Call | HTTPCall | End
 
 
 def frame(message: msgspec.Struct) -> bytes:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from lakebed.lake.hooks.lua_child.messages import Start
 from lakebed.lake.hooks.lua_child.pipe import Pipe
-from lakebed.lake.hooks.lua_child.values import Refused, text
+from lakebed.lake.hooks.lua_child.values import CallFailed, text
 
 Functions = dict[str, Callable[..., Any]]
 
@@ -42,7 +42,7 @@ def open_package(name: str, start: Start, pipe: Pipe) -> Functions:
         functions = _load(f"{_SERVER}:new_lakefs")(pipe)
     elif name == "net/http":
         if not start.net_http_enabled:
-            raise Refused(
+            raise CallFailed(
                 "the package net/http is off: the server's operator can turn it on by"
                 " hooks.lua.net_http_enabled"
             )
@@ -50,13 +50,13 @@ def open_package(name: str, start: Start, pipe: Pipe) -> Functions:
     elif name in _LIBRARIES:
         functions = _load(_LIBRARIES[name])
     elif name.startswith(_NOT_HERE):
-        raise Refused(
+        raise CallFailed(
             f"the package {name} is not here: Lakebed's Lua has no clients of clouds and no"
             " exporters. Use a webhook or a command for that"
         )
     else:
         known = ", ".join(sorted([*_LIBRARIES, "hook", "lakefs", "net/http"]))
-        raise Refused(f"there is no package {name}: there are {known}")
+        raise CallFailed(f"there is no package {name}: there are {known}")
     return functions
 
 
@@ -68,4 +68,4 @@ def _load(place: str) -> Any:
 
 def _fail(message: Any) -> None:
     shown = text(message).decode(errors="replace")
-    raise Refused(f"<HookFailure>{shown}</HookFailure>")
+    raise CallFailed(f"<HookFailure>{shown}</HookFailure>")

@@ -5,7 +5,7 @@ from typing import Self, TypeVar
 
 import msgspec
 
-from lakebed.lake.hooks.lua_child.messages import Frames, Reply, frame
+from lakebed.lake.hooks.lua_child.messages import CallReply, Frames, frame
 
 _MessageT = TypeVar("_MessageT")
 _CHUNK_BYTES = 1 << 20
@@ -42,7 +42,7 @@ class Pipe:
                 return msgspec.msgpack.decode(content, type=message_type)
         os._exit(1)
 
-    def ask(self, message: msgspec.Struct) -> Reply:
+    def ask(self, message: msgspec.Struct) -> CallReply:
         """Send a message and return the reply."""
         self.send(message)
-        return self.receive(Reply)
+        return self.receive(CallReply)

@@ -8,7 +8,7 @@ import lupa.lua52
 from lakebed.lake.hooks.lua_child.messages import Print, Start
 from lakebed.lake.hooks.lua_child.packages import open_package
 from lakebed.lake.hooks.lua_child.pipe import Pipe
-from lakebed.lake.hooks.lua_child.values import Refused, Values
+from lakebed.lake.hooks.lua_child.values import CallFailed, Values
 
 _FAILURE_START: Final = "<HookFailure>"
 _FAILURE_END: Final = "</HookFailure>"
@@ -30,7 +30,7 @@ def run_script(start: Start, pipe: Pipe) -> str | None:
     def open_by_name(name: bytes) -> Any:
         try:
             functions = open_package(name.decode(errors="replace"), start, pipe)
-        except Refused as error:
+        except CallFailed as error:
             return None, str(error).encode()
         table = lua.table()
         for each, function in functions.items():

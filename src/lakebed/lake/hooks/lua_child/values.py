@@ -12,7 +12,7 @@ _SPARE_BYTES: Final = 1 << 20
 """Kept free, for the small values of calls and errors."""
 
 
-class Refused(Exception):
+class CallFailed(Exception):
     """A function of a package was called wrongly or failed; scripts see the message."""
 
 
@@ -41,9 +41,9 @@ class Values:
         if kind is None:
             return value
         if kind != "table":
-            raise Refused(f"a {kind} cannot be used here")
+            raise CallFailed(f"a {kind} cannot be used here")
         if depth > _DEPTH_MAX:
-            raise Refused("a table is nested too deeply, or holds itself")
+            raise CallFailed("a table is nested too deeply, or holds itself")
         items = {
             key: self.from_lua(each, depth + 1)
             for key, each in value.items()
@@ -101,7 +101,7 @@ class Values:
                 return False, b"not enough memory"
             except TypeError:
                 return False, b"bad arguments: one is missing, or there are too many"
-            except (Refused, ValueError, OverflowError, RecursionError) as error:
+            except (CallFailed, ValueError, OverflowError, RecursionError) as error:
                 return False, str(error).encode(errors="replace")
 
         return call
@@ -117,7 +117,7 @@ def text(value: Any, position: int = 1) -> bytes:
         return value
     if isinstance(value, int | float) and not isinstance(value, bool):
         return f"{value:.14g}".encode()
-    raise Refused(f"bad argument #{position}: a string is expected")
+    raise CallFailed(f"bad argument #{position}: a string is expected")
 
 
 def number(value: Any, position: int = 1) -> int | float:
@@ -133,7 +133,7 @@ def number(value: Any, position: int = 1) -> int | float:
             pass
     elif isinstance(value, int | float) and not isinstance(value, bool):
         return value
-    raise Refused(f"bad argument #{position}: a number is expected")
+    raise CallFailed(f"bad argument #{position}: a number is expected")
 
 
 def readable(value: Any) -> Any:

@@ -4,7 +4,7 @@ from typing import Final
 
 from lakebed.engine.model import RepositoryID
 from lakebed.lake.hooks.events import EventType
-from lakebed.lake.hooks.runs import HookRunInfo, RunInfo
+from lakebed.lake.hooks.runs import HookRunInfo, HookRunRecord
 from lakebed.server.api.pages import first_page
 from lakebed.server.api.request import ApiRequest, one_of
 from lakebed.server.api.routes import Need, Reply, Routes, fs
@@ -35,7 +35,7 @@ def _status(*, passed: bool, running: bool) -> str:
     return "completed" if passed else "failed"
 
 
-def _wire_run(run: RunInfo) -> ActionRun:
+def _wire_run(run: HookRunRecord) -> ActionRun:
     return ActionRun(
         run_id=run.id,
         branch=run.branch,

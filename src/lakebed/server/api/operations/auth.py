@@ -123,21 +123,21 @@ def window(query: PageQuery) -> Window:
 
 
 def _page(
-    found: model.Page[ItemT], wire: Callable[[ItemT], WireT], name: Callable[[ItemT], str]
+    found: model.AuthPage[ItemT], wire: Callable[[ItemT], WireT], name: Callable[[ItemT], str]
 ) -> Page[WireT]:
     last = name(found.items[-1]) if found.items else ""
     return page_of([wire(item) for item in found.items], has_more=found.has_more, last=last)
 
 
-def _users(found: model.Page[model.User]) -> Page[User]:
+def _users(found: model.AuthPage[model.User]) -> Page[User]:
     return _page(found, wire_user, lambda user: user.id)
 
 
-def _groups(found: model.Page[model.Group]) -> Page[Group]:
+def _groups(found: model.AuthPage[model.Group]) -> Page[Group]:
     return _page(found, wire_group, lambda group: group.id)
 
 
-def _policies(found: model.Page[model.Policy]) -> Page[Policy]:
+def _policies(found: model.AuthPage[model.Policy]) -> Page[Policy]:
     return _page(found, wire_policy, lambda policy: policy.id)
 
 

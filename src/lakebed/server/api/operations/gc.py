@@ -12,10 +12,10 @@ from lakebed.block.address import Address
 from lakebed.engine.model import RepositoryID
 from lakebed.formats.gc_files import GCRunID
 from lakebed.lake.tasks import TaskID
-from lakebed.reclaim.prepare import Prepared
+from lakebed.reclaim.prepare import PreparedRun
 from lakebed.reclaim.retention import BranchRule, RetentionRules
-from lakebed.reclaim.runs import RunInfo
-from lakebed.reclaim.unfinished import UnfinishedUpload as Unfinished
+from lakebed.reclaim.runs import GarbageRun
+from lakebed.reclaim.unfinished import IncompleteUpload as Unfinished
 from lakebed.server.api.pages import first_page
 from lakebed.server.api.request import ApiRequest, as_key, as_text
 from lakebed.server.api.routes import Need, Routes, fs
@@ -168,7 +168,7 @@ def prepare_commits_status(
         task_id=task.id,
         completed=task.done,
         update_time=task.updated,
-        result=None if task.result is None else _wire(Prepared(*json.loads(task.result))),
+        result=None if task.result is None else _wire(PreparedRun(*json.loads(task.result))),
         error=Error(message=task.error or "", kind=task.error_kind or "") if failed else None,
     )
 
@@ -221,7 +221,7 @@ def end_unfinished(request: ApiRequest, repository: RepositoryID, upload: str) -
     request.reclaim.unfinished.end(repository, upload)
 
 
-def _wire_run(run: RunInfo) -> GarbageCollectionRun:
+def _wire_run(run: GarbageRun) -> GarbageCollectionRun:
     return GarbageCollectionRun(
         run_id=run.id, began=run.began, state=run.state, message=run.message, summary=run.summary
     )
@@ -240,7 +240,7 @@ def _wire_upload(found: Unfinished) -> UnfinishedUpload:
 
 def _prepare_commits(
     request: ApiRequest, repository: RepositoryID, query: CommitsQuery
-) -> Prepared:
+) -> PreparedRun:
     return request.reclaim.preparation.prepare_commits(
         repository,
         unique_id=_unique_id(query),
@@ -248,7 +248,7 @@ def _prepare_commits(
     )
 
 
-def _wire(prepared: Prepared) -> GarbageCollectionPrepareResponse:
+def _wire(prepared: PreparedRun) -> GarbageCollectionPrepareResponse:
     return GarbageCollectionPrepareResponse(
         run_id=prepared.run_id,
         gc_commits_location=prepared.location,

@@ -140,7 +140,7 @@ def import_status(
     return _wire_status(request.catalog.imports.status(repository, branch, ImportID(query.id)))
 
 
-def _wire_status(status: imports.ImportStatus) -> ImportStatus:
+def _wire_status(status: imports.ImportProgress) -> ImportStatus:
     return ImportStatus(
         completed=status.completed,
         update_time=status.updated,

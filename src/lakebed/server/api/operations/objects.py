@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from lakebed.auth import Action
 from lakebed.auth.policy.actions import object_arn
-from lakebed.engine.committed.listing import CommonPrefix, Query
+from lakebed.engine.committed.listing import CommonPrefix, EntryQuery
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.engine.names import is_commit_id
 from lakebed.lake.errors import RangeNotSatisfiable
@@ -212,7 +212,9 @@ def search_objects(
     request: ApiRequest, repository: RepositoryID, ref: str, query: SearchQuery
 ) -> Page[ObjectStats]:
     """Find objects by a part of their paths. A page may be empty and still have more behind it."""
-    listing = Query(prefix=query.prefix.encode(), after=query.after.encode(), amount=query.limit)
+    listing = EntryQuery(
+        prefix=query.prefix.encode(), after=query.after.encode(), amount=query.limit
+    )
     found = request.catalog.search.find(repository, ref, query.text, listing)
     results = [wire(request, each, user_metadata=False) for each in found.objects]
     return page_of(results, has_more=found.has_more, last=as_text(found.last))

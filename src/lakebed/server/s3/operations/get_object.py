@@ -24,7 +24,7 @@ from lakebed.server.s3.checksum_fields import object_headers
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.metadata import metadata_headers
 from lakebed.server.s3.operations.upload_part import part_number
-from lakebed.server.s3.read_conditions import Verdict, is_unchanged, judge
+from lakebed.server.s3.read_conditions import ConditionResult, is_unchanged, judge
 from lakebed.server.s3.request import S3Reply, S3Request
 
 AT_ONCE_BYTES_MAX: Final = 1 << 16
@@ -124,10 +124,10 @@ def find(request: S3Request) -> ObjectStats:
 def _head(request: S3Request, stats: ObjectStats) -> tuple[S3Reply, Selection | None]:
     """Return the answer without its bytes, and which bytes belong to it; None: not modified."""
     verdict = judge(stats, request.header)
-    if verdict is Verdict.FAILED:
+    if verdict is ConditionResult.FAILED:
         raise S3Error(ErrorCode.PRECONDITION_FAILED)
     headers = _headers(request, stats)
-    if verdict is Verdict.NOT_MODIFIED:
+    if verdict is ConditionResult.NOT_MODIFIED:
         request.services.catalog.objects.check_bytes(stats)
         return S3Reply(HTTPStatus.NOT_MODIFIED, headers), None
     if "partNumber" in request.route.query:

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Final
 
 from lakebed.auth import Action
-from lakebed.engine.committed.listing import Query
+from lakebed.engine.committed.listing import EntryQuery
 from lakebed.lake.object_pages import ObjectPage
 from lakebed.server.s3.errors import ErrorCode, S3Error
 from lakebed.server.s3.listings import ListingQuery, contents, read_listing_query
@@ -82,7 +82,7 @@ def _list(request: S3Request, asked: ListingQuery, after: str) -> _Listing:
     folder = f"{ref}/"
     if after > folder and not after.startswith(folder):
         return _Listing("", [])  # every key of this ref comes before `after`
-    query = Query(
+    query = EntryQuery(
         prefix=prefix,
         after=after.removeprefix(folder).encode() if after.startswith(folder) else b"",
         delimiter=asked.delimiter.encode(),

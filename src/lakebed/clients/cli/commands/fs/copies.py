@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from lakebed.clients.cli.commands.fs.parallel import Parallel, ParallelismOption
-from lakebed.clients.cli.commands.fs.progress import Report, progress
+from lakebed.clients.cli.commands.fs.progress import TransferReport, progress
 from lakebed.clients.cli.commands.fs.upload import ContentTypeOption
 from lakebed.clients.cli.errors import Incomplete, Misuse
 from lakebed.clients.cli.options import MetaOption, key_values
@@ -57,7 +57,7 @@ def cp(
     """
     _check(source, target)
     if recursive:
-        report = Report("copied")
+        report = TransferReport("copied")
         _copy_folder(session, source, target, report, parallelism)
         report.show(session, f"{source} to {target}")
         return
@@ -125,7 +125,7 @@ def stage(
 
 def _move_folder(session: Session, source: PathUri, target: PathUri, parallelism: int) -> None:
     """Copy everything, then remove what was copied."""
-    report = Report("moved")
+    report = TransferReport("moved")
     copied = _copy_folder(session, source, target, report, parallelism)
     failed = 0
     for paths in _batches(copied):
@@ -139,7 +139,7 @@ def _move_folder(session: Session, source: PathUri, target: PathUri, parallelism
 
 
 def _copy_folder(
-    session: Session, source: PathUri, target: PathUri, report: Report, parallelism: int
+    session: Session, source: PathUri, target: PathUri, report: TransferReport, parallelism: int
 ) -> list[str]:
     """Copy all that is below a folder; return the paths of what was copied."""
     if (source.repository, source.ref) == (target.repository, target.ref) and (

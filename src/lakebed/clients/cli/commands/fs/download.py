@@ -15,7 +15,7 @@ from lakebed.clients.cli.commands.fs.parts import (
     fetch_in_parts,
     stat_object,
 )
-from lakebed.clients.cli.commands.fs.progress import Bar, NoProgressOption, Report, progress
+from lakebed.clients.cli.commands.fs.progress import Bar, NoProgressOption, TransferReport, progress
 from lakebed.clients.cli.commands.fs.transfer import Step, fetch_file, is_there
 from lakebed.clients.cli.errors import CommandError, Misuse
 from lakebed.clients.cli.output import size
@@ -46,7 +46,7 @@ def download(
     """
     if not recursive and not source.name:
         raise Misuse(f"{source} is a folder: pass -r to download what is in it")
-    report = Report("downloaded", goes_on=True)
+    report = TransferReport("downloaded", goes_on=True)
     # The parts of one object, or several objects at a time.
     fetcher = _Fetcher(session, part_size, 1 if recursive else parallelism, pre_sign=pre_sign)
     title = f"Downloading {source}" if recursive else source.name
@@ -110,7 +110,12 @@ def _download_file(fetcher: _Fetcher, source: PathUri, target: Path, bar: Bar) -
 
 
 def _download_folder(
-    fetcher: _Fetcher, source: PathUri, target: Path, report: Report, bar: Bar, parallelism: int
+    fetcher: _Fetcher,
+    source: PathUri,
+    target: Path,
+    report: TransferReport,
+    bar: Bar,
+    parallelism: int,
 ) -> None:
     parallel, client = Parallel(parallelism), fetcher.session.client
     query = ListQuery(prefix=source.prefix, user_metadata=False)

@@ -10,7 +10,7 @@ from lakebed.clients.cli.errors import UnsafeKey
 
 
 @dataclass(frozen=True, slots=True)
-class LocalFile:
+class FoundFile:
     """A file found in a folder."""
 
     path: Path
@@ -20,7 +20,7 @@ class LocalFile:
     """Why it cannot be uploaded."""
 
 
-def files_below(folder: Path) -> Iterator[LocalFile]:
+def files_below(folder: Path) -> Iterator[FoundFile]:
     """All files below a folder, in the order of their names, found as they are asked for.
 
     What cannot be uploaded is given too, with its problem: nothing is left out in silence.
@@ -41,9 +41,9 @@ def _raise(error: OSError) -> None:
     raise error
 
 
-def _local_file(folder: Path, path: Path, problem: str | None) -> LocalFile:
+def _local_file(folder: Path, path: Path, problem: str | None) -> FoundFile:
     name = path.relative_to(folder).as_posix()
-    return LocalFile(path, name, problem)
+    return FoundFile(path, name, problem)
 
 
 def _problem(path: Path) -> str | None:

@@ -13,7 +13,7 @@ from lakebed.clients.cli.commands.fs.transfer import read_request
 from lakebed.clients.cli.errors import CommandError, Incomplete
 from lakebed.clients.cli.options import key_values
 from lakebed.clients.cli.output import Column, Size, moment, printable, size, warn
-from lakebed.clients.cli.session import Page, Session
+from lakebed.clients.cli.session import PageOptions, Session
 from lakebed.clients.cli.uris import (
     ObjectArgument,
     PathArgument,
@@ -59,7 +59,7 @@ def ls(
     lakebed fs ls lakefs://my-repo/main/folder/
     """
     if not path.ref:
-        show_branches(session, RepositoryUri(path.repository), Page())
+        show_branches(session, RepositoryUri(path.repository), PageOptions())
         return
     query = ListQuery(prefix=path.path, delimiter="" if recursive else "/")
     items = list_items(session.client.objects.list, path.repository, path.ref, query)

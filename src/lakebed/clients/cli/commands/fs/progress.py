@@ -104,7 +104,7 @@ def progress(
         yield _ShownBar(bar, bar.add_task(printable(title), total=total, files=""))
 
 
-class Report:
+class TransferReport:
     """Counts transfers, and names each that failed when it does."""
 
     def __init__(self, done: str, *, goes_on: bool = False) -> None:

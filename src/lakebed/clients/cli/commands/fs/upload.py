@@ -9,10 +9,10 @@ from typing import Annotated, BinaryIO
 
 import typer
 
-from lakebed.clients.cli.commands.fs.names import LocalFile, files_below
+from lakebed.clients.cli.commands.fs.names import FoundFile, files_below
 from lakebed.clients.cli.commands.fs.parallel import Parallel, ParallelismOption
 from lakebed.clients.cli.commands.fs.parts import PreSignOption, stat_object
-from lakebed.clients.cli.commands.fs.progress import Bar, NoProgressOption, Report, progress
+from lakebed.clients.cli.commands.fs.progress import Bar, NoProgressOption, TransferReport, progress
 from lakebed.clients.cli.commands.fs.transfer import Step, is_there, send_file
 from lakebed.clients.cli.errors import Misuse
 from lakebed.clients.cli.output import size
@@ -51,7 +51,7 @@ def upload(
         raise Misuse(f"{source} is not a folder: leave -r out to upload a file")
     if not recursive and source.is_dir():
         raise Misuse(f"{source} is a folder: pass -r to upload what is in it")
-    report = Report("uploaded", goes_on=True)
+    report = TransferReport("uploaded", goes_on=True)
     title = f"Uploading {source}" if recursive else source.name
     with progress(session, title, hidden=no_progress) as bar, report.told_if_interrupted():
         sender = _Sender(session, target, content_type, pre_sign=pre_sign)
@@ -117,7 +117,7 @@ def _report_one(session: Session, source: str, target: PathUri, stats: ObjectSta
 
 
 def _upload_folder(
-    sender: _Sender, source: Path, report: Report, bar: Bar, parallelism: int
+    sender: _Sender, source: Path, report: TransferReport, bar: Bar, parallelism: int
 ) -> None:
     parallel, is_new = Parallel(parallelism), _is_empty(sender)
 
@@ -125,7 +125,7 @@ def _upload_folder(
         parallel.check()
         bar(count)
 
-    def send(local: LocalFile) -> int | None:
+    def send(local: FoundFile) -> int | None:
         uri = sender.named(local.name)
         if not is_new and _has(sender.session.client, uri, local.path):
             step(local.path.stat().st_size)
@@ -157,7 +157,7 @@ def _has(client: Client, uri: PathUri, file: Path) -> bool:
         return False  # it is not there, or may not be looked at
 
 
-def _possible(source: Path, report: Report) -> Iterator[LocalFile]:
+def _possible(source: Path, report: TransferReport) -> Iterator[FoundFile]:
     """The files that can be uploaded; the others go into the report."""
     for local in files_below(source):
         if local.problem is None:

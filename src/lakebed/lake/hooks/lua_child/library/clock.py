@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from lakebed.lake.hooks.lua_child.values import Refused, number, text
+from lakebed.lake.hooks.lua_child.values import CallFailed, number, text
 
 _SECOND: Final = 10**9
 _ISO_LAYOUT: Final = "2006-01-02T15:04:05-07:00"
@@ -85,11 +85,11 @@ def parse_moment(layout: str, value: str) -> datetime:
         end = found.end()
     read = re.fullmatch(expression + re.escape(layout[end:]), value)
     if read is None:
-        raise Refused(f"{value!r} is not written as {layout!r}")
+        raise CallFailed(f"{value!r} is not written as {layout!r}")
     try:
         return _assemble(dict(zip(names, read.groups(), strict=True)))
     except ValueError as error:
-        raise Refused(f"{value!r} is not a time: {error}") from error
+        raise CallFailed(f"{value!r} is not a time: {error}") from error
 
 
 def _assemble(read: dict[str, str]) -> datetime:
@@ -125,7 +125,7 @@ def _moment(nanoseconds: Any, zone: Any) -> datetime:
     try:
         found = ZoneInfo(name) if name and name != "UTC" else UTC
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise Refused(f"there is no time zone {name!r}") from error
+        raise CallFailed(f"there is no time zone {name!r}") from error
     return (_EPOCH + timedelta(seconds=int(number(nanoseconds)) // _SECOND)).astimezone(found)
 
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import yaml
 
-from lakebed.lake.hooks.lua_child.values import Refused, readable, text
+from lakebed.lake.hooks.lua_child.values import CallFailed, readable, text
 from lakebed.lake.hooks.yaml_reader import plain, read_yaml
 
 
@@ -27,7 +27,7 @@ def _unmarshal_json(data: Any) -> Any:
     try:
         return json.loads(text(data))
     except ValueError as error:
-        raise Refused(f"this is not JSON: {error}") from error
+        raise CallFailed(f"this is not JSON: {error}") from error
 
 
 def _marshal_yaml(value: Any) -> str:
@@ -45,7 +45,7 @@ def _read_parquet_schema(data: Any) -> list[dict[str, str]]:
     try:
         schema = pq.ParquetFile(pa.BufferReader(text(data))).schema
     except (pa.ArrowException, OSError) as error:
-        raise Refused(f"this is not Parquet: {error}") from error
+        raise CallFailed(f"this is not Parquet: {error}") from error
     rows: list[dict[str, str]] = []
     groups: set[tuple[str, ...]] = set()
     for index in range(len(schema)):

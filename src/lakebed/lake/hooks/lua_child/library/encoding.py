@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any, Final
 
-from lakebed.lake.hooks.lua_child.values import Refused, text
+from lakebed.lake.hooks.lua_child.values import CallFailed, text
 
 
 def _sign(algorithm: str) -> Callable[[Any, Any], bytes]:
@@ -30,7 +30,7 @@ def _decode_base64(data: Any) -> bytes:
     try:
         return base64.b64decode(text(data), validate=True)
     except binascii.Error as error:
-        raise Refused(f"this is not Base64: {error}") from error
+        raise CallFailed(f"this is not Base64: {error}") from error
 
 
 def _encode_base64_url(data: Any) -> bytes:
@@ -42,7 +42,7 @@ def _decode_base64_url(data: Any) -> bytes:
     try:
         return base64.b64decode(given + b"=" * (-len(given) % 4), altchars=b"-_", validate=True)
     except binascii.Error as error:
-        raise Refused(f"this is not Base64: {error}") from error
+        raise CallFailed(f"this is not Base64: {error}") from error
 
 
 def _encode_hex(data: Any) -> bytes:
@@ -53,7 +53,7 @@ def _decode_hex(data: Any) -> bytes:
     try:
         return binascii.unhexlify(text(data))
     except binascii.Error as error:
-        raise Refused(f"this is not hexadecimal: {error}") from error
+        raise CallFailed(f"this is not hexadecimal: {error}") from error
 
 
 # lakeFS has had two spellings of some names; scripts of both are about.

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from lakebed.lake.hooks.lua_child.messages import CALLS, Call, Reply, Request
+from lakebed.lake.hooks.lua_child.messages import CALLS, Call, CallReply, HTTPCall
 from lakebed.lake.hooks.lua_child.pipe import Pipe
-from lakebed.lake.hooks.lua_child.values import Refused, number, readable, text
+from lakebed.lake.hooks.lua_child.values import CallFailed, number, readable, text
 
 
 def new_lakefs(pipe: Pipe) -> dict[str, Callable[..., Any]]:
@@ -21,7 +21,7 @@ def new_http(pipe: Pipe) -> dict[str, Callable[..., Any]]:
         sent = given.get("body")
         method = given.get("method") or (b"GET" if sent is None else b"POST")
         reply = pipe.ask(
-            Request(
+            HTTPCall(
                 method=readable(text(method)),
                 url=readable(text(given.get("url"))),
                 headers=_headers(given.get("headers") or {}),
@@ -29,7 +29,7 @@ def new_http(pipe: Pipe) -> dict[str, Callable[..., Any]]:
             )
         )
         if reply.error is not None:
-            raise Refused(reply.error)
+            raise CallFailed(reply.error)
         return reply.status, reply.body, reply.headers, str(reply.status)
 
     return {"request": request}
@@ -57,20 +57,20 @@ def _argument(name: str, value: Any, position: int) -> Any:
         return bool(value)
     if name == "metadata":
         if not isinstance(value, dict):
-            raise Refused(f"bad argument #{position}: a table of strings is expected")
+            raise CallFailed(f"bad argument #{position}: a table of strings is expected")
         return {key: readable(text(each, position)) for key, each in value.items()}
     return readable(text(value, position))
 
 
-def _results(reply: Reply) -> tuple[Any, ...]:
+def _results(reply: CallReply) -> tuple[Any, ...]:
     if reply.error is not None:
-        raise Refused(reply.error)
+        raise CallFailed(reply.error)
     return (reply.status,) if reply.body is None else (reply.status, reply.body)
 
 
 def _headers(given: Any) -> dict[str, str]:
     if not isinstance(given, dict):
-        raise Refused("headers must be a table of strings")
+        raise CallFailed("headers must be a table of strings")
     headers: dict[str, str] = {}
     for name, value in given.items():
         values = value if isinstance(value, list) else [value]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes, urlsplit
 
-from lakebed.lake.hooks.lua_child.values import Refused, number, text
+from lakebed.lake.hooks.lua_child.values import CallFailed, number, text
 
 
 def _split(whole: Any, separator: Any) -> list[bytes]:
@@ -59,7 +59,7 @@ def _compiled(pattern: Any) -> re.Pattern[bytes]:
     try:
         return re.compile(text(pattern))
     except (re.error, RecursionError) as error:
-        raise Refused(f"this is not a regular expression: {error}") from error
+        raise CallFailed(f"this is not a regular expression: {error}") from error
 
 
 def _compile(pattern: Any) -> dict[str, Callable[..., Any]]:
@@ -101,7 +101,7 @@ def _parse_url(url: Any) -> dict[str, Any]:
     try:
         parts = urlsplit(text(url).decode())
     except ValueError as error:
-        raise Refused(f"this is not a URL: {error}") from error
+        raise CallFailed(f"this is not a URL: {error}") from error
     host = parts.netloc.rpartition("@")[2]
     path = unquote_to_bytes(parts.path)
     return {"host": host, "path": path, "scheme": parts.scheme, "query": parts.query}
