@@ -25,8 +25,8 @@ from tests.simulation.objects import CatalogWorld
 @pytest.mark.parametrize(
     ("name", "seeds"),
     [
-        ("parts", rounds(200, long=18_000, fast=20)),
-        ("parts_collected", rounds(20, long=1_200, fast=2)),
+        ("parts", rounds(100, long=18_000, fast=20)),
+        ("parts_collected", rounds(8, long=1_200, fast=2)),
         ("presigned", rounds(100, long=9_000, fast=10)),
         ("presigned_collected", rounds(10, long=600, fast=1)),
     ],

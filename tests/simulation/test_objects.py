@@ -40,8 +40,8 @@ ResultT = TypeVar("ResultT")
         ("links", rounds(100, long=6_000, fast=10)),
         ("ended", rounds(100, long=6_000, fast=10)),
         ("first_reads", rounds(100, long=6_000, fast=10)),
-        ("collected", rounds(20, long=1_200, fast=2)),
-        ("collected_on_conditions", rounds(20, long=1_200, fast=2)),
+        ("collected", rounds(8, long=1_200, fast=2)),
+        ("collected_on_conditions", rounds(8, long=1_200, fast=2)),
     ],
 )
 def test_every_seed_holds(name: str, seeds: int) -> None:

@@ -39,7 +39,7 @@ Way = Callable[[Operation], None]
 
 @pytest.mark.parametrize("scenario", retention.SCENARIOS)
 def test_every_seed_holds(scenario: str) -> None:
-    seeds = range(rounds(20, long=3_000, fast=2))
+    seeds = range(rounds(10, long=3_000, fast=2))
     assert first_failure(f"tests.simulation.retention:{scenario}", seeds) is None
 
 
