@@ -12,8 +12,8 @@ from lakebed.wire.calls import Resource, call
 
 class VersionConfig(Wire):
     version: str
-    version_context: str
-    latest_version: str
+    version_context: str = ""
+    latest_version: str = ""
     upgrade_recommended: Any = None
     upgrade_url: str = ""
 
@@ -39,9 +39,10 @@ class UIConfig(Struct, kw_only=True):
 class Config(Struct, kw_only=True):
     version_config: VersionConfig
     storage_config: StorageConfig
-    storage_config_list: list[StorageConfig]
-    ui_config: UIConfig
-    capabilities_config: dict[str, bool]
+    # Older servers have no more.
+    storage_config_list: list[StorageConfig] = field(default_factory=list)
+    ui_config: UIConfig = field(default_factory=UIConfig)
+    capabilities_config: dict[str, bool] = field(default_factory=dict)
 
 
 class UsageReport(Wire):

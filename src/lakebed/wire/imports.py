@@ -47,12 +47,18 @@ class SkippedObjects(Struct, kw_only=True):
     example: str
 
 
+def _no_addresses() -> list[str]:
+    """Return the default of a list that is sent when it is empty; `list` would be omitted."""
+    return []
+
+
 class ImportStatus(Struct, kw_only=True, omit_defaults=True):
     completed: bool
     update_time: datetime
     ingested_objects: int
-    skipped_objects: int
-    skipped: list[str]
+    # The server sends both always, but lakeFS has neither.
+    skipped_objects: int = field(default_factory=lambda: 0)
+    skipped: list[str] = field(default_factory=_no_addresses)
     skipped_kinds: list[SkippedObjects] = field(default_factory=list)
     current_prefix: str | None = None
     metarange_id: str | None = None

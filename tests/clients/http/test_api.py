@@ -3,12 +3,14 @@
 import json
 from urllib.parse import parse_qs, urlsplit
 
+import msgspec
 import pytest
 
 from lakebed.clients.http.errors import InvalidName, Refused, UnexpectedAnswer
 from lakebed.clients.http.http import Client, _Of
 from lakebed.clients.http.paging import list_items, list_pages, list_some
 from lakebed.wire.calls import Resource
+from lakebed.wire.imports import ImportQuery
 from lakebed.wire.objects import ForcePathQuery, ObjectsAPI, ReadQuery
 from lakebed.wire.refs import BranchCreation, BranchesQuery, MergeResult, Ref, RefsAPI
 from tests.clients.http.scripted import Answer, Numbers, Request, answer_json, scripted_client
@@ -175,3 +177,34 @@ def test_a_query_is_sent_in_the_words_of_the_api() -> None:
     with scripted_client(script) as client:
         client.branches.list("lake", BranchesQuery(prefix="ä &", show_hidden=True))
     assert parse_qs(urlsplit(seen[0].target).query) == {"prefix": ["ä &"], "show_hidden": ["true"]}
+
+
+def test_a_field_that_the_answer_lacks_is_named() -> None:
+    with (
+        scripted_client(lambda _: answer_json({"id": "main"})) as client,
+        pytest.raises(UnexpectedAnswer, match=r"missing required field `commit_id`.*version"),
+    ):
+        client.branches.get("lake", "main")
+
+
+def test_answers_of_lakefs_lack_what_only_later_servers_say() -> None:
+    storage = {
+        "blockstore_type": "s3",
+        "blockstore_namespace_example": "s3://lake/",
+        "blockstore_namespace_ValidityRegex": "^s3://",
+        "pre_sign_support": True,
+        "pre_sign_support_ui": False,
+        "import_support": True,
+        "import_validity_regex": "^s3://",
+    }
+    old = {"version_config": {"version": "1.3.0"}, "storage_config": storage}
+    with scripted_client(lambda _: answer_json(old)) as client:
+        config = client.config.get()
+    assert config.version_config.version == "1.3.0"
+    assert config.storage_config.blockstore_type == "s3"
+    done = {"completed": True, "update_time": "2026-01-02T03:04:05Z", "ingested_objects": 3}
+    with scripted_client(lambda _: answer_json(done)) as client:
+        status = client.imports.status("lake", "main", ImportQuery(id="x"))
+    assert (status.ingested_objects, status.skipped_objects, status.skipped) == (3, 0, [])
+    ours = {"skipped_objects": 0, "skipped": []}
+    assert ours.items() <= msgspec.to_builtins(status).items(), "clients of ours read them"

@@ -315,10 +315,12 @@ def _value(response: httpx.Response, kind: Any) -> Any:
         return None
     try:
         value = msgspec.json.decode(response.content, type=kind or msgspec.Raw)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        # A page that is no JSON needs no more words; a field that is missing has to be named.
+        reason = f" ({error})" if isinstance(error, msgspec.ValidationError) else ""
         raise UnexpectedAnswer(
-            f"the answer of {response.url.copy_with(query=None)} is not one of a lakeFS server:"
-            " check the endpoint"
+            f"the answer of {response.url.copy_with(query=None)} is not one of a lakeFS server"
+            f"{reason}: check the endpoint, and whether the server is of another version"
         ) from None
     return None if kind is None else value
 
