@@ -6,7 +6,6 @@ does there happens in the middle of the commit.
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -185,9 +184,8 @@ def test_a_read_that_got_its_record_too_long_ago_begins_again(
     of_ref = engine.readings.of_ref
     found = of_ref(REPOSITORY.id, MAIN)
     engine.resetter.reset(REPOSITORY, MAIN)
-    record = found.branch
-    late = replace(record, read_at=record.read_at - SETTINGS.grace_seconds)
-    first = [found, found._replace(found=late)]
+    late = found._replace(read_at=found.read_at - SETTINGS.grace_seconds)
+    first = [found, late]
     monkeypatch.setattr(
         engine.readings, "of_ref", lambda *args: first.pop(0) if first else of_ref(*args)
     )

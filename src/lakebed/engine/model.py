@@ -108,8 +108,6 @@ class Branch:
     created_us: int
     version: Version
     """The version of the record: two reads with equal versions saw the same record."""
-    read_at: float = field(compare=False)
-    """A moment before it was read, on the monotonic clock of the process."""
     stored: pb.Branch = field(compare=False, repr=False)
     """The record, not to be changed: a change of the branch keeps the fields that a later version
     wrote."""
@@ -118,22 +116,6 @@ class Branch:
     def tokens(self) -> tuple[StagingToken, ...]:
         """The tokens that hold uncommitted changes, newest first."""
         return (self.staging_token, *self.sealed_tokens)
-
-    def read_again(self, read_at: float) -> "Branch":
-        """Return the branch as a later read found it, with the same version."""
-        # Not by `dataclasses.replace`: every read and write comes here, and that takes longer.
-        return Branch(
-            id=self.id,
-            unique_id=self.unique_id,
-            commit_id=self.commit_id,
-            staging_token=self.staging_token,
-            sealed_tokens=self.sealed_tokens,
-            hidden=self.hidden,
-            created_us=self.created_us,
-            version=self.version,
-            read_at=read_at,
-            stored=self.stored,
-        )
 
 
 @dataclass(frozen=True, slots=True)

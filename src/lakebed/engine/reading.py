@@ -86,6 +86,8 @@ class Reading(NamedTuple):
     """The protection rules; None: not read."""
     cells: Sequence[Item | None] | None = None
     """The cell of the key in each token of the branch, newest first; None: not read."""
+    read_at: float = 0
+    """A moment before the records were read, on the monotonic clock of the process."""
     note: Item | None = None
     """The note of listings at the token that was written to, if it was read after a write."""
 
@@ -204,7 +206,7 @@ class Readings:
         Raises:
             As `to_write`.
         """
-        if self._runtime.monotonic() - known.branch.read_at <= RECENT_SECONDS:
+        if self._runtime.monotonic() - known.read_at <= RECENT_SECONDS:
             return known
         repository = known.repository
         return self.to_write(repository.id, known.branch.id, key, unique_id=repository.unique_id)
@@ -240,12 +242,13 @@ class Readings:
         repository = self._repositories.from_item(written.id, repository_now, read_at)
         if repository.unique_id != written.unique_id:
             raise RepositoryNotFound(written.id)
-        branch = self._branches.from_item(repository, name, branch_now, read_at)
+        branch = self._branches.from_item(repository, name, branch_now)
         after = Reading(
             repository=repository,
             found=branch,
             commit_id=CommitID("") if branch is None else branch.commit_id,
             rules=self._protection.from_item(repository, rules),
+            read_at=read_at,
             note=note,
         )
         return _checked(name, after, None)
@@ -292,7 +295,7 @@ class Readings:
                     continue
             if name is None:
                 return Reading(repository=current, found=None, commit_id=CommitID(""))
-            branch = self._branches.from_item(current, name, items[-2], read_at)
+            branch = self._branches.from_item(current, name, items[-2])
             if branch is None:
                 tag = None if with_rules or before is not None else items[-3]
                 head = self._resolver.commit_in([None, tag]) or CommitID("")
@@ -305,6 +308,7 @@ class Readings:
                 view=view or View.COMMITTED,
                 rules=self._protection.from_item(current, items[-3]) if with_rules else None,
                 cells=items[:cells] if cells and _is_as_seen(before, branch) else None,
+                read_at=read_at,
             )
         raise TooManyTries(f"the read of branch {name} of {repository_id}", _TRIES)
 

@@ -205,7 +205,7 @@ class RefChanges:
                     raise RepositoryNotFound(repository.id)
                 if now.read_only and not current_actor().force:
                     raise ReadOnly(repository.id)
-                commit_id = self._named(repository, source, named, read_at) if named else guess
+                commit_id = self._named(repository, source, named) if named else guess
                 if commit_id not in asked:
                     self._refusals.check(repository, source, commit_id)
                     ask(repository, commit_id, unique_id)
@@ -220,10 +220,9 @@ class RefChanges:
         repository: Repository,
         source: str,
         found: Sequence[Item | None],
-        read_at: float,
     ) -> CommitID:
         """Return the commit that a ref means, given the records at its places."""
-        self._branches.from_item(repository, BranchID(source), found[0], read_at)
+        self._branches.from_item(repository, BranchID(source), found[0])
         named = self._resolver.commit_in(found)
         return named or self._resolver.commit_id(repository, source)
 

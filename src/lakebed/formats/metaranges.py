@@ -142,10 +142,6 @@ def metarange_table(refs: Sequence[RangeRef]) -> pa.Table:
 
 def metarange_id(table: pa.Table, level: int = 0) -> MetaRangeID:
     """Return the id of a metarange with this content."""
-    return _id_of(table, level)
-
-
-def _id_of(table: pa.Table, level: int) -> MetaRangeID:
     kind = f"{_METARANGE.name} of level {level}" if level else _METARANGE.name
     return MetaRangeID(content_id(kind, table))
 
@@ -161,7 +157,7 @@ def encode_metarange(table: pa.Table, level: int = 0) -> bytes:
 
 def decode_metarange(
     data: bytes,
-    metarange_id: MetaRangeID,
+    wanted: MetaRangeID,
     *,
     file: str,
     read: Callable[[MetaRangeID], MetaRange],
@@ -170,7 +166,7 @@ def decode_metarange(
 
     Args:
         data: All bytes of the file.
-        metarange_id: The id that the file is named by.
+        wanted: The id that the file is named by.
         file: The name of the file in errors.
         read: Called for each metarange that one of level 1 lists.
 
@@ -180,12 +176,12 @@ def decode_metarange(
     """
     table, marks = _METARANGE.read(data, file=file)
     level = _level_of(marks.get(_LEVEL.encode(), b"0"), file)
-    check_id(_id_of(table, level), metarange_id, file=file)
+    check_id(metarange_id(table, level), wanted, file=file)
     columns = (column.to_pylist() for column in table.columns)
     refs = [RangeRef(*row) for row in zip(*columns, strict=True)]
     if level:
         refs = [ref for listed in refs for ref in _ranges_of(listed, read, file)]
-    return MetaRange(metarange_id, refs)
+    return MetaRange(wanted, refs)
 
 
 def _level_of(mark: bytes, file: str) -> int:

@@ -72,7 +72,7 @@ class ObjectPath:
     @property
     def issued_us(self) -> int:
         """When the path was issued."""
-        return issued_us(self.uid)
+        return int(self.uid[:TIME_DIGITS], 16)
 
     @classmethod
     def parse(cls, path: str) -> "ObjectPath | None":

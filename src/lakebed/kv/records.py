@@ -80,7 +80,7 @@ class Records(Generic[MessageT]):
             KeyNotFound: There is none of that name.
             CorruptRecord: What is there is not such a message.
         """
-        return self.decode(self._store.get(self._partition, self._key(name)))
+        return self.decode(self._store.get(*self.place(name)))
 
     def find(self, name: bytes) -> Record[MessageT] | None:
         """Return a record, or None if there is none of that name.
@@ -95,7 +95,7 @@ class Records(Generic[MessageT]):
 
     def set(self, name: bytes, message: MessageT) -> Version:
         """Write a record, whatever was there."""
-        return self._store.set(self._partition, self._key(name), message.SerializeToString())
+        return self._store.set(*self.place(name), message.SerializeToString())
 
     def set_if(
         self,
@@ -117,8 +117,7 @@ class Records(Generic[MessageT]):
             PredicateFailed: It does not hold.
         """
         value = message.SerializeToString()
-        key = self._key(name)
-        return self._store.set(self._partition, key, value, predicate, version=version)
+        return self._store.set(*self.place(name), value, predicate, version=version)
 
     def put(
         self,
@@ -129,9 +128,7 @@ class Records(Generic[MessageT]):
         version: Version | None = None,
     ) -> Put:
         """Return the write of a record, for `Store.write`."""
-        return Put(
-            self._partition, self._key(name), message.SerializeToString(), predicate, version
-        )
+        return Put(*self.place(name), message.SerializeToString(), predicate, version)
 
     def change(
         self, name: bytes, edit: Callable[[MessageT], None], *, predicate: Predicate | None = None
@@ -162,12 +159,12 @@ class Records(Generic[MessageT]):
             except PredicateFailed:
                 continue
         raise StoreUnavailable(
-            f"others always came first at key {quoted(self._key(name))}, {_RACES} times"
+            f"others always came first at key {quoted(self.place(name)[1])}, {_RACES} times"
         )
 
     def delete(self, name: bytes) -> None:
         """Delete a record, if it is there."""
-        self._store.delete(self._partition, self._key(name))
+        self._store.delete(*self.place(name))
 
     def delete_if(self, name: bytes, predicate: Version) -> None:
         """Delete a record if it is as it was read.
@@ -175,7 +172,7 @@ class Records(Generic[MessageT]):
         Raises:
             PredicateFailed: It is not.
         """
-        self._store.delete(self._partition, self._key(name), predicate)
+        self._store.delete(*self.place(name), predicate)
 
     def scan(
         self, *, prefix: bytes = b"", start: bytes = b"", limit: int | None = None
@@ -222,10 +219,7 @@ class Records(Generic[MessageT]):
 
     def place(self, name: bytes) -> tuple[bytes, bytes]:
         """Return partition and key of a record, for `Store.get_many`; see `decode`."""
-        return self._partition, self._key(name)
-
-    def _key(self, name: bytes) -> bytes:
-        return self._kind.prefix + name
+        return self._partition, self._kind.prefix + name
 
     def decode(self, item: Item) -> Record[MessageT]:
         """Return what was read by other means as a record.

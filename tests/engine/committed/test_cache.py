@@ -14,6 +14,7 @@ from lakebed.engine.errors import MissingFile
 from lakebed.engine.model import Home
 from lakebed.engine.settings import CacheSettings
 from lakebed.formats import entries_table, range_path
+from lakebed.formats.boundaries import ref_of
 from tests.engine.committed.kit import RUNTIME, SMALL, committed, content, entry, rows, with_disk
 
 pytestmark = pytest.mark.slow
@@ -58,7 +59,8 @@ def test_small_ranges_count_with_what_they_take_besides_their_rows() -> None:
     files = Files(block, Home(Namespace.parse("mem://lake/x"), UniqueID("u")), RUNTIME, cache)
     saved = []
     for number in range(200):
-        new = NewRange.of(entries_table([entry(b"%03d" % number, 1)]), SMALL)
+        rows = entries_table([entry(b"%03d" % number, 1)])
+        new = NewRange(ref_of(rows), rows, SMALL)
         files.save_range(new)
         saved.append(new.ref.range_id)
     for range_id in saved:

@@ -35,7 +35,7 @@ from lakebed.engine.committed.columns import (
 from lakebed.engine.committed.files import Files, NewRange
 from lakebed.engine.committed.walk import NO_ENTRIES, map_ahead
 from lakebed.formats import MetaRange, MetaRangeID, RangeRef
-from lakebed.formats.boundaries import Breaks, Cutter
+from lakebed.formats.boundaries import Breaks, Cutter, ref_of
 from lakebed.formats.entries import one_array
 from lakebed.formats.parquet import table_bytes
 
@@ -154,9 +154,10 @@ class Builder:
     def _name_pending(self) -> list[NewRange]:
         """Return the ranges that wait to be stored, and put their lines into the metarange."""
         pending, self._pending, self._pending_bytes = self._pending, [], 0
+
         named = self._runtime.map_parallel(
-            lambda rows: NewRange.of(rows, self.breaks),
-            (rows for _, rows in pending),
+            lambda rows: NewRange(ref_of(rows), rows, self.breaks),
+            (rows.combine_chunks() for _, rows in pending),
             limit=_PENDING_RANGES,
         )
         for (place, _), new in zip(pending, named, strict=True):

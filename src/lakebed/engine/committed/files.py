@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final, Generic, Self, TypeVar
+from typing import Final, Generic, TypeVar
 
 import pyarrow as pa
 
@@ -42,7 +42,7 @@ from lakebed.formats import (
     metarange_table,
     range_path,
 )
-from lakebed.formats.boundaries import Breaks, ref_of
+from lakebed.formats.boundaries import Breaks
 from lakebed.formats.parquet import table_bytes
 
 ValueT = TypeVar("ValueT")
@@ -233,12 +233,6 @@ class NewRange:
     """In one chunk."""
     breaks: Breaks
     """What they were cut by."""
-
-    @classmethod
-    def of(cls, entries: pa.Table, breaks: Breaks) -> Self:
-        """Name entries, which are a range by these breaks, by their content."""
-        entries = entries.combine_chunks()
-        return cls(ref_of(entries), entries, breaks)
 
 
 class Files:

@@ -54,10 +54,9 @@ class Branches:
             BranchNotFound: There is none.
         """
         records = self._records(repository.partition)
-        read_at = self._runtime.monotonic()
         found, *rest = self._store.get_many([records.place(branch.encode()), *others])
         record = None if found is None else records.decode(found)
-        return self._remember((repository.partition, branch), record, read_at), rest
+        return self._remember((repository.partition, branch), record), rest
 
     def last_seen(self, repository: Repository, branch: BranchID) -> Branch | None:
         """Return a branch as this process last read it, however long ago.
@@ -67,7 +66,7 @@ class Branches:
         return self._seen.get((repository.partition, branch))
 
     def from_item(
-        self, repository: Repository, branch: BranchID, item: Item | None, read_at: float
+        self, repository: Repository, branch: BranchID, item: Item | None
     ) -> Branch | None:
         """Return a branch, given its record as it was read by other means; None: there is none.
 
@@ -75,15 +74,14 @@ class Branches:
             repository: Its repository.
             branch: Its name.
             item: What is stored under that name.
-            read_at: A moment before it was read, on the monotonic clock.
         """
         key = (repository.partition, branch)
         seen = self._seen.get(key)
         if item is not None and seen is not None and seen.version == item.predicate:
-            return seen.read_again(read_at)
+            return seen
         record = None if item is None else self._records(repository.partition).decode(item)
         try:
-            return self._remember(key, record, read_at)
+            return self._remember(key, record)
         except BranchNotFound:
             return None
 
@@ -110,9 +108,8 @@ class Branches:
     ) -> Iterator[tuple[Branch, int]]:
         start = after.encode() + b"\x00" if after else b""
         records = self._records(repository.partition)
-        read_at = self._runtime.monotonic()
         for record in records.scan(prefix=prefix.encode(), start=start):
-            yield _branch(record, read_at), record.message.state
+            yield _branch(record), record.message.state
 
     def create(
         self,
@@ -143,12 +140,11 @@ class Branches:
             hidden=hidden,
             created_us=now_us(self._runtime),
         )
-        read_at = self._runtime.monotonic()
         version = create_branch(
             self._store, self._runtime, repository, branch, message, look, shared=shared
         )
         record = Record(branch.encode(), message, version)
-        return self._remember((repository.partition, branch), record, read_at)
+        return self._remember((repository.partition, branch), record)
 
     def change(
         self,
@@ -183,11 +179,10 @@ class Branches:
             message.sealed_tokens[:] = sealed_tokens
         name = branch.id.encode()
         records = self._records(repository.partition)
-        read_at = self._runtime.monotonic()
         version = records.set_if(name, message, branch.version)
         # Else the next write of this process would go to the old token first, and then again.
         record = Record(name, message, version)
-        return self._remember((repository.partition, branch.id), record, read_at)
+        return self._remember((repository.partition, branch.id), record)
 
     def delete(
         self,
@@ -265,17 +260,14 @@ class Branches:
 
     def _read(self, key: tuple[bytes, BranchID]) -> Branch:
         partition, branch = key
-        read_at = self._runtime.monotonic()
         record = self._records(partition).find(branch.encode())
-        return self._remember(key, record, read_at)
+        return self._remember(key, record)
 
-    def _remember(
-        self, key: tuple[bytes, BranchID], record: Record[pb.Branch] | None, read_at: float
-    ) -> Branch:
+    def _remember(self, key: tuple[bytes, BranchID], record: Record[pb.Branch] | None) -> Branch:
         if record is None or record.message.state != LIVE:
             self._seen.pop(key)
             raise BranchNotFound(key[1])
-        branch = _branch(record, read_at)
+        branch = _branch(record)
         self._seen.put(key, branch)
         return branch
 
@@ -283,7 +275,7 @@ class Branches:
         return Records(self._store, BRANCHES, partition)
 
 
-def _branch(record: Record[pb.Branch], read_at: float) -> Branch:
+def _branch(record: Record[pb.Branch]) -> Branch:
     message = record.message
     return Branch(
         id=BranchID(record.name.decode()),
@@ -294,6 +286,5 @@ def _branch(record: Record[pb.Branch], read_at: float) -> Branch:
         hidden=message.hidden,
         created_us=message.created_us,
         version=record.predicate,
-        read_at=read_at,
         stored=message,
     )

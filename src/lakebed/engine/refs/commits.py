@@ -126,7 +126,16 @@ class Commits:
             sources=sources,
         )
         name = compute_id(record).encode()
-        self._write([self._records(repository).put(name, record), *beside])
+        writes = [self._records(repository).put(name, record), *beside]
+        try:
+            self._store.write(writes)
+        except StoreUnavailable:
+            raise
+        except OutcomeUnknown as unknown:
+            # Once more does no harm: the record is this request's alone, and what is announced
+            # twice is announced.
+            with still_unknown(unknown):
+                self._store.write(writes)
         added = _commit(name, record)
         self._cache.put((repository.partition, added.id), added, cost=added.weight)
         return added
@@ -193,20 +202,6 @@ class Commits:
         """Iterate over the commits whose ids begin with `prefix`."""
         for record in self._records(repository).scan(prefix=prefix.encode()):
             yield _commit(record.name, record.message)
-
-    def _write(self, writes: Sequence[Put]) -> None:
-        """Store a commit record and what is beside it; once more if the reply is lost.
-
-        That does no harm: the record is this request's alone, and what is announced twice is
-        announced.
-        """
-        try:
-            self._store.write(writes)
-        except StoreUnavailable:
-            raise
-        except OutcomeUnknown as unknown:
-            with still_unknown(unknown):
-                self._store.write(writes)
 
     def _records(self, repository: Repository) -> Records[pb.Commit]:
         return Records(self._store, COMMITS, repository.partition)

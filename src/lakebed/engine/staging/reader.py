@@ -144,7 +144,7 @@ class Reader:
             found = begin(*args, **kwargs)
             yield found
             branch = found.found
-            if branch is None or self._runtime.monotonic() - branch.read_at < self._patience:
+            if branch is None or self._runtime.monotonic() - found.read_at < self._patience:
                 return
             _LOGGER.warning("a read of branch %s took too long: it starts over", branch.id)
         raise TooManyTries("a read of a branch", _TRIES)

@@ -274,8 +274,23 @@ class ActionReader:
             InvalidAction: A file cannot be used, or two actions have one name.
             BlockError, CatalogError: A file cannot be read.
         """
-        entries = self._find(repository, metarange_id)
-        actions = [self._parse(repository, entry) for entry in entries]
+        known = repository.unique_id, metarange_id
+        if self._without.get(known):
+            return []
+        committed = self._engine.committed(repository)
+        if not committed.has_below(metarange_id, FOLDER.encode()):
+            self._without.put(known, True)
+            return []
+        query = EntryQuery(prefix=FOLDER.encode(), delimiter=b"/", amount=FILES_MAX + 1)
+        page = committed.list(metarange_id, query)
+        if len(page.items) > FILES_MAX:
+            # Also if most are folders: those behind them would not be read, and not be obeyed.
+            raise InvalidAction(FOLDER, f"there are more than {FILES_MAX} files and folders in it")
+        actions = [
+            self._parse(repository, item)
+            for item in page.items
+            if isinstance(item, Entry) and item.key != FOLDER.encode()
+        ]
         if actions:
             check_names(actions)
         return actions
@@ -294,21 +309,6 @@ class ActionReader:
 
         paths = [hook.properties.get("script_path") for hook in action.hooks]
         return all(script(left, path) == script(right, path) for path in paths if path)
-
-    def _find(self, repository: Repository, metarange_id: MetaRangeID) -> list[Entry]:
-        known = repository.unique_id, metarange_id
-        if self._without.get(known):
-            return []
-        if not self._engine.committed(repository).has_below(metarange_id, FOLDER.encode()):
-            self._without.put(known, True)
-            return []
-        query = EntryQuery(prefix=FOLDER.encode(), delimiter=b"/", amount=FILES_MAX + 1)
-        page = self._engine.committed(repository).list(metarange_id, query)
-        if len(page.items) > FILES_MAX:
-            # Also if most are folders: those behind them would not be read, and not be obeyed.
-            raise InvalidAction(FOLDER, f"there are more than {FILES_MAX} files and folders in it")
-        found = [item for item in page.items if isinstance(item, Entry)]
-        return [entry for entry in found if entry.key != FOLDER.encode()]
 
     def _parse(self, repository: Repository, entry: Entry) -> ActionFile:
         path = entry.key.decode(errors="replace")

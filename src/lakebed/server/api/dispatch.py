@@ -24,7 +24,6 @@ from lakebed.server.api.routes import Access, Reply, Route
 from lakebed.server.http.admission import Admission
 from lakebed.server.http.authentication import actor_of, authenticate
 from lakebed.server.http.bodies import Body as RequestBody
-from lakebed.server.http.bodies import has_body
 from lakebed.server.http.browsers import Sender, sender_of
 from lakebed.server.http.errors import JSON_TYPE, BadRequest, NotJSON, error_answer
 from lakebed.server.http.request import RequestRecord
@@ -212,30 +211,26 @@ def _binder(route: Route) -> Callable[[ApiRequest, Mapping[str, str]], dict[str,
 
 
 def _read_small_body(request: ApiRequest, *, is_open: bool) -> bytes:
-    _check_type(request.environ)
+    """Return a body, which must say that it is JSON.
+
+    A page of another origin can make a browser send bodies of other types without asking first.
+
+    Raises:
+        NotJSON: There is a body, and it has another type.
+    """
+    environ = request.environ
+    if "HTTP_TRANSFER_ENCODING" in environ or environ.get("CONTENT_LENGTH") not in {None, "", "0"}:
+        said: str = environ.get("CONTENT_TYPE") or ""
+        kind = said.partition(";")[0].strip().lower()
+        if "," in said or not (kind == JSON_TYPE or kind.endswith("+json")):
+            raise NotJSON(said)
     limits = request.services.settings.limits
     seconds_max, bytes_max = limits.request_seconds, limits.json_bytes_max
     if is_open:
         seconds_max, bytes_max = OPEN_SECONDS_MAX, OPEN_BYTES_MAX
     rate_min = limits.body_bytes_per_second
-    body = RequestBody(request.environ, seconds_max=seconds_max, rate_min=rate_min)
+    body = RequestBody(environ, seconds_max=seconds_max, rate_min=rate_min)
     return body.read(bytes_max)
-
-
-def _check_type(environ: WSGIEnvironment) -> None:
-    """Make sure that a body says it is JSON.
-
-    A page of another origin can make a browser send bodies of other types without asking first.
-
-    Raises:
-        NotJSON: There is a body, and it does not.
-    """
-    if not has_body(environ):
-        return
-    said: str = environ.get("CONTENT_TYPE") or ""
-    kind = said.partition(";")[0].strip().lower()
-    if "," in said or not (kind == JSON_TYPE or kind.endswith("+json")):
-        raise NotJSON(said)
 
 
 def _names(struct: Any) -> tuple[str, ...]:

@@ -100,7 +100,12 @@ class Body:
         self._clock = clock
         self._begun = clock()
         self._is_chunked = "HTTP_TRANSFER_ENCODING" in environ
-        self.length: Final = _length(environ)
+        text: str = environ.get("CONTENT_LENGTH") or ""
+        if text and not (text.isascii() and text.isdigit() and len(text) <= _LENGTH_DIGITS_MAX):
+            raise MalformedBody(
+                f"the Content-Length {text[:40]!r} is not the number of bytes of a body"
+            )
+        self.length: Final = int(text) if text else None
         """How many bytes were announced; None if that was left open."""
         self.received = 0
         """How many bytes came so far."""
@@ -154,24 +159,26 @@ class Body:
         raise BodyTooLarge(bytes_max)
 
     def _chunks(self) -> Iterator[bytes]:
-        while chunk := self._read(self._wanted()):
+        while True:
+            size = CHUNK_BYTES
+            if self.length is not None:
+                size = min(size, self.length - self.received)
+            begun = self._clock()
+            try:
+                chunk: bytes = self._input.read(size)
+            except OSError as error:
+                raise BodyCut(str(error)) from error
+            except ValueError as error:
+                raise MalformedBody(str(error)) from error
+            self._check_rate(self._clock() - begun, len(chunk))
+            if not chunk:
+                break
             self.received += len(chunk)
             if self._clock() - self._begun > self._seconds_max:
                 raise BodyTooSlow(f"the body took longer than {self._seconds_max:g} seconds")
             yield chunk
         if self.length is not None and self.received != self.length:
             raise BodyCut(f"the body ended after {self.received} of {self.length} bytes")
-
-    def _read(self, size: int) -> bytes:
-        begun = self._clock()
-        try:
-            chunk: bytes = self._input.read(size)
-        except OSError as error:
-            raise BodyCut(str(error)) from error
-        except ValueError as error:
-            raise MalformedBody(str(error)) from error
-        self._check_rate(self._clock() - begun, len(chunk))
-        return chunk
 
     def _check_rate(self, waited: float, size: int) -> None:
         """Refuse a body that trickles; the time that the server itself takes does not count."""
@@ -184,25 +191,3 @@ class Body:
                 f" {self._rate_min:g} bytes a second or more"
             )
         self._patience = min(self._patience, PATIENCE_SECONDS)
-
-    def _wanted(self) -> int:
-        if self.length is None:
-            return CHUNK_BYTES
-        return min(CHUNK_BYTES, self.length - self.received)
-
-
-def has_body(environ: Mapping[str, Any]) -> bool:
-    """Whether a request announces a body."""
-    has_length = environ.get("CONTENT_LENGTH") not in {None, "", "0"}
-    return has_length or "HTTP_TRANSFER_ENCODING" in environ
-
-
-def _length(environ: Mapping[str, Any]) -> int | None:
-    text = environ.get("CONTENT_LENGTH") or ""
-    if not text:
-        return None
-    if not (text.isascii() and text.isdigit() and len(text) <= _LENGTH_DIGITS_MAX):
-        raise MalformedBody(
-            f"the Content-Length {text[:40]!r} is not the number of bytes of a body"
-        )
-    return int(text)

@@ -95,7 +95,7 @@ def current_record() -> RequestRecord | None:
 
 def while_reading(size: int) -> AbstractContextManager[None]:
     """Leave the slot of the current request, if it has one, to others; see `Slot`."""
-    record = current_record()
+    record = _record.get()
     if record is None or record.slot is None:
         return nullcontext()
     return record.slot.while_reading(size)
@@ -103,7 +103,7 @@ def while_reading(size: int) -> AbstractContextManager[None]:
 
 def while_waiting() -> AbstractContextManager[None]:
     """Leave the slot of the current request, if it has one, to others; see `Slot`."""
-    record = current_record()
+    record = _record.get()
     return nullcontext() if record is None or record.slot is None else record.slot.while_waiting()
 
 

@@ -2,9 +2,10 @@
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
+from operator import itemgetter
 from typing import Any, Final, TypeVar, cast
 
 from lakebed.base.runtime import Runtime
@@ -49,20 +50,13 @@ class Readers:
         self._closed = False
         self._process = os.getpid()
 
-    def fetch(self, query: str, parameters: Row) -> list[Row]:
-        """Return the rows of a query; raises as `fetch_items`."""
-        return self._fetch(query, parameters, tuple)
-
-    def fetch_items(self, query: str, parameters: Row) -> list[Item]:
-        """Return the rows of a query, which has the columns of an item.
+    def fetch(self, query: str, parameters: Row, make: Callable[[Row], ResultT]) -> list[ResultT]:
+        """Return the rows of a query, each made into a result.
 
         Raises:
             StoreUnavailable: SQLite could not answer.
             StoreClosed: The pool was closed.
         """
-        return self._fetch(query, parameters, as_item)
-
-    def _fetch(self, query: str, parameters: Row, make: Callable[[Row], ResultT]) -> list[ResultT]:
         connection = self._take()
         try:
             # Each row is made into its result at once: twice the objects would mean twice the work
@@ -80,15 +74,12 @@ class Readers:
         if os.getpid() == self._process:
             self._close_idle()
 
-    def _check_open(self) -> None:
+    def _take(self) -> sqlite3.Connection:
         if self._closed:
             raise StoreClosed
         if os.getpid() != self._process:
             # SQLite forbids to use a connection in a child, even to close it.
             raise StoreClosed("the store was opened in another process")
-
-    def _take(self) -> sqlite3.Connection:
-        self._check_open()
         try:
             return self._idle.pop()
         except IndexError:
@@ -170,11 +161,6 @@ def open_driver(url: str, runtime: Runtime) -> Store:
     return SqliteStore(DatabaseFile(path_of(url)), runtime)
 
 
-def _bound(parameters: Iterable[bytes]) -> tuple[bytearray, ...]:
-    """Return parameters as the library takes them at once; for bytes, it looks for adapters."""
-    return tuple(map(bytearray, parameters))
-
-
 def _items(rows: list[tuple[Any, ...]]) -> list[Item | None]:
     """Return what `_GET_FEW` found, in the order of the keys."""
     [row] = rows
@@ -206,7 +192,7 @@ class SqliteStore(Store):
 
     def get(self, partition: bytes, key: bytes) -> Item:
         self.limits.check(partition, key)
-        found = self._readers.fetch_items(_GET, _bound((partition, key)))
+        found = self._readers.fetch(_GET, (partition, key), as_item)
         if not found:
             raise KeyNotFound(partition, key)
         return found[0]
@@ -270,23 +256,22 @@ class SqliteStore(Store):
         self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
     ) -> list[Item]:
         if end is None:
-            return self._readers.fetch_items(_SCAN, (partition, start, limit))
-        return self._readers.fetch_items(_SCAN_TO, (partition, start, limit, end))
+            return self._readers.fetch(_SCAN, (partition, start, limit), as_item)
+        return self._readers.fetch(_SCAN_TO, (partition, start, limit, end), as_item)
 
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
-        page = [row[0] for row in self._readers.fetch(_PARTITIONS, (cursor, PARTITIONS_PAGE))]
+        page = self._readers.fetch(_PARTITIONS, (cursor, PARTITIONS_PAGE), itemgetter(0))
         return page, page[-1] if len(page) == PARTITIONS_PAGE else None
 
     def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
         self.limits.check_keys(keys)
         items: list[Item | None] = []
         for begin in range(0, len(keys), _FEW_KEYS):
-            items += self._get_few(keys[begin : begin + _FEW_KEYS])
+            few = keys[begin : begin + _FEW_KEYS]
+            # The library takes a bytearray at once; for bytes, it looks for adapters.
+            parameters = tuple(map(bytearray, chain.from_iterable(few)))
+            items += _items(self._readers.fetch(_GET_FEW[len(few) - 1], parameters, tuple))
         return items
-
-    def _get_few(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
-        parameters = _bound(chain.from_iterable(keys))
-        return _items(self._readers.fetch(_GET_FEW[len(keys) - 1], parameters))
 
     def close(self) -> None:
         self._readers.close()
