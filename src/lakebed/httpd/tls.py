@@ -6,7 +6,10 @@ import ssl
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 _JOINED_BYTES: Final = 1 << 14
 """What fits into one record of TLS is sent as one."""
@@ -29,7 +32,7 @@ class TLSSocket(ssl.SSLSocket):
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError) as error:
             raise BlockingIOError from error
 
-    def send(self, data: bytes | memoryview, flags: int = 0) -> int:  # type: ignore[override]
+    def send(self, data: "ReadableBuffer", flags: int = 0) -> int:
         try:
             return super().send(data, flags)
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError) as error:

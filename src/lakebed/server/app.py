@@ -198,7 +198,9 @@ def build_api(services: Services) -> Pipeline:
     return Pipeline(steps, TrustedProxies(()))
 
 
-def _pages(services: Services, router: CompiledRouter) -> falcon.App:  # type: ignore[type-arg]
+def _pages(
+    services: Services, router: CompiledRouter
+) -> "falcon.App[falcon.Request, falcon.Response]":
     """Return the application of all that is no operation of the API."""
     app = falcon.App(router=router)
     # An answer without a body has no type: clients would look for JSON in it.

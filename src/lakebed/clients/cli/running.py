@@ -1,5 +1,6 @@
 """Running a command: however it ends, there is an exit code and a short message, no traceback."""
 
+import io
 import os
 import sys
 import traceback
@@ -76,7 +77,8 @@ def _say(message: str) -> None:
 def _use_utf8() -> None:
     """Write UTF-8 whatever the locale says; bytes that are not text are spelled out."""
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
 def _flush() -> bool:

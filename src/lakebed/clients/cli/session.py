@@ -169,6 +169,6 @@ def _with_session(function: Callable[..., None]) -> Callable[..., None]:
         inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
         *common,
     ]
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    vars(run)["__signature__"] = inspect.Signature(parameters)
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run

@@ -44,6 +44,7 @@ from lakebed.formats import (
     metarange_table,
 )
 from lakebed.formats.layout import import_folder
+from lakebed.reclaim.collector.executors.read import Transform
 from lakebed.reclaim.collector.spark import explained
 from lakebed.reclaim.collector.storage import Storage
 from lakebed.wire.imports import ImportReport
@@ -147,12 +148,12 @@ class IngestJob:
         return [ListedFile(**row.asDict()) for row in found]
 
     def _mapped(
-        self, rows: Sequence[tuple[object, ...]], schema: str, transform: object, result: str
+        self, rows: Sequence[tuple[object, ...]], schema: str, transform: Transform, result: str
     ) -> DataFrame:
         """Apply a transform to a few rows, spread over all executors."""
         self._check_not_ended()
         frame = self._spark.createDataFrame(rows, schema)
-        return frame.repartition(min(len(rows), self._width)).mapInArrow(transform, result)  # type: ignore[arg-type]
+        return frame.repartition(min(len(rows), self._width)).mapInArrow(transform, result)
 
     @property
     def _width(self) -> int:

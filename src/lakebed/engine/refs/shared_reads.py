@@ -22,22 +22,20 @@ ValueT = TypeVar("ValueT")
 class _Batch(Generic[ValueT]):
     """Callers that share a read: the first of them makes it when its turn comes."""
 
-    __slots__ = ("done", "error", "turn", "value", "was_read")
+    __slots__ = ("done", "error", "turn", "values")
 
     def __init__(self, runtime: Runtime) -> None:
         self.turn: Event = runtime.event()
         self.done: Event = runtime.event()
-        self.value: ValueT | None = None
+        self.values: list[ValueT] = []
+        """The value that was read; empty after an error, or if the first was broken off."""
         self.error: Exception | None = None
-        self.was_read = False
-        """Whether there is a value, or an error; not if the first was broken off."""
 
     def read(self, read: Callable[[KeyT], ValueT], key: KeyT) -> None:
         try:
-            self.value = read(key)
+            self.values.append(read(key))
         except Exception as error:  # noqa: BLE001 - every caller of the batch raises it
             self.error = error
-        self.was_read = True
 
 
 class SharedReads(Generic[KeyT, ValueT]):
@@ -75,11 +73,9 @@ class SharedReads(Generic[KeyT, ValueT]):
                 self._pass_on(key, batch)
         if not reads:
             batch.done.wait()
-            if not batch.was_read:
-                return self.get(key)
         if batch.error is not None:
             raise batch.error
-        return batch.value  # type: ignore[return-value]  # set, where there is no error
+        return batch.values[0] if batch.values else self.get(key)
 
     def _pass_on(self, key: KeyT, batch: _Batch[ValueT] | None) -> None:
         """Let the next batch begin, if there is one; wake the callers of the one that has ended.

@@ -26,10 +26,11 @@ import os
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from azure.core import MatchConditions
 from azure.core.exceptions import AzureError, ClientAuthenticationError
+from azure.core.paging import PageIterator
 from azure.core.pipeline.transport import RequestsTransport
 from azure.cosmos import ContainerProxy, CosmosClient, PartitionKey
 from azure.cosmos.exceptions import (
@@ -140,11 +141,10 @@ class CosmosCells(MarkedCells):
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
         # There is no list of partitions: this goes through the container.
         def ask() -> tuple[set[str], str | None]:
-            pages = self._container.read_all_items(max_item_count=PARTITIONS_PAGE).by_page(
-                cursor.decode() or None
-            )
+            items = self._container.read_all_items(max_item_count=PARTITIONS_PAGE)
+            pages = cast("PageIterator[dict[str, str]]", items.by_page(cursor.decode() or None))
             found = {item[_PARTITION] for item in next(pages, ())}
-            return found, pages.continuation_token  # type: ignore[attr-defined] # it has one
+            return found, pages.continuation_token
 
         found, token = _read(ask)
         return [bytes.fromhex(each) for each in found], token.encode() if token else None

@@ -53,6 +53,7 @@ from lakebed.kv.urls import split_url
 
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
+    from types_boto3_dynamodb.literals import KeyTypeType, ScalarAttributeTypeType
 
 ResultT = TypeVar("ResultT")
 
@@ -71,7 +72,10 @@ _STAMP: Final = "s"
 _EXPIRES: Final = "x"
 """When DynamoDB may remove a tombstone, in seconds since 1970. Nothing else has it."""
 
-_KEY_SCHEMA: Final = ((_PARTITION, "HASH", "B"), (_KEY, "RANGE", "B"))
+_KEY_SCHEMA: Final[tuple[tuple[str, "KeyTypeType", "ScalarAttributeTypeType"], ...]] = (
+    (_PARTITION, "HASH", "B"),
+    (_KEY, "RANGE", "B"),
+)
 _TABLE_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{3,255}")
 _OPTIONS: Final = frozenset({"region", "endpoint"})
 _EXAMPLE: Final = "dynamodb://table?region=eu-west-1"
@@ -139,8 +143,8 @@ class DynamoDBCells(CellDatabase):
             )
         except ClientError as error:
             if _code(error) == "ConditionalCheckFailedException":
-                there: Mapping[str, Any] | None = error.response.get("Item")  # type: ignore[assignment] # botocore's types do not know it
-                return _cell(there) if there else None
+                reply: Mapping[str, Any] = error.response  # botocore's types do not know the item
+                return _cell(reply["Item"]) if reply.get("Item") else None
             raise _failure_of_a_write(error) from error
         except BotoCoreError as error:
             raise _failure_of_a_write(error) from error
@@ -219,10 +223,9 @@ class DynamoDBCells(CellDatabase):
         try:
             self._client.create_table(
                 TableName=self._table,
-                KeySchema=[{"AttributeName": a, "KeyType": role} for a, role, _ in _KEY_SCHEMA],  # type: ignore[typeddict-item] # two of the two
+                KeySchema=[{"AttributeName": a, "KeyType": role} for a, role, _ in _KEY_SCHEMA],
                 AttributeDefinitions=[
-                    {"AttributeName": a, "AttributeType": kind}  # type: ignore[typeddict-item] # as above
-                    for a, _, kind in _KEY_SCHEMA
+                    {"AttributeName": a, "AttributeType": kind} for a, _, kind in _KEY_SCHEMA
                 ],
                 BillingMode="PAY_PER_REQUEST",
             )

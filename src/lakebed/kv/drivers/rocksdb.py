@@ -19,6 +19,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -183,7 +184,7 @@ class RocksDBStore(Store):
             for name, put in zip(names, chunk, strict=True):
                 batch.put(name, (put.version or new_version(self._runtime)) + put.value)
             with self._lifetime.call(chunk[0].partition), applied_before(any_step=applied):
-                self._write(names, lambda batch=batch: self._database.write(batch))  # type: ignore[misc] # bound at once
+                self._write(names, partial(self._database.write, batch))
             applied = True
 
     def close(self) -> None:

@@ -88,7 +88,7 @@ def render() -> bytes:
     if folder is None:
         return generate_latest(REGISTRY)
     registry = CollectorRegistry()
-    MultiProcessCollector(registry)  # type: ignore[no-untyped-call] # it has no types
+    MultiProcessCollector(registry)
     of_supervisor = b""
     with suppress(FileNotFoundError):  # not written yet
         of_supervisor = (Path(folder) / SUPERVISOR_FILE).read_bytes()
@@ -116,6 +116,6 @@ def marked_processes(folder: Path) -> list[tuple[str, int]]:
 def forget_process(pid: int, folder: Path) -> None:
     """Drop the gauges and the mark of a process that ended; what it counted stays in the sums."""
     with suppress(OSError):  # what is left over is a file of a few bytes
-        mark_process_dead(pid, str(folder))  # type: ignore[no-untyped-call] # it has no types
+        mark_process_dead(pid, str(folder))
         for path in folder.glob(f"process-*-{pid}"):
             path.unlink(missing_ok=True)

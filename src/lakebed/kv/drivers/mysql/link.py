@@ -2,9 +2,9 @@
 
 import select
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 from urllib.parse import unquote
 
 import pymysql
@@ -77,6 +77,11 @@ def parse_url(url: str) -> MySQLAddress:
 class _Connection(pymysql.Connection):
     """A connection whose time-outs are the kernel's, unless it is encrypted."""
 
+    # The library's types leave these out.
+    _rfile: BinaryIO
+    _sock: socket.socket
+    _force_close: Callable[[], None]
+
     def __init__(self, *, reply_seconds: float, **settings: Any) -> None:
         seconds = reply_seconds if "ssl" in settings else None
         super().__init__(
@@ -95,13 +100,13 @@ class _Connection(pymysql.Connection):
 
     def _read_bytes(self, count: int) -> bytes:
         try:
-            data: bytes | None = self._rfile.read(count)  # type: ignore[attr-defined]
+            data: bytes | None = self._rfile.read(count)
         except OSError as error:
             data, reason = None, str(error)
         else:
             reason = "it took too long" if data is None else "it was closed"
         if data is None or len(data) < count:
-            self._force_close()  # type: ignore[attr-defined]
+            self._force_close()
             raise pymysql.OperationalError(
                 CR.CR_SERVER_LOST, f"Lost connection to the server while it replied ({reason})"
             )
@@ -137,7 +142,7 @@ class MySQLLink:
             self._connected_at = self._used_at = runtime.monotonic()
             self._input = select.poll()
             # PyMySQL has no other way to its socket.
-            self._input.register(self._connection._sock.fileno(), select.POLLIN)  # type: ignore[attr-defined] # noqa: SLF001
+            self._input.register(self._connection._sock.fileno(), select.POLLIN)  # noqa: SLF001
         except BaseException:
             self.close()
             raise
@@ -205,7 +210,7 @@ class MySQLLink:
 
     def close(self) -> None:
         """Close the connection; the server may still be at work on what was sent."""
-        self._connection._force_close()  # type: ignore[attr-defined] # noqa: SLF001 - close() would write to it first, and wait
+        self._connection._force_close()  # noqa: SLF001 - close() would write to it first, and wait
 
 
 def code_of(error: pymysql.Error) -> int:

@@ -34,7 +34,7 @@ def array(values: Sequence[bytes]) -> bytes:
 
 def value(found: PGresult, row: int, column: int) -> bytes:
     """Return a value that is not null."""
-    return found.get_value(row, column)  # type: ignore[return-value]  # as it says above
+    return cast("bytes", found.get_value(row, column))
 
 
 def items(found: PGresult) -> list[Item]:
@@ -46,8 +46,8 @@ def items(found: PGresult) -> list[Item]:
 def items_at(places: Sequence[tuple[bytes, bytes]], found: PGresult) -> list[Item | None]:
     """Return what was found at some places: rows of the number of a place, value and version."""
     items: list[Item | None] = [None] * len(places)
-    get = found.get_value
+    get = cast("Callable[[int, int], bytes]", found.get_value)
     for row in range(found.ntuples):
-        place = int.from_bytes(get(row, 0)) - 1  # type: ignore[arg-type]  # it is not null
+        place = int.from_bytes(get(row, 0)) - 1
         items[place] = _item((places[place][1], get(row, 1), get(row, 2)))
     return items
