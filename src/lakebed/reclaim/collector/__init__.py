@@ -1,7 +1,7 @@
 """Runs of garbage collection: find and delete the objects that nothing refers to.
 
 Imports `lakebed.formats` and `lakebed.block`, but no key-value store, so that Spark runs it
-anywhere. Public: `job.Job`, and the parts of a run, of which each decides one thing:
+anywhere. Public: `job.CollectorJob`, and the parts of a run, of which each decides one thing:
 
 - `rules`: which object is garbage; `frames` says the same on Spark, `columns` on Arrow.
 - `job`: the order of a run: lease, expiry, preparation, judging, brakes, sweep, state.
