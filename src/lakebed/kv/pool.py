@@ -9,7 +9,7 @@ A new connection is made by a thread of its own, which goes on when the call has
 succeeds after all, the next call gets the connection.
 
 A connection that ended while it was idle, as all do when the server restarts, is replaced without
-any call failing (unless it was used just a moment before: see `Link.is_usable`).
+any call failing (unless it was used just a moment before: see `is_usable`).
 """
 
 import logging

@@ -24,8 +24,8 @@ returns an object as its user knows it, without the metadata reserved for Lakebe
 | `usage`                           | counts requests                                             |
 
 Places in the storage that clients name are read by `lakebed.lake.places`, in one spelling.
-Callers import values of the layers below (`BranchID`, `Commit`, `Query`...) from their own modules,
-and the errors that they raise or catch from `lakebed.lake.errors`. This file imports nothing:
-the process that supervises the server reads the catalog's settings, and must not import the engine
-for that.
+Callers import values of the layers below (`BranchID`, `Commit`, `EntryQuery`...) from their own
+modules, and the errors that they raise or catch from `lakebed.lake.errors`. This file imports
+nothing: the process that supervises the server reads the catalog's settings, and must not import
+the engine for that.
 """

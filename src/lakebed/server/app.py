@@ -262,5 +262,5 @@ def _refusing(check: Callable[[WSGIEnvironment], None]) -> Act:
 
 
 def _raise(_request: Any, _response: Any, error: Exception, _parameters: Any) -> None:
-    """Leave an error to the envelope; Falcon would write a traceback past the log."""
+    """Leave an error to the pipeline; Falcon would write a traceback past the log."""
     raise error

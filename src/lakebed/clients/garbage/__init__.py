@@ -37,7 +37,7 @@ def run(
         secret_access_key: The secret that goes with it.
         storage: How to open the storage of the repository, here and in the executors; None: as the
             server and the environment say, see `storage.block_settings`.
-        options: What to do; see `job.Options`.
+        options: What to do; see `job.CollectorOptions`.
         master: The Spark to run on; None: as ``spark-submit`` says, else this machine, where
             Spark is not needed.
         say: Called with a line about each step.

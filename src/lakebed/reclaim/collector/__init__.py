@@ -1,7 +1,7 @@
 """Runs of garbage collection: find and delete the objects that nothing refers to.
 
-It imports files, clients and drivers of storage, but no record store, so that Spark runs it
-anywhere. Public: `run`, and the parts of a run, of which each decides one thing:
+Imports `lakebed.formats` and `lakebed.block`, but no key-value store, so that Spark runs it
+anywhere. Public: `job.CollectorJob`, and the parts of a run, of which each decides one thing:
 
 - `rules`: which object is garbage; `frames` says the same on Spark, `columns` on Arrow.
 - `job`: the order of a run: lease, expiry, preparation, judging, brakes, sweep, state.
@@ -12,5 +12,5 @@ anywhere. Public: `run`, and the parts of a run, of which each decides one thing
 - `report`: which files of old runs stay.
 
 The server's part is in `lakebed.reclaim.service`. A job asks for it through `job.ServerSide`: by
-HTTP (`server`), or in the same process.
+HTTP (`lakebed.clients.garbage.server`), or in the same process.
 """

@@ -57,7 +57,7 @@ _RETRY_SECONDS: Final = 1.0
 
 
 class ServerSide(LeaseTable, Protocol):
-    """The server's part of a run; `server.Server` asks for it by HTTP."""
+    """The server's part of a run; `lakebed.clients.garbage.server` asks for it by HTTP."""
 
     def expire(self, unique_id: str, *, max_share: float, dry_run: bool) -> dict[str, Any]:
         """Mark and expire commits by the rules of the repository; return counts."""

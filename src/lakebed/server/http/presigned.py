@@ -222,7 +222,7 @@ class PresignedDoor:
 
     def _admit(self) -> None:
         record = current_record()
-        assert record is not None, "requests come in the envelope"
+        assert record is not None, "requests come by the pipeline"
         record.operation = _OPERATION
         self._admission.admit(record, is_transfer=True)
 
