@@ -133,6 +133,17 @@ def test_a_body_that_the_application_did_not_read_is_no_request(
         assert answer_to(server, client) == b"", "what follows is not answered"
 
 
+def test_a_head_that_is_refused_is_no_page_for_a_browser(server: WSGIServer) -> None:
+    _, client = take_in(server)
+    with closing(client):
+        coding = b"Transfer-Encoding: <script>alert(1)</script>"
+        answer = answer_to(server, client, b"GET / HTTP/1.1\r\nHost: x\r\n" + coding + b"\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"\r\nX-Content-Type-Options: nosniff\r\n" in answer
+    assert b"\r\nContent-Security-Policy: sandbox;" in answer
+    assert b"\r\nCross-Origin-Resource-Policy: same-origin\r\n" in answer
+
+
 def test_a_connection_that_was_served_meanwhile_has_not_waited_for_too_long(
     server: WSGIServer,
 ) -> None:

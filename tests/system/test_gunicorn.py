@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from lakebed.server.processes.preflight import CannotStart
+from lakebed.server.quickstart import WELL_KNOWN_PAIR
 from lakebed.server.wsgi import make_application
 from lakebed.testing.servers.lakebed import settings_in
 from tests.kit.served import PATIENCE_SECONDS, eventually
@@ -60,6 +61,16 @@ def is_ready(url: str) -> bool:
         return httpx.get(url, trust_env=False).is_success
     except httpx.TransportError:
         return False
+
+
+def test_keys_that_everyone_knows_are_refused(url: str) -> None:
+    """The other server chooses the address, which other machines may reach."""
+    pair = WELL_KNOWN_PAIR
+    key = {"access_key_id": pair.access_key_id, "secret_access_key": pair.secret_access_key}
+    with httpx.Client(base_url=url, trust_env=False, timeout=PATIENCE_SECONDS) as client:
+        answer = client.post("/setup_lakefs", json={"username": "admin", "key": key})
+    assert answer.status_code == 400
+    assert "does not accept the access key" in answer.json()["message"]
 
 
 def test_objects_go_up_and_come_down(url: str) -> None:

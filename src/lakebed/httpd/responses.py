@@ -70,10 +70,15 @@ def refusal(error: BadHeadError) -> bytes:
     """Return the whole response to a head that is refused."""
     text = f"{error.reason}\n".encode("latin-1", "replace")
     response = ResponseHead("GET")
-    response.start(
-        f"{error.status.value} {error.status.phrase}",
-        [("Content-Type", "text/plain; charset=utf-8"), ("Content-Length", str(len(text)))],
-    )
+    headers = [
+        ("Content-Type", "text/plain; charset=utf-8"),
+        ("Content-Length", str(len(text))),
+        # Some reasons quote the request: no browser may take one for a page or a script.
+        ("X-Content-Type-Options", "nosniff"),
+        ("Content-Security-Policy", "sandbox; default-src 'none'"),
+        ("Cross-Origin-Resource-Policy", "same-origin"),
+    ]
+    response.start(f"{error.status.value} {error.status.phrase}", headers)
     return response.encode(length=None, keeps_alive=False) + text
 
 

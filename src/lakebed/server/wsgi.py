@@ -7,6 +7,7 @@ docs/deploy.md says what is lost without the server's own processes.
 
 import os
 import threading
+from dataclasses import replace
 from pathlib import Path
 from wsgiref.types import WSGIApplication
 
@@ -30,6 +31,9 @@ def make_application(config: str | None = None) -> WSGIApplication:
     """
     settings = load(None if config is None else Path(config), environment=os.environ)
     _check(settings)
+    # The other server chooses the address. Other machines may reach it: keys that everyone knows
+    # are refused, as `listen.host` of all addresses has it.
+    settings = replace(settings, listen=replace(settings.listen, host=""))
     os.umask(int(settings.processes.umask, 8))
     logs.configure_process(settings.logging)
     services = open_services(settings)

@@ -102,6 +102,25 @@ def test_without_a_message_the_status_speaks(body: bytes) -> None:
         client.send(asked("GET", "x"))
 
 
+def test_an_error_that_is_not_of_the_api_names_the_endpoint() -> None:
+    with (
+        scripted_client(
+            lambda _: Answer(403, b"<Error><Code>AccessDenied</Code></Error>")
+        ) as client,
+        pytest.raises(Refused, match=r"^forbidden, and .* check the endpoint http://.* \(403\)$"),
+    ):
+        client.send(asked("GET", "x"))
+
+
+def test_the_error_of_a_presigned_url_does_not_show_it() -> None:
+    with (
+        scripted_client(lambda _: Answer(403, b"<Error/>")) as client,
+        pytest.raises(Refused, match=r"^forbidden \(403\)$"),
+        client.stream_url("GET", f"{client.endpoint}/presigned/secret"),
+    ):
+        pass
+
+
 def test_a_redirect_is_no_success() -> None:
     with (
         scripted_client(lambda _: Answer(302, b"", {"Location": "/elsewhere"})) as client,

@@ -239,7 +239,7 @@ class Client:
                 if not response.is_success:
                     response.read()
                     traffic.show_answer_body(response)
-                    raise _refusal(response)
+                    raise _refusal(response, self.endpoint if http is self._http else "")
                 yield response
             finally:
                 response.close()
@@ -337,14 +337,19 @@ def _joined(path: tuple[str, ...]) -> str:
     return "/".join(quote(segment, safe="") for segment in path)
 
 
-def _refusal(response: httpx.Response) -> Refused:
+def _refusal(response: httpx.Response, endpoint: str) -> Refused:
+    """Return the error that a server answered; `endpoint` is empty for presigned URLs."""
+    advice = ""
     try:
         said = msgspec.json.decode(response.content, type=ErrorBody)
     except (msgspec.DecodeError, UnicodeDecodeError):
         said = ErrorBody()
+        if endpoint and response.is_client_error and response.content:
+            advice = f", and not by a lakeFS server: check the endpoint {endpoint}"
     # What a Lakebed server adds says more than the words that all clients know.
     message = said.detail or said.message
     message = message or response.reason_phrase.lower() or "the server gave no reason"
+    message += advice
     # What a hook printed has lines.
     lines = (" ".join(line.split()) for line in message.splitlines())
     return Refused(response.status_code, "\n".join(filter(None, lines)), said)
