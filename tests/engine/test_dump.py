@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakebed.base.errors import LakebedError
-from lakebed.base.times import now_us
+from lakebed.base.runtime import now_us
 from lakebed.block import Address
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import (

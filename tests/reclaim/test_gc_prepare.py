@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from prometheus_client import REGISTRY
 
 from lakebed.base.ids import UniqueID
-from lakebed.base.times import now_us
+from lakebed.base.runtime import now_us
 from lakebed.block import Address, Namespace
 from lakebed.engine import records_pb2 as engine_pb
 from lakebed.engine.commits.requests import CommitRequest

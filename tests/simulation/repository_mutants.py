@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from lakebed.base.ids import UniqueID, new_unique_id
-from lakebed.base.times import now_us
+from lakebed.base.runtime import now_us
 from lakebed.block import Namespace
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import NotUnique

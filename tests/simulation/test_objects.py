@@ -7,7 +7,7 @@ from typing import TypeVar
 import pytest
 from google.protobuf.message import Message
 
-from lakebed.base.times import now_us
+from lakebed.base.runtime import now_us
 from lakebed.formats.gc_files import GCManifest
 from lakebed.formats.object_paths import ObjectPath
 from lakebed.kv import Predicate, Version

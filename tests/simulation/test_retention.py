@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lakebed.base.times import now_us
+from lakebed.base.runtime import now_us
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.commits.commit import Committer
 from lakebed.engine.expiry_marks import EXPIRED, Marks

@@ -45,8 +45,7 @@ from lakebed.auth.secrets import SecretBox, ServerKeys, Throttle, is_access_key_
 from lakebed.auth.setup import Setup
 from lakebed.auth.tokens import NOT_OURS, Token, Tokens
 from lakebed.base.ids import UniqueID
-from lakebed.base.runtime import Runtime
-from lakebed.base.times import now_us, to_us
+from lakebed.base.runtime import Runtime, now_us, to_us
 from lakebed.base.tracing import traced
 from lakebed.kv import Store
 from lakebed.kv.records import Records

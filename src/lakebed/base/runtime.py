@@ -5,6 +5,8 @@ Code that takes part in a protocol (the engine, the catalog, the wrappers around
 production that is `ThreadRuntime`; under the simulator it is a deterministic one that runs the same
 code one step at a time from a seed. A direct ``import threading`` or ``import time`` in such code
 would be invisible to the simulator, so import-linter forbids it.
+
+Records and files keep moments as microseconds since 1970, in UTC: `now_us`, `to_us`.
 """
 
 import os
@@ -17,6 +19,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, suppress
 from contextvars import copy_context
+from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from typing import Final, Protocol, TypeVar
 
@@ -204,3 +207,27 @@ class ThreadRuntime(Runtime):
         if errors:
             raise errors[min(errors)]
         return [results[index] for index in range(len(work))]
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+def to_us(seconds: float) -> int:
+    """Return seconds (since 1970, or of a duration) as whole microseconds."""
+    return int(seconds * 1e6)
+
+
+def now_us(runtime: Runtime) -> int:
+    """Return the time on the wall clock, in microseconds since 1970."""
+    return to_us(runtime.now())
+
+
+def from_datetime(moment: datetime) -> int:
+    """Return a moment with a time zone as microseconds since 1970; nothing is rounded."""
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def to_datetime(microseconds: int) -> datetime:
+    """Return microseconds since 1970 as a moment in UTC; nothing is rounded."""
+    return _EPOCH + microseconds * _MICROSECOND

@@ -37,7 +37,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from lakebed.base.errors import LakebedError, NotFoundMixin, quoted
-from lakebed.base.times import to_datetime
+from lakebed.base.runtime import to_datetime
 
 
 class EngineError(LakebedError):

@@ -19,8 +19,7 @@ from typing import Final, Generic, Protocol, TypeVar, cast
 from google.protobuf.message import Message
 
 from lakebed.base.leases import FORGOTTEN_SECONDS, LeaseState, with_heartbeat
-from lakebed.base.runtime import ResultT, Runtime
-from lakebed.base.times import now_us
+from lakebed.base.runtime import ResultT, Runtime, now_us
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.keys import LEASES
 from lakebed.kv import ABSENT, OutcomeUnknown, PredicateFailed, Store, StoreUnavailable

@@ -231,18 +231,15 @@ def row_bytes(table: pa.Table) -> npt.NDArray[np.int64]:
 def _all_bytes(table: pa.Table) -> int:
     """Return the sum of `row_bytes`, from where the values of each column begin and end alone."""
     size: int = _FIXED_BYTES * table.num_rows
-    for name in _BYTES_COLUMNS:
-        size += _data_bytes(one_array(table, name))
+    arrays = [one_array(table, name) for name in _BYTES_COLUMNS]
     for name in _MAP_COLUMNS:
         maps = one_array(table, name)
         first, last = (maps.offsets[place].as_py() for place in (0, -1))
-        size += sum(_data_bytes(each[first:last]) for each in (maps.keys, maps.items))
+        arrays += (maps.keys[first:last], maps.items[first:last])
+    for array in arrays:
+        bounds = value_bounds(array)
+        size += int(bounds[-1] - bounds[0])
     return size
-
-
-def _data_bytes(array: pa.Array) -> int:
-    bounds = value_bounds(array)
-    return int(bounds[-1] - bounds[0])
 
 
 def _map_bytes(maps: pa.MapArray) -> npt.NDArray[np.int64] | int:

@@ -85,7 +85,12 @@ def _digest(array: pa.Array) -> bytes:
 
 
 def _digest_fixed(array: pa.Array) -> bytes:
-    return hashlib.sha256(_fixed_width(array)).digest()
+    values = array.buffers()[1]
+    if values is None:
+        return hashlib.sha256().digest()
+    width = array.type.bit_width // 8
+    begin = array.offset * width
+    return hashlib.sha256(memoryview(values)[begin : begin + len(array) * width]).digest()
 
 
 def _digest_booleans(array: pa.BooleanArray) -> bytes:
@@ -101,7 +106,7 @@ def _digest_bytes(array: pa.Array) -> bytes:
 
 
 def _digest_nested(array: pa.ListArray | pa.MapArray) -> bytes:
-    bounds = np.frombuffer(_fixed_width(array.offsets), dtype=np.int32)
+    bounds = array.offsets.to_numpy()
     digest = hashlib.sha256((bounds[1:] - bounds[:-1]).data)
     # Of a slice, the flattened values are still those of the whole array.
     first, last = int(bounds[0]), int(bounds[-1])
@@ -118,14 +123,6 @@ _DIGESTS: Final[dict[type[pa.Array], Callable[[pa.Array], bytes]]] = {
     pa.ListArray: _digest_nested,
     pa.MapArray: _digest_nested,
 }
-
-
-def _fixed_width(array: pa.Array) -> memoryview | bytes:
-    values = array.buffers()[1]
-    if values is None:
-        return b""
-    width = array.type.bit_width // 8
-    return memoryview(values)[array.offset * width : (array.offset + len(array)) * width]
 
 
 FORMAT_VERSION: Final = 2

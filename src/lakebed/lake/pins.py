@@ -31,8 +31,7 @@ from typing import Final
 
 from lakebed.base.errors import quoted
 from lakebed.base.ids import UniqueID
-from lakebed.base.runtime import Runtime
-from lakebed.base.times import to_us
+from lakebed.base.runtime import Runtime, to_us
 from lakebed.block import BlockError, BlockStore, ETag, ObjectNotFound
 from lakebed.engine.errors import TooManyTries
 from lakebed.engine.model import Repository

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Final
 
-from lakebed.base.times import to_datetime
+from lakebed.base.runtime import to_datetime
 from lakebed.block import Address, BlockStore, ObjectNotFound
 from lakebed.engine.errors import TooManyTries
 from lakebed.engine.model import Repository

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from lakebed.base.runtime import Runtime
-from lakebed.base.times import from_datetime
+from lakebed.base.runtime import Runtime, from_datetime
 from lakebed.base.tracing import traced
 from lakebed.block import BlockStore
 from lakebed.engine.engine import Engine

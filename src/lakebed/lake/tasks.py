@@ -16,8 +16,7 @@ from typing import Final, NewType
 from lakebed.base.actor import acting_as, current_actor
 from lakebed.base.errors import LakebedError
 from lakebed.base.leases import with_heartbeat
-from lakebed.base.runtime import Runtime
-from lakebed.base.times import now_us, to_datetime, to_us
+from lakebed.base.runtime import Runtime, now_us, to_datetime, to_us
 from lakebed.base.tracing import traced
 from lakebed.engine.engine import Engine
 from lakebed.engine.model import Repository, RepositoryID

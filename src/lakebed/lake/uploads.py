@@ -27,8 +27,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from lakebed.base.errors import LakebedError
-from lakebed.base.runtime import Runtime
-from lakebed.base.times import now_us, to_us
+from lakebed.base.runtime import Runtime, now_us, to_us
 from lakebed.base.tracing import traced
 from lakebed.block import Address, BlockError, BlockStore
 from lakebed.engine.engine import Engine

@@ -33,8 +33,7 @@ from typing import Final
 
 from lakebed.base.ids import UniqueID
 from lakebed.base.leases import Lease
-from lakebed.base.runtime import Runtime
-from lakebed.base.times import now_us, to_us
+from lakebed.base.runtime import Runtime, now_us, to_us
 from lakebed.base.tracing import traced
 from lakebed.block import BlockStore
 from lakebed.engine import records_pb2 as pb

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from lakebed.base.errors import quoted
-from lakebed.base.runtime import Runtime
-from lakebed.base.times import now_us, to_datetime, to_us
+from lakebed.base.runtime import Runtime, now_us, to_datetime, to_us
 from lakebed.base.tracing import traced
 from lakebed.block import Address, BlockStore, ObjectInfo, ObjectNotFound
 from lakebed.engine.engine import Engine

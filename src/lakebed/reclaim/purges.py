@@ -31,8 +31,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.base.errors import quoted
-from lakebed.base.runtime import Runtime
-from lakebed.base.times import now_us, to_datetime, to_us
+from lakebed.base.runtime import Runtime, now_us, to_datetime, to_us
 from lakebed.base.tracing import traced
 from lakebed.block import Address, BlockStore
 from lakebed.engine.engine import Engine

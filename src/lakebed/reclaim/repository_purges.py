@@ -26,8 +26,7 @@ from itertools import islice
 from typing import Final
 
 from lakebed.base.errors import LakebedError
-from lakebed.base.runtime import Runtime
-from lakebed.base.times import now_us, to_datetime, to_us
+from lakebed.base.runtime import Runtime, now_us, to_datetime, to_us
 from lakebed.base.tracing import traced
 from lakebed.block import Address, BlockStore, Namespace
 from lakebed.engine import records_pb2 as engine_pb

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
-from lakebed.base.runtime import Runtime
-from lakebed.base.times import now_us
+from lakebed.base.runtime import Runtime, now_us
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import Invalid
 from lakebed.engine.keys import (

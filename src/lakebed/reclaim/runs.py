@@ -20,8 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.base.leases import LeaseState
-from lakebed.base.runtime import Runtime
-from lakebed.base.times import now_us, to_datetime
+from lakebed.base.runtime import Runtime, now_us, to_datetime
 from lakebed.base.tracing import traced
 from lakebed.block import BlockStore, ObjectNotFound
 from lakebed.engine.engine import Engine

@@ -16,8 +16,7 @@ from prometheus_client import Gauge
 
 from lakebed.base.errors import LakebedError
 from lakebed.base.ids import UniqueID
-from lakebed.base.runtime import Runtime
-from lakebed.base.times import now_us, to_us
+from lakebed.base.runtime import Runtime, now_us, to_us
 from lakebed.block import BlockSettings
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import RepositoryNotFound

@@ -17,7 +17,7 @@ from heapq import merge
 from operator import attrgetter
 from typing import Literal
 
-from lakebed.base.times import to_datetime
+from lakebed.base.runtime import to_datetime
 from lakebed.base.tracing import traced
 from lakebed.block import Address
 from lakebed.engine.engine import Engine

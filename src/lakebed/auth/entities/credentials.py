@@ -44,8 +44,7 @@ from lakebed.auth.secrets import (
     new_secret,
 )
 from lakebed.base.ids import UniqueID
-from lakebed.base.runtime import Runtime
-from lakebed.base.times import now_us
+from lakebed.base.runtime import Runtime, now_us
 from lakebed.kv import ABSENT, OutcomeUnknown, Predicate, PredicateFailed, Store
 from lakebed.kv.records import Record, Records
 

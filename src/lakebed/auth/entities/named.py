@@ -33,8 +33,7 @@ from lakebed.auth.errors import AuthNotFound, AuthTooManyTries, NameTaken
 from lakebed.auth.model import AuthPage
 from lakebed.base.errors import quoted
 from lakebed.base.ids import UniqueID
-from lakebed.base.runtime import Runtime
-from lakebed.base.times import now_us
+from lakebed.base.runtime import Runtime, now_us
 from lakebed.kv import ABSENT, CorruptRecord, Item, OutcomeUnknown, PredicateFailed, Store
 from lakebed.kv.records import Record, RecordKind, Records
 

@@ -9,8 +9,7 @@ from itertools import islice, takewhile
 import pyarrow as pa
 from sortedcontainers import SortedDict
 
-from lakebed.base.runtime import Runtime
-from lakebed.base.times import now_us
+from lakebed.base.runtime import Runtime, now_us
 from lakebed.block.address import Address, Namespace
 from lakebed.block.errors import (
     AlreadyExists,

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from lakebed import __version__
-from lakebed.base.runtime import Runtime
-from lakebed.base.times import now_us, to_datetime
+from lakebed.base.runtime import Runtime, now_us, to_datetime
 from lakebed.block import BlockStore, open_block
 from lakebed.clients.diagnostics import health
 from lakebed.clients.diagnostics.fsck import RepositoryCheck

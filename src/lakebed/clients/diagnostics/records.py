@@ -18,7 +18,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from lakebed.auth.entities import keys as auth_keys
 from lakebed.auth.records_pb2 import Credential
 from lakebed.base.errors import LakebedError, quoted
-from lakebed.base.times import to_datetime
+from lakebed.base.runtime import to_datetime
 from lakebed.engine import keys as engine_keys
 from lakebed.engine.records_pb2 import Emptied, ProposedEntry, StagedEntry
 from lakebed.engine.staging.cells import MARK, parse_proposed

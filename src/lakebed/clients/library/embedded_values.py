@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from lakebed.base.times import to_datetime
+from lakebed.base.runtime import to_datetime
 from lakebed.clients.library.values import (
     Change,
     ChangeKind,

@@ -5,8 +5,7 @@ from typing import Final
 
 from lakebed.base.ids import UniqueID, new_unique_id
 from lakebed.base.lru import LRU
-from lakebed.base.runtime import Runtime
-from lakebed.base.times import now_us
+from lakebed.base.runtime import Runtime, now_us
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import BranchNotFound, PreconditionFailed
 from lakebed.engine.keys import BRANCHES, CREATING, DROPPED_PARTITION, LIVE

@@ -5,8 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from lakebed.base.lru import LRU
-from lakebed.base.runtime import Runtime
-from lakebed.base.times import now_us
+from lakebed.base.runtime import Runtime, now_us
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import CommitNotFound
 from lakebed.engine.keys import COMMITS

@@ -15,8 +15,7 @@ import logging
 from typing import Final
 
 from lakebed.base.errors import LakebedError
-from lakebed.base.runtime import Runtime
-from lakebed.base.times import now_us
+from lakebed.base.runtime import Runtime, now_us
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import CommitRefused, HookRefused
 from lakebed.engine.keys import REFUSALS

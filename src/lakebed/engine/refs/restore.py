@@ -30,8 +30,7 @@ from typing import Final
 import pyarrow as pa
 
 from lakebed.base.ids import new_unique_id
-from lakebed.base.runtime import Runtime
-from lakebed.base.times import now_us
+from lakebed.base.runtime import Runtime, now_us
 from lakebed.block import BlockStore, ObjectNotFound
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import Invalid, InvalidName, MissingFile, NotUnique, RefsLeftOut

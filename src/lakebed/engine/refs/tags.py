@@ -5,8 +5,7 @@ from contextlib import suppress
 from typing import Final
 
 from lakebed.base.ids import UniqueID, new_unique_id
-from lakebed.base.runtime import Runtime
-from lakebed.base.times import now_us
+from lakebed.base.runtime import Runtime, now_us
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import TagNotFound, TooManyTries
 from lakebed.engine.keys import LIVE, TAGS

@@ -29,8 +29,7 @@ from contextlib import suppress
 from typing import Final
 
 from lakebed.base.ids import UniqueID
-from lakebed.base.runtime import Runtime
-from lakebed.base.times import now_us
+from lakebed.base.runtime import Runtime, now_us
 from lakebed.block import Namespace
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import TooManyTries

@@ -45,8 +45,7 @@ from lakebed.base.actor import current_actor
 from lakebed.base.errors import LakebedError
 from lakebed.base.ids import UniqueID, new_unique_id
 from lakebed.base.lru import LRU
-from lakebed.base.runtime import Runtime
-from lakebed.base.times import now_us
+from lakebed.base.runtime import Runtime, now_us
 from lakebed.block import Address, BlockStore, Namespace
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.committed import CommittedFor

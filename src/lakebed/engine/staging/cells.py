@@ -34,7 +34,7 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from lakebed.base.errors import quoted
-from lakebed.base.times import from_datetime, to_datetime
+from lakebed.base.runtime import from_datetime, to_datetime
 from lakebed.engine import records_pb2 as pb
 from lakebed.engine.errors import TooManyTries
 from lakebed.engine.keys import STAGED_PREFIX

@@ -11,8 +11,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, ParamSpec
 
-from lakebed.base.runtime import Runtime
-from lakebed.base.times import now_us
+from lakebed.base.runtime import Runtime, now_us
 from lakebed.base.tracing import traced
 from lakebed.engine.committed import Committed, CommittedFor, DiffEntry, EntryPage, EntryQuery
 from lakebed.engine.errors import EntryNotFound, Invalid, TooManyTries

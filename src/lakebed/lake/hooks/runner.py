@@ -7,8 +7,7 @@ from typing import Final, Protocol
 
 from lakebed.base.errors import LakebedError
 from lakebed.base.leases import with_heartbeat
-from lakebed.base.runtime import Lock, Runtime
-from lakebed.base.times import now_us, to_datetime
+from lakebed.base.runtime import Lock, Runtime, now_us, to_datetime
 from lakebed.engine.engine import Engine
 from lakebed.engine.errors import CommitNotFound
 from lakebed.engine.model import CommitID, Repository

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from lakebed.base.runtime import Runtime
-from lakebed.base.times import now_us, to_datetime, to_us
+from lakebed.base.runtime import Runtime, now_us, to_datetime, to_us
 from lakebed.base.tracing import traced
 from lakebed.block import Address, BlockStore, ObjectNotFound
 from lakebed.engine.engine import Engine

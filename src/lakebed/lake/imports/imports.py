@@ -11,8 +11,7 @@ from datetime import datetime
 from typing import Final, NewType
 
 from lakebed.base.actor import current_actor
-from lakebed.base.runtime import Runtime
-from lakebed.base.times import now_us, to_datetime, to_us
+from lakebed.base.runtime import Runtime, now_us, to_datetime, to_us
 from lakebed.base.tracing import traced
 from lakebed.block import Address, BlockStore, InvalidAddress
 from lakebed.engine.engine import Engine

@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from lakebed.base.runtime import Runtime
-from lakebed.base.times import now_us
+from lakebed.base.runtime import Runtime, now_us
 from lakebed.base.tracing import traced
 from lakebed.engine.model import BranchID, RepositoryID
 from lakebed.kv import OutcomeUnknown, PredicateFailed, StoreUnavailable

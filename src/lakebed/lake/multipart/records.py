@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, NewType
 
-from lakebed.base.times import to_datetime, to_us
+from lakebed.base.runtime import to_datetime, to_us
 from lakebed.block import Address, ETag, PartInfo
 from lakebed.engine.errors import TooManyTries
 from lakebed.engine.model import BranchID, Repository, RepositoryID

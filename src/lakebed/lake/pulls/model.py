@@ -7,8 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final, NewType
 
-from lakebed.base.runtime import Runtime
-from lakebed.base.times import now_us, to_datetime
+from lakebed.base.runtime import Runtime, now_us, to_datetime
 from lakebed.engine.model import BranchID, CommitID
 from lakebed.kv.records import Record
 from lakebed.lake import records_pb2 as pb

@@ -7,8 +7,7 @@ from typing import Final
 
 from lakebed.base.errors import LakebedError
 from lakebed.base.lru import LRU
-from lakebed.base.runtime import Runtime
-from lakebed.base.times import now_us
+from lakebed.base.runtime import Runtime, now_us
 from lakebed.base.tracing import traced
 from lakebed.engine.commits.requests import MergeRequest
 from lakebed.engine.committed import EntryQuery

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.base.errors import LakebedError
-from lakebed.base.times import to_datetime
+from lakebed.base.runtime import to_datetime
 from lakebed.block import Address, ObjectNotFound
 from lakebed.block.errors import LOCKED
 from lakebed.formats.documents import load_json, read_record

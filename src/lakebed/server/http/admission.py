@@ -353,12 +353,13 @@ class _Held:
         Raises:
             Overloaded: No memory, no slot for bodies, or none for work afterwards, came free.
         """
+        if self.for_body is not self.slots:
+            self._leave()
+        self.memory.take(size, self.holder)
+        self.bytes += size
         if self.for_body is self.slots:
-            self._take_memory(size)
             yield
             return
-        self._leave()
-        self._take_memory(size)
         self._take(self.for_body)
         yield
         self._leave()
@@ -383,10 +384,6 @@ class _Held:
             self.memory.give_back(self.bytes, self.holder)
             self.bytes = 0
         self._leave()
-
-    def _take_memory(self, size: int) -> None:
-        self.memory.take(size, self.holder)
-        self.bytes += size
 
     def _take(self, slots: FairPool) -> None:
         """Take a slot; the request has none before."""

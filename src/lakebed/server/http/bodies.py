@@ -170,24 +170,20 @@ class Body:
                 raise BodyCut(str(error)) from error
             except ValueError as error:
                 raise MalformedBody(str(error)) from error
-            self._check_rate(self._clock() - begun, len(chunk))
+            now = self._clock()
             if not chunk:
                 break
+            if self._rate_min:  # the time that the server itself takes does not count
+                self._patience += len(chunk) / self._rate_min - (now - begun)
+                if self._patience < 0:
+                    raise BodyTooSlow(
+                        f"the body comes too slowly: {self.received + len(chunk)} bytes so far;"
+                        f" send {self._rate_min:g} bytes a second or more"
+                    )
+                self._patience = min(self._patience, PATIENCE_SECONDS)
             self.received += len(chunk)
-            if self._clock() - self._begun > self._seconds_max:
+            if now - self._begun > self._seconds_max:
                 raise BodyTooSlow(f"the body took longer than {self._seconds_max:g} seconds")
             yield chunk
         if self.length is not None and self.received != self.length:
             raise BodyCut(f"the body ended after {self.received} of {self.length} bytes")
-
-    def _check_rate(self, waited: float, size: int) -> None:
-        """Refuse a body that trickles; the time that the server itself takes does not count."""
-        if not self._rate_min or not size:
-            return
-        self._patience += size / self._rate_min - waited
-        if self._patience < 0:
-            raise BodyTooSlow(
-                f"the body comes too slowly: {self.received + size} bytes so far; send"
-                f" {self._rate_min:g} bytes a second or more"
-            )
-        self._patience = min(self._patience, PATIENCE_SECONDS)

@@ -34,8 +34,7 @@ from azure.storage.blob import (
 from obstore.auth.azure import AzureCredentialProvider
 from obstore.store import AzureStore
 
-from lakebed.base.runtime import Runtime
-from lakebed.base.times import now_us
+from lakebed.base.runtime import Runtime, now_us
 from lakebed.block.address import AZURE_SCHEME, Address, Namespace, StoreName
 from lakebed.block.drivers.azure.blocks import AzureBlock, BlobUploads, BlockKind
 from lakebed.block.drivers.azure.errors import explained

@@ -2,7 +2,7 @@
 
 from lakebed.auth import Action
 from lakebed.auth.policy.actions import ALL
-from lakebed.base.times import to_datetime
+from lakebed.base.runtime import to_datetime
 from lakebed.engine.model import Repository
 from lakebed.server.s3.request import S3Reply, S3Request, xml
 from lakebed.server.s3.xml_writer import Markup, document, element, owner, timestamp
