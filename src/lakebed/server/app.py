@@ -261,6 +261,6 @@ def _refusing(check: Callable[[WSGIEnvironment], None]) -> Act:
     return act
 
 
-def _raise(_request: Any, _response: Any, error: Exception, _parameters: Any) -> None:
+def _raise(_request: object, _response: object, error: Exception, _parameters: object) -> None:
     """Leave an error to the pipeline; Falcon would write a traceback past the log."""
     raise error

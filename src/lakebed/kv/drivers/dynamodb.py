@@ -236,7 +236,7 @@ class DynamoDBCells(CellDatabase):
         except BotoCoreError as error:
             raise StoreUnavailable(f"cannot create the table: {error}") from error
 
-    def _describe_when_active(self) -> Mapping[str, Any]:
+    def _describe_when_active(self) -> Mapping[str, object]:
         give_up_at = self._runtime.monotonic() + CREATE_SECONDS
         while True:
             table = self._describe()

@@ -202,7 +202,7 @@ def check_rules(bucket: Bucket) -> None:
         raise UnsafeStore(f"the bucket {bucket.name} cannot be a store: {'; '.join(wrong)}")
 
 
-def _spares_the_newest(condition: dict[str, Any]) -> bool:
+def _spares_the_newest(condition: dict[str, object]) -> bool:
     """Whether a rule of a life cycle is about versions that were replaced, and no others."""
     return condition.get("isLive") is False or any(
         name in condition

@@ -213,7 +213,7 @@ class SQLiteWriter:
 
     def _fetch(self, batch: list[_Operation]) -> None:
         """Make the queries of a batch, which see all of its writes."""
-        made: dict[BatchedRead, list[tuple[Any, ...]]] = {}
+        made: dict[BatchedRead, list[tuple[object, ...]]] = {}
         for each in batch:
             if each.query is not None:
                 if each.query not in made:
