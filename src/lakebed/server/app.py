@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Iterable
 from functools import partial
 from importlib import import_module
-from typing import Any, Final
+from typing import Final
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 import falcon
