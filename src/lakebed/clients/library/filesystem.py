@@ -52,7 +52,7 @@ class LakebedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # it has no 
         key: str | None = None,
         secret: str | None = None,
         committer: str | None = None,
-        **options: Any,
+        **options: object,
     ) -> None:
         super().__init__(**options)
         if folder is not None and endpoint is not None:

@@ -78,7 +78,7 @@ class GCSCells(ObjectCells):
         """
         super().__init__(runtime)
         # A request that is repeated inside the library could land twice, the second time unfenced.
-        self._once: dict[str, Any] = {"timeout": (CONNECT_SECONDS, reply_seconds), "retry": None}
+        self._once: dict[str, object] = {"timeout": (CONNECT_SECONDS, reply_seconds), "retry": None}
         name, endpoint = _parse_url(url)
         self._client = _connect(endpoint)
         self._bucket = self._client.bucket(name)

@@ -71,7 +71,7 @@ class _Operation(Write):
         self.query = query
         self.done = 0
         """How many steps changed something."""
-        self.found: list[tuple[Any, ...]] = []
+        self.found: list[tuple[object, ...]] = []
         """The rows of the query."""
 
     def run(self, connection: sqlite3.Connection) -> None:

@@ -97,7 +97,7 @@ def _groups(found: re.Match[bytes]) -> list[bytes]:
     return [found[0], *(each or b"" for each in found.groups())]
 
 
-def _parse_url(url: Any) -> dict[str, Any]:
+def _parse_url(url: object) -> dict[str, object]:
     try:
         parts = urlsplit(text(url).decode())
     except ValueError as error:
