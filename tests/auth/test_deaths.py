@@ -12,12 +12,12 @@ from typing import Final, TypeVar
 import pytest
 
 from lakebed.auth import (
+    AlreadyExists,
     AlreadySetUp,
     AuthenticationFailed,
     AuthNotFound,
     AuthService,
     Identity,
-    NameTaken,
     UserNotFound,
 )
 from lakebed.auth.entities.keys import AUTH
@@ -125,10 +125,10 @@ OPERATIONS: Final = {
     "delete group": Operation(lambda auth: auth.groups.delete("readers"), AuthNotFound),
     "delete policy": Operation(lambda auth: auth.policies.delete("read"), AuthNotFound),
     "delete denying policy": Operation(lambda auth: auth.policies.delete("not-read"), AuthNotFound),
-    "create user": Operation(lambda auth: auth.users.create("cay"), NameTaken),
-    "create group": Operation(lambda auth: auth.groups.create("writers"), NameTaken),
+    "create user": Operation(lambda auth: auth.users.create("cay"), AlreadyExists),
+    "create group": Operation(lambda auth: auth.groups.create("writers"), AlreadyExists),
     "create policy": Operation(
-        lambda auth: auth.policies.create("write", [allow("fs:*")]), NameTaken
+        lambda auth: auth.policies.create("write", [allow("fs:*")]), AlreadyExists
     ),
     "update policy": Operation(lambda auth: auth.policies.update("read", [allow("auth:*")])),
     "remove member": Operation(lambda auth: auth.memberships.remove("ann", "readers")),
@@ -236,7 +236,7 @@ def test_who_takes_an_old_name_after_a_death_inherits_nothing(*, after: bool) ->
         auth = service(inner, settings=UNCACHED)
         try:
             auth.users.create("ann")
-        except NameTaken:
+        except AlreadyExists:
             assert at == 2, "only before the mark it is still there"
             assert not after
             continue

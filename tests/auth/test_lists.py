@@ -6,13 +6,13 @@ from typing import TypeVar
 import pytest
 
 from lakebed.auth import (
+    AlreadyExists,
     AuthNotFound,
     AuthPage,
     AuthService,
     CredentialNotFound,
     GroupNotFound,
     InvalidName,
-    NameTaken,
     PolicyNotFound,
     UserNotFound,
 )
@@ -61,7 +61,7 @@ def test_names_of_people_are_fine(auth: AuthService, name: str) -> None:
     auth.groups.create(name)
     auth.memberships.add(name, name)
     assert auth.memberships.targets_of(name).items[0].id == name
-    with pytest.raises(NameTaken):
+    with pytest.raises(AlreadyExists):
         auth.users.create(name)
 
 

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from lakebed.auth import (
+    AlreadyExists,
     AuthCacheSettings,
     AuthenticationFailed,
     AuthNotFound,
     AuthService,
     Denied,
     Identity,
-    NameTaken,
     NewCredential,
     Permission,
     Statement,
@@ -120,7 +120,7 @@ class AuthMachine(RuleBasedStateMachine):
             self.failed = True
             if plan is not None and plan.how == "death":
                 self.start_process()
-        except (AuthNotFound, NameTaken):
+        except (AuthNotFound, AlreadyExists):
             assert refused
             return None
         else:
@@ -130,7 +130,7 @@ class AuthMachine(RuleBasedStateMachine):
             self.store._intercept = without_faults
         try:
             result = act()
-        except (AuthNotFound, NameTaken) as error:
+        except (AuthNotFound, AlreadyExists) as error:
             if refused or (done is not None and isinstance(error, done)):
                 return None
             raise
@@ -142,7 +142,7 @@ class AuthMachine(RuleBasedStateMachine):
     @rule(name=st.sampled_from(USERS), plan=faults)
     def create_user(self, name: str, plan: FaultPlan | None) -> None:
         refused = name in self.users
-        self.do(lambda: self.auth.users.create(name), plan, refused=refused, done=NameTaken)
+        self.do(lambda: self.auth.users.create(name), plan, refused=refused, done=AlreadyExists)
         if not refused:
             self.users[name] = ModelUser()
 
@@ -155,7 +155,7 @@ class AuthMachine(RuleBasedStateMachine):
     @rule(name=st.sampled_from(GROUPS), plan=faults)
     def create_group(self, name: str, plan: FaultPlan | None) -> None:
         refused = name in self.groups
-        self.do(lambda: self.auth.groups.create(name), plan, refused=refused, done=NameTaken)
+        self.do(lambda: self.auth.groups.create(name), plan, refused=refused, done=AlreadyExists)
         self.groups.setdefault(name, set())
 
     @rule(name=st.sampled_from(GROUPS), plan=faults)
@@ -174,7 +174,7 @@ class AuthMachine(RuleBasedStateMachine):
             lambda: self.auth.policies.create(name, [statement]),
             plan,
             refused=refused,
-            done=NameTaken,
+            done=AlreadyExists,
         )
         self.policies.setdefault(name, denies)
 

@@ -7,6 +7,7 @@ import pytest
 
 from lakebed.auth import (
     Action,
+    AlreadyExists,
     AlreadySetUp,
     AuthenticationFailed,
     AuthInvalid,
@@ -18,7 +19,6 @@ from lakebed.auth import (
     Effect,
     InvalidPolicy,
     KeyPair,
-    NameTaken,
     Permission,
     PolicyNotFound,
     ServerKeys,
@@ -186,7 +186,7 @@ def test_a_given_key_is_taken_until_its_user_is_gone(auth: AuthService) -> None:
     auth.users.create("joe")
     auth.credentials.create("jane", QUICKSTART)
     for user in ("jane", "joe"):
-        with pytest.raises(NameTaken):
+        with pytest.raises(AlreadyExists):
             auth.credentials.create(user, QUICKSTART)
     assert auth.credentials.list("joe").items == ()
     auth.users.delete("jane")

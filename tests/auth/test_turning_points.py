@@ -6,11 +6,11 @@ from typing import TypeVar
 import pytest
 
 from lakebed.auth import (
+    AlreadyExists,
     AuthenticationFailed,
     AuthPage,
     AuthService,
     Identity,
-    NameTaken,
     User,
     UserNotFound,
 )
@@ -200,7 +200,7 @@ def test_a_key_that_another_user_takes_meanwhile_stays_theirs() -> None:
     slow, other, meanwhile = world()
     other.users.create("bob")
     meanwhile.before("set", CREDENTIALS.prefix, lambda: other.credentials.create("bob", QUICKSTART))
-    with pytest.raises(NameTaken):
+    with pytest.raises(AlreadyExists):
         slow.credentials.create("ann", QUICKSTART)
     assert meanwhile.happened
     assert other.secret_for(QUICKSTART.access_key_id)[0].user_id == "bob"

@@ -10,7 +10,7 @@ from lakebed.engine import records_pb2 as pb
 from lakebed.engine.commits.commit import Committer
 from lakebed.engine.commits.requests import CommitProposals, CommitRequest, MergeRequest
 from lakebed.engine.engine import Engine
-from lakebed.engine.errors import HookRefused, NoChanges
+from lakebed.engine.errors import NoChanges, Refused
 from lakebed.engine.expiry_marks import EXPIRED, Marks
 from lakebed.engine.hooks import Hooks, Preparation, Proposal
 from lakebed.engine.keys import DROPPED_PARTITION
@@ -235,11 +235,11 @@ def test_a_merge_is_judged_by_its_source_and_names_it(lake: CommitKit) -> None:
 
 def test_a_refused_commit_stays_readable_and_changes_nothing(lake: CommitKit) -> None:
     def refuse() -> None:
-        raise HookRefused("no")
+        raise Refused("no")
 
     hooks = Listening(lake.engine, refuse)
     before = head(lake.engine())
-    with pytest.raises(HookRefused):
+    with pytest.raises(Refused):
         commit_of_one(lake, hooks)
     ((_, proposal),) = hooks.heard
     assert lake.contents(lake.engine().commits.get(REPOSITORY, proposal.commit.id)) == {b"a": "w1"}

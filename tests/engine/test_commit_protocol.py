@@ -23,9 +23,9 @@ from lakebed.engine.errors import (
     BranchNotFound,
     DirtyBranch,
     EntryNotFound,
-    HookRefused,
     NoChanges,
     PreconditionFailed,
+    Refused,
     Stale,
 )
 from lakebed.engine.hooks import Hooks, Proposal
@@ -134,7 +134,7 @@ def test_a_reset_of_a_key_follows_a_head_that_moves_under_the_same_token(lake: C
     commit(ours)
     refused = lake.engine(Interrupting(_refuse))
     put(refused, b"a", "w2")
-    with pytest.raises(HookRefused):
+    with pytest.raises(Refused):
         commit(refused)  # w2 stays behind in a sealed token
     put(lake.engine(), b"a", "w3")  # by a process that does not take that token for the current one
     sealed = ours.branches.get(REPOSITORY, MAIN)
@@ -235,7 +235,7 @@ def test_tokens_sealed_by_others_meanwhile_do_not_cost_a_build(lake: CommitKit) 
 
     def seal_more() -> None:
         put(other, b"b", "w2")
-        with pytest.raises(HookRefused):
+        with pytest.raises(Refused):
             commit(other)
 
     hooks = Interrupting(seal_more)
@@ -253,7 +253,7 @@ def test_tokens_sealed_by_others_meanwhile_do_not_cost_a_build(lake: CommitKit) 
 def test_a_hook_sees_every_content_that_is_offered(lake: CommitKit, *, late: bool) -> None:
     sealing = lake.engine(Interrupting(_refuse))
     put(sealing, b"a", "w1")
-    with pytest.raises(HookRefused):
+    with pytest.raises(Refused):
         commit(sealing)  # leaves a sealed token behind
     sealed = sealing.branches.get(REPOSITORY, MAIN)
     helper = lake.engine()
@@ -334,7 +334,7 @@ def test_a_lost_reply_to_an_empty_commit_does_not_make_two(lake: CommitKit) -> N
 
 
 def _refuse() -> None:
-    raise HookRefused("no")
+    raise Refused("no")
 
 
 def test_commits_refused_by_a_hook_leave_a_branch_that_works(lake: CommitKit) -> None:
@@ -342,7 +342,7 @@ def test_commits_refused_by_a_hook_leave_a_branch_that_works(lake: CommitKit) ->
     names = [f"w{number}" for number in range(16)]
     for number, name in enumerate(names):
         put(refusing, b"%02d" % number, name)
-        with pytest.raises(HookRefused):
+        with pytest.raises(Refused):
             commit(refusing)
     ours = lake.engine()
     with pytest.raises(DirtyBranch):

@@ -109,7 +109,9 @@ def test_a_commit_leaves_its_record_and_the_intent_to_drop(lake: Lake) -> None:
     staging.put(engine, LAKE, MAIN, entry(b"new", "1"))
     repository = engine.repositories.get(LAKE)
     made = HeadChanges(engine).commit(LAKE, MAIN, REQUEST).commit
-    assert engine.commits.is_known(repository, made.id)
+    lake.steps.clear()
+    assert engine.commits.get(repository, made.id) == made
+    assert lake.steps.calls == []
     assert lake.process().commits.get(repository, made.id) == made
     announced = {item.key for item in lake.store.scan(DROPPED_PARTITION)}
     assert announced >= {token.encode() for token in made.consumed_tokens} > set()

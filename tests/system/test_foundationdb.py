@@ -135,8 +135,10 @@ def test_a_conflict_changes_nothing(cluster: Cluster, store: FoundationDBStore) 
     version = store.set(b"p", b"key", b"old")
     prepare = store._prepare
 
-    def prepare_and_be_overtaken(name: bytes, change: Callable[[Transaction], None]) -> Transaction:
-        transaction: Transaction = prepare(name, change)
+    def prepare_and_be_overtaken(
+        name: bytes, change: Callable[[foundationdb.Transaction], None]
+    ) -> foundationdb.Transaction:
+        transaction = prepare(name, change)
         store._prepare = prepare  # type: ignore[method-assign]
         store.set(b"p", b"key", b"of another")
         return transaction

@@ -270,7 +270,7 @@ def quickstart_settings(folder: Path, host: str) -> ServerSettings:
 def test_a_first_start_on_loopback_has_the_keys_of_tutorials(tmp_path: Path) -> None:
     settings = quickstart_settings(tmp_path, "127.0.0.1")
     for _ in range(2):
-        assert prepare(settings, sample=True).pair == WELL_KNOWN_PAIR
+        assert prepare(settings, sample=True) == WELL_KNOWN_PAIR
     services = open_services(settings)
     key, secret = WELL_KNOWN_PAIR.access_key_id, WELL_KNOWN_PAIR.secret_access_key
     assert services.auth.authenticate(key, secret).user_id == "admin"
@@ -280,9 +280,9 @@ def test_a_first_start_on_loopback_has_the_keys_of_tutorials(tmp_path: Path) -> 
 
 def test_elsewhere_the_keys_are_random_and_told_once(tmp_path: Path) -> None:
     settings = quickstart_settings(tmp_path, "0.0.0.0")
-    pair = prepare(settings, sample=False).pair
+    pair = prepare(settings, sample=False)
     assert pair not in {None, WELL_KNOWN_PAIR}
-    assert prepare(settings, sample=False).pair is None
+    assert prepare(settings, sample=False) is None
     services = open_services(settings)
     assert pair is not None
     services.auth.authenticate(pair.access_key_id, pair.secret_access_key)
@@ -292,7 +292,7 @@ def test_elsewhere_the_keys_are_random_and_told_once(tmp_path: Path) -> None:
 def test_the_keys_of_tutorials_open_nothing_once_others_can_connect(tmp_path: Path) -> None:
     prepare(quickstart_settings(tmp_path, "127.0.0.1"), sample=False)
     settings = quickstart_settings(tmp_path, "0.0.0.0")
-    pair = prepare(settings, sample=False).pair
+    pair = prepare(settings, sample=False)
     assert pair not in {None, WELL_KNOWN_PAIR}
     services = open_services(settings)
     with pytest.raises(AuthenticationFailed):

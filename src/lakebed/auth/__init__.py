@@ -5,6 +5,7 @@ Imports `lakebed.kv` and `lakebed.base`; nothing of repositories or HTTP. Public
 
 from lakebed.auth.cache import AuthCacheSettings
 from lakebed.auth.errors import (
+    AlreadyExists,
     AlreadySetUp,
     AuthenticationFailed,
     AuthError,
@@ -16,7 +17,6 @@ from lakebed.auth.errors import (
     GroupNotFound,
     InvalidName,
     InvalidPolicy,
-    NameTaken,
     PolicyNotFound,
     TooManyLogins,
     UserNotFound,
@@ -47,6 +47,7 @@ from lakebed.base.ids import UniqueID
 __all__ = [
     "AccessKeyID",
     "Action",
+    "AlreadyExists",
     "AlreadySetUp",
     "AuthCacheSettings",
     "AuthError",
@@ -68,7 +69,6 @@ __all__ = [
     "InvalidName",
     "InvalidPolicy",
     "KeyPair",
-    "NameTaken",
     "NewCredential",
     "Permission",
     "Policy",

@@ -91,7 +91,7 @@ class CredentialNotFound(AuthNotFound):
         super().__init__(f"credentials not found: {access_key_id}")
 
 
-class NameTaken(AuthError):
+class AlreadyExists(AuthError):
     """The name is taken."""
 
     kind = "auth_already_exists"

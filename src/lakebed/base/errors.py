@@ -4,7 +4,7 @@ Each layer has its own tree below this root, in its own ``errors`` module. The d
 command line) have one table each, from those errors to what goes over the wire.
 """
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 
 class LakebedError(Exception):
@@ -16,14 +16,14 @@ class LakebedError(Exception):
     public_message: str | None = None
     """What to show to strangers instead of the message, where that may name hosts or folders."""
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         # Errors travel between processes. By default they would be made anew from their message,
         # which is not what most of their constructors take.
         return _restore, (type(self), self.args, self.__dict__)
 
 
 def _restore(
-    error_type: type[LakebedError], arguments: tuple[Any, ...], state: dict[str, Any]
+    error_type: type[LakebedError], arguments: tuple[object, ...], state: dict[str, object]
 ) -> LakebedError:
     error = error_type.__new__(error_type)
     error.args = arguments

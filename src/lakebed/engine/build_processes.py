@@ -251,7 +251,7 @@ class _Builder:
         return self._running
 
 
-def _receive(pipe: Connection, limit_seconds: float) -> Any:
+def _receive(pipe: Connection, limit_seconds: float) -> object:
     if not pipe.poll(limit_seconds):
         _LOGGER.warning("a builder was not done after %g seconds: it is ended", limit_seconds)
         raise BuilderHung(limit_seconds)

@@ -272,7 +272,7 @@ class Deleting(EngineError):
         super().__init__(f"repository {repository} is being deleted")
 
 
-class HookRefused(EngineError):
+class Refused(EngineError):
     """A hook refused the operation."""
 
     kind = "refused"

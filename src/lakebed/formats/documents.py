@@ -17,13 +17,13 @@ from lakebed.formats.parquet import FORMAT_VERSION, refuse_newer
 RecordT = TypeVar("RecordT")
 
 
-def encode_document(type_name: str, content: dict[str, Any]) -> bytes:
+def encode_document(type_name: str, content: dict[str, object]) -> bytes:
     """Return the file of a document."""
     content = {"type": type_name, "format": FORMAT_VERSION, **content}
     return json.dumps(content | {"digest": _digest(content)}, indent=1).encode()
 
 
-def decode_document(data: bytes, type_name: str, *, file: str) -> dict[str, Any]:
+def decode_document(data: bytes, type_name: str, *, file: str) -> dict[str, object]:
     """Return the content of a document, proven to be as it was written.
 
     Raises:
@@ -110,5 +110,5 @@ def _checked(value: Any, wanted: type, name: str) -> Any:
     return value
 
 
-def _digest(content: dict[str, Any]) -> str:
+def _digest(content: dict[str, object]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, Final, NewType
+from typing import Final, NewType
 
 import pyarrow as pa
 
@@ -139,7 +139,7 @@ class GCPage:
     run_id: GCRunID
     number: int
     files: tuple[GCFile, ...]
-    following: dict[str, Any] | None
+    following: dict[str, object] | None
     """Where the next page begins, as the server understands it; None: this is the last one."""
 
 
@@ -223,7 +223,7 @@ def decode_gc_manifest(data: bytes, run_id: GCRunID, *, file: str) -> GCManifest
     return read_record(GCManifest, _decode(data, "gc_manifest", run_id, file), file=file)
 
 
-def _decode(data: bytes, type_name: str, run_id: GCRunID, file: str) -> dict[str, Any]:
+def _decode(data: bytes, type_name: str, run_id: GCRunID, file: str) -> dict[str, object]:
     content = decode_document(data, type_name, file=file)
     found = content.get("run_id")
     if found != run_id:

@@ -232,7 +232,7 @@ class HeadReader:
         self._environ[key] = f"{self._environ[key]}{separator}{text}"
 
 
-def _set_target(environ: dict[str, Any], target: bytes) -> None:
+def _set_target(environ: dict[str, object], target: bytes) -> None:
     path, _, query = target.partition(b"?")
     if b"%" in path:
         path = unquote_to_bytes(path)

@@ -574,7 +574,7 @@ def _encode(
 
 def _common_environ(
     listener: socket.socket, server_name: str | None, *, is_encrypted: bool, processes: int
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the part of the environment that all requests share."""
     host, port = listener.getsockname()[:2]
     return {

@@ -38,7 +38,7 @@ STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (engine.MergeConflict, 409),
     (engine.Invalid, 400),
     (engine.PreconditionFailed, 412),
-    (engine.HookRefused, 412),
+    (engine.Refused, 412),
     (engine.CommitRefused, 412),
     (engine.DirtyBranch, 400),
     (engine.NoChanges, 400),

@@ -38,7 +38,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum, auto
-from typing import Final, NamedTuple, NoReturn, TypeVar
+from typing import Final, NamedTuple, NoReturn
 
 from lakebed.base.errors import quoted
 from lakebed.base.runtime import Runtime
@@ -68,8 +68,6 @@ from lakebed.kv.store import (
     new_version,
 )
 
-ItemT = TypeVar("ItemT")
-
 FENCE_SECONDS: Final = 60.0
 """How long a fence is tried before the process ends; far below any
 `CellDatabase.tombstone_seconds`."""
@@ -84,7 +82,6 @@ LONGEST_PAUSE_SECONDS: Final = 2.0
 RACES: Final = 100
 """How often a call may find that another writer came first; each time that one got on."""
 
-BULK_KEYS: Final = 1000
 BULK_PARALLEL: Final = 16
 EXIT_CODE: Final = 70
 

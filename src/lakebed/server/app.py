@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Iterable
 from functools import partial
 from importlib import import_module
-from typing import Any, Final
+from typing import Final
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 import falcon
@@ -261,6 +261,6 @@ def _refusing(check: Callable[[WSGIEnvironment], None]) -> Act:
     return act
 
 
-def _raise(_request: Any, _response: Any, error: Exception, _parameters: Any) -> None:
+def _raise(_request: object, _response: object, error: Exception, _parameters: object) -> None:
     """Leave an error to the pipeline; Falcon would write a traceback past the log."""
     raise error

@@ -199,7 +199,7 @@ def _leaves(section: type, prefix: str = "") -> Iterator[tuple[str, _Leaf]]:
             yield from _leaves(inner, f"{prefix}{each.name}.")
 
 
-def _section_in(annotation: Any) -> type | None:
+def _section_in(annotation: object) -> type | None:
     """The class of a section that a field takes, if it takes one."""
     for candidate in get_args(annotation) or (annotation,):
         if isinstance(candidate, type) and is_dataclass(candidate):

@@ -164,7 +164,7 @@ def _environ(
     return environ
 
 
-def _answer(application: WSGIApplication, environ: dict[str, Any]) -> tuple[int, bytes]:
+def _answer(application: WSGIApplication, environ: dict[str, object]) -> tuple[int, bytes]:
     statuses: list[str] = []
 
     def start(status: str, _headers: Any, _exc_info: Any = None) -> Callable[[bytes], object]:

@@ -7,7 +7,6 @@ other address that pair would be an open door, so there it is refused, and a ran
 import os
 import secrets
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -119,20 +118,13 @@ def make_key(folder: Path) -> None:
         raise CannotStart(f"cannot write to {folder}: {error.strerror}") from error
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """What to show of an installation that is about to start."""
+def prepare(settings: ServerSettings, *, sample: bool) -> KeyPair | None:
+    """Set the installation up, and return the administrator's keys, if they can be shown.
 
-    pair: KeyPair | None
-    """The administrator's keys, if they can be shown."""
-
-
-def prepare(settings: ServerSettings, *, sample: bool) -> Prepared:
-    """Set the installation up, before the server starts; one that is there stays as it is.
-
-    The first time, an administrator gets a pair of keys, and the sample repository is made if
-    `sample`. On an address that others can connect to, an administrator who has the well-known
-    pair gets another one, which is shown only this once.
+    An installation that is there stays as it is. The first time, an administrator gets a pair of
+    keys, and the sample repository is made if `sample`. On an address that others can connect
+    to, an administrator who has the well-known pair gets another one, which is shown only this
+    once.
     """
     given = WELL_KNOWN_PAIR if settings.listen.is_loopback else None
     services = open_services(settings)
@@ -141,8 +133,8 @@ def prepare(settings: ServerSettings, *, sample: bool) -> Prepared:
             made = services.auth.setup(ADMIN, given)
             if sample:
                 _make_sample(services)
-            return Prepared(_pair(made))
-        return Prepared(_known_pair(services, given))
+            return _pair(made)
+        return _known_pair(services, given)
     finally:
         services.close()
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from math import inf
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from lakebed.base.errors import LakebedError
 from lakebed.block.settings import (
@@ -348,10 +348,10 @@ def embedded_path(url: str) -> Path | None:
     return None
 
 
-def masked(settings: object) -> dict[str, Any]:
+def masked(settings: object) -> dict[str, object]:
     """Return the settings as plain data, with every secret masked, for people to read."""
     assert is_dataclass(settings)
-    shown: dict[str, Any] = {}
+    shown: dict[str, object] = {}
     for each in fields(settings):
         value = getattr(settings, each.name)
         if is_dataclass(value):

@@ -139,7 +139,7 @@ def run_server(folder: Path, port: int, profiled: str | None) -> None:
     threading.Thread(target=keep_up, args=(services,), daemon=True, name="background").start()
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, server.stop)
-    keys = prepared.pair.access_key_id if prepared.pair else "known since the first start"
+    keys = prepared.access_key_id if prepared else "known since the first start"
     _LOGGER.info(
         "ready at http://127.0.0.1:%d, everything is in %s, key id: %s", port, folder, keys
     )

@@ -9,7 +9,7 @@ from lakebed.base.actor import Actor, acting_as
 from lakebed.base.runtime import ThreadRuntime
 from lakebed.block import Namespace
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
-from lakebed.engine.errors import HookRefused
+from lakebed.engine.errors import Refused
 from lakebed.engine.model import BranchID, RepositoryID, TagID
 from lakebed.kv.drivers.memory import MemoryStore
 from lakebed.lake.commits import HeadChanges
@@ -38,7 +38,7 @@ def test_a_refused_commit_says_which_hook_and_what_it_printed(lake: HookLake) ->
     lake.answers.deeds["check"] = fail
     lake.put_action("gate", "pre-commit")
     before = lake.head()
-    with pytest.raises(HookRefused) as caught:
+    with pytest.raises(Refused) as caught:
         lake.commit()
     (run,) = lake.actions.runs.list(LAKE)
     assert str(caught.value) == (
@@ -98,7 +98,7 @@ def test_a_file_that_cannot_be_used_refuses_the_operation_by_name(
 ) -> None:
     lake.put(FOLDER + b"bad.yaml", text)
     before = lake.head()
-    with pytest.raises(HookRefused, match=r"action file _lakefs_actions/bad\.yaml: .+"):
+    with pytest.raises(Refused, match=r"action file _lakefs_actions/bad\.yaml: .+"):
         lake.commit()
     assert lake.head() == before
     assert not list(lake.actions.runs.list(LAKE))
@@ -117,11 +117,11 @@ def test_folders_do_not_hide_the_action_files_behind_them(
     lake.put_action("gate", "pre-commit")
     for folder in (b"a", b"b", b"c", b"d"):
         lake.put(FOLDER + folder + b"/x")
-    with pytest.raises(HookRefused, match="more than 3 files and folders"):
+    with pytest.raises(Refused, match="more than 3 files and folders"):
         lake.commit()
     lake.catalog.objects.delete(LAKE, MAIN, FOLDER + b"a/x")
     lake.catalog.objects.delete(LAKE, MAIN, FOLDER + b"b/x")
-    with pytest.raises(HookRefused, match="the data is bad"):
+    with pytest.raises(Refused, match="the data is bad"):
         lake.commit()
 
 
@@ -209,7 +209,7 @@ def test_refs_can_be_refused(lake: HookLake, what: str) -> None:
         "delete-tag": lambda: refs.delete_tag(LAKE, TagID("at-dev")),
     }
     before = list(lake.catalog.refs.list_branches(LAKE)), list(lake.catalog.refs.list_tags(LAKE))
-    with pytest.raises(HookRefused, match=f"pre-{what} hook aborted"):
+    with pytest.raises(Refused, match=f"pre-{what} hook aborted"):
         deeds[what]()
     assert (
         list(lake.catalog.refs.list_branches(LAKE)),
@@ -226,7 +226,7 @@ def test_a_prepared_commit_holds_what_the_hook_wrote(lake: HookLake) -> None:
     assert lake.catalog.objects.stat(LAKE, made.id, b"manifest").size == len("written")
     lake.answers.deeds["check"] = fail
     lake.put(b"more")
-    with pytest.raises(HookRefused, match="prepare-commit hook aborted"):
+    with pytest.raises(Refused, match="prepare-commit hook aborted"):
         lake.commit()
     assert lake.head() == made.id
 
@@ -283,7 +283,7 @@ def test_hooks_behind_a_failed_one_are_skipped_unless_they_ask_for_it(lake: Hook
         f"  - {{id: third, type: webhook, properties: {{url: 'http://a.example'}}{always}}}\n"
     )
     lake.put(FOLDER + b"gate.yaml", text)
-    with pytest.raises(HookRefused, match="1 error occurred"):
+    with pytest.raises(Refused, match="1 error occurred"):
         lake.commit()
     assert [hook for hook, _ in lake.answers.heard] == ["first", "third"]
     (run,) = lake.actions.runs.list(LAKE)
@@ -347,7 +347,7 @@ def test_a_branch_that_never_rests_is_given_up(lake: HookLake) -> None:
     )
     lake.commit(DEV)
     lake.answers.deeds["check"] = move
-    with pytest.raises(HookRefused, match=f"changed {PROPOSALS_MAX} times"):
+    with pytest.raises(Refused, match=f"changed {PROPOSALS_MAX} times"):
         lake.merge()
     assert len(lake.answers.heard) == PROPOSALS_MAX
 

@@ -9,7 +9,7 @@ from lakebed.base.actor import Actor, acting_as
 from lakebed.base.runtime import ThreadRuntime
 from lakebed.block import Namespace
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
-from lakebed.engine.errors import CommitRefused, HookRefused
+from lakebed.engine.errors import CommitRefused, Refused
 from lakebed.engine.model import BranchID, Commit, CommitID
 from lakebed.kv import StoreUnavailable
 from lakebed.kv.drivers.memory import MemoryStore
@@ -106,7 +106,7 @@ def test_no_way_leads_round_the_gate_of_the_head(
 ) -> None:
     head = lake.head()
     lake.answers.deeds["check"] = fail
-    with pytest.raises(HookRefused, match="the data is bad"):
+    with pytest.raises(Refused, match="the data is bad"):
         way(lake)
     assert lake.head() == head
 
@@ -142,7 +142,7 @@ def test_a_new_gate_judges_the_commit_that_brings_it_beside_the_old_one(lake: Ho
     lake.put_action("third", "pre-commit", hooks=["third"])
     lake.answers.deeds["third"] = fail
     head = lake.head()
-    with pytest.raises(HookRefused, match="the data is bad"):
+    with pytest.raises(Refused, match="the data is bad"):
         lake.commit()
     assert lake.head() == head
     assert "third" in asked(lake)
@@ -196,7 +196,7 @@ def test_before_a_commit_is_prepared_the_head_is_asked_too(lake: HookLake) -> No
     lake.commit()
     lake.answers.deeds["early"] = fail
     lake.catalog.objects.delete(LAKE, MAIN, FOLDER + b"early.yaml")
-    with pytest.raises(HookRefused, match="prepare-commit hook aborted"):
+    with pytest.raises(Refused, match="prepare-commit hook aborted"):
         lake.commit()
 
 
@@ -232,7 +232,7 @@ def test_the_gates_that_judged_are_those_of_the_head_that_is_replaced(
     lake.answers.heard.clear()
     lake.answers.deeds["check"] = move
     lake.answers.deeds["new"] = fail
-    with pytest.raises(HookRefused, match="hook 'new'"):
+    with pytest.raises(Refused, match="hook 'new'"):
         way(lake)
     assert moved
     assert lake.head() == other.branches.get(lake.repository, MAIN).commit_id
@@ -251,7 +251,7 @@ def test_an_administrator_repairs_a_gate_that_refuses_its_repair(
 ) -> None:
     break_the_gate(lake)
     lake.put_action("gate", "pre-commit", hooks=["repaired"])
-    with pytest.raises(HookRefused):
+    with pytest.raises(Refused):
         lake.commit()
     asked(lake)
     lake.clock.ahead_seconds += 1  # runs are listed by the second
@@ -274,14 +274,14 @@ def test_a_file_that_cannot_be_used_is_repaired_without_being_read(lake: HookLak
     lake.put(GATE, "name: [")
     with (
         acting_as(Actor(skips_hooks=True)),
-        pytest.raises(HookRefused, match=r"action file _lakefs_actions/gate\.yaml"),
+        pytest.raises(Refused, match=r"action file _lakefs_actions/gate\.yaml"),
     ):
         lake.commit()  # what comes after is asked of the new commit
     broken = new_engine(lake.store, lake.block, runtime=lake.clock)
     HeadChanges(broken).commit(LAKE, MAIN, REQUEST)
     lake.set_strict(strict=True)
     lake.catalog.objects.delete(LAKE, MAIN, GATE)
-    with pytest.raises(HookRefused, match="an administrator can repair them"):
+    with pytest.raises(Refused, match="an administrator can repair them"):
         lake.commit()
     with acting_as(Actor(user="root", skips_hooks=True)):
         made = lake.commit()
@@ -304,7 +304,7 @@ def test_hooks_of_refs_are_skipped_and_that_is_written_down(lake: HookLake, what
         "create-tag": lambda: refs.create_tag(LAKE, "v1", "main"),
         "delete-tag": lambda: refs.delete_tag(LAKE, tag),
     }
-    with pytest.raises(HookRefused):
+    with pytest.raises(Refused):
         deeds[what]()
     asked(lake)
     lake.clock.ahead_seconds += 1  # runs are listed by the second
@@ -329,7 +329,7 @@ def test_a_ref_at_a_file_that_cannot_be_used_is_not_stuck(lake: HookLake, what: 
         "create-tag": lambda: refs.create_tag(LAKE, "v1", "main"),
         "delete-tag": lambda: refs.delete_tag(LAKE, tag),
     }
-    with pytest.raises(HookRefused, match=r"action file _lakefs_actions/gate\.yaml"):
+    with pytest.raises(Refused, match=r"action file _lakefs_actions/gate\.yaml"):
         deeds[what]()
     lake.clock.ahead_seconds += 1  # runs are listed by the second
     with acting_as(Actor(user="root", skips_hooks=True)):
@@ -362,7 +362,7 @@ def refused_commit(lake: HookLake) -> str:
 
     lake.answers.deeds["check"] = refuse
     lake.put(b"data")
-    with pytest.raises(HookRefused):
+    with pytest.raises(Refused):
         lake.commit()
     lake.answers.deeds.clear()
     return told[-1]
@@ -416,5 +416,5 @@ def test_a_refusal_that_cannot_be_noted_is_a_refusal_all_the_same() -> None:
     lake = HookLake(store=FaultyStore(MemoryStore(clock), refuse))
     lake.put_action("gate", "pre-commit")
     lake.answers.deeds["check"] = fail
-    with pytest.raises(HookRefused, match="the data is bad"):
+    with pytest.raises(Refused, match="the data is bad"):
         lake.commit()

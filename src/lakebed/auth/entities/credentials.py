@@ -25,7 +25,7 @@ from lakebed.auth.entities.keys import (
 )
 from lakebed.auth.entities.named import Changed, page_of
 from lakebed.auth.entities.users import Users
-from lakebed.auth.errors import AuthenticationFailed, CredentialNotFound, NameTaken
+from lakebed.auth.errors import AlreadyExists, AuthenticationFailed, CredentialNotFound
 from lakebed.auth.model import (
     AccessKeyID,
     AuthPage,
@@ -281,8 +281,8 @@ def _credential(line: Record[pb.UserCredential]) -> Credential:
     return Credential(access_key_id=AccessKeyID(access_key_id), created_us=line.message.created_us)
 
 
-def _taken(access_key_id: str) -> NameTaken:
-    return NameTaken(f"access key {access_key_id} exists already")
+def _taken(access_key_id: str) -> AlreadyExists:
+    return AlreadyExists(f"access key {access_key_id} exists already")
 
 
 def _shown(access_key_id: str) -> str:

@@ -29,7 +29,7 @@ from google.protobuf.message import DecodeError
 from lakebed.auth import records_pb2 as pb
 from lakebed.auth.entities.keys import AUTH, behind
 from lakebed.auth.entities.names import check_name, is_name
-from lakebed.auth.errors import AuthNotFound, AuthTooManyTries, NameTaken
+from lakebed.auth.errors import AlreadyExists, AuthNotFound, AuthTooManyTries
 from lakebed.auth.model import AuthPage
 from lakebed.base.errors import quoted
 from lakebed.base.ids import UniqueID
@@ -178,7 +178,7 @@ class Entities(ABC, Generic[MessageT, EntityT]):
                 if record is None:
                     continue
                 if not record.message.deleting:
-                    raise NameTaken(f"{self.noun} {name} exists already") from None
+                    raise AlreadyExists(f"{self.noun} {name} exists already") from None
                 self._take_over(name, record)
             except OutcomeUnknown:
                 found = self._find(name)

@@ -60,7 +60,7 @@ class LazyCommands(Mapping[str, Any]):
         """
         self._commands = commands
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> object:
         target, help_text = self._commands[name]
         module, _, attribute = target.partition(":")
         found = getattr(import_module(f"lakebed.clients.cli.commands.{module}"), attribute)
@@ -96,7 +96,7 @@ def lazy_group(commands: LazyCommands) -> type[CommandGroup]:
             found = super().get_command(ctx, cmd_name)
             return found if found is not None else _plugin(cmd_name)
 
-        def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 (as Typer calls it)
+        def list_commands(self, ctx: object) -> list[str]:  # noqa: ARG002 (as Typer calls it)
             return list(commands)
 
         def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
@@ -106,7 +106,7 @@ def lazy_group(commands: LazyCommands) -> type[CommandGroup]:
     return LazyGroup
 
 
-def _plugin(name: str) -> Any:
+def _plugin(name: str) -> object:
     """Return a command that runs the program `lakebed-<name>`; None if there is no such program."""
     program = None if "/" in name else shutil.which(f"lakebed-{name}")
     if program is None:

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Final, Literal, TypeVar
 
 import typer
 
@@ -100,7 +100,7 @@ class CommonOptions:
         )
 
 
-_COMMON: Final[tuple[tuple[str, Any, object], ...]] = (
+_COMMON: Final[tuple[tuple[str, object, object], ...]] = (
     ("as_json", JsonOption, False),
     ("endpoint", EndpointOption, None),
     ("config", ClientConfigOption, None),

@@ -90,7 +90,7 @@ class Bundle:
                 text = json.dumps(self.hider.data(content), indent=2, ensure_ascii=False)
                 made.writestr(f"lakebed-diagnose/{name}.json", text + "\n")
 
-    def _summary(self) -> dict[str, Any]:
+    def _summary(self) -> dict[str, object]:
         return {
             "made_at": to_datetime(now_us(self.runtime)).isoformat(timespec="seconds"),
             "lakebed": __version__,
@@ -197,7 +197,7 @@ class _Gathering:
             )
 
 
-def _versions() -> dict[str, Any]:
+def _versions() -> dict[str, object]:
     return {
         "lakebed": __version__,
         "python": sys.version,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from statistics import median
-from typing import Any, Final
+from typing import Final
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
@@ -32,7 +32,7 @@ _LOUD: Final = frozenset({"warning", "error", "critical"})
 _LOUD_TEXT: Final = re.compile(r"(?i)\b(warning|error|critical)\b")
 
 
-def database_facts(store: Store, runtime: Runtime) -> dict[str, Any]:
+def database_facts(store: Store, runtime: Runtime) -> dict[str, object]:
     """Whether the database answers, how fast, and what it says of itself."""
     latencies = [_milliseconds(runtime, lambda: ask_store(store)) for _ in range(QUESTIONS)]
     schema = store.get_many([(METADATA_PARTITION, SCHEMA_KEY)])[0]
@@ -50,7 +50,7 @@ def storage_facts(
     settings: ServerSettings,
     repositories: dict[str, pb.Repository],
     runtime: Runtime,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Whether the storage answers, how fast, and whether repositories find their own places."""
     namespaces = [message.storage_namespace for message in repositories.values()]
 
@@ -76,9 +76,9 @@ def _owner_facts(block: BlockStore, repository: pb.Repository) -> str:
     return "ok"
 
 
-def gc_facts(block: BlockStore, repositories: dict[str, pb.Repository]) -> dict[str, Any]:
+def gc_facts(block: BlockStore, repositories: dict[str, pb.Repository]) -> dict[str, object]:
     """What the last run of garbage collection left in each repository."""
-    facts: dict[str, Any] = {}
+    facts: dict[str, object] = {}
     for name, message in sorted(repositories.items())[:REPOSITORIES_ASKED]:
         try:
             namespace = Namespace.parse(message.storage_namespace)
@@ -91,7 +91,7 @@ def gc_facts(block: BlockStore, repositories: dict[str, pb.Repository]) -> dict[
     return facts
 
 
-def clock_facts(settings: ServerSettings, ahead_us: int, runtime: Runtime) -> dict[str, Any]:
+def clock_facts(settings: ServerSettings, ahead_us: int, runtime: Runtime) -> dict[str, object]:
     """How far clocks differ: of the writers of records, and of the server, if one answers."""
     return {
         "latest_record_ahead_seconds": max(0, ahead_us) / 1e6,
@@ -114,7 +114,7 @@ def _server_ahead_seconds(settings: ServerSettings, runtime: Runtime) -> float |
     return round(parsedate_to_datetime(date).timestamp() - runtime.now(), 1)
 
 
-def log_facts(file: Path) -> list[Any]:
+def log_facts(file: Path) -> list[object]:
     """Return the last warnings and errors of a log; lines of JSON as what they say."""
     with file.open("rb") as log:
         size = log.seek(0, 2)
@@ -123,7 +123,7 @@ def log_facts(file: Path) -> list[Any]:
     return list(deque(_loud(lines), LOG_LINES))
 
 
-def _loud(lines: list[str]) -> Iterator[Any]:
+def _loud(lines: list[str]) -> Iterator[object]:
     for line in lines:
         try:
             said = json.loads(line)

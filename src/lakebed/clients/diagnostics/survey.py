@@ -63,14 +63,14 @@ class Survey:
     branches: list[tuple[bytes, str, pb.Branch]] = field(default_factory=list)
     """The partition of the repository, the name, and the record."""
     staged: dict[str, Staged] = field(default_factory=lambda: defaultdict(Staged))
-    stuck: list[dict[str, Any]] = field(default_factory=list)
+    stuck: list[dict[str, object]] = field(default_factory=list)
     leases: dict[str, str] = field(default_factory=dict)
     dropped_oldest_us: int | None = None
     ahead_us: int = 0
     """How far the latest time of a record lies in the future."""
     complete: bool = False
 
-    def record_facts(self) -> dict[str, Any]:
+    def record_facts(self) -> dict[str, object]:
         """How many records of each kind, and which are damaged."""
         return {
             "complete": self.complete,
@@ -81,7 +81,7 @@ class Survey:
             "damaged": self.damaged,
         }
 
-    def branch_facts(self, now: int) -> list[dict[str, Any]]:
+    def branch_facts(self, now: int) -> list[dict[str, object]]:
         """Branches with many sealed tokens, or with something staged long ago."""
         names = {
             repository_partition(RepositoryID(name), UniqueID(message.unique_id)): name
@@ -105,7 +105,7 @@ class Survey:
                 )
         return facts[:NAMED_MAX]
 
-    def cleaner_facts(self) -> dict[str, Any]:
+    def cleaner_facts(self) -> dict[str, object]:
         """What waits for the Cleaner, and who cleans."""
         oldest = self.dropped_oldest_us
         return {

@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -59,7 +59,7 @@ class LakebedDataSource(DataSource):
         """The columns."""
         return _COLUMNS
 
-    def reader(self, schema: Any) -> "LakebedReader":  # noqa: ARG002 - it is ours
+    def reader(self, schema: object) -> "LakebedReader":  # noqa: ARG002 - it is ours
         """Return the reader."""
         return LakebedReader(dict(self.options))
 

@@ -151,7 +151,7 @@ def _content(environ: Mapping[str, str], config_file: Path | None) -> Mapping[st
     return read_file(config_file)
 
 
-def read_file(config_file: Path) -> Mapping[str, Any]:
+def read_file(config_file: Path) -> Mapping[str, object]:
     """Return the content of a file in lakectl's format.
 
     Raises:
@@ -167,7 +167,7 @@ def read_file(config_file: Path) -> Mapping[str, Any]:
     return _parse(text, config_file)
 
 
-def _parse(text: str, config_file: Path) -> Mapping[str, Any]:
+def _parse(text: str, config_file: Path) -> Mapping[str, object]:
     import yaml  # most commands find everything in the environment
 
     try:
@@ -188,7 +188,7 @@ def _parse(text: str, config_file: Path) -> Mapping[str, Any]:
     return dict(content)
 
 
-def _sections(content: Any) -> Iterator[Any]:
+def _sections(content: object) -> Iterator[object]:
     yield content
     if isinstance(content, dict):
         yield from (content[name] or {} for name in ("server", "credentials") if name in content)

@@ -7,7 +7,7 @@ may read with it. Bytes of objects are not shown.
 import json
 import logging
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 import httpx
 
@@ -64,7 +64,7 @@ def _show_body(sign: str, body: bytes) -> None:
     LOGGER.debug("%s %s", sign, text if len(text) <= _BODY_MAX else f"{text[:_BODY_MAX]} …")
 
 
-def _masked(value: Any) -> Any:
+def _masked(value: object) -> object:
     if isinstance(value, dict):
         return {
             name: _MASK if _is_secret(name) and isinstance(inner, str) else _masked(inner)

@@ -52,7 +52,7 @@ class LakebedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # it has no 
         key: str | None = None,
         secret: str | None = None,
         committer: str | None = None,
-        **options: Any,
+        **options: object,
     ) -> None:
         super().__init__(**options)
         if folder is not None and endpoint is not None:
@@ -132,7 +132,7 @@ class LakebedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # it has no 
             raise Invalid(f"mode is '{mode}': objects are written whole, use 'wb' or 'xb'")
         return self._branch(place).object(place.path).writer("xb" if mode == "xb" else "wb")
 
-    def cp_file(self, path1: str, path2: str, **_: Any) -> None:
+    def cp_file(self, path1: str, path2: str, **_: object) -> None:
         """Copy an object, on the side of the storage if it stays in its repository."""
         old, new = map(_place_of, map(self._strip_protocol, (path1, path2)))
         if self.isdir(path1):
@@ -160,7 +160,7 @@ class LakebedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # it has no 
         """Delete a file."""
         self.rm(path)
 
-    def mkdir(self, path: str, create_parents: bool = True, **_: Any) -> None:
+    def mkdir(self, path: str, create_parents: bool = True, **_: object) -> None:
         """Do nothing: a folder is there when something is in it."""
 
     def makedirs(self, path: str, exist_ok: bool = False) -> None:
@@ -198,7 +198,7 @@ def _folder(name: str) -> dict[str, Any]:
     return {"name": name.rstrip("/"), "size": 0, "type": "directory"}
 
 
-def _described(above: str, item: ObjectInfo | CommonPrefix) -> dict[str, Any]:
+def _described(above: str, item: ObjectInfo | CommonPrefix) -> dict[str, object]:
     if isinstance(item, CommonPrefix):
         return _folder(above + item.path)
     return {

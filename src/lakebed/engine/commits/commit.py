@@ -57,8 +57,8 @@ from lakebed.engine.commits.requests import HELP, CommitProposals, CommitRequest
 from lakebed.engine.errors import (
     BranchNotFound,
     CommitExpired,
-    HookRefused,
     NoChanges,
+    Refused,
     TooManyTries,
 )
 from lakebed.engine.expiry_marks import EXPIRED, Marks
@@ -304,7 +304,7 @@ class Committer:
         )
         try:
             self._hooks.before_commit(proposal)
-        except HookRefused as refused:
+        except Refused as refused:
             self._refusals.note(repository, commit.id, refused)
             raise
         proposals.made[key] = proposal

@@ -60,10 +60,6 @@ class Commits:
         self._cache.put((repository.partition, commit_id), found, cost=found.weight)
         return found
 
-    def is_known(self, repository: Repository, commit_id: CommitID) -> bool:
-        """Whether `get` returns a commit with this id without a call to the store."""
-        return self._cache.get((repository.partition, commit_id)) is not None
-
     def get_all(self, repository: Repository, ids: Sequence[CommitID]) -> list[Commit]:
         """Return commits in the order of their ids, with at most one call to the store.
 

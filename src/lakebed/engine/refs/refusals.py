@@ -17,7 +17,7 @@ from typing import Final
 from lakebed.base.errors import LakebedError
 from lakebed.base.runtime import Runtime, now_us
 from lakebed.engine import records_pb2 as pb
-from lakebed.engine.errors import CommitRefused, HookRefused
+from lakebed.engine.errors import CommitRefused, Refused
 from lakebed.engine.keys import REFUSALS
 from lakebed.engine.model import CommitID, Repository
 from lakebed.engine.refs.resolve import may_name_commit
@@ -34,7 +34,7 @@ class Refusals:
         self._store = store
         self._runtime = runtime
 
-    def note(self, repository: Repository, commit_id: CommitID, refused: HookRefused) -> None:
+    def note(self, repository: Repository, commit_id: CommitID, refused: Refused) -> None:
         """Note that a hook refused a commit. Raises nothing: the caller has an error to raise."""
         try:
             message = pb.Refusal(by=refused.by, refused_us=now_us(self._runtime))

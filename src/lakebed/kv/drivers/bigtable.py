@@ -260,7 +260,7 @@ def _parse_url(url: str) -> tuple[str, str, dict[str, str]]:
     return f"projects/{project}/instances/{instance}", table, options
 
 
-def _between(first: bytes, end: bytes) -> dict[str, Any]:
+def _between(first: bytes, end: bytes) -> dict[str, object]:
     bounds = {"start_key_closed": first} | ({"end_key_open": end} if end else {})
     return {"row_ranges": [bounds]}
 

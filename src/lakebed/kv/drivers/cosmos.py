@@ -187,7 +187,7 @@ class CosmosCells(MarkedCells):
         return etag
 
 
-def check_account(policy: Mapping[str, Any] | None) -> None:
+def check_account(policy: Mapping[str, object] | None) -> None:
     """Refuse an account whose reads do not see all writes.
 
     Raises:

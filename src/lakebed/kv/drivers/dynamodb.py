@@ -54,6 +54,10 @@ from lakebed.kv.urls import split_url
 if TYPE_CHECKING:
     from types_boto3_dynamodb import DynamoDBClient
     from types_boto3_dynamodb.literals import KeyTypeType, ScalarAttributeTypeType
+    from types_boto3_dynamodb.type_defs import (
+        AttributeValueTypeDef,
+        UniversalAttributeValueTypeDef,
+    )
 
 ResultT = TypeVar("ResultT")
 
@@ -236,7 +240,7 @@ class DynamoDBCells(CellDatabase):
         except BotoCoreError as error:
             raise StoreUnavailable(f"cannot create the table: {error}") from error
 
-    def _describe_when_active(self) -> Mapping[str, Any]:
+    def _describe_when_active(self) -> Mapping[str, object]:
         give_up_at = self._runtime.monotonic() + CREATE_SECONDS
         while True:
             table = self._describe()
@@ -350,12 +354,15 @@ def _code(error: ClientError) -> str:
     return error.response.get("Error", {}).get("Code", "")
 
 
-def _key(partition: bytes, key: bytes) -> dict[str, Any]:
+def _key(partition: bytes, key: bytes) -> "dict[str, UniversalAttributeValueTypeDef]":
     return {_PARTITION: {"B": partition}, _KEY: {"B": key}}
 
 
-def _attributes(cell: Cell) -> dict[str, Any]:
-    attributes: dict[str, Any] = {_VERSION: {"B": cell.version}, _STAMP: {"B": cell.stamp}}
+def _attributes(cell: Cell) -> "dict[str, UniversalAttributeValueTypeDef]":
+    attributes: dict[str, UniversalAttributeValueTypeDef] = {
+        _VERSION: {"B": cell.version},
+        _STAMP: {"B": cell.stamp},
+    }
     if cell.value is not None:
         attributes[_VALUE] = {"B": cell.value}
     if cell.expires is not None:
@@ -363,7 +370,7 @@ def _attributes(cell: Cell) -> dict[str, Any]:
     return attributes
 
 
-def _cell(item: Mapping[str, Any]) -> Cell:
+def _cell(item: "Mapping[str, AttributeValueTypeDef]") -> Cell:
     value = item.get(_VALUE)
     expires = item.get(_EXPIRES)
     return Cell(
@@ -374,6 +381,6 @@ def _cell(item: Mapping[str, Any]) -> Cell:
     )
 
 
-def _bytes(item: Mapping[str, Any], attribute: str) -> bytes:
+def _bytes(item: "Mapping[str, AttributeValueTypeDef]", attribute: str) -> bytes:
     found: bytes = item[attribute]["B"]
     return found

@@ -30,8 +30,8 @@ are cut accordingly.
 """
 
 import logging
-from collections.abc import Callable, Sequence
-from typing import Any, Final, NoReturn, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, NoReturn, Protocol, TypeVar
 
 import fdb
 
@@ -117,6 +117,35 @@ def open_driver(url: str, runtime: Runtime) -> Store:
     return FoundationDBStore(url, runtime)
 
 
+class Pending(Protocol):
+    """A result that the cluster has not sent yet."""
+
+    @property
+    def value(self) -> bytes | None:
+        """Wait for the value; None if there is none."""
+
+    def wait(self) -> object:
+        """Wait for the result."""
+
+
+class Transaction(Protocol):
+    """A transaction of the library, as far as it is used here."""
+
+    options: Any
+
+    def get_read_version(self) -> Pending: ...
+    def get(self, key: bytes, /) -> Pending: ...
+    def get_range(
+        self, begin: bytes, end: bytes, limit: int, *, streaming_mode: int
+    ) -> Iterable[Any]: ...
+    def set(self, key: bytes, value: bytes, /) -> None: ...
+    def clear(self, key: bytes, /) -> None: ...
+    def clear_range(self, begin: bytes, end: bytes, /) -> None: ...
+    def add_read_conflict_key(self, key: bytes, /) -> None: ...
+    def add_write_conflict_key(self, key: bytes, /) -> None: ...
+    def commit(self) -> Pending: ...
+
+
 class FoundationDBStore(Store):
     """The records below `SUBSPACE` and `PIECES`.
 
@@ -155,7 +184,7 @@ class FoundationDBStore(Store):
         with self._lifetime.call(partition, key):
             name = _name(partition, key)
 
-            def ask(transaction: Any) -> Item | None:
+            def ask(transaction: Transaction) -> Item | None:
                 found = _value(transaction, name)
                 return None if found is None else _item(transaction, partition, key, found)
 
@@ -178,7 +207,7 @@ class FoundationDBStore(Store):
             mark = version or new_version(self._runtime)
             name = _name(partition, key)
 
-            def change(transaction: Any) -> None:
+            def change(transaction: Transaction) -> None:
                 if predicate is not ANY and not _holds(predicate, _value(transaction, name)):
                     raise PredicateFailed(partition, key)
                 _put(transaction, partition, key, value, mark)
@@ -191,7 +220,7 @@ class FoundationDBStore(Store):
             check_deletable(predicate)
             name = _name(partition, key)
 
-            def change(transaction: Any) -> None:
+            def change(transaction: Transaction) -> None:
                 if predicate is not ANY and not _holds(predicate, _value(transaction, name)):
                     raise PredicateFailed(partition, key)
                 _clear(transaction, partition, key)
@@ -205,7 +234,7 @@ class FoundationDBStore(Store):
             base = _name(partition)
             last = after_prefix(base) if end is None else base + end
 
-            def ask(transaction: Any) -> list[Item]:
+            def ask(transaction: Transaction) -> list[Item]:
                 found = _range(transaction, base + start, last, limit)
                 return [
                     _item(transaction, partition, name[len(base) :], value) for name, value in found
@@ -230,7 +259,7 @@ class FoundationDBStore(Store):
         )
         for chunk in chunks:
 
-            def change(transaction: Any, chunk: Sequence[Put] = chunk) -> None:
+            def change(transaction: Transaction, chunk: Sequence[Put] = chunk) -> None:
                 for partition, key, value, _, version in chunk:
                     _put(transaction, partition, key, value, version or new_version(self._runtime))
 
@@ -244,18 +273,18 @@ class FoundationDBStore(Store):
 
     # Transactions
 
-    def _begin(self) -> Any:
-        transaction = self._database.create_transaction()
+    def _begin(self) -> Transaction:
+        transaction: Transaction = self._database.create_transaction()
         transaction.options.set_timeout(self._reply_milliseconds)
         return transaction
 
-    def _read(self, ask: Callable[[Any], ResultT]) -> ResultT:
+    def _read(self, ask: Callable[[Transaction], ResultT]) -> ResultT:
         try:
             return ask(self._begin())
         except fdb.FDBError as error:
             raise StoreUnavailable(f"foundationdb did not answer: {error}") from error
 
-    def _write(self, name: bytes, change: Callable[[Any], None]) -> None:
+    def _write(self, name: bytes, change: Callable[[Transaction], None]) -> None:
         """Commit a change, in a transaction that conflicts with whoever writes `name` meanwhile.
 
         Raises:
@@ -278,7 +307,7 @@ class FoundationDBStore(Store):
             self._fence(name)
             raise
 
-    def _prepare(self, name: bytes, change: Callable[[Any], None]) -> Any:
+    def _prepare(self, name: bytes, change: Callable[[Transaction], None]) -> Transaction:
         """Return a transaction that has only to be committed: nothing was sent that changes."""
         try:
             transaction = self._begin()
@@ -340,12 +369,13 @@ def _name(partition: bytes, key: bytes = b"") -> bytes:
     return SUBSPACE + row_name(partition, key)
 
 
-def _value(transaction: Any, name: bytes) -> bytes | None:
-    found: bytes | None = transaction.get(name).value
-    return found
+def _value(transaction: Transaction, name: bytes) -> bytes | None:
+    return transaction.get(name).value
 
 
-def _range(transaction: Any, begin: bytes, end: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+def _range(
+    transaction: Transaction, begin: bytes, end: bytes, limit: int
+) -> list[tuple[bytes, bytes]]:
     # One reply of the database has some 80 kB; this asks for as many as it takes.
     found = transaction.get_range(begin, end, limit, streaming_mode=fdb.StreamingMode.want_all)
     return [(pair.key, pair.value) for pair in found]
@@ -356,7 +386,9 @@ def _pieces(partition: bytes, key: bytes) -> bytes:
     return PIECES + row_name(partition) + row_name(key)
 
 
-def _put(transaction: Any, partition: bytes, key: bytes, value: bytes, version: Version) -> None:
+def _put(
+    transaction: Transaction, partition: bytes, key: bytes, value: bytes, version: Version
+) -> None:
     prefix = _pieces(partition, key)
     transaction.clear_range(prefix, after_prefix(prefix))
     if len(value) <= PIECE_BYTES:
@@ -367,13 +399,13 @@ def _put(transaction: Any, partition: bytes, key: bytes, value: bytes, version: 
         transaction.set(prefix + bytes([number]), value[begin : begin + PIECE_BYTES])
 
 
-def _clear(transaction: Any, partition: bytes, key: bytes) -> None:
+def _clear(transaction: Transaction, partition: bytes, key: bytes) -> None:
     prefix = _pieces(partition, key)
     transaction.clear_range(prefix, after_prefix(prefix))
     transaction.clear(_name(partition, key))
 
 
-def _item(transaction: Any, partition: bytes, key: bytes, found: bytes) -> Item:
+def _item(transaction: Transaction, partition: bytes, key: bytes, found: bytes) -> Item:
     value = found[_HEAD:]
     if found[VERSION_BYTES:_HEAD] == _IN_PIECES:
         prefix = _pieces(partition, key)

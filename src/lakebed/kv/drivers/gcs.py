@@ -78,7 +78,7 @@ class GCSCells(ObjectCells):
         """
         super().__init__(runtime)
         # A request that is repeated inside the library could land twice, the second time unfenced.
-        self._once: dict[str, Any] = {"timeout": (CONNECT_SECONDS, reply_seconds), "retry": None}
+        self._once: dict[str, object] = {"timeout": (CONNECT_SECONDS, reply_seconds), "retry": None}
         name, endpoint = _parse_url(url)
         self._client = _connect(endpoint)
         self._bucket = self._client.bucket(name)
@@ -202,7 +202,7 @@ def check_rules(bucket: Bucket) -> None:
         raise UnsafeStore(f"the bucket {bucket.name} cannot be a store: {'; '.join(wrong)}")
 
 
-def _spares_the_newest(condition: dict[str, Any]) -> bool:
+def _spares_the_newest(condition: dict[str, object]) -> bool:
     """Whether a rule of a life cycle is about versions that were replaced, and no others."""
     return condition.get("isLive") is False or any(
         name in condition

@@ -17,7 +17,6 @@ record leaves a small document, unless nothing reads or writes its key any more 
 **Limits.** A document holds 16 MB.
 """
 
-import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
@@ -60,7 +59,6 @@ _VERSION: Final = "w"
 _STAMP: Final = "s"
 
 _EXAMPLE: Final = "mongodb://user:password@host/database"
-_LOGGER: Final = logging.getLogger(__name__)
 
 Document = Mapping[str, Any]
 

@@ -114,7 +114,7 @@ class SpannerCells(CellDatabase):
     def __init__(self, url: str, runtime: Runtime, *, reply_seconds: float = REPLY_SECONDS) -> None:
         self._database, emulator = _parse_url(url)
         self._session: str | None = None
-        self._options: dict[str, Any] = {
+        self._options: dict[str, object] = {
             "metadata": (("google-cloud-resource-prefix", self._database),),
             # A request that is repeated inside the library could land twice.
             "retry": None,

@@ -34,7 +34,7 @@ from lakebed.base.ids import UniqueID
 from lakebed.base.lru import LRU
 from lakebed.base.runtime import Runtime
 from lakebed.engine.engine import Engine
-from lakebed.engine.errors import HookRefused
+from lakebed.engine.errors import Refused
 from lakebed.engine.hooks import Hooks, Preparation, Proposal
 from lakebed.engine.leases import LeaseLostError
 from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository, Tag, TagID
@@ -287,7 +287,7 @@ class HookGuard(Hooks):
             return self._skip(where, event_type, new_run)
         gates = self._gates(where, event_type)
         if gates and number > PROPOSALS_MAX:
-            raise HookRefused(
+            raise Refused(
                 f"branch {where.branch} changed {PROPOSALS_MAX} times while {event_type} hooks ran:"
                 " try again when it rests"
             )
@@ -336,12 +336,12 @@ class HookGuard(Hooks):
             with parts.while_waiting():
                 failures = parts.runner.run(repository, held, actions)
         except LeaseLostError:
-            raise HookRefused(f"run {held.id} of {event_type} hooks was ended by others") from None
+            raise Refused(f"run {held.id} of {event_type} hooks was ended by others") from None
         HOOK_RUNS.labels(event_type, "failure" if failures else "success").inc()
         if failures:
             first = failures[0]
             by = f"{event_type} hook '{first.hook_id}' of action '{first.action}', run {held.id}"
-            raise HookRefused(refusal(event_type, held.id, failures), by=by)
+            raise Refused(refusal(event_type, held.id, failures), by=by)
         return held.id
 
     def _skip(self, where: "_Where", event_type: EventType, new_run: NewRun) -> str:
@@ -377,7 +377,7 @@ class HookGuard(Hooks):
             if current_actor().skips_hooks and (event_type.is_creation or event_type.is_deletion):
                 return []  # else a ref at a commit with such a file could never be deleted
             by = f"{event_type} hooks, which cannot run: {error}"
-            raise HookRefused(f"{event_type}: {error}{advice}", by=by) from error
+            raise Refused(f"{event_type}: {error}{advice}", by=by) from error
         return select(actions, event_type, where.branch) if actions else []
 
     def _confirm(self, repository: Repository, key: str) -> None:

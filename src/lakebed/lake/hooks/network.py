@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 import httpcore
@@ -170,7 +170,7 @@ class _Backend(httpcore.NetworkBackend):
         port: int,
         timeout: float | None = None,  # noqa: ARG002 - there is one deadline for all
         local_address: str | None = None,  # noqa: ARG002
-        socket_options: Iterable[Any] | None = None,  # noqa: ARG002
+        socket_options: Iterable[object] | None = None,  # noqa: ARG002
     ) -> httpcore.NetworkStream:
         problem: Exception | None = None
         for address in self._network.resolve(host, port, self._deadline):
@@ -240,7 +240,7 @@ class _Stream(httpcore.NetworkStream):
             raise httpcore.ConnectError(f"no secure connection ({error})") from error
         return _Stream(wrapped, self._deadline)
 
-    def get_extra_info(self, info: str) -> Any:
+    def get_extra_info(self, info: str) -> object:
         return self._connection if info == "socket" else None
 
 

@@ -27,7 +27,7 @@ class InvalidProperties(ValueError):
     """The properties of a hook are wrong; the message says which and why."""
 
 
-def check_properties(hook_type: HookType, given: Mapping[str, Any]) -> dict[str, Any]:
+def check_properties(hook_type: HookType, given: Mapping[str, object]) -> dict[str, object]:
     """Return the properties of a hook, checked, without ``timeout``.
 
     Raises:
@@ -45,7 +45,7 @@ def check_properties(hook_type: HookType, given: Mapping[str, Any]) -> dict[str,
     return found
 
 
-def read_timeout(given: Mapping[str, Any]) -> float:
+def read_timeout(given: Mapping[str, object]) -> float:
     """Return the seconds of ``timeout``.
 
     Raises:
@@ -73,7 +73,7 @@ def _text(name: str, value: Any) -> str:
     return value
 
 
-def _script(name: str, value: Any) -> str:
+def _script(name: str, value: object) -> str:
     script = _text(name, value)
     if len(script.encode()) > SCRIPT_BYTES_MAX:
         raise InvalidProperties(f"{name} has more than {SCRIPT_BYTES_MAX} bytes")
@@ -95,7 +95,7 @@ def _url(name: str, value: Any) -> str:
     return url
 
 
-def _boolean(name: str, value: Any) -> bool:
+def _boolean(name: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise InvalidProperties(f"{name} must be true or false, not {value!r}")
     return value
@@ -107,7 +107,7 @@ def _mapping(name: str, value: Any) -> dict[str, Any]:
     return value
 
 
-def _texts(name: str, value: Any) -> list[str]:
+def _texts(name: str, value: object) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
         raise InvalidProperties(f"{name} must be a list of texts: put numbers in quotes")
     return value
@@ -130,13 +130,13 @@ def _headers(name: str, value: Any) -> dict[str, str]:
     return headers
 
 
-def _api_version(name: str, value: Any) -> str:
+def _api_version(name: str, value: object) -> str:
     if value not in {"v1", "v2"}:
         raise InvalidProperties(f"{name} must be v1 (Airflow 2) or v2 (Airflow 3), not {value!r}")
     return str(value)
 
 
-def _require(*names: str) -> Callable[[Mapping[str, Any]], None]:
+def _require(*names: str) -> Callable[[Mapping[str, object]], None]:
     def check(found: Mapping[str, Any]) -> None:
         for name in names:
             if name not in found:
@@ -145,7 +145,7 @@ def _require(*names: str) -> Callable[[Mapping[str, Any]], None]:
     return check
 
 
-def _require_airflow(found: Mapping[str, Any]) -> None:
+def _require_airflow(found: Mapping[str, object]) -> None:
     if "token" in found and found.get("api_version") != "v2":
         raise InvalidProperties("token needs api_version: v2; v1 takes username and password")
     if "token" in found and ("username" in found or "password" in found):
@@ -155,12 +155,12 @@ def _require_airflow(found: Mapping[str, Any]) -> None:
         _require("username", "password")(found)
 
 
-def _require_lua(found: Mapping[str, Any]) -> None:
+def _require_lua(found: Mapping[str, object]) -> None:
     if ("script" in found) == ("script_path" in found):
         raise InvalidProperties("give one of script and script_path")
 
 
-_CHECKS: Final[dict[HookType, dict[str, Callable[[str, Any], Any]]]] = {
+_CHECKS: Final[dict[HookType, dict[str, Callable[[str, object], object]]]] = {
     "webhook": {"url": _url, "query_params": _query, "headers": _headers},
     "airflow": {
         "url": _url,
@@ -175,7 +175,7 @@ _CHECKS: Final[dict[HookType, dict[str, Callable[[str, Any], Any]]]] = {
     "lua": {"script": _script, "script_path": _text, "args": _mapping},
     "command": {"command": _text, "args": _texts},
 }
-_REQUIRED: Final[dict[HookType, Callable[[Mapping[str, Any]], None]]] = {
+_REQUIRED: Final[dict[HookType, Callable[[Mapping[str, object]], None]]] = {
     "webhook": _require("url"),
     "airflow": _require_airflow,
     "lua": _require_lua,

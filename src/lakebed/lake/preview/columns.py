@@ -91,7 +91,7 @@ def _histogram(column: pa.ChunkedArray, of: str) -> Histogram | None:
     return Histogram(counts=counts, minimum=_limit(low), maximum=_limit(high), of=of)
 
 
-def _borders(low: float, high: float) -> list[Any]:
+def _borders(low: float, high: float) -> list[object]:
     """Return where each range after the first begins; nothing if they cannot be told apart."""
     if isinstance(low, int) and isinstance(high, int):
         # Whole widths: else some ranges have no integer in them.
@@ -103,7 +103,7 @@ def _borders(low: float, high: float) -> list[Any]:
     return [low + share * at for at in range(1, BINS_MAX)]
 
 
-def _limit(value: Any) -> str:
+def _limit(value: object) -> str:
     """Return a least or greatest value as people read it.
 
     Writers of Parquet put -0.0 for a least value of 0.0: it need not be a value of the column.
@@ -157,7 +157,7 @@ def cells(table: pa.Table, *, is_cut: bool = True) -> list[list[str | None]]:
     return [list(row) for row in zip(*columns, strict=True)]
 
 
-def _texts(column: pa.ChunkedArray, write: Callable[[Any], str]) -> list[str | None]:
+def _texts(column: pa.ChunkedArray, write: Callable[[object], str]) -> list[str | None]:
     try:
         values = column.to_pylist()
     except (ValueError, OverflowError, pa.ArrowException):

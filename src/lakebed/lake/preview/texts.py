@@ -123,13 +123,13 @@ def _cell(cell: dict[str, Any], source: str, *, is_markdown: bool) -> dict[str, 
     return {"kind": "code", "text": source, "output": "".join(texts)[:_OUTPUT_LENGTH_MAX]}
 
 
-def _output(output: dict[str, Any]) -> str:
+def _output(output: dict[str, object]) -> str:
     data = output.get("data")
     plain = data.get("text/plain") if isinstance(data, dict) else None
     return _joined(output.get("text") or plain or output.get("evalue"))
 
 
-def _joined(text: Any) -> str:
+def _joined(text: object) -> str:
     """Notebooks keep texts whole, or as lists of lines."""
     if isinstance(text, list):
         return "".join(each for each in text if isinstance(each, str))

@@ -238,7 +238,7 @@ class CollectorJob:
         saved: SavedState,
         manifest: GCManifest,
         options: CollectorOptions,
-        commits: dict[str, Any],
+        commits: dict[str, object],
         progress: Progress,
     ) -> RunSummary:
         look = _look(manifest, options)
@@ -345,7 +345,7 @@ class CollectorJob:
         )
         return summary
 
-    def _expire(self, options: CollectorOptions) -> dict[str, Any]:
+    def _expire(self, options: CollectorOptions) -> dict[str, object]:
         """Let the server expire commits; what expires now is left out of this very run."""
         done = self._server.expire(
             self._storage.repository_uid, max_share=options.max_share, dry_run=options.dry_run
@@ -360,7 +360,7 @@ class CollectorJob:
         saved: SavedState,
         manifest: GCManifest,
         options: CollectorOptions,
-        commits: dict[str, Any],
+        commits: dict[str, object],
     ) -> tuple[GCFile, ...]:
         """Have the commits written down whose expiry frees objects, if there are any."""
         before = saved.state.expired_ids if saved.state is not None else ()

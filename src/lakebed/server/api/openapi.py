@@ -88,14 +88,14 @@ def _operation(route: Route, by_type: dict[str, Any]) -> dict[str, Any]:
     return described
 
 
-def _path_parameters(route: Route) -> list[dict[str, Any]]:
+def _path_parameters(route: Route) -> list[dict[str, object]]:
     return [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
         for name in route.parameters
     ]
 
 
-def _query_parameters(route: Route) -> list[dict[str, Any]]:
+def _query_parameters(route: Route) -> list[dict[str, object]]:
     if route.query is None:
         return []
     (schema,), components = msgspec.json.schema_components([route.query])
@@ -107,7 +107,7 @@ def _query_parameters(route: Route) -> list[dict[str, Any]]:
     ]
 
 
-def _header_parameters(route: Route) -> list[dict[str, Any]]:
+def _header_parameters(route: Route) -> list[dict[str, object]]:
     return [
         {"name": name, "in": "header", "required": False, "schema": {"type": "string"}}
         for name in route.headers
@@ -137,8 +137,8 @@ def _responses(route: Route, by_type: dict[str, Any]) -> dict[str, Any]:
     return {str(status): _response(status, contents[status // 100]) for status in sorted(statuses)}
 
 
-def _response(status: int, content: dict[str, Any]) -> dict[str, Any]:
-    described: dict[str, Any] = {"description": HTTPStatus(status).phrase}
+def _response(status: int, content: dict[str, object]) -> dict[str, object]:
+    described: dict[str, object] = {"description": HTTPStatus(status).phrase}
     if content:
         described["content"] = content
     return described

@@ -20,7 +20,7 @@ from msgspec.structs import fields as fields_of
 from lakebed.server.api.request import ApiRequest
 from lakebed.wire.calls import ApiCall, Endpoint
 
-HandlerT = TypeVar("HandlerT", bound=Callable[..., Any])
+HandlerT = TypeVar("HandlerT", bound=Callable[..., object])
 
 _FLAGS: Final = frozenset({"force", "skip_hooks"})
 """Fields of queries that the dispatcher obeys."""

@@ -90,7 +90,7 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (MetricsRefused, 403),
     (auth.TooManyLogins, 429),
     (auth.AuthNotFound, 404),
-    (auth.NameTaken, 409),
+    (auth.AlreadyExists, 409),
     (auth.AlreadySetUp, 409),
     (auth.AuthInvalid, 400),
     (auth.AuthTooManyTries, 429),
@@ -155,7 +155,7 @@ _WORDS: Final[tuple[tuple[type[Exception], str | None, str], ...]] = (
     (auth.GroupNotFound, None, "group not found"),
     (auth.PolicyNotFound, None, "policy not found"),
     (auth.CredentialNotFound, None, "credentials not found"),
-    (auth.NameTaken, None, "Already exists"),
+    (auth.AlreadyExists, None, "Already exists"),
     (auth.Denied, None, "insufficient permissions"),
 )
 

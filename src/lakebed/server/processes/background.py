@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 from prometheus_client import Counter, Gauge
 
@@ -195,5 +195,5 @@ def run(job: BackgroundJob) -> None:
     _RUNS.labels(job.name, outcome).inc()
 
 
-def _leave(*_signal: Any) -> None:
+def _leave(*_signal: object) -> None:
     sys.exit(0)

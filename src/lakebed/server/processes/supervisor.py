@@ -246,7 +246,7 @@ class _Supervisor:
 class _Child:
     """A process of the server, as the supervisor sees it."""
 
-    def __init__(self, role: str, function: str, *arguments: Any) -> None:
+    def __init__(self, role: str, function: str, *arguments: object) -> None:
         self.role = role
         self._arguments = (function, *arguments)
         self._process: BaseProcess | None = None
@@ -296,7 +296,7 @@ class _Child:
 class _Worker(_Child):
     """A worker, which shows that it serves."""
 
-    def __init__(self, function: str, *arguments: Any) -> None:
+    def __init__(self, function: str, *arguments: object) -> None:
         super().__init__("worker", function, *arguments)
         self._beats: Connection | None = None
         self.is_starting = True

@@ -22,7 +22,6 @@ and not within. An address that is a folder, or lies below a file, cannot be wri
 object to be read.
 """
 
-import logging
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,7 +29,6 @@ from contextlib import AbstractContextManager, nullcontext
 from io import FileIO
 from itertools import chain, islice
 from pathlib import Path
-from typing import Final
 
 import pyarrow as pa
 
@@ -107,8 +105,6 @@ _Condition = Callable[[OpenFolder, os.stat_result | None], None]
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 # Without O_NONBLOCK, opening a pipe that somebody put into the tree would wait for a writer.
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-
-_LOGGER: Final = logging.getLogger(__name__)
 
 
 def _anything(_folder: OpenFolder, _old: os.stat_result | None) -> None:

@@ -86,9 +86,9 @@ def quickstart(
     flags = steps.flags_of(data_dir, host, port)
     settings = load(environment=variables, flags=flags)
     check_place(settings)
-    prepared = steps.prepare(settings, sample=sample)
+    pair = steps.prepare(settings, sample=sample)
     garbage = steps.about_garbage(settings)
-    serve(settings, on_ready=lambda endpoint: _welcome(endpoint, prepared.pair, data_dir, garbage))
+    serve(settings, on_ready=lambda endpoint: _welcome(endpoint, pair, data_dir, garbage))
 
 
 def _check_installed() -> None:

@@ -210,7 +210,7 @@ class EtcdGateway:
             raise StoreUnavailable(f"etcd did not let us in: {_explain(reply)[1]}")
         self._token = reply.json()["token"]
 
-    def _post(self, path: str, body: Mapping[str, Any]) -> httpx.Response:
+    def _post(self, path: str, body: Mapping[str, object]) -> httpx.Response:
         endpoint = self._address.endpoints[self._current % len(self._address.endpoints)]
         headers = {} if self._token is None else {"Authorization": self._token}
         try:

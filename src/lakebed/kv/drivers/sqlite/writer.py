@@ -71,7 +71,7 @@ class _Operation(Write):
         self.query = query
         self.done = 0
         """How many steps changed something."""
-        self.found: list[tuple[Any, ...]] = []
+        self.found: list[tuple[object, ...]] = []
         """The rows of the query."""
 
     def run(self, connection: sqlite3.Connection) -> None:
@@ -213,7 +213,7 @@ class SQLiteWriter:
 
     def _fetch(self, batch: list[_Operation]) -> None:
         """Make the queries of a batch, which see all of its writes."""
-        made: dict[BatchedRead, list[tuple[Any, ...]]] = {}
+        made: dict[BatchedRead, list[tuple[object, ...]]] = {}
         for each in batch:
             if each.query is not None:
                 if each.query not in made:

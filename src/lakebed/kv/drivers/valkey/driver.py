@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 import valkey
 
@@ -255,7 +255,7 @@ class ValkeyStore(Store):
 
     def _run(
         self,
-        link: Any,
+        link: object,
         script: str,
         partition: bytes,
         arguments: Sequence[bytes],

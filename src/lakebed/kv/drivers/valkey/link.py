@@ -104,7 +104,7 @@ class ValkeyPool:
         self._patience = patience
         self._clocks: WeakKeyDictionary[Connection, _Clock] = WeakKeyDictionary()
         self._tls = address.tls
-        self._settings: dict[str, Any] = {
+        self._settings: dict[str, object] = {
             "socket_connect_timeout": CONNECT_SECONDS,
             # What the library repeats could land twice, the second time behind its deadline.
             "retry": Retry(NoBackoff(), 0),

@@ -1,7 +1,7 @@
 """The interpreter of a script, with nothing in it that reaches out of the process."""
 
 from importlib.resources import files
-from typing import Any, Final
+from typing import Final
 
 import lupa.lua52
 
@@ -27,7 +27,7 @@ def run_script(start: Start, pipe: Pipe) -> str | None:
     prepare = lua.compile(files(__package__).joinpath("sandbox.lua").read_bytes())
     values = Values(lua, start.memory_mib << 20)
 
-    def open_by_name(name: bytes) -> Any:
+    def open_by_name(name: bytes) -> object:
         try:
             functions = open_package(name.decode(errors="replace"), start, pipe)
         except CallFailed as error:

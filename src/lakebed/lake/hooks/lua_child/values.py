@@ -86,7 +86,7 @@ class Values:
             if self._lua.get_memory_used() > limit:
                 raise MemoryError
 
-    def guard(self, function: Callable[..., Any]) -> Callable[..., tuple[Any, ...]]:
+    def guard(self, function: Callable[..., object]) -> Callable[..., tuple[object, ...]]:
         """Make a function that Lua can call: it takes and gives values of Lua, and never raises.
 
         It returns true and the results, or false and a message.
@@ -147,5 +147,5 @@ def readable(value: Any) -> Any:
     return value
 
 
-def _key_text(key: Any) -> str:
+def _key_text(key: object) -> str:
     return key.decode(errors="replace") if isinstance(key, bytes) else f"{key:.14g}"

@@ -25,7 +25,7 @@ _WAITING_PER_WORKER: Final = 2
 """Jobs that are made ahead of time, so that no worker waits for a listing."""
 _PARTING_SECONDS: Final = 2.0
 """How long to wait at the end for transfers that were stopped."""
-_END: Final[Any] = object()
+_END: Final[object] = object()
 
 
 class Stopped(Exception):

@@ -129,28 +129,28 @@ def _moment(nanoseconds: Any, zone: Any) -> datetime:
     return (_EPOCH + timedelta(seconds=int(number(nanoseconds)) // _SECOND)).astimezone(found)
 
 
-def _format(nanoseconds: Any, layout: Any, zone: Any = None) -> str:
+def _format(nanoseconds: object, layout: object, zone: object = None) -> str:
     return format_moment(_moment(nanoseconds, zone), text(layout, 2).decode(errors="replace"))
 
 
-def _format_iso(nanoseconds: Any, zone: Any = None) -> str:
+def _format_iso(nanoseconds: object, zone: object = None) -> str:
     return format_moment(_moment(nanoseconds, zone), _ISO_LAYOUT)
 
 
-def _parse(layout: Any, value: Any) -> int:
+def _parse(layout: object, value: object) -> int:
     written = text(layout).decode(errors="replace"), text(value, 2).decode(errors="replace")
     return int((parse_moment(*written) - _EPOCH).total_seconds()) * _SECOND
 
 
-def _parse_iso(value: Any) -> int:
+def _parse_iso(value: object) -> int:
     return _parse(_ISO_LAYOUT.encode(), value)
 
 
-def _sleep(nanoseconds: Any) -> None:
+def _sleep(nanoseconds: object) -> None:
     time.sleep(max(0.0, number(nanoseconds) / _SECOND))
 
 
-def _add(start: Any, duration: Any) -> int | float:
+def _add(start: object, duration: object) -> int | float:
     given = duration if isinstance(duration, dict) else {}
     units = {"hour": 3600, "minute": 60, "second": 1}
     seconds = sum(number(given.get(unit, 0)) * length for unit, length in units.items())

@@ -13,7 +13,7 @@ def _dump(value: Any, **layout: Any) -> str:
     return json.dumps(readable(value), ensure_ascii=False, sort_keys=True, **layout)
 
 
-def _marshal_json(value: Any, options: Any = None) -> str:
+def _marshal_json(value: object, options: object = None) -> str:
     given = options if isinstance(options, dict) else {}
     indent = readable(given.get("indent", b""))
     prefix = readable(given.get("prefix", b""))
@@ -23,22 +23,22 @@ def _marshal_json(value: Any, options: Any = None) -> str:
     return shown.replace("\n", f"\n{prefix}") + "\n"
 
 
-def _unmarshal_json(data: Any) -> Any:
+def _unmarshal_json(data: object) -> object:
     try:
         return json.loads(text(data))
     except ValueError as error:
         raise CallFailed(f"this is not JSON: {error}") from error
 
 
-def _marshal_yaml(value: Any) -> str:
+def _marshal_yaml(value: object) -> str:
     return str(yaml.safe_dump(readable(value), allow_unicode=True, sort_keys=True))
 
 
-def _unmarshal_yaml(data: Any) -> Any:
+def _unmarshal_yaml(data: object) -> object:
     return plain(read_yaml(text(data)))
 
 
-def _read_parquet_schema(data: Any) -> list[dict[str, str]]:
+def _read_parquet_schema(data: object) -> list[dict[str, str]]:
     import pyarrow as pa  # it takes a while, and few scripts need it
     import pyarrow.parquet as pq
 

@@ -11,33 +11,33 @@ from typing import Any, Final
 from lakebed.lake.hooks.lua_child.values import CallFailed, text
 
 
-def _sign(algorithm: str) -> Callable[[Any, Any], bytes]:
+def _sign(algorithm: str) -> Callable[[object, object], bytes]:
     def sign(message: Any, key: Any) -> bytes:
         return hmac.digest(text(key, 2), text(message), algorithm)
 
     return sign
 
 
-def _digest_sha256(message: Any) -> bytes:
+def _digest_sha256(message: object) -> bytes:
     return hashlib.sha256(text(message)).digest()
 
 
-def _encode_base64(data: Any) -> bytes:
+def _encode_base64(data: object) -> bytes:
     return base64.b64encode(text(data))
 
 
-def _decode_base64(data: Any) -> bytes:
+def _decode_base64(data: object) -> bytes:
     try:
         return base64.b64decode(text(data), validate=True)
     except binascii.Error as error:
         raise CallFailed(f"this is not Base64: {error}") from error
 
 
-def _encode_base64_url(data: Any) -> bytes:
+def _encode_base64_url(data: object) -> bytes:
     return base64.urlsafe_b64encode(text(data)).rstrip(b"=")
 
 
-def _decode_base64_url(data: Any) -> bytes:
+def _decode_base64_url(data: object) -> bytes:
     given = text(data)
     try:
         return base64.b64decode(given + b"=" * (-len(given) % 4), altchars=b"-_", validate=True)
@@ -45,11 +45,11 @@ def _decode_base64_url(data: Any) -> bytes:
         raise CallFailed(f"this is not Base64: {error}") from error
 
 
-def _encode_hex(data: Any) -> bytes:
+def _encode_hex(data: object) -> bytes:
     return binascii.hexlify(text(data))
 
 
-def _decode_hex(data: Any) -> bytes:
+def _decode_hex(data: object) -> bytes:
     try:
         return binascii.unhexlify(text(data))
     except binascii.Error as error:

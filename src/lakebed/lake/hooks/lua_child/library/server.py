@@ -50,7 +50,7 @@ def _caller(pipe: Pipe, name: str) -> Callable[..., Any]:
     return call
 
 
-def _argument(name: str, value: Any, position: int) -> Any:
+def _argument(name: str, value: object, position: int) -> object:
     if name == "amount":
         return int(number(value, position))
     if name == "user_metadata":
@@ -62,7 +62,7 @@ def _argument(name: str, value: Any, position: int) -> Any:
     return readable(text(value, position))
 
 
-def _results(reply: CallReply) -> tuple[Any, ...]:
+def _results(reply: CallReply) -> tuple[object, ...]:
     if reply.error is not None:
         raise CallFailed(reply.error)
     return (reply.status,) if reply.body is None else (reply.status, reply.body)

@@ -9,18 +9,18 @@ from urllib.parse import unquote_to_bytes, urlsplit
 from lakebed.lake.hooks.lua_child.values import CallFailed, number, text
 
 
-def _split(whole: Any, separator: Any) -> list[bytes]:
+def _split(whole: object, separator: object) -> list[bytes]:
     between = text(separator, 2)
     if between:
         return text(whole).split(between)
     return [each.encode() for each in text(whole).decode(errors="replace")]
 
 
-def _replace(whole: Any, old: Any, new: Any, count: Any = -1) -> bytes:
+def _replace(whole: object, old: object, new: object, count: object = -1) -> bytes:
     return text(whole).replace(text(old, 2), text(new, 3), int(number(count, 4)))
 
 
-def _parse_path(path: Any, separator: Any = b"/") -> dict[str, bytes]:
+def _parse_path(path: object, separator: object = b"/") -> dict[str, bytes]:
     parent, name = _parent_and_name(text(path), text(separator, 2))
     return {"parent": parent, "base_name": name}
 
@@ -30,7 +30,7 @@ def _parent_and_name(path: bytes, separator: bytes) -> tuple[bytes, bytes]:
     return parent + found, name
 
 
-def _join_path(separator: Any, *parts: Any) -> bytes:
+def _join_path(separator: object, *parts: object) -> bytes:
     between = text(separator)
     texts = [text(part, position) for position, part in enumerate(parts, 2)]
     trimmed = texts[:1] + [each.removeprefix(between) for each in texts[1:]]
@@ -39,7 +39,7 @@ def _join_path(separator: Any, *parts: Any) -> bytes:
     ) + b"".join(trimmed[-1:])
 
 
-def _is_hidden(path: Any, separator: Any = b"/", prefix: Any = b"_") -> bool:
+def _is_hidden(path: object, separator: object = b"/", prefix: object = b"_") -> bool:
     rest, between, beginning = text(path), text(separator, 2), text(prefix, 3)
     while rest:
         shorter, name = _parent_and_name(rest, between)
@@ -51,32 +51,32 @@ def _is_hidden(path: Any, separator: Any = b"/", prefix: Any = b"_") -> bool:
     return False
 
 
-def _directory(path: Any) -> bytes:
+def _directory(path: object) -> bytes:
     return posixpath.normpath(posixpath.dirname(text(path)) or b".")
 
 
-def _compiled(pattern: Any) -> re.Pattern[bytes]:
+def _compiled(pattern: object) -> re.Pattern[bytes]:
     try:
         return re.compile(text(pattern))
     except (re.error, RecursionError) as error:
         raise CallFailed(f"this is not a regular expression: {error}") from error
 
 
-def _compile(pattern: Any) -> dict[str, Callable[..., Any]]:
+def _compile(pattern: object) -> dict[str, Callable[..., object]]:
     compiled = _compiled(pattern)
 
     def find(whole: Any) -> bytes:
         found = compiled.search(text(whole))
         return found[0] if found else b""
 
-    def find_all(whole: Any, count: Any = -1) -> list[bytes]:
+    def find_all(whole: object, count: object = -1) -> list[bytes]:
         return [found[0] for found in _first(compiled, text(whole), count)]
 
-    def find_submatch(whole: Any) -> list[bytes]:
+    def find_submatch(whole: object) -> list[bytes]:
         found = compiled.search(text(whole))
         return _groups(found) if found else []
 
-    def find_all_submatch(whole: Any, count: Any = -1) -> list[list[bytes]]:
+    def find_all_submatch(whole: object, count: object = -1) -> list[list[bytes]]:
         return [_groups(found) for found in _first(compiled, text(whole), count)]
 
     return {
@@ -87,7 +87,7 @@ def _compile(pattern: Any) -> dict[str, Callable[..., Any]]:
     }
 
 
-def _first(compiled: re.Pattern[bytes], whole: bytes, count: Any) -> list[re.Match[bytes]]:
+def _first(compiled: re.Pattern[bytes], whole: bytes, count: object) -> list[re.Match[bytes]]:
     most = int(number(count, 2))
     found = list(compiled.finditer(whole))
     return found if most < 0 else found[:most]
@@ -97,7 +97,7 @@ def _groups(found: re.Match[bytes]) -> list[bytes]:
     return [found[0], *(each or b"" for each in found.groups())]
 
 
-def _parse_url(url: Any) -> dict[str, Any]:
+def _parse_url(url: object) -> dict[str, object]:
     try:
         parts = urlsplit(text(url).decode())
     except ValueError as error:
