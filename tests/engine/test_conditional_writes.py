@@ -14,10 +14,17 @@ import pytest
 from lakebed.engine.commits.requests import CommitRequest, MergeRequest
 from lakebed.engine.committed import EntryQuery
 from lakebed.engine.engine import Engine
-from lakebed.engine.errors import BranchNotFound, PreconditionFailed, Stale, TooManyTries
+from lakebed.engine.errors import (
+    BranchNotFound,
+    PreconditionFailed,
+    Protected,
+    Stale,
+    TooManyTries,
+)
 from lakebed.engine.keys import STAGED_PREFIX
+from lakebed.engine.reading import Reading
 from lakebed.engine.staging.cells import has_proposal, value_of, version_of
-from lakebed.engine.staging.writer import Condition, if_absent
+from lakebed.engine.staging.writer import Condition, UndoLog, if_absent
 from lakebed.formats import Entry
 from lakebed.kv import Item, OutcomeUnknown, StoreUnavailable
 from lakebed.testing.faults import FaultyStore, StoreCall
@@ -28,6 +35,10 @@ from tests.simulation import engine_mutants as mutants
 from tests.simulation.world import DEV, MAIN, entry
 
 ResultT = TypeVar("ResultT")
+
+_READS_OF_A_PUT = 4
+"""The repository; rules and branch; the same with the cells, now that the branch was seen; and the
+read behind the write."""
 
 KEY = STAGED_PREFIX + b"a"
 QUERY = EntryQuery()
@@ -522,6 +533,108 @@ def test_a_put_is_taken_back_though_a_proposal_comes_in_between(lake: Kit) -> No
         staging.put(engine, REPOSITORY.id, MAIN, entry(b"a", "w1"), is_fresh=lambda: next(looks))
     assert shown(lake.engine(), b"a") is None
     assert lake.cell() is None
+
+
+def covered(lake: Kit, *meanwhile: Callable[[Reading], object]) -> Engine:
+    """Return an engine that is overtaken right after its next write of the key.
+
+    Another writer reads the branch then; a rule is set that forbids both writes; and `meanwhile`
+    happens, given the branch as the other writer read it.
+    """
+
+    def overtake() -> None:
+        other = lake.engine()
+        other.branches.get(REPOSITORY, MAIN)  # it has seen the branch: it reads all in one call
+        other.readings.to_write(REPOSITORY.id, MAIN)
+        known = other.readings.to_write(REPOSITORY.id, MAIN, b"a")
+        assert known.cells is not None
+        other.protection.set(REPOSITORY, [MAIN])
+        for thing in meanwhile:
+            thing(known)
+
+    return lake.at(1, before=False, thing=overtake)
+
+
+def test_a_put_that_a_refused_one_has_covered_was_made_in_time(lake: Kit) -> None:
+    """Its writer cannot take it back: the other one does not know that, and puts it back."""
+    put(lake.engine(), b"a", "old")
+
+    def cover(known: Reading) -> None:
+        with pytest.raises(Protected):
+            lake.engine().writer.put(known, entry(b"a", "w2"))
+
+    staging.put(covered(lake, cover), REPOSITORY.id, MAIN, entry(b"a", "w1"))
+    assert shown(lake.engine(), b"a") == "w1"
+
+
+def test_a_put_is_covered_until_the_other_is_taken_back(lake: Kit) -> None:
+    put(lake.engine(), b"a", "old")
+    other = UndoLog(lake.store, lake.runtime, entry(b"a", "w2"))
+    token = lake.engine().branches.get(REPOSITORY, MAIN).staging_token
+
+    def cover(_known: Reading) -> None:
+        cell = other.find(token)
+        assert cell is not None
+        value, version = other.prepare(token, cell)
+        lake.store.set(token.encode(), KEY, value, cell.predicate, version=version)
+
+    staging.put(covered(lake, cover), REPOSITORY.id, MAIN, entry(b"a", "w1"))
+    assert other.undo() == set()
+    assert shown(lake.engine(), b"a") == "w1"
+
+
+def test_a_forbidden_put_is_taken_back_if_no_other_covers_it(lake: Kit) -> None:
+    put(lake.engine(), b"a", "old")
+    with pytest.raises(Protected):
+        staging.put(covered(lake), REPOSITORY.id, MAIN, entry(b"a", "w1"))
+    assert shown(lake.engine(), b"a") == "old"
+
+
+def test_a_forbidden_put_that_was_deleted_meanwhile_is_refused(lake: Kit) -> None:
+    """A removal is made without a look at the key, and proves nothing."""
+
+    def delete(known: Reading) -> None:
+        lake.engine().writer.delete(known, b"a")
+
+    with pytest.raises(Protected):
+        staging.put(covered(lake, delete), REPOSITORY.id, MAIN, entry(b"a", "w1"))
+    assert shown(lake.engine(), b"a") is None
+
+
+def test_a_forbidden_put_into_a_sealed_token_is_refused_though_it_is_covered(lake: Kit) -> None:
+    """The committer may have read the token before."""
+
+    def cover(known: Reading) -> None:
+        seal(lake)
+        with pytest.raises(Protected):
+            lake.engine().writer.put(known, entry(b"a", "w2"))
+
+    with pytest.raises(Protected):
+        staging.put(covered(lake, cover), REPOSITORY.id, MAIN, entry(b"a", "w1"))
+
+
+def test_a_put_that_is_refused_when_it_begins_again_is_taken_back(lake: Kit) -> None:
+    put(lake.engine(), b"a", "old")
+    reads: list[bytes] = []
+
+    def forbid(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
+        """Seal the token behind the write; set a rule when the writer has seen that."""
+        if call.operation == "get_many":
+            reads.append(call.key)
+            if len(reads) == _READS_OF_A_PUT + 1:
+                lake.engine().protection.set(REPOSITORY, [MAIN])
+        result = apply()
+        if call.writes and call.key == KEY and len(reads) < _READS_OF_A_PUT + 1:
+            seal(lake)
+        return result
+
+    with pytest.raises(Protected):
+        staging.put(
+            lake.engine(store=FaultyStore(lake.store, forbid)),
+            *(REPOSITORY.id, MAIN, entry(b"a", "w1")),
+        )
+    assert len(reads) > _READS_OF_A_PUT
+    assert shown(lake.engine(), b"a") == "old"
 
 
 # Proof that these tests bite: each fails with its rule broken

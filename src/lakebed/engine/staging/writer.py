@@ -55,7 +55,15 @@ and garbage collection could take it. So the new value names it too.
 
 Two things may still be seen of a write that was taken back. A committer may have read the value
 before: then it is in a commit, and stays there. And if two writers of one key take their writes
-back, and the second had written over the first, the second puts back the value of the first.
+back, and the second had written over the first, the second puts back the value of the first. So
+the first one asks the undo whether another entry *covers* its value:
+
+- Where rules refused the write, it is acknowledged then: it was made in time. Each try of a put
+  reads the cell first, and then rules and repository, in one call. So the writer of the other entry
+  saw the value before it read rules that still allowed it. That holds under the current token;
+  another one may have been scanned before. A tombstone is no cover, since a removal does not read
+  the rules after the cell; it is never taken back.
+- Where its object is not fresh, the entry may stay.
 """
 
 from collections.abc import Callable, Sequence
@@ -73,7 +81,7 @@ from lakebed.engine.errors import (
     Stale,
     TooManyTries,
 )
-from lakebed.engine.keys import STAGED_PREFIX
+from lakebed.engine.keys import EMPTIED, STAGED_PREFIX
 from lakebed.engine.model import Branch, StagingToken
 from lakebed.engine.reading import REFUSALS, Reading, Readings
 from lakebed.engine.refs.branches import Branches
@@ -174,18 +182,23 @@ class UndoLog:
         address = "" if entry is None else entry.address
         return encode(self.entry, replaced_address=address), version
 
-    def undo(self) -> None:
-        """Put back what was replaced.
+    def undo(self) -> set[StagingToken]:
+        """Put back what was replaced; return the tokens where another entry is over it by now.
 
         Raises:
             OutcomeUnknown: The entry may still be visible.
         """
+        covered = set()
         for token, before in self._replaced.items():
             # An undo that changed nothing leaves what the write changed.
             with applied_before(any_step=True):
-                self._undo_in(token, before)
+                found = self._undo_in(token, before)
+            if value_of(found) not in {None, TOMBSTONE}:
+                covered.add(token)
+        return covered
 
-    def _undo_in(self, token: StagingToken, before: bytes | None) -> None:
+    def _undo_in(self, token: StagingToken, before: bytes | None) -> Item | None:
+        """Return the cell that another write left there; None: what was replaced is back."""
         while (found := self.find(token)) is not None and self._is_own(found):
             # If it fails, someone has written over the value, and that stays; or has made a
             # proposal beside it, or taken one away.
@@ -194,7 +207,8 @@ class UndoLog:
                     self._store.delete(token.encode(), self._key, found.predicate)
                 else:
                     self._store.set(token.encode(), self._key, before, found.predicate)
-                return
+                return None
+        return found
 
     def _is_own(self, found: Item) -> bool:
         """Whether the value of a cell is this write's own, perhaps with a proposal beside it."""
@@ -241,21 +255,47 @@ class Writer:
         undo_log = UndoLog(self._store, self._runtime, entry)
         _check_fresh(undo_log, is_fresh, applied=False)
         for number in range(self._tries):
-            token = known.branch.staging_token
-            with applied_before(any_step=number > 0):
-                found = undo_log.find(token) if known.cells is None else known.cells[0]
-                predicate: Predicate = ABSENT if found is None else found.predicate
-                value, version = undo_log.prepare(token, found)
-                written, second = self._swap_and_read(known, entry.key, value, predicate, version)
+            written, token = False, known.branch.staging_token
             try:
+                with applied_before(any_step=number > 0):
+                    if number > 0 or known.cells is None:
+                        known = self._read_again(known, entry.key)
+                    if known.cells is None:
+                        continue
+                    token, found = known.branch.staging_token, known.cells[0]
+                    value, version = undo_log.prepare(token, found)
+                    predicate: Predicate = ABSENT if found is None else found.predicate
+                    written, second = self._swap_and_read(
+                        known, entry.key, value, predicate, version
+                    )
                 known = self._look_again(known, [entry.key], second)
             except (Protected, ReadOnly):
-                undo_log.undo()
-                raise
+                covered = undo_log.undo()
+                if not (written and token in covered and self._is_current(known, entry.key)):
+                    raise
             _check_fresh(undo_log, is_fresh, applied=True)
             if written and known.branch.staging_token == token:
                 return self._on_write()
         raise TooManyTries(f"the write of {quoted(entry.key)}", self._tries)
+
+    def _read_again(self, known: Reading, key: bytes) -> Reading:
+        repository = known.repository
+        return self._readings.to_write(
+            repository.id, known.branch.id, key, unique_id=repository.unique_id
+        )
+
+    def _is_current(self, known: Reading, key: bytes) -> bool:
+        """Return whether a covered put was staged under the token that is still current.
+
+        Take the key out of the notes of listings: the put that covers it may be taken back.
+        """
+        token = known.branch.staging_token
+        with applied_before(any_step=True):
+            branch, (note,) = self._branches.get_with(
+                known.repository, known.branch.id, [(token.encode(), EMPTIED)]
+            )
+            empty_runs.fill(self._store, token, [key], note)
+        return branch.staging_token == token
 
     @traced("engine.put_if")
     def put_if(
@@ -320,13 +360,10 @@ class Writer:
     ) -> None:
         if is_fresh is not None and not is_fresh():
             raise Stale(key)
-        repository, branch = known.repository, known.branch.id
         waited_for: Predicate | None = None
         for number in range(self._tries):
             if number > 0:
-                known = self._readings.to_write(
-                    repository.id, branch, key, unique_id=repository.unique_id
-                )
+                known = self._read_again(known, key)
             entry, cell = self._look(known, key)
             value = value_for(entry)
             if value is None:
