@@ -248,3 +248,14 @@ def test_heartbeats_end_with_the_work_even_if_it_fails() -> None:
     with pytest.raises(ZeroDivisionError):
         with_heartbeat(runtime, work, beat, every_seconds=0.001)
     assert 1 <= beats <= 2
+
+
+def test_a_lease_that_was_lost_is_not_kept(store: MemoryStore, clock: HandTurnedClock) -> None:
+    first, second = lease(store, clock), lease(store, clock)
+    assert first.acquire()
+    assert not second.acquire()
+    clock.seconds += SECONDS
+    assert second.acquire()
+    assert not first.keep()
+    assert not first.keep()
+    assert second.keep()

@@ -116,8 +116,9 @@ class Lease:
 
     def _note(self, found: LeaseState) -> bool:
         self.seconds = found.seconds
-        self._renew_at = self._runtime.monotonic() + found.seconds / RENEWALS
-        return found.holder == self.holder
+        has_it = found.holder == self.holder
+        self._renew_at = self._runtime.monotonic() + found.seconds / RENEWALS if has_it else 0.0
+        return has_it
 
 
 def with_heartbeat(
