@@ -18,6 +18,7 @@ def test_the_public_names() -> None:
     assert sorted(lakebed.auth.__all__) == [
         "AccessKeyID",
         "Action",
+        "AlreadyExists",
         "AlreadySetUp",
         "AuthCacheSettings",
         "AuthError",
@@ -39,7 +40,6 @@ def test_the_public_names() -> None:
         "InvalidName",
         "InvalidPolicy",
         "KeyPair",
-        "NameTaken",
         "NewCredential",
         "Permission",
         "Policy",

@@ -535,6 +535,22 @@ def test_a_put_is_taken_back_though_a_proposal_comes_in_between(lake: Kit) -> No
     assert lake.cell() is None
 
 
+def test_a_put_lets_others_go_first_if_they_always_come_first(lake: Kit) -> None:
+    other, left = lake.engine(), 5
+
+    def overtake(call: StoreCall, apply: Callable[[], ResultT]) -> ResultT:
+        nonlocal left
+        if call.writes and call.key == KEY and left:
+            left -= 1
+            put(other, b"a", f"w{left}")
+        return apply()
+
+    put(lake.engine(store=FaultyStore(lake.store, overtake)), b"a", "last")
+    assert shown(lake.engine(), b"a") == "last"
+    assert len(lake.pauses) == 2
+    assert lake.pauses[0] < lake.pauses[1]
+
+
 def covered(lake: Kit, *meanwhile: Callable[[Reading], object]) -> Engine:
     """Return an engine that is overtaken right after its next write of the key.
 

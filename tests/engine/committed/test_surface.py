@@ -130,7 +130,7 @@ def test_the_errors() -> None:
         "Protected": ("protected", "EngineError"),
         "ReadOnly": ("read_only", "EngineError"),
         "RefNotFound": ("ref_not_found", "NotFound"),
-        "HookRefused": ("refused", "EngineError"),
+        "Refused": ("refused", "EngineError"),
         "RepositoryNotFound": ("repository_not_found", "NotFound"),
         "TagNotFound": ("tag_not_found", "NotFound"),
         "TooManyTries": ("too_many_tries", "EngineError"),

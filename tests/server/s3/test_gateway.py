@@ -72,7 +72,7 @@ def test_errors_that_a_request_can_cause_have_a_code() -> None:
     }
     # Of operations that S3 does not have; families; and what is wrong with the server itself.
     assert unexpected == {
-        "EngineError", "MergeConflict", "DirtyBranch", "NoChanges", "DefaultBranch", "HookRefused",
+        "EngineError", "MergeConflict", "DirtyBranch", "NoChanges", "DefaultBranch", "Refused",
         "MissingFile", "BlockError", "AlreadyExists", "PreconditionFailed", "StorageClosed",
         "TooManyExpire", "CommitRefused", "RefsLeftOut", "Locked",
     }  # fmt: skip

@@ -121,7 +121,7 @@ _LONGEST_WAIT: Final = 32.0
 one of several writers gets through on a database of any speed."""
 
 _QUICK_TRIES: Final = 3
-"""How often a conditional writer begins again at once."""
+"""How often a writer whose cell was changed first begins again at once."""
 
 Condition = Callable[[Entry | None], bool]
 """Whether to write, given the entry that is there now, if any."""
@@ -276,6 +276,8 @@ class Writer:
             _check_fresh(undo_log, is_fresh, applied=True)
             if written and known.branch.staging_token == token:
                 return self._on_write()
+            if not written and number >= _QUICK_TRIES:
+                self._wait(number - _QUICK_TRIES)
         raise TooManyTries(f"the write of {quoted(entry.key)}", self._tries)
 
     def _read_again(self, known: Reading, key: bytes) -> Reading:
