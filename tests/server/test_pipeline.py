@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from lakebed.block import ByteStream
-from lakebed.block.file_sections import FileSection
+from lakebed.block.ranges import FileSection
 from lakebed.server.app import build
 from lakebed.server.http import logs, metrics
 from lakebed.server.http.browsers import SAFE_HEADERS

@@ -19,7 +19,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from lakebed.block import Between, BlockStore, ByteStream, LocalSettings, Namespace, open_block
-from lakebed.block.file_sections import FileSection
+from lakebed.block.ranges import FileSection
 from lakebed.httpd import HTTPLimits, TLSContext, WSGIServer, listen
 from lakebed.httpd import connection as connection_module
 from lakebed.httpd.bodies import StallError

@@ -35,8 +35,7 @@ from lakebed.block.errors import (
     ObjectNotFound,
     StorageClosed,
 )
-from lakebed.block.file_sections import FileSection
-from lakebed.block.ranges import ByteRange
+from lakebed.block.ranges import ByteRange, FileSection
 
 ETag = NewType("ETag", str)
 """The mark of one content of an object, without quotes; a later write of other bytes changes it."""

@@ -38,7 +38,15 @@ from lakebed.formats.errors import (
     FormatTooNew,
     InvalidEntries,
 )
-from lakebed.formats.layout import OWNER_PATH, dump_path, metarange_path, range_path
+from lakebed.formats.layout import (
+    OWNER_PATH,
+    Owner,
+    decode_owner,
+    dump_path,
+    encode_owner,
+    metarange_path,
+    range_path,
+)
 from lakebed.formats.metaranges import (
     EMPTY_METARANGE,
     METARANGE_SCHEMA,
@@ -54,7 +62,6 @@ from lakebed.formats.metaranges import (
     metarange_table,
     range_id,
 )
-from lakebed.formats.owner import Owner, decode_owner, encode_owner
 from lakebed.formats.parquet import FORMAT_VERSION
 from lakebed.formats.refs import (
     MANIFEST_NAME,

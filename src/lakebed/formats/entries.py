@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakebed.formats.errors import InvalidEntries
-from lakebed.formats.parquet import required
+from lakebed.formats.parquet import one_array, required
 
 _TEXT_MAP: Final = pa.map_(pa.string(), required("value", pa.string()))
 
@@ -142,12 +142,6 @@ class EntryRows:
             # Most have none, and to read a map takes as long as all the rest.
             metadata={} if ends[row] == ends[row + 1] else dict(self._metadata[row].as_py()),
         )
-
-
-def one_array(table: pa.Table, name: str) -> pa.Array:
-    """Return a column of a table as one array."""
-    column = table.column(name)
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def entries_of(table: pa.Table) -> list[Entry]:

@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.formats.entries import ENTRY_SCHEMA, KEY_BYTES_MAX, AddressType, one_array
-from lakebed.formats.parquet import FileType, required
+from lakebed.formats.entries import ENTRY_SCHEMA, KEY_BYTES_MAX, AddressType
+from lakebed.formats.parquet import FileType, one_array, required
 
 CONTENT: Final = "::lakebed::content"
 """Under this name the metadata of an entry has the place and the ETag of the object."""

@@ -15,10 +15,18 @@
 
 All paths are relative to the namespace. Functions named ``…_folder`` return paths without a slash
 at the end.
+
+`Owner` is the file that says whose a namespace is: which installation's, which repository's. A
+writer and a collector compare it with what they believe themselves to be: a repository that was
+deleted and made again is another one.
 """
 
+import json
+from dataclasses import asdict, dataclass
 from typing import Final
 
+from lakebed.formats.documents import load_json, read_record
+from lakebed.formats.errors import ForeignFile, FormatTooNew
 from lakebed.formats.gc_files import GCMark, GCRunID
 from lakebed.formats.metaranges import MetaRangeID, RangeID
 from lakebed.formats.refs import DumpID
@@ -117,3 +125,41 @@ def symlinks_folder(branch: str) -> str:
 
 def _gc_folder(unique_id: str) -> str:
     return f"{_ROOT}/gc/{unique_id}"
+
+
+_TYPE: Final = "lakebed owner"
+_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose a namespace is."""
+
+    installation_id: str
+    """Which Lakebed: all servers over one key-value store are one installation."""
+
+    repository: str
+    unique_id: str
+    """Which creation of the repository."""
+
+
+def encode_owner(owner: Owner) -> bytes:
+    """Return the bytes of the file; people may read them."""
+    return json.dumps({"type": _TYPE, "version": _VERSION, **asdict(owner)}, indent=2).encode()
+
+
+def decode_owner(data: bytes, *, file: str) -> Owner:
+    """Return what the file says.
+
+    Raises:
+        DamagedFile: It is cut off, or lacks something.
+        ForeignFile: It is not such a file, or (`FormatTooNew`) is one of a newer Lakebed.
+    """
+    content = load_json(data, file=file)
+    if not isinstance(content, dict) or content.get("type") != _TYPE:
+        raise ForeignFile(file, f"does not say that it is a {_TYPE}")
+    if content.get("version") != _VERSION:
+        raise FormatTooNew(
+            file, f"has version {content.get('version')}; this Lakebed knows {_VERSION}"
+        )
+    return read_record(Owner, content, file=file)

@@ -53,6 +53,12 @@ def content_id(kind: str, table: pa.Table) -> str:
     return total.hexdigest()
 
 
+def one_array(table: pa.Table, name: str) -> pa.Array:
+    """Return a column of a table as one array."""
+    column = table.column(name)
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
 def value_bounds(array: pa.Array) -> npt.NDArray[np.int32]:
     """Return where each value of a column of bytes or text begins, and where the last one ends.
 

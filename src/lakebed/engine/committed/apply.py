@@ -36,8 +36,7 @@ from lakebed.engine.committed.files import Files, NewRange
 from lakebed.engine.committed.walk import NO_ENTRIES, map_ahead
 from lakebed.formats import MetaRange, MetaRangeID, RangeRef
 from lakebed.formats.boundaries import Breaks, Cutter, ref_of
-from lakebed.formats.entries import one_array
-from lakebed.formats.parquet import table_bytes
+from lakebed.formats.parquet import one_array, table_bytes
 
 # Finished ranges wait until several can be written at the same time, within these bounds.
 _PENDING_RANGES: Final = 8

@@ -8,8 +8,7 @@ import pyarrow.compute as pc
 
 from lakebed.engine.committed.columns import Edits, check_rising
 from lakebed.formats import CHANGE_SCHEMA, InvalidEntries, conform_entries
-from lakebed.formats.entries import one_array
-from lakebed.formats.parquet import table_bytes
+from lakebed.formats.parquet import one_array, table_bytes
 
 Batch: TypeAlias = pa.Table | pa.RecordBatch
 

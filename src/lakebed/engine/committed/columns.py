@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from lakebed.engine.errors import UnsortedEntries
 from lakebed.formats import ENTRY_SCHEMA, EntryRows
 from lakebed.formats.boundaries import Breaks
-from lakebed.formats.entries import one_array
+from lakebed.formats.parquet import one_array
 
 DIFF_SCHEMA: Final = ENTRY_SCHEMA.insert(0, pa.field("change", pa.int8(), nullable=False))
 """The columns of a diff: what happened (see `ChangeType`) and the entry, as it is on the right; for

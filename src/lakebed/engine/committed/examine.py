@@ -16,7 +16,7 @@ from lakebed.engine.committed.walk import map_ahead
 from lakebed.engine.errors import Invalid
 from lakebed.formats import MetaRangeID, RangeRef, conform_entries
 from lakebed.formats.boundaries import Breaks, ref_of, row_bytes
-from lakebed.formats.entries import one_array
+from lakebed.formats.parquet import one_array
 
 
 def examine(

@@ -34,7 +34,7 @@ from lakebed.engine.errors import EntryNotFound
 from lakebed.engine.model import Home
 from lakebed.formats import Entry, MetaRange, MetaRangeID, RangeID
 from lakebed.formats.boundaries import Breaks
-from lakebed.formats.entries import one_array
+from lakebed.formats.parquet import one_array
 
 HOMES_OPEN: Final = 1024
 

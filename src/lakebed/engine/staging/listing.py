@@ -35,7 +35,7 @@ from lakebed.engine.staging.cells import TOMBSTONE, Cells, newest
 from lakebed.engine.staging.empty_runs import EmptyRunNotes, EmptyRunSearch, KeyRange
 from lakebed.engine.staging.scan import StagedChanges, entry_rows
 from lakebed.formats import ENTRY_SCHEMA, Entry, MetaRangeID, entries_table
-from lakebed.formats.entries import one_array
+from lakebed.formats.parquet import one_array
 from lakebed.kv import Pair
 
 _FIRST_WINDOW: Final = 100

@@ -28,8 +28,8 @@ from lakebed.engine.engine import Engine
 from lakebed.engine.errors import BranchNotFound
 from lakebed.engine.model import Branch, BranchID, Commit, CommitID, Repository
 from lakebed.formats import MetaRangeID
-from lakebed.formats.entries import one_array
 from lakebed.formats.imported import ImportedPage, imported_object, imported_page
+from lakebed.formats.parquet import one_array
 from lakebed.lake import records_pb2 as pb
 from lakebed.lake.errors import InvalidImport, NothingToImport
 from lakebed.lake.imports.handed import check_handed

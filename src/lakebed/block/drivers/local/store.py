@@ -73,9 +73,8 @@ from lakebed.block.errors import (
     StorageClosed,
     StorageUnavailable,
 )
-from lakebed.block.file_sections import FileSection
 from lakebed.block.multipart import check_part_number
-from lakebed.block.ranges import ByteRange, resolve
+from lakebed.block.ranges import ByteRange, FileSection, resolve
 from lakebed.block.store import (
     LIST_SCHEMA,
     BlockStore,

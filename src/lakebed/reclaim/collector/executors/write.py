@@ -9,7 +9,6 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakebed.formats.entries import one_array
 from lakebed.formats.gc_files import GCRunID
 from lakebed.formats.gc_state import (
     GC_RESULT_SCHEMAS,
@@ -17,6 +16,7 @@ from lakebed.formats.gc_state import (
     GCResultKind,
     encode_result,
 )
+from lakebed.formats.parquet import one_array
 from lakebed.reclaim.collector.executors.read import Batches, Transform
 from lakebed.reclaim.collector.rules import Verdict
 from lakebed.reclaim.collector.storage import Storage
