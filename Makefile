@@ -112,15 +112,15 @@ dist: install ## build the wheel and the source package into dist/
 
 ##@ Benchmarks
 
-BENCH ?= kv committed engine api api_listings api_postgresql s3 memory garbage importing migrating commands
+BENCH ?= kv committed engine api api_listings large s3 memory garbage importing migrating commands
 bench: install ## ratios to a floor of the same run, of all or of BENCH="kv engine"; fails where a bar is missed
 	for name in $(BENCH); do $(BIN)/python -m benchmarks.$$name $(ARGS) || failed=1; done; [ -z "$$failed" ]
 
-bench-page: install ## rates of small requests into docs/performance.md
-	$(BIN)/python -m benchmarks.performance_page
+bench-page: install ## measure rates and large objects into docs/performance.md, on a quiet machine
+	$(BIN)/python -m benchmarks.performance_page $(ARGS)
 
 BASE ?= HEAD
-bench-compare: install ## how many times as fast as the commit BASE (ARGS=--postgresql: on PostgreSQL); fails where a bar is missed
+bench-compare: install ## how many times as fast as the commit BASE (ARGS="--postgresql --s3": there); fails where a bar is missed
 	$(BIN)/python -m benchmarks.compare --base $(BASE) $(ARGS)
 
 ##@ Documentation and the web UI

@@ -26,9 +26,9 @@ from botocore.auth import S3SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from benchmarks.api import floor_server
 from benchmarks.engine_data import LAKE, MAIN, REQUEST, BenchLake, tables
 from benchmarks.http_load import requests_per_second
+from benchmarks.places import bare_server
 from benchmarks.report import Row, report
 from benchmarks.scratch import scratch_folder
 from lakebed.block import LocalSettings, Namespace, open_block
@@ -68,7 +68,7 @@ def main(arguments: list[str] | None = None) -> int:
     with (
         scratch_folder() as folder,
         lakebed_server(folder, settings={"logging": {"level": "warning"}}) as server,
-        floor_server(folder, "bare") as (bare_port, _),
+        bare_server() as (bare_port, _),
     ):
         fill(server, sizes)
         return report([*pages(server, bare_port, sizes), *everything(server, sizes)])

@@ -20,6 +20,9 @@ _HEAD_BYTES = 1 << 14
 """No more than this of an answer is looked at; the system drops the rest."""
 _SUCCESS = b"HTTP/1.1 2"
 _REFUSAL = b"HTTP/1.1 503"
+BESIDE_PER_SECOND = 40
+BESIDE_CONNECTIONS = 8
+"""So that each upload may take 200 ms before the next one on its connection is late."""
 
 
 @dataclass(slots=True)
@@ -36,17 +39,23 @@ class _Connection:
     usual: int = 0
     """How long the last answer was."""
     was_refused: bool = False
+    interval_seconds: float = 0.0
+    """How much later each request begins than the one before; 0: when that is answered."""
+    due: float = 0.0
+    """When the next request begins, if there is an interval."""
 
 
 @dataclass(slots=True)
 class Load:
-    """What a server made of the requests it got."""
+    """Result of sending requests."""
 
     seconds: float = 0.0
     answered: int = 0
     """With a success."""
     refused: int = 0
     """By 503."""
+    beside: int = 0
+    """Uploads that were answered meanwhile, with a success."""
 
     @property
     def per_second(self) -> float:
@@ -90,41 +99,99 @@ def send_each(
     *,
     seconds: float = math.inf,
     with_bodies: bool = True,
+    beside: Iterator[bytes] | None = None,
 ) -> Load:
-    """Send each series of requests on a connection of its own, one after the other."""
-    load = Load()
-    poll = select.epoll()
-    opened: dict[int, _Connection] = {}
+    """Send each series of requests on a connection of its own, one after the other.
 
-    def connect(requests: Iterator[bytes]) -> None:
-        request = next(requests, None)
+    `beside`: uploads without end, of which `BESIDE_PER_SECOND` are sent meanwhile.
+    """
+    sender = _Sender(port, with_bodies=with_bodies)
+    for requests in series:
+        sender.connect(requests)
+    begun = time.perf_counter()
+    if beside is not None:
+        for number in range(BESIDE_CONNECTIONS):
+            sender.connect(beside, due=begun + number / BESIDE_PER_SECOND)
+    while sender.is_busy and time.perf_counter() - begun < seconds:
+        sender.step()
+    sender.load.seconds = time.perf_counter() - begun
+    sender.close()
+    return sender.load
+
+
+class _Sender:
+    """All connections of a load."""
+
+    def __init__(self, port: int, *, with_bodies: bool) -> None:
+        self._port = port
+        self._with_bodies = with_bodies
+        self._poll = select.epoll()
+        self._opened: dict[int, _Connection] = {}
+        self._paced: list[_Connection] = []
+        """Connections that wait until their next request is due."""
+        self._uploads = Load()
+        self.load = Load()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a connection without an interval is left."""
+        return any(not each.interval_seconds for each in self._opened.values())
+
+    def connect(self, requests: Iterator[bytes], *, due: float = 0.0) -> None:
+        """Open a connection and send its first request, unless that is due later."""
+        request = b"" if due else next(requests, None)
         if request is None:
             return
-        connection = _Connection(socket.create_connection(("127.0.0.1", port)), requests)
+        connection = _Connection(socket.create_connection(("127.0.0.1", self._port)), requests)
         connection.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        opened[connection.socket.fileno()] = connection
-        poll.register(connection.socket, select.EPOLLIN)
-        connection.socket.sendall(request)
+        self._opened[connection.socket.fileno()] = connection
+        self._poll.register(connection.socket, select.EPOLLIN)
+        if due:
+            connection.interval_seconds = BESIDE_CONNECTIONS / BESIDE_PER_SECOND
+            connection.due = due
+            self._paced.append(connection)
+        else:
+            connection.socket.sendall(request)
 
-    for requests in series:
-        connect(requests)
-    begun = time.perf_counter()
-    while opened and time.perf_counter() - begun < seconds:
-        for number, _ in poll.poll(5):
-            connection = opened[number]
-            if _receive(connection, load, with_bodies=with_bodies):
-                request = None if connection.was_refused else next(connection.requests, None)
-                if request is not None:
-                    connection.socket.sendall(request)
-                    continue
-                # Behind a refusal, the server may close it: if it did not read the body.
-                opened.pop(number).socket.close()
-                connect(connection.requests)
-    load.seconds = time.perf_counter() - begun
-    poll.close()
-    for connection in opened.values():
-        connection.socket.close()
-    return load
+    def step(self) -> None:
+        """Send the uploads that are due, and take the answers that are there."""
+        for number, _ in self._poll.poll(self._send_due()):
+            connection = self._opened[number]
+            counted = self._uploads if connection.interval_seconds else self.load
+            if _receive(connection, counted, with_bodies=self._with_bodies):
+                self._go_on(connection)
+
+    def close(self) -> None:
+        """Close all connections, and count the uploads."""
+        self.load.beside = self._uploads.answered
+        self._poll.close()
+        for connection in self._opened.values():
+            connection.socket.close()
+
+    def _send_due(self) -> float:
+        """Send the uploads that are due; return how many seconds to wait for the next at most."""
+        if not self._paced:
+            return 5.0
+        now = time.perf_counter()
+        for connection in [each for each in self._paced if each.due <= now]:
+            self._paced.remove(connection)
+            connection.due += connection.interval_seconds
+            connection.socket.sendall(next(connection.requests))
+        return min((each.due - now for each in self._paced), default=5.0)
+
+    def _go_on(self, connection: _Connection) -> None:
+        """Send the next request, now or when it is due, or close the connection."""
+        if not connection.was_refused:
+            if connection.interval_seconds:
+                self._paced.append(connection)
+                return
+            request = next(connection.requests, None)
+            if request is not None:
+                connection.socket.sendall(request)
+                return
+        # Behind a refusal, the server may close it: if it did not read the body.
+        self._opened.pop(connection.socket.fileno()).socket.close()
+        self.connect(connection.requests, due=connection.due)
 
 
 def _receive(connection: _Connection, load: Load, *, with_bodies: bool) -> bool:

@@ -1,140 +1,100 @@
-"""Measures the rates of all small requests and writes them into docs/performance.md.
+"""Measures rates and large objects at all places, and writes them into docs/performance.md.
 
-The page keeps what people wrote on it; the table and the machine between the two marks are new.
+Only the tables between the two marks are replaced.
 """
 
 import argparse
 import os
 import platform
+import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 import psutil
 
-from benchmarks import api_rates
-from benchmarks.api import QUIET, floor_server, unsynced_server
-from benchmarks.report import Row, as_ratio, report
-from benchmarks.scratch import scratch_folder
-from lakebed.testing.servers.lakebed import lakebed_server
-from lakebed.testing.servers.postgresql import postgresql_server
+from benchmarks import large
+from benchmarks.api import BARS, FEW, MANY, PLACES, Rate, Sizes, note, rates_at
+from benchmarks.places import ROOT, SQLITE, Place
+from benchmarks.report import Row, as_ratio
 
-PAGE: Final = Path(__file__).parents[1] / "docs" / "performance.md"
+PAGE: Final = ROOT / "docs" / "performance.md"
 BEGIN: Final = "<!-- measured: begin -->"
 END: Final = "<!-- measured: end -->"
 
-LAKEFS: Final = {
-    "healthcheck": 0.46,
-    "get repository": 0.50,
-    "stat, committed": 0.07,
-    "stat, staged": 0.074,
-    "GET 1 KiB": 0.07,
-    "log of a short history": 0.33,
-    "list 100": 0.038,
-    "list 1000": 0.0063,
-    "S3 LIST 1000": 0.0078,
-    "S3 GET 1 KiB": 0.07,
-    "upload 1 KiB": 0.027,
-    "S3 PUT 1 KiB": 0.026,
-    "upload 1 KiB, not synced": 0.027,
-    "S3 PUT 1 KiB, not synced": 0.026,
-    "create branch": 0.021,
-}
-"""What was measured of lakeFS 1.84, in the same G, before this page was begun (November 2026).
-
-It never syncs objects on local storage."""
-
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measure, print the table, and write the page; return 1 where a bar is missed."""
+    """Measure and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tiny", action="store_true", help="do next to nothing, to see it run")
+    parser.add_argument("--seconds", type=float, default=10.0, help="for each rate")
     parser.add_argument("--page", type=Path, default=PAGE, help="the page to write")
     given = parser.parse_args(arguments)
-    seconds, objects = (0.2, 20) if given.tiny else (10.0, 2000)
-    on_sqlite = measure_on_sqlite(seconds=seconds, objects=objects)
-    on_postgresql = measure_on_postgresql(seconds=seconds, objects=objects)
-    parts = [
-        f"Measured on {datetime.now(UTC):%Y-%m-%d}: {machine()}.",
-        f"### SQLite\n\n{table(on_sqlite, LAKEFS)}",
-        f"### PostgreSQL, on the same machine\n\n{table(on_postgresql, {})}",
-    ]
-    given.page.write_text(with_table(given.page.read_text(), "\n\n".join(parts)))
-    return report(on_sqlite) | report(on_postgresql)
+    sizes = Sizes.tiny() if given.tiny else Sizes(seconds=given.seconds)
+    size, turns = (1 << 20, 1) if given.tiny else (large.LARGE_BYTES, large.TURNS)
+    begun = os.getloadavg()[0]
+    parts = [f"### {each.title}\n\n{rates_table(each, rates_at(each, sizes))}" for each in PLACES]
+    rows = [(each, large.large_rows(each, size, turns)) for each in large.LARGE_PLACES]
+    parts.append(f"### Large objects\n\n{large_table(rows)}")
+    parts.insert(0, f"Measured on {datetime.now(UTC):%Y-%m-%d} {circumstances(begun)}.")
+    given.page.write_text(with_tables(given.page.read_text(), "\n\n".join(parts)))
+    return 0
 
 
-def measure_on_sqlite(*, seconds: float, objects: int) -> list[Row]:
-    """Return the rates of all small requests to a server on SQLite, and of uploads not synced."""
-    bars = api_rates.SQLITE_BARS
-    with (
-        scratch_folder() as place,
-        lakebed_server(place, settings=QUIET) as server,
-        unsynced_server(place / "unsynced") as unsynced,
-        floor_server(place, "bare") as (port, pid),
-    ):
-        targets = api_rates.targets_of(server, port, pid, objects=objects, bars=bars)
-        targets += api_rates.unsynced_targets_of(unsynced, bars=bars)
-        return api_rates.rows(targets, seconds=seconds)
-
-
-def measure_on_postgresql(*, seconds: float, objects: int) -> list[Row]:
-    """Return the rates of all small requests to a server on a PostgreSQL that syncs to the disk."""
-    bars = api_rates.POSTGRESQL_BARS
-    with postgresql_server(durable=True) as database, scratch_folder() as place:
-        settings = {**QUIET, "database": {"url": database.create_database()}}
-        with (
-            lakebed_server(place, settings=settings) as server,
-            floor_server(place, "bare") as (port, pid),
-        ):
-            floor, *ours = api_rates.targets_of(server, port, pid, objects=objects, bars=bars)
-            ours = [replace(target, database_pid=database.pid) for target in ours]
-            return api_rates.rows([floor, *ours], seconds=seconds)
-
-
-def with_table(page: str, table_text: str) -> str:
-    """Return a page with another table between its marks."""
+def with_tables(page: str, text: str) -> str:
+    """Return a page with other text between its marks."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):
         raise ValueError(f"the page must have the lines {BEGIN} and {END}")
-    return f"{before}{BEGIN}\n{table_text}\n{END}{after}"
+    return f"{before}{BEGIN}\n{text}\n{END}{after}"
 
 
-def table(rows: Sequence[Row], lakefs: Mapping[str, float]) -> str:
-    """Return what was measured, as Markdown; `lakefs` has ratios to stand beside it."""
-    few, many = rows[::2], rows[1::2]
-    lines = [
-        (
-            f"| request | a second | processor time | ratio to G | bar | lakeFS, to G |"
-            f" {api_rates.MANY} connections, to {api_rates.FEW} |"
-        ),
-        "|---|---|---|---|---|---|---|",
+def rates_table(place: Place, rates: Sequence[Rate]) -> str:
+    """Return the rates at a place as Markdown; those of lakeFS stand beside SQLite's."""
+    head = [
+        *("request", f"a second, {FEW} connections", "processor time"),
+        *(f"a second, {MANY} connections", "processor time", "ratio to G"),
+        *(["lakeFS, to G"] if place is SQLITE else []),
     ]
-    for row, other in zip(few, many, strict=True):
-        cells = (
-            row.operation,
-            f"{row.per_second:,.0f}",
-            row.driver,
-            as_ratio(row.ratio),
-            as_ratio(row.bar),
-            as_ratio(lakefs.get(row.operation)),
-            as_ratio(other.ratio) or other.driver,
-        )
-        lines.append(f"| {' | '.join(cells)} |")
+    lines = [_line(head), _line(["---"] * len(head))]
+    for rate in rates:
+        cells = [
+            *(rate.name, f"{rate.few.per_second:,.0f}", note(rate.few)),
+            *(f"{rate.many.per_second:,.0f}", note(rate.many), as_ratio(rate.ratio)),
+            *([as_ratio(BARS.get(rate.name))] if place is SQLITE else []),
+        ]
+        lines.append(_line(cells))
     return "\n".join(lines)
 
 
-def machine() -> str:
-    """Return what the measurements were made on."""
+def large_table(places: Sequence[tuple[Place, Sequence[Row]]]) -> str:
+    """Return the rates of large objects as Markdown."""
+    head = ["place", "transfer", "MB/s", "beside", "ratio"]
+    lines = [_line(head), _line(["---"] * len(head))]
+    for place, rows in places:
+        for row in rows:
+            cells = [place.title, row.operation, f"{row.per_second:,.0f}", row.driver]
+            lines.append(_line([*cells, as_ratio(row.ratio)]))
+    return "\n".join(lines)
+
+
+def circumstances(load_before: float) -> str:
+    """Return the tree, the machine, and its load before the measurements began."""
+    git = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--exclude", "*"]
+    tree = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
     memory = psutil.virtual_memory().total / 2**30
     return (
-        f"{os.cpu_count()} processors ({platform.machine()}), {memory:.0f} GiB,"
-        f" {platform.system()} {platform.release().partition('-')[0]},"
-        f" Python {platform.python_version()}"
+        f"at commit {tree or 'unknown'}: {os.cpu_count()} processors ({platform.machine()}),"
+        f" {memory:.0f} GiB, {platform.system()} {platform.release().partition('-')[0]},"
+        f" Python {platform.python_version()}, load average {load_before:.1f} at the start"
     )
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":

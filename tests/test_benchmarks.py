@@ -1,20 +1,21 @@
 """The benchmarks stay alive: each runs, tiny, and nobody judges how fast it was."""
 
+import itertools
+import select
 import socket
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from benchmarks.api_rates import FLOOR, Measured, Target
-from benchmarks.api_rates import rows as rates
-from benchmarks.http_load import send
-from benchmarks.performance_page import BEGIN, END, LAKEFS, table, with_table
+from benchmarks.api import FLOOR, Measured, Rate, Sizes, Target, in_turns, ratio
+from benchmarks.http_load import BESIDE_CONNECTIONS, send, send_each
+from benchmarks.performance_page import BEGIN, END, main, rates_table, with_tables
+from benchmarks.places import POSTGRESQL, ROOT, SQLITE, check_tree, helper
 from benchmarks.report import Row, report
-
-ROOT = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize(
@@ -25,8 +26,9 @@ ROOT = Path(__file__).parents[1]
         ("engine", ["commit of", "same while", "racing", "list 480", "list 10", "read a", "merge"]),
         ("memory", ["peak of a worker", "uploaded meanwhile"]),
         ("api_listings", ["bare", "REST list", "S3 LIST", "uncommitted", "first 100", "list 300"]),
-        ("compare", ["small merge", "branch, upload", "commit of many", "upload of a large"]),
-        ("api_postgresql", ["G: bare", "stat, staged", "list 1000", "upload 1 KiB", "S3 PUT"]),
+        ("compare", ["stat, staged", "small merge", "branch, upload", "commit of many"]),
+        ("api", ["PostgreSQL, S3", "G: bare", "stat, staged", "list 1000", "S3 PUT", "upload and"]),
+        ("large", ["SQLite, S3", "upload of 4 MiB", "download of 4 MiB"]),
         ("s3", ["verify", "durable put", "HEAD", "GET", "PUT", "LIST", "multipart"]),
         ("migrating", ["read a range"]),
         ("importing", ["import 20,000", "the same", "memory", "replace", "and"]),
@@ -66,29 +68,105 @@ def test_a_server_that_answers_nothing_in_time_has_no_ratio(
 ) -> None:
     nothing = Measured(0.0, 0.0, 0.0, refused=0)
     monkeypatch.setattr(Target, "measure", lambda *_: nothing)
-    targets = [Target(name, 0.5, lambda _: b"", 1, 1) for name in (FLOOR, "upload")]
-    assert [row.ratio for row in rates(targets, seconds=1.0)] == [None] * 4
+    target = Target("upload", 1, 1, lambda _: iter([]))
+    (found,) = in_turns([target], Sizes.tiny())
+    rows = Rate(target.name, *found, ratio(found[0].per_second, 0.0)).rows(0.5)
+    assert [(row.ratio, row.missed) for row in rows] == [(None, True)] * 2
 
 
-def test_the_page_gets_a_new_table_between_its_marks() -> None:
-    rows = [
-        Row("G", "50 us", 50_000.0, None, None),
-        Row("  100", "50 us", 50_000.0, 1.0, None),
-        Row("get repository", "90 us", 20_000.0, 0.4, 0.35),
-        Row("  100", "90 us, 3 refused", 19_000.0, None, 0.9),
-    ]
-    text = table(rows, LAKEFS)
-    page = with_table(f"above\n{BEGIN}\nold\n{END}\nbelow\n", text)
+def test_the_page_gets_new_tables_between_its_marks() -> None:
+    floor = Measured(50_000.0, 50.0, 0.0, refused=0)
+    few = Measured(20_000.0, 90.2, 20.0, refused=0, beside=39.5)
+    many = Measured(19_000.0, 90.2, 0.0, refused=3, beside=20.0)
+    rates = [Rate(FLOOR, floor, floor, None), Rate("GET 1 KiB", few, many, 0.4)]
+    text = rates_table(SQLITE, rates)
+    page = with_tables(f"above\n{BEGIN}\nold\n{END}\nbelow\n", text)
     assert page.startswith(f"above\n{BEGIN}\n| request |")
     assert page.endswith(f"{END}\nbelow\n")
     assert "old" not in page
-    assert "| get repository | 20,000 | 90 us | 0.40 | 0.35 | 0.50 | 90 us, 3 refused |" in page
-    assert with_table(page, text) == page
+    line = "| GET 1 KiB | 20,000 | 90 + 20 us | 19,000 | 90 us, 3 refused, 20 uploads/s | 0.40 |"
+    assert f"{line} 0.0700 |" in page
+    assert line in rates_table(POSTGRESQL, rates)
+    assert with_tables(page, text) == page
+
+
+@pytest.mark.slow
+@pytest.mark.extended
+def test_the_page_is_written(tmp_path: Path) -> None:
+    page = tmp_path / "performance.md"
+    page.write_text(f"above\n{BEGIN}\n{END}\n")
+    assert main(["--tiny", "--page", str(page)]) == 0
+    written = page.read_text()
+    assert "load average" in written
+    assert "### PostgreSQL, S3 at 5 ms" in written
+    assert "| download of 1 MiB, MB/s |" in written
+
+
+def test_a_server_of_another_tree_is_noticed(tmp_path: Path) -> None:
+    check_tree(ROOT, {"PYTHONPATH": str(ROOT / "src")})
+    with pytest.raises(RuntimeError, match="would run"):
+        check_tree(tmp_path, {"PYTHONPATH": str(ROOT / "src")})
+
+
+def test_a_proxy_delays_both_ways_and_keeps_the_order() -> None:
+    sent = [bytes([number]) * 100_000 for number in range(20)]
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = str(listening.getsockname()[1])
+        with helper("distance", port, "20") as near, ThreadPoolExecutor() as pool:
+            echoed = pool.submit(_echo, listening)
+            with socket.create_connection(("127.0.0.1", near)) as connection:
+                begun = time.monotonic()
+                pool.submit(connection.sendall, b"".join(sent))
+                with connection.makefile("rb") as file:
+                    first = file.read(1)
+                    took = time.monotonic() - begun
+                    rest = file.read(20 * 100_000 - 1)
+            echoed.result()
+    assert first + rest == b"".join(sent)
+    assert took >= 0.04
+
+
+def _echo(listening: socket.socket) -> None:
+    connection, _ = listening.accept()
+    with connection:
+        while data := connection.recv(1 << 16):
+            connection.sendall(data)
+
+
+def test_uploads_are_sent_beside_at_their_own_pace() -> None:
+    """They go on while no other request is answered, and end with the other requests."""
+    success = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+    with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor() as pool:
+        served = pool.submit(_answer_slow_and_beside, listening, success)
+        port, beside = listening.getsockname()[1], itertools.repeat(b"POST / HTTP/1.1\r\n\r\n")
+        load = send_each(port, [iter([b"GET / HTTP/1.1\r\n\r\n"])], beside=beside)
+        uploads = served.result()
+    assert (load.answered, load.refused) == (1, 0)
+    assert uploads - BESIDE_CONNECTIONS <= load.beside <= uploads
+
+
+def _answer_slow_and_beside(listening: socket.socket, success: bytes) -> int:
+    """Answer the first connection when the others have sent 20 uploads; return how many came."""
+    slow, _ = listening.accept()
+    others = [listening.accept()[0] for _ in range(BESIDE_CONNECTIONS)]
+    uploads = 0
+    while uploads < 20:
+        ready, _, _ = select.select(others, [], [])
+        for each in ready:
+            each.recv(1 << 16)
+            each.sendall(success)
+            uploads += 1
+    slow.sendall(success)
+    while slow.recv(1 << 16):
+        pass
+    for each in (slow, *others):
+        each.close()
+    return uploads
 
 
 def test_a_page_without_marks_is_not_written() -> None:
     with pytest.raises(ValueError, match="must have the lines"):
-        with_table("above", "table")
+        with_tables("above", "table")
 
 
 def test_a_refusal_is_not_an_answer() -> None:
