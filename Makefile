@@ -112,7 +112,7 @@ dist: install ## build the wheel and the source package into dist/
 
 ##@ Benchmarks
 
-BENCH ?= kv committed engine api api_listings large s3 memory garbage importing migrating commands
+BENCH ?= kv committed engine api api_listings large memory garbage importing migrating commands
 bench: install ## ratios to a floor of the same run, of all or of BENCH="kv engine"; fails where a bar is missed
 	for name in $(BENCH); do $(BIN)/python -m benchmarks.$$name $(ARGS) || failed=1; done; [ -z "$$failed" ]
 

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from statistics import median
-from typing import Any
 
 from obstore.store import S3Store
 
@@ -31,6 +30,8 @@ TURNS = 5
 CHUNK = os.urandom(1 << 20)
 """Random bytes, of which a large object is made again and again."""
 BAR = 0.5
+Transfers = tuple[Callable[[], object], Callable[[], object]]
+"""An upload and a download."""
 
 
 class Large:
@@ -98,7 +99,7 @@ def use_memory(size_bytes: int) -> None:
 
 
 @contextmanager
-def plain_server(size: int) -> Iterator[tuple[Callable[[], object], Callable[[], object]]]:
+def plain_server(size: int) -> Iterator[Transfers]:
     """Give an upload to a plain server that syncs, and a download from it by `sendfile`."""
     with scratch_folder() as folder, helper("plain_server", str(folder)) as port:
         put = f"PUT /large HTTP/1.1\r\nHost: x\r\nContent-Length: {size}\r\n\r\n".encode()
@@ -106,46 +107,55 @@ def plain_server(size: int) -> Iterator[tuple[Callable[[], object], Callable[[],
         yield lambda: transfer(port, put, size), lambda: transfer(port, get, 0)
 
 
-@contextmanager
-def plain_client(
-    settings: dict[str, Any], size: int
-) -> Iterator[tuple[Callable[[], object], Callable[[], object]]]:
-    """Give an upload to the store, and a download from it, by obstore alone."""
+def by_obstore(
+    endpoint: str, key_pair: tuple[str, str], bucket: str, path: str, size: int
+) -> Transfers:
+    """Return an upload by S3, in parts, and a download; obstore is a plain client."""
     store = S3Store(
-        BUCKET,
-        endpoint=settings["endpoint"],
+        bucket,
+        endpoint=endpoint,
         region="us-east-1",
-        access_key_id=settings["access_key_id"],
-        secret_access_key=settings["secret_access_key"],
+        access_key_id=key_pair[0],
+        secret_access_key=key_pair[1],
         virtual_hosted_style_request=False,
         client_options={"allow_http": True},
     )
 
     def download() -> None:
-        assert sum(len(chunk) for chunk in store.get("plain").stream()) == size
+        assert sum(len(chunk) for chunk in store.get(path).stream()) == size
 
-    yield lambda: store.put("plain", iter([CHUNK] * (size // len(CHUNK)))), download
+    return lambda: store.put(path, iter([CHUNK] * (size // len(CHUNK)))), download
 
 
 def large_rows(place: Place, size: int, turns: int) -> list[Row]:
-    """Return the rows of uploads and downloads at a place."""
+    """Return the rows of uploads and downloads at a place, by REST and by S3."""
     with machine_at(place) as machine, ExitStack() as stack:
-        lakebed = Large(machine.start("server"), "large", size)
+        server = machine.start("server")
+        rest = Large(server, "large", size)
+        key_pair = (server.access_key_id, server.secret_access_key)
+        s3 = by_obstore(server.endpoint, key_pair, "large", "main/parts", size)
         if machine.s3_settings is None:
             beside, plain = "sendfile", stack.enter_context(plain_server(size))
         else:
-            beside, plain = "obstore", stack.enter_context(plain_client(machine.s3_settings, size))
-        pairs = ((lakebed.upload, plain[0]), (lakebed.download, plain[1]))
+            store = machine.s3_settings
+            key_pair = (store["access_key_id"], store["secret_access_key"])
+            beside = "obstore"
+            plain = by_obstore(store["endpoint"], key_pair, BUCKET, "plain", size)
+        kinds = {
+            "upload by REST": (rest.upload, plain[0]),
+            "download by REST": (rest.download, plain[1]),
+            "upload by S3, in parts": (s3[0], plain[0]),
+            "download by S3": (s3[1], plain[1]),
+        }
         rows = []
-        for name, pair in zip(("upload", "download"), pairs, strict=True):
+        for name, pair in kinds.items():
             times = []
             for _ in range(turns):
                 use_memory(2 * size)
                 times.append((seconds(pair[0]), seconds(pair[1])))
             ours, theirs = (median(each) for each in zip(*times, strict=True))
-            title = f"{name} of {size >> 20} MiB, MB/s"
             bar = BAR if place is SQLITE else None
-            rows.append(Row(title, beside, size / ours / 1e6, theirs / ours, bar))
+            rows.append(Row(f"{name}, MB/s", beside, size / ours / 1e6, theirs / ours, bar))
         return rows
 
 
