@@ -79,6 +79,7 @@ def test_the_page_gets_new_tables_between_its_marks() -> None:
     few = Measured(20_000.0, 90.2, 20.0, refused=0, beside=39.5)
     many = Measured(19_000.0, 90.2, 0.0, refused=3, beside=20.0)
     rates = [Rate(FLOOR, floor, floor, None), Rate("GET 1 KiB", few, many, 0.4)]
+    assert [row.missed for row in rates[1].rows(None)] == [False, True]  # by its refusals
     text = rates_table(SQLITE, rates)
     page = with_tables(f"above\n{BEGIN}\nold\n{END}\nbelow\n", text)
     assert page.startswith(f"above\n{BEGIN}\n| request |")
