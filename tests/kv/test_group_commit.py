@@ -370,7 +370,7 @@ def test_an_interrupted_write_is_not_applied_after_its_call_has_ended(
     ran = list(world.ran)
     world.group.close()  # after every write that was handed over
     assert world.ran == ran
-    if where != "_handed_over":
+    if where == "_check_open":  # later, the helper has it, and may have run it by the interrupt
         assert not ran
 
 
