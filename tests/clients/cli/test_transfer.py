@@ -1,6 +1,7 @@
 import hashlib
+import signal
 from pathlib import Path
-from threading import Barrier, Event, Lock
+from threading import Barrier, Event, Lock, get_ident
 from typing import Any
 
 import pytest
@@ -190,3 +191,20 @@ def test_when_making_jobs_fails_the_transfers_end() -> None:
     with pytest.raises(CommandError, match="the listing broke"):
         list(parallel.run(jobs(), work))
     assert ended.wait(30)
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_an_interrupt_that_does_not_wake_the_caller_ends_the_wait() -> None:
+    interrupted, ended = Event(), Event()
+    in_time: list[bool] = []
+
+    def work(_: int) -> None:
+        signal.pthread_kill(get_ident(), signal.SIGINT)  # this thread's call is interrupted alone
+        in_time.append(interrupted.wait(10))
+        ended.set()
+
+    with pytest.raises(KeyboardInterrupt):
+        list(Parallel(1).run([1], work))
+    interrupted.set()
+    assert ended.wait(30)
+    assert in_time == [True]

@@ -2,8 +2,9 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from threading import Event, Thread
 from typing import Annotated, Any, Final, Generic, TypeVar
 
@@ -23,6 +24,8 @@ ResultT = TypeVar("ResultT")
 
 _WAITING_PER_WORKER: Final = 2
 """Jobs that are made ahead of time, so that no worker waits for a listing."""
+_SIGNAL_SECONDS: Final = 0.25
+"""Longest wait that a signal may not interrupt; see `_next`."""
 _PARTING_SECONDS: Final = 2.0
 """How long to wait at the end for transfers that were stopped."""
 _END: Final[object] = object()
@@ -81,10 +84,10 @@ class Parallel:
                 todo.put(job)
                 under_way += 1
                 if under_way == self._parallelism * _WAITING_PER_WORKER:
-                    yield _outcome(*done.get())
+                    yield _outcome(*_next(done))
                     under_way -= 1
             for _ in range(under_way):
-                yield _outcome(*done.get())
+                yield _outcome(*_next(done))
         finally:
             self._stopped.set()
             _part(workers, todo)
@@ -102,6 +105,17 @@ class Parallel:
             except Exception as error:  # noqa: BLE001 (it is handed to the caller)
                 result = error
             done.put((job, result))
+
+
+def _next(done: SimpleQueue[JobT]) -> JobT:
+    """Return the next item of a queue.
+
+    The wait has a limit and is repeated: a signal that arrives just before the thread blocks, or
+    in another thread, does not end the wait, and Ctrl-C would have no effect until the next item.
+    """
+    while True:
+        with suppress(Empty):
+            return done.get(timeout=_SIGNAL_SECONDS)
 
 
 def _part(workers: list[Thread], todo: SimpleQueue[Any]) -> None:
