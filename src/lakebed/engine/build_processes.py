@@ -1,9 +1,9 @@
-"""Processes that build large commits and merges, which would slow down the requests of a server.
+"""Processes that build large commits and merges, to keep a server's requests fast.
 
-A builder opens the store and the storage itself. It takes one request at a time from a pipe, and
-answers with the ids of files that are durable by then, or with an error. Nothing else passes
-between the two processes: a builder may die at any moment, and only time is lost. It ends when its
-pipe is closed, so it never outlives the process that started it, however that one ended.
+A builder opens the store and the storage itself. It receives one request at a time from a pipe, and
+answers with the ids of files that are already durable, or with an error. The two processes share
+nothing else: a builder may die at any moment at the cost of time only. It exits when its pipe is
+closed, so it never outlives its parent, even if the parent is killed.
 """
 
 import gc
@@ -39,17 +39,17 @@ from lakebed.kv import open_store
 _LOGGER: Final = logging.getLogger(__name__)
 
 _STOP_SECONDS: Final = 5.0
-"""How long a builder may take to end by itself before it is killed."""
+"""How long a builder may take to exit before it is killed."""
 
 
 class BuilderFailed(LakebedError):
-    """A process did not build a commit; nothing was committed, and what is staged is there."""
+    """A process did not build a commit; nothing was committed, and staged changes are kept."""
 
     kind: ClassVar[str] = "worker_failed"
 
 
 class BuilderDied(BuilderFailed):
-    """A process that built a commit ended before it was done; nothing was committed."""
+    """A process exited while building a commit; nothing was committed."""
 
     kind = "worker_died"
 
@@ -62,7 +62,7 @@ class BuilderDied(BuilderFailed):
 
 
 class BuilderHung(BuilderFailed):
-    """A process took too long to build a commit, and was ended; nothing was committed."""
+    """A process took too long to build a commit and was killed; nothing was committed."""
 
     kind = "worker_hung"
 
@@ -89,7 +89,7 @@ _Request = BuildRequest | MergeBuildRequest
 
 
 class _Places(NamedTuple):
-    """What a builder opens."""
+    """The store, storage and caches that a builder opens."""
 
     store_url: str
     block: BlockSettings
@@ -97,10 +97,9 @@ class _Places(NamedTuple):
 
 
 class Builders:
-    """Some processes that build commits, started when they are first needed, or soon before.
+    """A pool of build processes, started on first use or by `prepare`.
 
-    Other processes must see the same data in the store and in the storage: neither may be in
-    memory.
+    Processes share data through the store and the storage: neither may be in memory.
     """
 
     def __init__(
@@ -118,44 +117,44 @@ class Builders:
         Args:
             store_url: The store, for `open_store`.
             block: The storage.
-            processes: How many.
-            cache: What each keeps of committed files.
+            processes: Number of processes.
+            cache: Caches of committed files in each process.
             begin: Called first in each process, to set up its logs.
-            limit_seconds: How long a build may take, and how long it may wait for its turn. A build
-                that takes longer than the engine's `scan_limit_seconds` would not be published.
+            limit_seconds: Maximum time of a build, and of waiting for a free process. A build
+                longer than the engine's `scan_limit_seconds` would not be published.
         """
         self._processes = processes
         self._limit_seconds = limit_seconds
-        # The one used last goes first: it runs, and its caches are warm.
+        # The last used process goes first: it runs, and its caches are warm.
         self._idle: LifoQueue[_Builder] = LifoQueue()
         for _ in range(processes):
             self._idle.put(_Builder(_Places(store_url, block, cache or CacheSettings()), begin))
 
     def build(self, request: BuildRequest) -> Built:
-        """Build in one of the processes, as soon as one is free; see `Build`.
+        """Build in the next free process; see `Build`.
 
         Raises:
-            BuilderDied: The process ended, and so did the one started in its place.
-            BuilderHung: It was not done in time. Another would hardly be, and somebody waits.
+            BuilderDied: The process died, and so did its replacement.
+            BuilderHung: The build took too long. No retry: it would hardly be faster.
             BuildersBusy: No process was free in time.
         """
         built: Built = self._ask(request)
         return built
 
     def merge(self, request: MergeBuildRequest) -> MetaRangeID:
-        """Merge in one of the processes; see `MergeBuild`. Raises as `build` does."""
+        """Merge in one of the processes; see `MergeBuild`. Raises as `build`."""
         merged: MetaRangeID = self._ask(request)
         return merged
 
     def prepare(self) -> None:
-        """Start a process if none runs yet: a build is likely to come soon.
+        """Start a process if none runs, ahead of a likely build.
 
-        It takes most of a second until a process is ready. This does not wait for that.
+        A process takes most of a second to start; this call does not wait for it.
         """
         try:
             builder = self._idle.get_nowait()
         except Empty:
-            return  # all are at work
+            return  # all are busy
         try:
             builder.prepare()
         except Exception as error:  # noqa: BLE001 - the write that foretold a build is done already
@@ -173,15 +172,15 @@ class Builders:
             try:
                 return builder.ask(request, self._limit_seconds)
             except BuilderDied as error:
-                # It may have been killed by chance: once more in a new one. Never in this process:
-                # a build that needs too much memory must not take the server with it.
+                # It may have been killed by chance: retry in a new process. Never in this process:
+                # a build that needs too much memory must not kill the server.
                 _LOGGER.warning("a builder ended (exit code %s): trying again", error.exit_code)
                 return builder.ask(request, self._limit_seconds)
         finally:
             self._idle.put(builder)
 
     def close(self) -> None:
-        """End the processes, when they are done; a build after this would start one again."""
+        """Stop the processes after their current builds; a later build starts one again."""
         for builder in [self._idle.get() for _ in range(self._processes)]:
             builder.stop()
             self._idle.put(builder)
@@ -202,7 +201,7 @@ class _Builder:
         self._running: tuple[BaseProcess, Connection] | None = None
 
     def ask(self, request: _Request, limit_seconds: float) -> Any:
-        """Have a request answered by the process; start it if it does not run."""
+        """Return the process's answer to a request; start the process if needed."""
         process, pipe = self._running or self._start()
         try:
             pipe.send(request)
@@ -211,7 +210,7 @@ class _Builder:
             self.stop()
             raise BuilderDied(process.exitcode) from error
         except BaseException:
-            # Hung, or interrupted. A late answer would be taken for that of the next request.
+            # Hung or interrupted. A late answer would be taken for the next request's.
             process.kill()
             self.stop()
             raise
@@ -245,7 +244,7 @@ class _Builder:
             target=call_without_pandas, args=(serve, far_end), name="lakebed-build", daemon=True
         )
         process.start()
-        far_end.close()  # so that the pipe ends when the builder does
+        far_end.close()  # so that the pipe ends with the builder
         self._running = (process, pipe)
         _LOGGER.info("started builder process %s", process.pid)
         return self._running
@@ -258,25 +257,24 @@ def _receive(pipe: Connection, limit_seconds: float) -> object:
     return pipe.recv()
 
 
-# In the builder
+# In the builder process
 
 
 def _serve(places: _Places, begin: Callable[[], None] | None, pipe: Connection) -> None:
-    # Ctrl-C reaches all processes of a terminal; this one ends when its parent does.
+    # Ctrl-C reaches all processes of a terminal; a builder exits with its parent.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if begin is not None:
         begin()
-    with suppress(Exception):  # the first request tries again, and is told what is wrong
+    with suppress(Exception):  # the first request retries and reports the error
         _open(places)
-    # What is there by now stays. To look through it again and again for what could be freed took a
-    # fifth of the time of a build.
+    # Freeze the loaded objects: collecting them took 20 % of a build.
     gc.freeze()
     while True:
         try:
             request = pipe.recv()
             pipe.send(_answer(places, request))
         except (EOFError, OSError):
-            return  # the parent is gone
+            return  # the parent exited
 
 
 def _answer(places: _Places, request: _Request) -> Built | MetaRangeID | Exception:
@@ -291,7 +289,7 @@ def _answer(places: _Places, request: _Request) -> Built | MetaRangeID | Excepti
 
 @lru_cache(maxsize=1)
 def _open(places: _Places) -> tuple[Build, MergeBuild]:
-    """Open store and storage once; again after a failure."""
+    """Open store and storage once; failures are not cached."""
     runtime = ThreadRuntime()
     storage = open_block(places.block, runtime=runtime)
     committed_in = committed_for(storage, runtime, Cache(runtime, places.cache))

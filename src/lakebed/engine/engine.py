@@ -1,7 +1,7 @@
-"""The engine put together: one object whose attributes are its components.
+"""The engine: one object whose attributes are its components.
 
-`Readings` finds repositories and branches, and says whether they may be written to; the components
-that it does not serve are given repositories that were read already.
+`Readings` finds repositories and branches and checks write access; components without it are given
+repositories that were already read.
 """
 
 from collections.abc import Callable
@@ -38,9 +38,9 @@ from lakebed.kv import Store
 
 
 class Engine:
-    """Repositories, refs, staged and committed entries; one for a process and all its threads.
+    """Repositories, refs, staged and committed entries; one per process, shared by its threads.
 
-    Its callers are the components of the catalog, and tools. Refs are expressions (see
+    Used by the components of the catalog and by tools. Refs are expressions (see
     `lakebed.engine.refs.resolve`): branch, tag, commit id, ``main~3``.
     """
 
@@ -58,20 +58,21 @@ class Engine:
         foresee_large: Callable[[], None] | None = None,
         committed_in: CommittedFor | None = None,
     ) -> None:
-        """Put an engine on a store and a storage.
+        """Build an engine on a store and a storage.
 
         Args:
-            store: Holds all records that change.
-            block: Holds the files of committed entries, which never change.
-            runtime: Clock, chance and concurrency; by default the real ones.
-            hooks: What to run before and after operations.
+            store: Stores all mutable records.
+            block: Stores the immutable files of committed entries.
+            runtime: Clock, randomness and concurrency; by default the real ones.
+            hooks: Run before and after operations.
             settings: Times and bounds.
-            cache: How much is kept of committed files, and where.
+            cache: Caches of committed files.
             build_large: Builds large commits in another process (`lakebed.engine.build_processes`),
-                so that they do not slow down this one; by default all are built in this one.
+                so that requests of this process stay fast; by default this process builds all
+                commits.
             merge_large: The same for large merges.
-            foresee_large: Called in the thread of a writer when there were so many writes that a
-                large commit is likely to follow (`Forecast`).
+            foresee_large: Called in a writer's thread when the number of writes makes a large
+                commit likely (`Forecast`).
             committed_in: Opens the committed entries of repositories; by default those in `block`.
         """
         self.store, self.block = store, block
@@ -79,7 +80,7 @@ class Engine:
         self.hooks = hooks = hooks or Hooks()
         settings = settings or EngineSettings()
         self.scan_limit_seconds: Final = settings.scan_limit_seconds
-        """How old a scan of staged changes may be when a commit of them is published."""
+        """Maximum age of a scan of staged changes when a commit of them is published."""
         self.expiring_seconds: Final = settings.expiring_seconds
         """How long a commit is marked before it expires."""
         committed_in = committed_in or committed_for(block, runtime, Cache(runtime, cache))

@@ -1,34 +1,34 @@
-"""What the versioning engine refuses to do or cannot do.
+"""Errors of the versioning engine.
 
 LakebedError
 └── EngineError
-    ├── NotFound                there is no such thing                      (also a KeyError)
+    ├── NotFound                not found                                   (also a KeyError)
     │   ├── RepositoryNotFound, BranchNotFound, TagNotFound, CommitNotFound, EntryNotFound
-    │   ├── MetaRangeNotFound   no commit of the repository has it
-    │   └── RefNotFound         an expression that names nothing
-    ├── NotUnique               something of that name is there already
+    │   ├── MetaRangeNotFound   no commit of the repository has the metarange
+    │   └── RefNotFound         no branch, tag or commit matches an expression
+    ├── NotUnique               the name is taken
     │   └── NamespaceTaken      another repository keeps its data there
     ├── Invalid                 the request cannot be carried out           (also a ValueError)
     │   ├── InvalidName, InvalidRef, UnsortedEntries
     │   └── ParentNumberMissing a merge has several parents, and none was chosen
     ├── PreconditionFailed      a conditional write found another state; nothing was written
-    │   └── NothingThere        it found nothing
+    │   └── NothingThere        a conditional write found no entry
     ├── Stale                   a write took so long that its object may be taken for garbage
     ├── MergeConflict           both sides changed the same keys differently
     ├── DirtyBranch             the branch has uncommitted changes
-    ├── NoChanges               there is nothing to commit or merge
+    ├── NoChanges               nothing to commit or merge
     ├── Protected               a rule protects the branch
     ├── DefaultBranch           the default branch cannot be deleted
     ├── ReadOnly                the repository is read-only
     ├── Deleting                the repository is being deleted
     ├── Refused                 a hook refused
-    ├── CommitRefused           a hook refused a commit, and no ref is made to it
-    ├── TooManyTries            others always came first; try again
-    ├── GivenUp                 it took so long that others ended it; try again
+    ├── CommitRefused           a hook refused a commit; no ref can be made to it
+    ├── TooManyTries            concurrent changes won every time; try again
+    ├── GivenUp                 another client undid an operation that took too long; try again
     ├── RefsLeftOut             a dump was restored, except for some refs
-    ├── CommitExpired           the data of a commit is not kept any more
-    ├── TooManyExpire           more commits would expire at once than may
-    └── MissingFile             a file that something names is not in the storage
+    ├── CommitExpired           the data of a commit has expired
+    ├── TooManyExpire           more commits would expire at once than allowed
+    └── MissingFile             a referenced file is not in the storage
 """
 
 from collections.abc import Sequence
@@ -41,19 +41,19 @@ from lakebed.base.runtime import to_datetime
 
 
 class EngineError(LakebedError):
-    """Any error of the versioning engine."""
+    """Base class of the engine's errors."""
 
     kind: ClassVar[str] = "engine"
 
 
 class NotFound(EngineError, NotFoundMixin):
-    """There is no such thing."""
+    """The requested thing does not exist."""
 
     kind = "not_found"
 
 
 class RepositoryNotFound(NotFound):
-    """There is no repository of this name."""
+    """No repository has this name."""
 
     kind = "repository_not_found"
 
@@ -62,7 +62,7 @@ class RepositoryNotFound(NotFound):
 
 
 class BranchNotFound(NotFound):
-    """There is no branch of this name."""
+    """No branch has this name."""
 
     kind = "branch_not_found"
 
@@ -71,7 +71,7 @@ class BranchNotFound(NotFound):
 
 
 class TagNotFound(NotFound):
-    """There is no tag of this name."""
+    """No tag has this name."""
 
     kind = "tag_not_found"
 
@@ -80,7 +80,7 @@ class TagNotFound(NotFound):
 
 
 class CommitNotFound(NotFound):
-    """There is no commit with this id."""
+    """No commit has this id."""
 
     kind = "commit_not_found"
 
@@ -89,7 +89,7 @@ class CommitNotFound(NotFound):
 
 
 class RefNotFound(NotFound):
-    """There is no branch, tag or commit that an expression names."""
+    """No branch, tag or commit matches an expression."""
 
     kind = "ref_not_found"
 
@@ -98,7 +98,7 @@ class RefNotFound(NotFound):
 
 
 class MetaRangeNotFound(NotFound):
-    """No commit of the repository holds this metarange."""
+    """No commit of the repository has this metarange."""
 
     kind = "metarange_not_found"
 
@@ -110,7 +110,7 @@ class MetaRangeNotFound(NotFound):
 
 
 class EntryNotFound(NotFound):
-    """There is no entry with this key."""
+    """No entry has this key."""
 
     kind = "entry_not_found"
 
@@ -120,7 +120,7 @@ class EntryNotFound(NotFound):
 
 
 class NotUnique(EngineError):
-    """Something of this name is there already."""
+    """The name is taken."""
 
     kind = "not_unique"
 
@@ -132,25 +132,25 @@ class NamespaceTaken(NotUnique):
 
 
 class Invalid(EngineError, ValueError):
-    """The request cannot be carried out as it is; nothing was done."""
+    """The request cannot be carried out; nothing was done."""
 
     kind = "invalid"
 
 
 class InvalidName(Invalid):
-    """A name that a repository, branch or tag cannot have."""
+    """The name is not allowed for a repository, branch or tag."""
 
     kind = "invalid_name"
 
 
 class InvalidRef(Invalid):
-    """An expression that is not well formed, or cannot be used here."""
+    """The expression is not well formed, or cannot be used here."""
 
     kind = "invalid_ref"
 
 
 class UnsortedEntries(Invalid):
-    """Entries or changes came with keys out of order, or with a key twice."""
+    """The keys of entries or changes are out of order or repeated."""
 
     kind = "unsorted_entries"
 
@@ -161,7 +161,7 @@ class UnsortedEntries(Invalid):
 
 
 class ParentNumberMissing(Invalid):
-    """What a merge changed depends on the parent that it is compared with."""
+    """The changes of a merge commit depend on the parent to compare with, and none was given."""
 
     kind = "parent_number_missing"
 
@@ -182,7 +182,7 @@ class PreconditionFailed(EngineError):
 
 
 class NothingThere(PreconditionFailed):
-    """A write was to happen only if there is an entry, and there is none; nothing was written."""
+    """The write required an existing entry and found none; nothing was written."""
 
     kind = "nothing_there"
 
@@ -191,10 +191,10 @@ class NothingThere(PreconditionFailed):
 
 
 class Stale(EngineError):
-    """A write took too long and was taken back; without a condition, it may have been seen.
+    """The write took too long and was undone; without a condition, readers may have seen it.
 
-    Its object is too old to be staged. A plain write was visible until it was taken back, and a
-    commit may hold it. A write on a condition was never visible.
+    Its object is too old to be staged. A plain write was visible until it was undone, and a commit
+    may contain it. A conditional write was never visible.
     """
 
     kind = "stale"
@@ -208,14 +208,14 @@ class Stale(EngineError):
 
 
 class MergeConflict(EngineError):
-    """Both sides of a merge changed the same keys, and differently; nothing was merged."""
+    """Both sides of a merge changed the same keys differently; nothing was merged."""
 
     kind = "merge_conflict"
 
     def __init__(self, conflicts: pa.Table) -> None:
         super().__init__(f"{conflicts.num_rows} keys were changed differently on both sides")
         self.conflicts = conflicts
-        """All of them, in order: key, and what each side did (see `CONFLICT_SCHEMA`)."""
+        """All conflicts in key order, with each side's change (see `CONFLICT_SCHEMA`)."""
 
 
 class DirtyBranch(EngineError):
@@ -228,13 +228,13 @@ class DirtyBranch(EngineError):
 
 
 class NoChanges(EngineError):
-    """There is nothing to commit or merge."""
+    """Nothing to commit or merge."""
 
     kind = "no_changes"
 
 
 class Protected(EngineError):
-    """A rule protects the branch from what was asked for."""
+    """A rule protects the branch from the operation."""
 
     kind = "protected"
 
@@ -264,7 +264,7 @@ class ReadOnly(EngineError):
 
 
 class Deleting(EngineError):
-    """The repository is being deleted; soon it will not be found."""
+    """The repository is being deleted."""
 
     kind = "deleting"
 
@@ -282,14 +282,14 @@ class Refused(EngineError):
 
         Args:
             message: The message.
-            by: Which hook refused it, as in "refused by …"; empty: the message's first line.
+            by: Which hook refused it, as in "refused by …"; by default the message's first line.
         """
         super().__init__(message)
         self.by = by or message.partition("\n")[0]
 
 
 class CommitRefused(EngineError):
-    """A hook refused this commit, so no ref is made to it."""
+    """A hook refused this commit; no ref can be made to it."""
 
     kind = "commit_refused"
 
@@ -298,7 +298,7 @@ class CommitRefused(EngineError):
 
 
 class TooManyTries(EngineError):
-    """Others changed the same record first, every time; nothing was lost, try again."""
+    """Concurrent changes of the same record won every time; nothing was lost, try again."""
 
     kind = "too_many_tries"
 
@@ -307,7 +307,7 @@ class TooManyTries(EngineError):
 
 
 class GivenUp(EngineError):
-    """It took so long that others took it for dead and undid it; try again."""
+    """The operation took too long, and another client undid it; try again."""
 
     kind = "given_up"
 
@@ -316,7 +316,7 @@ class GivenUp(EngineError):
 
 
 class CommitExpired(EngineError):
-    """A commit has expired by the rules of its repository: its data may be gone."""
+    """The commit has expired by the rules of its repository: its data may be deleted."""
 
     kind = "commit_expired"
 
@@ -328,7 +328,7 @@ class CommitExpired(EngineError):
 
 
 class RefsLeftOut(EngineError):
-    """A dump was restored, except for some of its refs; running it again restores no more."""
+    """A dump was restored without some of its refs; restoring it again restores no more."""
 
     kind = "refs_left_out"
 
@@ -343,7 +343,7 @@ class RefsLeftOut(EngineError):
 
 
 class TooManyExpire(EngineError):
-    """More commits would expire at once than the caller allows; none has."""
+    """More commits would expire at once than the caller allows; none expired."""
 
     kind = "too_many_expire"
 
@@ -355,7 +355,7 @@ class TooManyExpire(EngineError):
 
 
 class MissingFile(EngineError):
-    """A range or metarange that something names is not in the storage."""
+    """A referenced range or metarange is not in the storage."""
 
     kind = "missing_file"
 

@@ -1,7 +1,8 @@
-"""Which commits had expired when a run of garbage collection began, in files of the namespace.
+"""Files of expired commits, written into the namespace when a garbage collection run begins.
 
-A file is named by its content, and never removed: it is there before a run goes by it, so a restore
-of refs knows of every commit whose data may be gone. A run that finds no others writes nothing new.
+A file is named by its content and never removed. It is written before a run relies on it, so a
+restore of refs knows every commit whose data may be deleted. A run without newly expired commits
+writes no new file.
 """
 
 from collections.abc import Iterable, Iterator
@@ -28,7 +29,7 @@ FILE_ROWS: Final = 100_000
 def write_expired(
     block: BlockStore, repository: Repository, ids: Iterator[CommitID]
 ) -> tuple[GCFile, ...]:
-    """Write down commits, in order of their ids, that have expired; return the files."""
+    """Write expired commits, given in order of ids; return the files."""
     folder = repository.namespace.folder(gc_expired_folder(repository.unique_id))
     files: list[GCFile] = []
     while page := list(islice(ids, FILE_ROWS)):
@@ -43,11 +44,11 @@ def write_expired(
 def read_expired(
     block: BlockStore, namespace: Namespace, unique_id: str, files: Iterable[GCFile]
 ) -> frozenset[str]:
-    """Return the commits that files of a repository name.
+    """Return the commits listed in a repository's files.
 
     Raises:
-        DamagedFile: A file is not what was written.
-        ObjectNotFound: A file is gone.
+        DamagedFile: The content of a file has changed.
+        ObjectNotFound: A file is missing.
     """
     folder = namespace.folder(gc_expired_folder(unique_id))
     found: set[str] = set()
@@ -59,7 +60,7 @@ def read_expired(
 
 
 def read_all_expired(block: BlockStore, namespace: Namespace, unique_id: str) -> frozenset[str]:
-    """Return the commits of a repository that any run was told have expired; raises likewise."""
+    """Return the commits of a repository listed as expired by any run; raises as `read_expired`."""
     files: list[GCFile] = []
     for batch in block.list_objects(namespace.folder(gc_expired_folder(unique_id))):
         for text in batch.column("address").to_pylist():

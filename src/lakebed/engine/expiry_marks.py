@@ -1,17 +1,16 @@
-"""Marks of commits that expire: records of their own, beside the commits, which never change.
+"""Expiry marks of commits: records of their own, because commits never change.
 
-A mark is EXPIRING first, and EXPIRED later, for good. Between the two lies a scan of all refs and
-commits (`expirer`). Whoever wants to use an old commit writes down what it does first, and reads
-the mark *afterwards*; the expirer writes the mark first, and looks for such writes afterwards. So
-one of the two sees the other.
+A mark is first EXPIRING, and later EXPIRED for good. Between the two, `expirer` scans all refs and
+commits. A user of an old commit writes first and reads the mark *afterwards*; the expirer writes
+the mark first and scans for such writes afterwards. So at least one of the two sees the other.
 
-*A ref* that names a commit keeps it only by being seen. So a mark that is EXPIRING must go before
-the ref counts (`let_name`): the expirer may have looked already. It is deleted by its version,
-so that the expirer, which goes on from that version, fails.
+*A ref* keeps its commit only if the scan sees the ref. So an EXPIRING mark must be deleted before
+the ref counts (`let_name`): the expirer may already have scanned. The delete compares the mark's
+version, so the expirer, which continues from this version, fails.
 
-*What takes content* from a commit, a new commit or a staged copy, protects that content itself.
-Garbage collection reads which commits have expired, then what is staged, then the commits; so it
-meets all that was written before its commit was EXPIRED. A mark that is EXPIRING does no harm
+*A copy of content* from a commit, in a new commit or a staged entry, protects the content by
+itself. Garbage collection reads the expired commits, then staged entries, then commits; so it sees
+every copy written before its source was EXPIRED. An EXPIRING mark does no harm to a copy
 (`check_sources`).
 """
 
@@ -41,11 +40,11 @@ class Marks:
         self._store = store
 
     def place(self, repository: Repository, commit_id: CommitID) -> tuple[bytes, bytes]:
-        """Return where the mark of a commit would be, for `Store.get_many`."""
+        """Return the place of a commit's mark, for `Store.get_many`."""
         return self.records(repository).place(commit_id.encode())
 
     def find_all(self, repository: Repository, ids: Sequence[CommitID]) -> dict[CommitID, Mark]:
-        """Return the marks of some commits, those that have one; in one call to the store."""
+        """Return the marks of the commits that have one, in one call to the store."""
         records = self.records(repository)
         found = self._store.get_many([records.place(each.encode()) for each in ids])
         return {
@@ -55,10 +54,10 @@ class Marks:
         }
 
     def let_name(self, repository: Repository, commit_id: CommitID, item: Item | None) -> None:
-        """Return if a ref to a commit counts, given the mark as it was read after it was written.
+        """Return if a ref to a commit counts; `item` is the mark, read after the ref was written.
 
         Raises:
-            CommitExpired: It does not: take it back.
+            CommitExpired: The ref does not count: undo it.
         """
         records = self.records(repository)
         mark = None if item is None else records.decode(item)
@@ -77,27 +76,27 @@ class Marks:
         self.let_name(repository, commit_id, item)
 
     def check_sources(self, repository: Repository, ids: Sequence[CommitID]) -> None:
-        """Return if content of these commits may be used, by what was written before this call.
+        """Return if copies of these commits' content, written before this call, count.
 
         Raises:
-            CommitExpired: One has expired: its data may be gone.
+            CommitExpired: A commit has expired: its data may be deleted.
         """
         for commit_id, mark in self.find_all(repository, ids).items():
             _refuse_expired(commit_id, mark)
 
     def is_expired(self, repository: Repository, commit_id: CommitID) -> bool:
-        """Whether a commit has expired: for good."""
+        """Whether a commit has expired for good."""
         mark = self.find_all(repository, [commit_id]).get(commit_id)
         return mark is not None and mark.message.state == EXPIRED
 
     def expired(self, repository: Repository, *, since_us: int = 0) -> Iterator[CommitID]:
-        """Iterate over the commits that have expired since some time, in order of their ids."""
+        """Iterate over the commits that expired since a time, in order of ids."""
         for mark in self.records(repository).scan_readable():
             if mark.message.state == EXPIRED and mark.message.expired_us >= since_us:
                 yield CommitID(mark.name.decode())
 
     def records(self, repository: Repository) -> Records[pb.Expiry]:
-        """Return the marks of a repository, by the ids of their commits."""
+        """Return the marks of a repository, by commit id."""
         return Records(self._store, EXPIRY, repository.partition)
 
 

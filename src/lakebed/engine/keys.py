@@ -1,4 +1,4 @@
-"""The map of the key-value store: where each kind of record is kept.
+"""Keys of the key-value store, by kind of record.
 
 | partition              | keys                                                      |
 |------------------------|-----------------------------------------------------------|
@@ -59,10 +59,10 @@ LIVE: Final = pb.REF_STATE_LIVE
 COMMITS: Final = RecordKind(b"commits/", pb.Commit, ("version",))
 
 REFUSALS: Final = RecordKind(b"refused/", pb.Refusal)
-"""Which commits hooks refused, by the ids of the commits."""
+"""The commits refused by hooks, by commit id."""
 
 EXPIRY: Final = RecordKind(b"expired/", pb.Expiry, ("state",))
-"""Marks of commits that expire, by the ids of the commits."""
+"""Expiry marks, by commit id."""
 
 RETENTION: Final = RecordKind(b"settings/", pb.Retention)
 RETENTION_NAME: Final = b"retention"
@@ -75,11 +75,11 @@ RESTORED: Final = RecordKind(b"settings/", pb.RestoredRefs)
 RESTORED_NAME: Final = b"restored_refs"
 
 STAGED_PREFIX: Final = b"key/"
-"""Comes before the path of an object, in the partition of a staging token."""
+"""Prefix of object paths in the partition of a staging token."""
 
 EMPTIED: Final = b"emptied"
-"""The note of listings (`empty_runs`), one for a staging token. It sorts before all staged keys, so
-that scans of them do not meet it."""
+"""The skip index of listings (`empty_runs`), one per staging token. It sorts before all staged
+keys, so scans of them do not meet it."""
 
 DROPPED_PARTITION: Final = b"cleanup_tokens"
 DROPPED: Final = RecordKind(b"", pb.DroppedToken, (*_CREATION, "branch"))

@@ -1,13 +1,12 @@
-"""Leases in the record store: records of their own, and records of work that have an owner.
+"""Leases in the record store: separate lease records, and work records with an owner.
 
-- `LeaseRecords` has leases of names: the Cleaner's, those of expiry runs and of garbage collection.
-- `LeasedRecord` is a record of work (an import, a merge of a pull request, a run of hooks) whose
-  owner and heartbeat are fields of it.
+- `LeaseRecords`: leases by name, used by the Cleaner, expiry runs and garbage collection.
+- `LeasedRecord`: a work record (an import, a merge of a pull request, a run of hooks) that has its
+  owner and heartbeat as fields.
 
-`lakebed.base.leases` states the invariant and what a failure at each step leads to. A
-`LeasedRecord` is stricter: the owner's progress is written by the same compare-and-swap as its
-heartbeat, so a former owner, if it lives after all, fails with its next change (`LeaseLostError`)
-and stops.
+`lakebed.base.leases` states the invariant and the effect of a failure at each step. A
+`LeasedRecord` is stricter: one compare-and-swap writes the owner's progress and its heartbeat, so a
+former owner that is still alive fails with its next change (`LeaseLostError`) and stops.
 """
 
 import logging
@@ -32,14 +31,14 @@ _MARK_BYTES: Final = 16
 
 
 class LeaseLostError(Exception):
-    """The work has ended, or another process does it by now."""
+    """The work has ended, or another process owns it."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseRecords:
     """The record of one lease: a `lakebed.base.leases.LeaseTable`.
 
-    Its mark is the version of the record.
+    The version of the record is the lease's mark.
     """
 
     store: Store
@@ -48,18 +47,18 @@ class LeaseRecords:
     seconds: float
 
     def take_lease(self, holder: str, over: str = "") -> LeaseState:
-        """Take the lease if it is free, or has the mark `over`; return it as it is now."""
+        """Take the lease if it is free or has the mark `over`; return its current state."""
         return self._change(lambda found: self._may_take(found, holder, over), holder)
 
     def renew_lease(self, holder: str) -> LeaseState:
-        """Renew the lease if this holder has it; return it as it is now."""
+        """Renew the lease if `holder` has it; return its current state."""
         return self._change(
             lambda found: found is not None and found.message.holder == holder, holder
         )
 
     def release_lease(self, holder: str) -> None:
-        """Delete the record if this holder has the lease."""
-        # If it fails, another process took the lease over, or will in a while.
+        """Delete the record if `holder` has the lease."""
+        # On failure, another process has taken the lease over or will after its expiry.
         with suppress(PredicateFailed, OutcomeUnknown):
             found = self._records.find(self.name)
             if found is not None and found.message.holder == holder:
@@ -103,7 +102,7 @@ class LeaseRecords:
 
 
 class _Owned(Protocol):
-    """The fields of a leased record."""
+    """Fields of a leased record."""
 
     owner: bytes
     updated_us: int
@@ -113,7 +112,7 @@ LeasedT = TypeVar("LeasedT", bound=Message)
 
 
 class LeasedRecord(Generic[LeasedT]):
-    """A record whose work this process does; its message has the fields of `_Owned`."""
+    """A record of work owned by this process; its message has the fields of `_Owned`."""
 
     def __init__(
         self,
@@ -123,13 +122,13 @@ class LeasedRecord(Generic[LeasedT]):
         *,
         mark: bytes = b"",
     ) -> None:
-        """Prepare to take work up; nothing is written before `take`.
+        """Prepare to take ownership; nothing is written before `take`.
 
         Args:
             records: The kind of record.
-            record: As it was read.
+            record: The record as read.
             runtime: Its clock stamps the record.
-            mark: That of this process, if the record has it already.
+            mark: The mark of this process, if the record already has it.
         """
         self._records: Records[LeasedT] = records
         self._record: Record[LeasedT] = record
@@ -139,14 +138,14 @@ class LeasedRecord(Generic[LeasedT]):
 
     @property
     def message(self) -> LeasedT:
-        """The record as this process last wrote it; not to be changed."""
+        """The record as this process last wrote it; do not modify."""
         return self._record.message
 
     def take(self, edit: Callable[[LeasedT], None]) -> bool:
-        """Make this process the owner; return whether it is.
+        """Make this process the owner; return whether it succeeded.
 
         Raises:
-            OutcomeUnknown: The store does not answer; perhaps it is.
+            OutcomeUnknown: The store does not answer; the process may be the owner.
         """
         self._mark = new_mark(self._runtime)
 
@@ -161,17 +160,17 @@ class LeasedRecord(Generic[LeasedT]):
         return True
 
     def has_mark_of(self, message: LeasedT) -> bool:
-        """Whether a record, read again, was last taken up by this process."""
+        """Whether this process last took ownership of a record that was read again."""
         return bool(self._mark) and _owned(message).owner == self._mark
 
     def change(self, edit: Callable[[LeasedT], None]) -> None:
-        """Change the record, to which applying the edit twice must do no harm.
+        """Change the record; `edit` must be idempotent.
 
-        It is written also if the edit changes nothing: that it could be is the proof that the work
-        is still that of this process.
+        The record is written even if the edit changes nothing: a successful write proves that this
+        process still owns the work.
 
         Raises:
-            LeaseLostError: The work has ended, or another process took it up.
+            LeaseLostError: The work has ended, or another process owns it.
             OutcomeUnknown: The store does not answer.
         """
         with self._lock:
@@ -197,7 +196,7 @@ class LeasedRecord(Generic[LeasedT]):
                 raise LeaseLostError from None
 
     def beat(self) -> bool:
-        """Write a heartbeat; return whether the work is still that of this process."""
+        """Write a heartbeat; return whether this process still owns the work."""
         with suppress(OutcomeUnknown):  # the next heartbeat comes soon
             try:
                 self.change(lambda _message: None)
@@ -206,9 +205,9 @@ class LeasedRecord(Generic[LeasedT]):
         return True
 
     def keep_alive(self, work: Callable[[], ResultT], *, beat_seconds: float) -> ResultT:
-        """Do some work, with heartbeats in the record until it has ended.
+        """Run `work` with heartbeats in the record until it ends.
 
-        If the lease is lost, the next change that the work makes finds that out.
+        If the lease is lost, the next change made by `work` raises `LeaseLostError`.
         """
         return with_heartbeat(self._runtime, work, self.beat, every_seconds=beat_seconds)
 
@@ -221,10 +220,10 @@ class LeasedRecord(Generic[LeasedT]):
         self._record = Record(self._record.name, changed, version)
 
     def _read_again(self) -> None:
-        """Read the record, which an earlier try may have written.
+        """Read the record, which an earlier attempt may have written.
 
         Raises:
-            LeaseLostError: Another process wrote it, and not only a detail.
+            LeaseLostError: Another process owns the work, or it has ended.
         """
         found = self._records.find(self._record.name)
         if found is None or not self._is_ours(found.message):
@@ -235,7 +234,7 @@ class LeasedRecord(Generic[LeasedT]):
         return self.has_mark_of(message) and self._goes_on(message)
 
     def _goes_on(self, _message: LeasedT) -> bool:
-        """Whether the work that a record is about has not ended."""
+        """Whether the record's work has not ended."""
         return True
 
 

@@ -1,16 +1,16 @@
-"""What the engine measures, for Prometheus.
+"""Prometheus metrics of the engine.
 
-- ``lakebed_engine_cache_requests_total``: files of committed entries that were asked for, by the
-  cache that was asked and whether it had them. Every miss of the memory asks the disk, if there is
-  a cache on disk; every miss of the last one reads from the storage.
-- ``lakebed_engine_commit_seconds``: how long commits took, by outcome.
-- ``lakebed_engine_commit_changes``: how many entries each commit added, changed and removed.
-- ``lakebed_engine_build_seconds``: how long it took to build what a commit holds, in this process
-  (``here``) or in one that builds large commits (``process``).
-- ``lakebed_engine_rebuilds_total``: builds that were done again because another changed the branch
-  first, or because the first build had become too old.
-- ``lakebed_engine_merge_seconds``: how long merges, reverts and cherry-picks took, by outcome.
-- ``lakebed_engine_cleaned_total``: what the Cleaner removed.
+- ``lakebed_engine_cache_requests_total``: requests for files of committed entries, by cache and
+  result. Every miss in memory asks the disk cache, if there is one; every miss of the last cache
+  reads from the storage.
+- ``lakebed_engine_commit_seconds``: duration of commits, by outcome.
+- ``lakebed_engine_commit_changes``: entries that each commit added, changed and removed.
+- ``lakebed_engine_build_seconds``: duration of building a commit's entries, in this process
+  (``here``) or in a build process (``process``).
+- ``lakebed_engine_rebuilds_total``: builds repeated because the branch changed concurrently, or
+  because the first build had become too old.
+- ``lakebed_engine_merge_seconds``: duration of merges, reverts and cherry-picks, by outcome.
+- ``lakebed_engine_cleaned_total``: records removed by the Cleaner.
 
 The outcome is ``done``, or the kind of the error.
 """
@@ -62,7 +62,7 @@ CLEANED = Counter("lakebed_engine_cleaned", "What the Cleaner removed", ["what"]
 
 @contextmanager
 def measure_outcome(histogram: Histogram, runtime: Runtime, *labels: str) -> Iterator[None]:
-    """Observe how long a block takes, with its outcome as the last label."""
+    """Observe the duration of a block, with its outcome as the last label."""
     begun = runtime.monotonic()
     outcome = "error"
     try:

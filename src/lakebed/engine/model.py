@@ -1,4 +1,4 @@
-"""The values of the engine: ids as types of their own, records as frozen classes."""
+"""Values of the engine: ids as distinct types, records as frozen classes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,30 +12,30 @@ from lakebed.formats import EMPTY_METARANGE, MetaRangeID
 from lakebed.kv import Version
 
 WORDS_BYTES_MAX: Final = 64 << 10
-"""How long a client may make the message of a commit, its metadata, and that of a repository."""
+"""Maximum size of a commit's message, a commit's metadata, and a repository's metadata."""
 
 RepositoryID = NewType("RepositoryID", str)
-"""The name of a repository."""
+"""Name of a repository."""
 
 BranchID = NewType("BranchID", str)
-"""The name of a branch within its repository."""
+"""Name of a branch within its repository."""
 
 TagID = NewType("TagID", str)
-"""The name of a tag within its repository."""
+"""Name of a tag within its repository."""
 
 CommitID = NewType("CommitID", str)
-"""The id of a commit: a hash of its record, in hexadecimal."""
+"""Id of a commit: a hash of its record, in hexadecimal."""
 
 StagingToken = NewType("StagingToken", str)
-"""The name of a partition that holds uncommitted changes; never used twice."""
+"""Name of a partition of uncommitted changes; never reused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """Where one creation of a repository keeps the files of its commits.
+    """Location of the committed files of one creation of a repository.
 
-    The namespace alone does not tell whose files are meant: a repository can be deleted, and
-    another one made in its namespace. What is known of the files of one says nothing of the other.
+    A namespace alone is ambiguous: a repository can be deleted and another created in its
+    namespace. Facts cached about the files of one do not apply to the other.
     """
 
     namespace: Namespace
@@ -43,12 +43,12 @@ class Home:
 
 
 MOVED_NAMESPACE: Final = "::lakebed::moved-namespace"
-"""In the metadata of a repository that moved in from lakeFS: the namespace that it had there."""
+"""Metadata key of a repository migrated from lakeFS: the namespace it had there."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdoptedNamespace:
-    """Where lakeFS kept a repository's objects, which count as the repository's own since then."""
+    """A repository's former namespace in lakeFS, whose objects now count as its own."""
 
     namespace: Namespace
     adopted_us: int
@@ -67,25 +67,26 @@ class Repository:
     metadata: dict[str, str] = field(hash=False)
     adopted: AdoptedNamespace | None = None
     strict_hooks: bool = False
-    """Whether the hooks of a branch's head judge what takes its place, too."""
+    """Whether the hooks of a branch's head also judge commits that replace the head."""
     partition: bytes = field(init=False, repr=False, compare=False)
-    """The partition of its branches, tags and commits. Every read asks for it several times."""
+    """Partition of branches, tags and commits; computed once because every read uses it several
+    times."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "partition", repository_partition(self.id, self.unique_id))
 
     def has_adopted(self, address: str) -> bool:
-        """Whether the repository has adopted the object at a whole address."""
+        """Whether the repository has adopted the object at an absolute address."""
         return self.adopted is not None and address.startswith(str(self.adopted.namespace))
 
     @property
     def home(self) -> Home:
-        """Where the files of its commits are."""
+        """Location of the repository's committed files."""
         return Home(self.namespace, self.unique_id)
 
 
 def new_staging_token(runtime: Runtime, repository: RepositoryID, branch: BranchID) -> StagingToken:
-    """Return the name of a new partition for uncommitted changes; people can read whose it is."""
+    """Return the name of a new partition for uncommitted changes, prefixed with its branch."""
     return StagingToken(f"{repository}-{branch}:{runtime.random_bytes(16).hex()}")
 
 
@@ -96,7 +97,7 @@ def repository_partition(repository: RepositoryID, unique_id: UniqueID) -> bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Branch:
-    """A branch as it was read."""
+    """A branch as read from the store."""
 
     id: BranchID
     unique_id: UniqueID
@@ -107,14 +108,13 @@ class Branch:
     hidden: bool
     created_us: int
     version: Version
-    """The version of the record: two reads with equal versions saw the same record."""
+    """Version of the record: reads with equal versions saw the same record."""
     stored: pb.Branch = field(compare=False, repr=False)
-    """The record, not to be changed: a change of the branch keeps the fields that a later version
-    wrote."""
+    """The record; do not modify. Changing a branch preserves fields written by newer versions."""
 
     @property
     def tokens(self) -> tuple[StagingToken, ...]:
-        """The tokens that hold uncommitted changes, newest first."""
+        """The tokens of all uncommitted changes, newest first."""
         return (self.staging_token, *self.sealed_tokens)
 
 
@@ -125,44 +125,44 @@ class Tag:
     id: TagID
     commit_id: CommitID
     unique_id: UniqueID
-    """Empty for tags that older versions made."""
+    """Empty for tags created by older versions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """A state of a repository, and the commits it was made from."""
+    """A state of a repository and the commits it was made from."""
 
     id: CommitID
     committer: str
     message: str
     metarange_id: MetaRangeID
-    """The entries it holds."""
+    """Its entries."""
     created_us: int
     parents: tuple[CommitID, ...]
     metadata: dict[str, str] = field(hash=False)
     generation: int
-    """One more than the largest of its parents'."""
+    """One more than the largest generation of its parents."""
     consumed_tokens: tuple[StagingToken, ...] = ()
-    """The staging tokens whose contents it holds, newest first."""
+    """The staging tokens whose changes the commit contains, newest first."""
     stored_us: int = field(default=0, compare=False)
-    """When its record was stored, by the clock of the server; 0: an older version stored it."""
+    """Time its record was stored, by the server's clock; 0 if an older version stored it."""
     branch: BranchID = field(default=BranchID(""), compare=False)
-    """The branch that it was made for, if that is known."""
+    """The branch the commit was made for, if known."""
     sources: tuple[CommitID, ...] = field(default=(), compare=False)
-    """The commits beside its first parent whose content it took."""
+    """The commits besides its first parent whose content it took."""
 
     @property
     def weight(self) -> int:
-        """How much it counts in a cache: the kilobytes that its texts begin."""
+        """Weight in a cache: the size of its texts in kilobytes, rounded up."""
         texts = len(self.message) + sum(len(key) + len(self.metadata[key]) for key in self.metadata)
         return 1 + (texts >> 10)
 
     @property
     def is_first(self) -> bool:
-        """Whether it is the commit that a repository is created with, before there is any tree."""
+        """Whether it is the initial commit of a repository, without entries."""
         return not self.parents and self.metarange_id == EMPTY_METARANGE
 
 
 def size_of(metadata: Mapping[str, str]) -> int:
-    """Return how many bytes metadata has, names and values together."""
+    """Return the size of metadata in bytes, names and values together."""
     return sum(len(name.encode()) + len(value.encode()) for name, value in metadata.items())

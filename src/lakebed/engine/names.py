@@ -1,4 +1,4 @@
-"""Which names repositories, branches and tags may have; checked before anything is touched."""
+"""Valid names of repositories, branches and tags, checked before anything is touched."""
 
 import re
 from typing import Final
@@ -8,25 +8,25 @@ from lakebed.engine.model import BranchID, RepositoryID, TagID
 
 _REPOSITORY: Final = re.compile(r"[a-z0-9][a-z0-9-]{2,62}")
 _BRANCH: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,254}")
-# What Git calls a well-formed reference, without the characters of our own expressions.
-# Lone surrogates have no form in UTF-8.
+# Git's rule for a well-formed reference, without the characters of our own expressions. Lone
+# surrogates cannot be encoded in UTF-8.
 _TAG: Final = re.compile(r"[^\x00-\x20\x7f~^:?*\[\\@$\ud800-\udfff]{1,255}")
 
 
 COMMIT_ID: Final = re.compile(r"[0-9a-f]{64}")
-"""No branch or tag may have such a name: the id of a commit always means that commit."""
+"""Not allowed as a branch or tag name: the id of a commit always means the commit."""
 
 
 def is_commit_id(expression: str) -> bool:
-    """Whether an expression is the whole id of a commit, so that it never means anything else."""
+    """Whether an expression is a full commit id, and so unambiguous."""
     return COMMIT_ID.fullmatch(expression) is not None
 
 
 def check_repository_name(name: str) -> RepositoryID:
-    """Return the name of a repository, if it can be one.
+    """Return a valid repository name.
 
     Raises:
-        InvalidName: It cannot.
+        InvalidName: The name is not valid.
     """
     if not _REPOSITORY.fullmatch(name):
         raise InvalidName(
@@ -37,10 +37,10 @@ def check_repository_name(name: str) -> RepositoryID:
 
 
 def check_branch_name(name: str) -> BranchID:
-    """Return the name of a branch, if it can be one.
+    """Return a valid branch name.
 
     Raises:
-        InvalidName: It cannot.
+        InvalidName: The name is not valid.
     """
     if not _BRANCH.fullmatch(name) or COMMIT_ID.fullmatch(name):
         raise InvalidName(
@@ -51,10 +51,10 @@ def check_branch_name(name: str) -> BranchID:
 
 
 def check_tag_name(name: str) -> TagID:
-    """Return the name of a tag, if it can be one.
+    """Return a valid tag name.
 
     Raises:
-        InvalidName: It cannot.
+        InvalidName: The name is not valid.
     """
     parts = name.split("/")
     well_formed = all(part and not part.startswith(".") for part in parts)

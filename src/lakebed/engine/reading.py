@@ -1,22 +1,22 @@
-"""Reading the records that an operation depends on together: optimistic reads with validation.
+"""Optimistic reads with version validation: an operation's records in one store call.
 
-An operation on a key goes through records, each of which names the place of the next: the
-repository, its protection rules and the branch, the cells of the key under the branch's tokens. A
-process guesses that repository and branch are as it last saw them, and asks the store for all of
-them in one call: cells, rules, branch, repository, in this order. Then the versions prove the
-guess:
+An operation on a key reads records that each locate the next: the repository, its protection rules
+and the branch, and the key's cells under the branch's tokens. A process guesses that repository and
+branch are unchanged since it last saw them, and reads all of them in one call: cells, rules,
+branch, repository, in this order. Then the versions validate the guess:
 
-- The keys of rules and branch contain the unique id of the repository. They are right if the
-  repository, which was read last, still has that id. If not, all is read again in the new one.
-- A version stands for one write. If the branch has the version that was seen, it had that version
-  all the time in between, and the cells are its own. If not, the caller reads those of the new one.
+- The keys of rules and branch contain the repository's unique id. They are right if the repository,
+  read last, still has this id. If not, everything is read again with the new id.
+- A version stands for one write. If the branch has the version last seen, it had this version
+  throughout, and the cells belong to it. If not, the caller reads the cells of the new version.
 
 A process that has not seen the repository or the branch guesses less: it reads the repository
 first, or the cells last.
 
-Nothing that decides comes from a cache: every record is read after the operation began. A write
-goes by such a reading, and reads the same records again with the write or after it (`again`). So it
-is acknowledged only if repository, rules and branch allowed it at a moment after it was made.
+No decision depends on a cache: every record is read after the operation began. A write starts from
+such a reading, and reads the same records again with the write or after it (`after_write`). So a
+write is acknowledged only if repository, rules and branch allowed it at some moment after the
+write.
 """
 
 from collections.abc import Sequence
@@ -60,11 +60,11 @@ from lakebed.engine.repositories.repositories import Repositories
 from lakebed.kv import Item, Store
 
 RECENT_SECONDS: Final = 1.0
-"""How long a write may go by what it read when it began: later, it would often write under a token
-that was sealed meanwhile, and again under the new one."""
+"""How long a write may rely on its first reading. A later write would often hit a token sealed
+meanwhile, and be repeated under the new token."""
 
 REFUSALS: Final = (BranchNotFound, Deleting, Protected, ReadOnly, RepositoryNotFound)
-"""How the records that a write depends on refuse it."""
+"""Errors with which the records refuse a write."""
 
 _TRIES: Final = 10
 
@@ -74,32 +74,32 @@ _Place = tuple[bytes, bytes]
 
 
 class Reading(NamedTuple):
-    """Records that were read together, as they were at one moment after the call began."""
+    """Records read together, as they were at one moment after the call began."""
 
     repository: Repository
     found: Branch | None
-    """The branch; None: the ref does not name one."""
+    """The branch, or None if the ref does not name a branch."""
     commit_id: CommitID
-    """The commit that the ref names; of a branch, its head."""
+    """The commit of the ref; for a branch, its head."""
     view: View = View.COMBINED
     rules: Protection | None = None
-    """The protection rules; None: not read."""
+    """The protection rules, or None if not read."""
     cells: Sequence[Item | None] | None = None
-    """The cell of the key in each token of the branch, newest first; None: not read."""
+    """The key's cell in each token of the branch, newest first, or None if not read."""
     read_at: float = 0
-    """A moment before the records were read, on the monotonic clock of the process."""
+    """Monotonic time before the records were read."""
     note: Item | None = None
-    """The note of listings at the token that was written to, if it was read after a write."""
+    """The skip index of the written token (`empty_runs`), if read after a write."""
 
     @property
     def branch(self) -> Branch:
-        """The branch, where the ref names one."""
+        """The branch; only for refs that name a branch."""
         assert self.found is not None
         return self.found
 
 
 class Readings:
-    """Reads repositories, rules, branches and cells together, for one process."""
+    """Batched reads of repositories, rules, branches and cells, for one process."""
 
     def __init__(
         self,
@@ -122,16 +122,16 @@ class Readings:
         )
 
     def of_ref(self, repository_id: RepositoryID, ref: str, key: bytes | None = None) -> Reading:
-        """Return what a ref names, with the cells of a key if it shows those of a branch.
+        """Return the reading of a ref, with a key's cells if the ref shows a branch's changes.
 
         Raises:
-            RepositoryNotFound, Deleting, RefNotFound, InvalidRef: There is nothing to read from.
+            RepositoryNotFound, Deleting, RefNotFound, InvalidRef: The ref cannot be read.
         """
         name, view = branch_in(ref)
         found = self._read(repository_id, name, key, view=view)
         if found.found is not None and view is not None:
             return found
-        if found.commit_id and view is View.COMBINED:  # of a tag
+        if found.commit_id and view is View.COMBINED:  # a tag
             return found._replace(view=View.COMMITTED)
         resolved = self._resolver.follow(found.repository, ref, found.found)
         return Reading(
@@ -143,10 +143,10 @@ class Readings:
 
     @traced("engine.find_commit")
     def commit_of(self, repository_id: RepositoryID, ref: str) -> tuple[Repository, CommitID]:
-        """Return a repository, and the commit that a ref names in it; raises as `of_ref` does.
+        """Return a repository and the commit of a ref in it; raises as `of_ref`.
 
         Raises:
-            InvalidRef: The ref means the changes that are staged on a branch.
+            InvalidRef: The ref means the staged changes of a branch.
         """
         found = self.of_ref(repository_id, ref)
         if found.view is View.STAGED:
@@ -156,10 +156,10 @@ class Readings:
         return found.repository, found.commit_id
 
     def of_branch(self, repository_id: RepositoryID, branch: BranchID) -> Reading:
-        """Return a branch.
+        """Return the reading of a branch.
 
         Raises:
-            RepositoryNotFound, Deleting, BranchNotFound: There is none.
+            RepositoryNotFound, Deleting, BranchNotFound: The branch does not exist.
         """
         found = self._read(repository_id, branch)
         if found.found is None:
@@ -177,22 +177,21 @@ class Readings:
         *,
         unique_id: UniqueID | None = None,
     ) -> Reading:
-        """Return a branch that may be written to, with the cells of a key if one is given.
+        """Return the reading of a writable branch, with the cells of `key` if given.
 
-        Callers that ask at the same time and give no key share the read.
+        Concurrent callers without a key share the read.
 
         Args:
-            repository_id: In which repository.
-            branch: Which branch.
-            key: The key that is to be written.
-            unique_id: The repository that the caller means; one made later under the same name is
-                not found.
+            repository_id: The repository.
+            branch: The branch.
+            key: The key to write.
+            unique_id: The expected repository; a later one of the same name is not found.
 
         Raises:
-            RepositoryNotFound, Deleting: There is no such repository.
-            ReadOnly: It is read-only.
+            RepositoryNotFound, Deleting: The repository does not exist.
+            ReadOnly: The repository is read-only.
             Protected: A rule protects the branch.
-            BranchNotFound: There is no such branch.
+            BranchNotFound: The branch does not exist.
         """
         if key is None:
             found = self._to_write.get((repository_id, branch))
@@ -201,7 +200,7 @@ class Readings:
         return _checked(branch, found, unique_id)
 
     def renewed(self, known: Reading, key: bytes) -> Reading:
-        """Return what a write of a key goes by: `known`, if that is recent, or what is there now.
+        """Return `known` if it is recent enough for a write of `key`, or a new reading.
 
         Raises:
             As `to_write`.
@@ -224,15 +223,16 @@ class Readings:
     def after_write(
         self, before: Reading, items: Sequence[Item | None] = (), read_at: float = 0
     ) -> Reading:
-        """Return the branch that was written to, as it is after that, if it may be written to.
+        """Return the reading of a branch after a write to it, if it is still writable.
 
         Args:
-            before: What the write went by.
-            items: What was at `places_after_write`, if it was read with the write; else it is read.
-            read_at: A moment before it was read, on the monotonic clock.
+            before: The reading the write relied on.
+            items: The items at `places_after_write`, if read with the write; by default they are
+                read here.
+            read_at: Monotonic time before the items were read.
 
         Raises:
-            As `to_write`: the write is not allowed any more.
+            As `to_write`: the write is no longer allowed.
         """
         if not items:
             read_at = self._runtime.monotonic()
@@ -262,14 +262,14 @@ class Readings:
         with_rules: bool = False,
         view: View | None = View.COMBINED,
     ) -> Reading:
-        """Read a repository, and a branch in it or a tag, in one call if it guesses right.
+        """Read a repository and one of its branches or tags, in one call if the guess is right.
 
         Args:
             repository_id: The repository.
-            name: The branch; or, without rules, a tag; None: only the repository is wanted.
-            key: The key whose cells are wanted, if the view shows those.
-            with_rules: Whether the protection rules are wanted.
-            view: The part of the branch that is wanted; None: the commit that it leads on from.
+            name: The branch; or, without rules, a tag; None to read only the repository.
+            key: The key whose cells to read, if the view includes staged changes.
+            with_rules: Whether to read the protection rules.
+            view: The requested part of the branch; None for the commit an expression starts from.
         """
         seen = self._repositories.last_seen(repository_id)
         repository = None if seen is None else seen[1]
@@ -290,7 +290,7 @@ class Readings:
             items = self._store.get_many(wanted)
             current = self._repositories.from_item(repository_id, items[-1], read_at)
             if repository is None or current.unique_id != repository.unique_id:
-                repository = current  # seen for the first time, or made again under this name
+                repository = current  # first seen, or created again under this name
                 if name is not None:
                     continue
             if name is None:
@@ -318,7 +318,7 @@ def _is_as_seen(before: Branch | None, after: Branch | None) -> bool:
 
 
 def _checked(branch: BranchID, found: Reading, unique_id: UniqueID | None) -> Reading:
-    # Not before: callers that share a read may differ in whether they may write here.
+    # Check after the read: callers that share a read may differ in permission to write.
     repository = found.repository
     if unique_id not in {None, repository.unique_id}:
         raise RepositoryNotFound(repository.id)

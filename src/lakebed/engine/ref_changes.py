@@ -1,9 +1,9 @@
-"""Making and deleting branches and tags: what rules and hooks have to say, and in which order.
+"""Creation and deletion of branches and tags, with checks of rules and hooks in order.
 
-What must hold of the records alone is in `lakebed.engine.refs`. Here the repository is looked at
-(is it there, may it be changed), then rules, and then hooks are asked. A creation does so when its
-record is written, in a state that readers do not find; a deletion before. Hooks hear how it ended,
-unless that is unknown: then they find out themselves, later (`lakebed.lake.hooks.post`).
+`lakebed.engine.refs` maintains the records alone. This module checks the repository (exists,
+writable), then rules, then asks hooks. A creation does so after its record is written, in a state
+invisible to readers; a deletion before. Hooks are told the outcome unless it is unknown: then they
+find it out later (`lakebed.lake.hooks.post`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -51,7 +51,7 @@ _TRIES: Final = 10
 
 
 class RefChanges:
-    """Makes and deletes the branches and tags of all repositories."""
+    """Creates and deletes branches and tags."""
 
     def __init__(
         self,
@@ -78,15 +78,15 @@ class RefChanges:
     def create_branch(
         self, repository_id: RepositoryID, name: str, source: str, *, hidden: bool = False
     ) -> Branch:
-        """Make a branch that points to a ref's commit.
+        """Create a branch at a ref's commit.
 
         Raises:
-            InvalidName: A branch cannot have this name.
+            InvalidName: The name is not valid.
             RepositoryNotFound, ReadOnly, RefNotFound, InvalidRef: There is nothing to branch from.
-            NotUnique: There is already a branch of this name.
-            CommitExpired: The data of the commit is not kept any more.
+            NotUnique: The name is taken.
+            CommitExpired: The commit has expired.
             CommitRefused: A hook refused the commit when it was made.
-            Refused: A hook refused it.
+            Refused: A hook refused the branch.
         """
         branch = check_branch_name(name)
 
@@ -106,19 +106,19 @@ class RefChanges:
     def delete_branch(
         self, repository_id: RepositoryID, branch: BranchID, *, unchanged: Branch | None = None
     ) -> None:
-        """Delete a branch and what is staged on it; with `unchanged`, only if it is still so.
+        """Delete a branch and its staged changes; with `unchanged`, only if it equals this reading.
 
         Raises:
-            PreconditionFailed: It is not.
+            PreconditionFailed: The branch has changed.
             RepositoryNotFound, ReadOnly, BranchNotFound: There is nothing to delete.
-            DefaultBranch: It is the default branch, which cannot be deleted.
-            Protected: A rule protects it.
-            Refused: A hook refused it.
+            DefaultBranch: The default branch cannot be deleted.
+            Protected: A rule protects the branch.
+            Refused: A hook refused the deletion.
         """
         repository = self._repositories.get_writable(repository_id)
         if branch == repository.default_branch:
             raise DefaultBranch(repository_id, branch)
-        # Else it could be made again, with any content.
+        # Otherwise the branch could be deleted and created again with any content.
         self._protection.check(repository, branch)
         known = unchanged or self._branches.get(repository, branch)
         with self._change(repository) as operation:
@@ -138,7 +138,7 @@ class RefChanges:
 
     @traced("engine.create_tag")
     def create_tag(self, repository_id: RepositoryID, name: str, ref: str) -> Tag:
-        """Make a tag for a ref's commit; raises as `create_branch` does."""
+        """Create a tag at a ref's commit; raises as `create_branch`."""
         tag = check_tag_name(name)
 
         def ask(repository: Repository, commit_id: CommitID, unique_id: UniqueID) -> None:
@@ -158,12 +158,12 @@ class RefChanges:
         ask: Callable[[Repository, CommitID, UniqueID], None],
         create: Callable[[Repository, CommitID, UniqueID, CreationReads], CreatedT],
     ) -> CreatedT:
-        """Create a ref in the repository as it was last seen, which the creation then proves.
+        """Create a ref in the repository as last seen; the creation validates this guess.
 
         Args:
-            repository_id: In which repository.
-            source: The ref that says at which commit.
-            ask: Asks the hooks for leave.
+            repository_id: The repository.
+            source: The ref to create at.
+            ask: Asks the hooks for permission.
             create: Creates the ref, given the commit that `source` probably means.
         """
         for _ in range(_TRIES):
@@ -173,7 +173,7 @@ class RefChanges:
             try:
                 return self._create_in(repository, source, ask, create)
             except (RepositoryNotFound, RefNotFound, InvalidRef, NotUnique):
-                # That may be true of a repository of the same name which was deleted since.
+                # The error may be about a deleted repository of the same name.
                 now = self._repositories.get_writable(repository_id)
                 if now.unique_id == repository.unique_id:
                     raise
@@ -221,7 +221,7 @@ class RefChanges:
         source: str,
         found: Sequence[Item | None],
     ) -> CommitID:
-        """Return the commit that a ref means, given the records at its places."""
+        """Return the commit of a ref, given the records at its places."""
         self._branches.from_item(repository, BranchID(source), found[0])
         named = self._resolver.commit_in(found)
         return named or self._resolver.commit_id(repository, source)
@@ -242,7 +242,7 @@ class RefChanges:
 
     @contextmanager
     def _change(self, repository: Repository) -> Iterator[UniqueID]:
-        """Draw an id for a creation or a deletion, and tell hooks what became of it."""
+        """Draw an id for a creation or deletion, and tell hooks the outcome."""
         operation = new_unique_id(self._runtime)
         try:
             yield operation

@@ -1,6 +1,6 @@
-"""Search of a repository for an entry with a whole address in some namespace.
+"""Search a repository for an entry with an absolute address in some namespace.
 
-An adoption asks for it: objects that another repository references there must not be deleted.
+Used by adoption: objects that another repository references there must not be deleted.
 """
 
 from dataclasses import dataclass
@@ -29,11 +29,11 @@ class ObjectReference:
 
     path: bytes
     place: str
-    """The branch or the commit that has the entry, for people."""
+    """The branch or commit of the entry, for display."""
 
 
 class References:
-    """Search of all uncommitted changes and all commits that have not expired."""
+    """Search of all uncommitted changes and all unexpired commits."""
 
     def __init__(
         self,
@@ -50,12 +50,13 @@ class References:
         self._committed_in = committed_in
 
     def find(self, repository: Repository, namespace: Namespace) -> ObjectReference | None:
-        """Return an entry with a whole address in a namespace, or None if there is none.
+        """Return an entry with an absolute address in a namespace, or None if none exists.
 
-        Staged entries are read before commits, as they move. Each range is read once.
+        Reads staged entries before commits, because entries move in this direction. Reads each
+        range once.
 
         Raises:
-            CorruptRecord, MissingFile, DamagedFile, ForeignFile: Something cannot be read.
+            CorruptRecord, MissingFile, DamagedFile, ForeignFile: A record or file cannot be read.
         """
         prefix = str(namespace)
         return self._find_staged(repository, prefix) or self._find_committed(repository, prefix)
@@ -65,9 +66,9 @@ class References:
             for token in branch.tokens:
                 cells = self._store.scan(token.encode(), STAGED_PREFIX)
                 while page := list(islice(cells, _RECORDS)):
-                    rows = list(spelled_out(page))  # proposals too: they may become visible
+                    rows = list(spelled_out(page))  # including proposals: they may become visible
                     for (key, _), message in zip(rows, parse_all(rows), strict=True):
-                        # A write that is taken back puts back the address that it replaced.
+                        # Undoing a write restores the address it replaced.
                         addresses = message.entry.address, message.replaced_address
                         if any(address.startswith(prefix) for address in addresses):
                             return ObjectReference(path_of(key), f"branch {branch.id}")

@@ -1,4 +1,4 @@
-"""What an installation may set about the engine; the defaults suit most."""
+"""Settings of the engine; the defaults suit most installations."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,42 +9,41 @@ class EngineSettings:
     """Times and bounds of the engine's protocols."""
 
     grace_seconds: float = 900.0
-    """How long the Cleaner leaves a dropped token alone; longer than any request may take."""
+    """How long the Cleaner leaves a dropped token alone; must exceed the longest request."""
 
     scan_limit_seconds: float = 600.0
-    """How old a committer's scan of staged changes may be when it publishes them."""
+    """Maximum age of a scan of staged changes when they are published."""
 
     sealed_tokens_max: int = 16
-    """From this many sealed tokens on, a committer first publishes what others left behind."""
+    """With this many sealed tokens, a committer first publishes the tokens of earlier commits."""
 
     tries_max: int = 100
-    """How often an operation starts over because others changed the same record first."""
+    """How often an operation is retried after concurrent changes of the same record."""
 
     noted_tombstones_min: int = 2_000
-    """A listing that met this many tombstones in a row notes where, for the listings after it."""
+    """Tombstones in a row after which a listing notes the run for later listings."""
 
     large_commit_keys: int = 1_000
-    """A commit of this many staged keys or more is built in a process for large commits."""
+    """Staged keys from which a commit is built in a build process."""
 
     large_merge_rows: int = 100_000
-    """A merge that has to read this many entries or more is made in such a process too."""
+    """Entries to read from which a merge is built in a build process."""
 
     expiring_seconds: float = 86_400.0
-    """How long a commit is marked before it expires for good: a new ref to it still saves it."""
+    """How long a commit is marked before it expires for good; a new ref still saves it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheSettings:
-    """What is kept of the files of committed entries, so that they are not fetched every time."""
+    """Caches of the files of committed entries."""
 
     memory_bytes: int = 256 << 20
-    """The most that each process keeps in memory, decoded."""
+    """Maximum size of the decoded files that each process caches in memory."""
 
     disk_folder: Path | None = None
-    """A folder on a local disk to keep files in, for all processes of the machine; None: nowhere.
+    """A folder on a local disk, shared by all processes of the machine; None for no disk cache.
 
-    Useful when the storage is far away. Of one on the local disk it would only be a copy.
-    """
+    Useful if the storage is remote; a cache of a local disk would only be a copy."""
 
     disk_bytes: int = 10 << 30
-    """The most that is kept in that folder."""
+    """Maximum size of the folder."""

@@ -1,14 +1,13 @@
-"""Building what a commit holds: staged changes applied to the metarange of a head, or a merge.
+"""Builds of a commit's entries: staged changes applied to a head's metarange, or a merge.
 
-A build reads sealed tokens, or the files of three metaranges, and writes files that are named by
-their content. Proposals that it meets in a token are taken away for certain, or the build fails
-(`cells`). It changes nothing else. So it may run in any process that sees the same store and
-the same storage, and may be cut off and done again: all files are durable before the id of their
-metarange is returned.
+A build reads sealed tokens, or the files of three metaranges, and writes files named by their
+content. It invalidates every proposal that it meets in a token, or fails (`cells`). It changes
+nothing else. So it may run in any process with access to the same store and storage, and may be
+interrupted and repeated: all files are durable before the id of their metarange is returned.
 
-Python runs one thread of a process at a time, so a large build slows down all other requests of
-its process. For large ones the engine can be given another `Build` and another `MergeBuild`, which
-run elsewhere (`lakebed.engine.build_processes`).
+Python runs one thread of a process at a time, so a large build slows down all other requests of its
+process. For large builds the engine accepts another `Build` and `MergeBuild`, which run elsewhere
+(`lakebed.engine.build_processes`).
 """
 
 from collections.abc import Callable
@@ -28,7 +27,7 @@ from lakebed.kv import Store
 
 @dataclass(frozen=True, slots=True)
 class BuildRequest:
-    """What to build."""
+    """Input of a build: tokens to apply to a metarange."""
 
     home: Home
     base: MetaRangeID
@@ -38,21 +37,21 @@ class BuildRequest:
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """What came of applying tokens to a metarange."""
+    """Result of applying tokens to a metarange."""
 
     metarange_id: MetaRangeID
     summary: ChangeCounts
     held: frozenset[StagingToken]
-    """Those of the tokens that held changes when they were scanned."""
+    """The tokens that had changes when they were scanned."""
 
 
 Build = Callable[[BuildRequest], Built]
-"""Scans the tokens after it was called, and returns when all files are durable."""
+"""Scans the tokens during the call, and returns when all files are durable."""
 
 
 @dataclass(frozen=True, slots=True)
 class MergeBuildRequest:
-    """What to merge: the three metaranges of `Committed.merge`."""
+    """The three metaranges of `Committed.merge`."""
 
     home: Home
     base: MetaRangeID
@@ -67,15 +66,15 @@ class MergeBuildRequest:
 
 
 MergeBuild = Callable[[MergeBuildRequest], MetaRangeID]
-"""Merges metaranges, and returns when all files are durable; raises as `Committed.merge` does."""
+"""Merges metaranges; returns when all files are durable, raises as `Committed.merge`."""
 
 
 class Forecast:
-    """Says when a large build is likely to be asked for soon, so that a process for it can start.
+    """Forecast of large builds, so that a process can start ahead of them.
 
-    To start one takes longer than to build a hundred thousand entries. A large commit follows on
-    many writes, so it is foreseen when there were as many since the last commit as make one large.
-    Threads count without a lock: to be a few writes early or late does no harm.
+    Starting a process takes longer than building a hundred thousand entries. A large commit follows
+    many writes, so it is likely once the writes since the last commit would make a large one.
+    Threads count without a lock: counting a few writes early or late does no harm.
     """
 
     def __init__(self, foreseen: Callable[[], None] | None, *, large_keys: int) -> None:
@@ -92,12 +91,12 @@ class Forecast:
                 self._foreseen()
 
     def count_commit(self) -> None:
-        """Begin to count anew."""
+        """Reset the count."""
         self._writes = 0
 
 
 class Builds:
-    """Builds small contents in the process and thread of its caller, and hands large ones on."""
+    """Builds small contents in the caller's thread, and delegates large ones."""
 
     def __init__(
         self,
@@ -117,10 +116,10 @@ class Builds:
         self._large_merge = large_merge
 
     def apply(self, request: BuildRequest) -> Built:
-        """Apply tokens, which are scanned after this was called; return when files are durable.
+        """Apply tokens, scanned during this call; return when files are durable.
 
-        They are scanned for a small build. The scan is given up, and was in vain, if there turn out
-        to be many keys, and large builds are made elsewhere.
+        Scans the tokens for a small build. If it finds many keys, and large builds run elsewhere,
+        it abandons the scan.
         """
         limit = None if self._large is None else self._settings.large_commit_keys
         changes = StagedChanges(Cells.sealed(self._store, request.tokens), limit=limit)
@@ -140,7 +139,7 @@ class Builds:
         return built
 
     def merge(self, request: MergeBuildRequest) -> MetaRangeID:
-        """Merge metaranges; return when files are durable, and raise as `Committed.merge` does."""
+        """Merge metaranges; return when files are durable. Raises as `Committed.merge`."""
         committed = self._committed_in(request.home)
         large = self._large_merge
         rows = self._settings.large_merge_rows

@@ -1,47 +1,47 @@
 """Committing: seal, build, store, ask hooks, publish, without a lock.
 
 1. **Seal.** Push the staging token onto the sealed tokens and take a new one, by compare-and-swap
-   on the branch. Writers that acknowledge after this have seen the new token. What was acknowledged
-   before is in the tokens that are sealed now.
-2. **Build.** Scan those tokens and apply them to the branch's head. A writer may still add to a
-   sealed token, but it will not acknowledge that.
-3. **Store** the commit's record. From then on the record protects the content. Then look at the
-   scan limit, once: garbage collection reads commit records after staged entries, and may have
-   missed what is only in a scan that is too old. Then check the sources: expiry marks commits
-   first and then looks for records that took from them, so one of the two sees the other. Until
-   then no hook is told the id.
+   on the branch. Writers that acknowledge after this have seen the new token. Writes acknowledged
+   before are in the tokens now sealed.
+2. **Build.** Scan the sealed tokens and apply them to the branch's head. A writer may still add to
+   a sealed token, but will not acknowledge such a write.
+3. **Store** the commit's record, which protects the content from then on. Then check the scan
+   limit, once: garbage collection reads commit records after staged entries, and may have missed
+   content found only by a scan that is too old. Then check the sources: expiry marks commits first
+   and then scans for records that took from them, so one of the two sees the other. No hook is told
+   the id before these checks.
 4. **Ask hooks.** They can read the commit, and may refuse it. A hook may take long.
-5. **Publish.** Note the id, if the caller asked for that, and swap the branch: the new head,
-   without the tokens that the commit holds.
+5. **Publish.** Note the id, if the caller asked for it, and swap the branch record: the new head,
+   without the tokens that the commit contains.
 
-The rule of publishing, which all else serves: *the metarange equals apply(head, the tokens being
-removed) of the very record that the swap replaces, and the parent is that head.*
+The rule of publishing, which everything else serves: *the metarange equals apply(head, the tokens
+being removed) of the exact record that the swap replaces, and the parent is that head.*
 
-When the swap fails, another one succeeded. Tokens are only ever taken from the oldest end, so those
-of ours that are still named are the oldest on the branch. If the head is the same and all of ours
-are still named, others only sealed more, and what was built still obeys the rule. Otherwise it is
-built again: over the head of the record just read, from those of ours that are still named.
+When the swap fails, another swap succeeded. Tokens are only ever removed from the oldest end, so
+our tokens that remain are the oldest on the branch. If the head is the same and all our tokens
+remain, other committers only sealed more, and our build still obeys the rule. Otherwise the content
+is built again: over the head of the record just read, from our remaining tokens.
 
-The record that hooks approved is the one that is published: if the content and the parents would
-be the same again, the same record is tried again, never an equal one. Any other content is stored,
-checked and proposed anew. (A record that is tried again may have expired while the branch was
-elsewhere, so its own mark is read before that.)
+The published record is the one that hooks approved: if content and parents would be the same again,
+the same record is retried, never an equal one. Any other content is stored, checked and proposed
+again. (A retried record may have expired while the branch was elsewhere, so its own mark is read
+first.)
 
-A committer has lost if none of its tokens is named any more. It looks for them in the history of
-the branch. If every token that held changes was consumed by a commit, that commit took the changes
-along, and is the answer. If not, someone discarded them, and the committer starts over with what is
-staged now. It never infers success from absence.
+A committer has lost if none of its tokens remains. It searches the history of the branch for them.
+If commits consumed every token that had changes, the newest of these commits took the changes
+along, and is the answer. If not, the changes were discarded, and the committer starts over with the
+changes staged now. It never infers success from absence.
 
 A dead committer leaves sealed tokens behind. They stay readable, and the next commit takes them
-along. At `sealed_tokens_max` a committer first publishes what is sealed, in a commit of its own,
-and only then seals its own token, so that the list stays short. If that help is refused or fails,
-it seals anyway: nobody is held up by another's trouble.
+along. At `sealed_tokens_max` a committer first publishes the sealed tokens, in a separate commit,
+and only then seals its own token, so that the list stays short. If this help is refused or fails,
+it seals anyway: no committer is blocked by another's failure.
 
 Losers delete nothing. Their commit records do no harm: no branch will ever lead to them, and only
 hooks were told their ids.
 
 A hook that runs before commits are prepared may write to the branch. It runs after a first seal and
-build, which say whether there is such a hook at all; the branch is then sealed once more.
+build, which tell whether such a hook exists; the branch is then sealed again.
 """
 
 import logging
@@ -83,15 +83,15 @@ class _Build:
     tokens: tuple[StagingToken, ...]
     made: Built
     scanned_at: float
-    """A moment before the scan began, on the monotonic clock."""
+    """Monotonic time before the scan began."""
 
     def fits(self, branch: Branch, tokens: tuple[StagingToken, ...]) -> bool:
-        """Whether it obeys the rule of publishing for this record."""
+        """Whether the build obeys the rule of publishing for this record."""
         return self.head.id == branch.commit_id and self.tokens == tokens
 
 
 class Committer:
-    """Commits what is staged on branches, and publishes the commits of other operations."""
+    """Commits staged changes, and publishes the commits of other operations."""
 
     def __init__(
         self,
@@ -124,15 +124,15 @@ class Committer:
         *,
         known: Branch | None = None,
     ) -> CommitResult:
-        """Commit what is staged on a branch, which the caller may have read already.
+        """Commit the staged changes of a branch; `known` is the branch if already read.
 
-        What was acknowledged before this call began is in the commit.
+        The commit contains all writes acknowledged before this call began.
 
         Raises:
-            BranchNotFound: There is no such branch, or it was deleted meanwhile.
-            NoChanges: Nothing is staged that differs from the head.
-            Refused: A hook refused it; what is staged stays staged.
-            TooManyTries: Others always came first.
+            BranchNotFound: The branch does not exist, or was deleted concurrently.
+            NoChanges: No staged change differs from the head.
+            Refused: A hook refused it; staged changes are kept.
+            TooManyTries: Concurrent changes won every time.
             OutcomeUnknown: The store does not answer; the commit may have been published.
         """
         with measure_outcome(COMMIT_SECONDS, self._runtime):
@@ -163,20 +163,20 @@ class Committer:
             raise TooManyTries(f"the commit on {branch}", self._settings.tries_max)
 
     def _help(self, repository: Repository, branch: Branch) -> None:
-        """Publish what others left sealed."""
+        """Publish the tokens that other committers left sealed."""
         try:
             self._commit_sealed(CommitProposals.begin(repository, "commit", HELP), branch)
         except (BranchNotFound, StoreUnavailable):
             raise
         except LakebedError as error:
-            # Refused by a hook, no changes, others were faster. The list may grow beyond its bound
-            # for now: better than that this commit fails for another's trouble.
+            # Refused by a hook, no changes, or others were faster. The list may exceed its bound
+            # for now: better than failing this commit for another's error.
             _LOGGER.info("what others left sealed on %s was not published: %s", branch.id, error)
 
     def _commit_sealed(
         self, proposals: CommitProposals, sealed: Branch, build: _Build | None = None
     ) -> CommitResult | None:
-        """Commit the sealed tokens of a branch, which may have been built already.
+        """Commit the sealed tokens of a branch; `build` is their build if already made.
 
         Returns:
             None if the tokens were discarded: start over.
@@ -198,7 +198,7 @@ class Committer:
                 build = self._build(repository, current, tokens)
                 first = first or build
             if not build.made.summary and not proposals.request.allow_empty:
-                # The swap of the very record that was judged proves that this still holds.
+                # The swap of the exact record judged proves that this still holds.
                 moved_on = self._publisher.trim(repository, current, tokens)
                 if moved_on is None:
                     raise NoChanges(f"there is nothing to commit on {sealed.id}")
@@ -232,7 +232,7 @@ class Committer:
         request = BuildRequest(repository.home, head.metarange_id, tokens)
         return _Build(head, tokens, self._builds.apply(request), scanned_at)
 
-    # The steps that all operations share
+    # Steps shared by all operations
 
     def propose(
         self,
@@ -246,24 +246,24 @@ class Committer:
         sources: Sequence[CommitID] = (),
         scanned_at: float | None = None,
     ) -> Proposal | None:
-        """Store a commit, check it and ask hooks; return the same proposal if it was made before.
+        """Store a commit, check it and ask hooks; return the earlier proposal if one equals it.
 
         Args:
-            proposals: Those of this request.
+            proposals: The proposals of this request.
             branch: The branch record that the content was made for.
             tokens: The tokens that publishing the commit will drop.
             metarange_id: The content.
             parents: The first is the head that the commit replaces.
-            judge: The commit that holds the rules for it, or None for the new commit itself.
-            sources: The commits beside the first parent whose content it takes.
-            scanned_at: A moment before the scan of the content began, if it was made by a scan.
+            judge: The commit with the rules for it, or None for the new commit itself.
+            sources: The commits besides the first parent whose content it takes.
+            scanned_at: Monotonic time before the scan of the content, or None for no scan.
 
         Returns:
-            None if the content is too old by now, or the head has expired, so that the branch has
-            moved on: then no hook was asked. The caller reads the branch again.
+            None if the content is too old, or the head has expired, so that the branch has changed:
+                no hook was asked. The caller reads the branch again.
 
         Raises:
-            CommitExpired: The data of a source is not kept any more.
+            CommitExpired: A source has expired.
             Refused: A hook refused it.
         """
         repository, request = proposals.repository, proposals.request
@@ -317,7 +317,7 @@ class Committer:
         tokens: Sequence[StagingToken],
         note: Callable[[Commit], None] | None = None,
     ) -> Branch | None:
-        """Try to make a proposed commit the head; return as `Publisher.publish` does."""
+        """Try to make a proposed commit the head; returns as `Publisher.publish`."""
         if note is not None:
             note(proposal.commit)
         self._hooks.before_publish(proposal)
@@ -327,13 +327,13 @@ class Committer:
         return moved_on
 
     def _check_sources(self, repository: Repository, commit: Commit) -> bool:
-        """Check by one call to the store that no commit which a new one takes from has expired.
+        """Check in one store call that no source of a new commit has expired.
 
         Returns:
-            False if the head has expired: then the branch has another head by now.
+            False if the head has expired: then the branch has another head.
 
         Raises:
-            CommitExpired: A source has.
+            CommitExpired: A source has expired.
         """
         head, *merged = commit.parents
         sources = dict.fromkeys((*merged, *commit.sources))
@@ -344,7 +344,7 @@ class Committer:
         return head not in found or found[head].message.state != EXPIRED
 
     def _is_kept(self, repository: Repository, commit: Commit) -> bool:
-        """Whether a commit that was proposed before has not expired, and will not now."""
+        """Whether a commit proposed before has not expired, and will not now."""
         try:
             self._marks.check_named(repository, commit.id)
         except CommitExpired:
@@ -353,7 +353,7 @@ class Committer:
 
 
 def _still_named(mine: tuple[StagingToken, ...], branch: Branch) -> tuple[StagingToken, ...]:
-    """Return those of our tokens that the branch still names: the oldest ones it has."""
+    """Return our tokens that remain on the branch: the oldest ones it has."""
     named = set(branch.sealed_tokens)
     tokens = tuple(token for token in mine if token in named)
     assert branch.sealed_tokens[len(branch.sealed_tokens) - len(tokens) :] == tokens, (

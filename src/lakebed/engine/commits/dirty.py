@@ -1,16 +1,15 @@
-"""Whether a branch is clean: whether nothing that is staged on it changes its head.
+"""Check that a branch is clean: no staged change differs from its head.
 
-An operation that needs a clean branch seals the staging token first, and then scans what is sealed.
-A token is only ever dropped if it was sealed, and scanned after that: a writer may acknowledge into
-the current token at any time.
+An operation that needs a clean branch seals the staging token first, and then scans the sealed
+tokens. A token is only ever dropped if it was sealed and then scanned: a writer may acknowledge
+into the current token at any time.
 
-*Clean* means that applying the tokens to the head changes nothing, by identity. An object that was
-uploaded again with the same bytes, or put and deleted again, leaves a branch clean. Tokens that
-change nothing are dropped by the swap that the operation makes, or trimmed.
+*Clean* means that applying the tokens to the head changes nothing, by identity. Uploading an object
+again with the same bytes, or adding and deleting one, leaves a branch clean. Tokens without effect
+are dropped by the operation's swap, or trimmed.
 
-An operation may also leave alone what is staged (`seal`, `require_apart`). It drops no token then,
-and must not change a key that is staged: what is staged would hide the change, and undo it with the
-next commit.
+An operation may also keep staged changes (`seal`, `require_apart`). Then it drops no token and must
+not change a staged key: the staged value would hide the change, and undo it with the next commit.
 """
 
 from typing import Final
@@ -53,14 +52,14 @@ class DirtyCheck:
         self._settings = settings
 
     def require_clean(self, repository: Repository, branch: Branch) -> Branch:
-        """Return a branch all of whose sealed tokens change nothing.
+        """Return a branch whose sealed tokens all change nothing.
 
-        The caller may drop those tokens, by a swap of the record that is returned.
+        The caller may drop these tokens, by a swap of the returned record.
 
         Raises:
-            DirtyBranch: Something is staged that differs from the head.
-            BranchNotFound: The branch was deleted meanwhile, and perhaps made again.
-            TooManyTries: Others always changed the branch first.
+            DirtyBranch: A staged change differs from the head.
+            BranchNotFound: The branch was deleted or replaced concurrently.
+            TooManyTries: Concurrent changes won every time.
         """
         current = branch
         for _ in range(self._settings.tries_max):
@@ -73,17 +72,17 @@ class DirtyCheck:
                 raise DirtyBranch(branch.id)
             if not pending:
                 return current
-            # The list is full of tokens that change nothing: make room for the one to be sealed.
+            # The list is full of tokens without effect: make room for the token to seal.
             moved_on = self._publisher.trim(repository, current, current.sealed_tokens)
             current = moved_on or self._publisher.look_again(repository, branch)
         raise TooManyTries(f"the check that branch {branch.id} is clean", self._settings.tries_max)
 
     def seal(self, repository: Repository, branch: Branch) -> Branch:
-        """Seal what is staged on a branch so far; if its list of sealed tokens is full, nothing.
+        """Seal the staged changes of a branch, unless its list of sealed tokens is full.
 
         Raises:
-            BranchNotFound: The branch was deleted meanwhile, and perhaps made again.
-            TooManyTries: Others always changed the branch first.
+            BranchNotFound: The branch was deleted or replaced concurrently.
+            TooManyTries: Concurrent changes won every time.
         """
         is_full = len(branch.sealed_tokens) >= self._settings.sealed_tokens_max
         if is_full or not self._has_keys(branch):
@@ -93,12 +92,12 @@ class DirtyCheck:
     def require_apart(
         self, repository: Repository, branch: Branch, before: MetaRangeID, after: MetaRangeID
     ) -> None:
-        """Check that what is staged is not of keys that differ between two metaranges.
+        """Check that no staged change conflicts with the difference between two metaranges.
 
-        What is staged as it is in the second one does no harm.
+        Staged changes equal to the second metarange do no harm.
 
         Raises:
-            MergeConflict: It is; the error holds the keys.
+            MergeConflict: Staged keys conflict; the error lists them.
         """
         if before == after:
             return
@@ -124,7 +123,7 @@ class DirtyCheck:
             raise MergeConflict(pa.table(arrays, schema=CONFLICT_SCHEMA))
 
     def _has_keys(self, branch: Branch) -> bool:
-        """Whether anything is staged or proposed: to seal for a proposal alone does no harm."""
+        """Whether any change or proposal is staged; sealing for a proposal alone does no harm."""
         token = branch.staging_token.encode()
         return next(self._store.scan(token, STAGED_PREFIX, limit=1), None) is not None
 

@@ -1,9 +1,9 @@
-"""Operations that give a clean branch a new head: merge, revert, cherry-pick, import.
+"""Operations that replace the head of a clean branch: merge, revert, cherry-pick, import.
 
-Each makes sure that the branch is clean (`DirtyCheck`; a merge may leave alone what is staged),
-makes the new content from the head of the branch record that was checked, and publishes by a swap
-of that very record (`Committer`). If someone else changed the branch first, all of it is done
-again. The source of a merge is one commit, chosen at the start.
+Each ensures that the branch is clean (`DirtyCheck`; a merge may keep staged changes), builds the
+new content from the head of the checked branch record, and publishes by a swap of this exact record
+(`Committer`). If the branch changed concurrently, all steps are repeated. The source of a merge is
+one commit, chosen at the start.
 """
 
 import logging
@@ -45,7 +45,7 @@ from lakebed.formats import MetaRangeID
 _LOGGER: Final = logging.getLogger(__name__)
 
 _DOUBT_US: Final = 3600 * 1_000_000
-"""Times of two servers that are closer than this do not say which was earlier."""
+"""Times of two servers closer than this do not tell which was earlier."""
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ class _Attempt:
 
     proposals: CommitProposals
     branch: Branch
-    """As it was read last."""
+    """The branch as last read."""
     note: Callable[[Commit], None] | None = None
     keep_staged: bool = False
     tries: int = 0
@@ -101,20 +101,20 @@ class Merger:
         known: Branch | None = None,
         note: Callable[[Commit], None] | None = None,
     ) -> Commit:
-        """Merge a commit into a branch, which the caller may have read already.
+        """Merge a commit into a branch; `known` is the branch if already read.
 
-        If it has, another branch of that name, made meanwhile, is not meant. `source_ref` is the
-        ref that the caller asked to merge, for hooks. `note` is called as in `replace`.
+        With `known`, a new branch of the same name counts as missing. `source_ref` is the requested
+        ref, for hooks. `note` is called as in `replace`.
 
         Raises:
-            BranchNotFound: There is no such branch, or it was deleted meanwhile.
-            CommitExpired: The data of the commit is not kept any more.
-            DirtyBranch: Something is staged on it, and `keep_staged` was not asked for.
-            MergeConflict: Both sides changed the same keys; the error holds all of them.
+            BranchNotFound: The branch does not exist, or was deleted concurrently.
+            CommitExpired: The source has expired.
+            DirtyBranch: The branch has staged changes, without `keep_staged`.
+            MergeConflict: Both sides changed the same keys; the error lists all of them.
             NoChanges: The source has nothing new.
-            Invalid: The two have no commit in common.
+            Invalid: The two have no common ancestor.
             Refused: A hook refused it.
-            TooManyTries: Others always changed the branch first.
+            TooManyTries: Concurrent changes won every time.
         """
         with measure_outcome(MERGE_SECONDS, self._runtime, "merge"):
             proposals = CommitProposals.begin(
@@ -129,7 +129,7 @@ class Merger:
                     raise Invalid(
                         f"commit {source.id} and branch {branch} have no commit in common"
                     )
-                # The first commit stands for no tree at all: emptying one is a change all the same.
+                # The initial commit stands for no tree at all: emptying a tree is still a change.
                 same = base.metarange_id == source.metarange_id and not base.is_first
                 if (same or base.id == source.id) and not request.allow_empty:
                     raise NoChanges(
@@ -150,12 +150,12 @@ class Merger:
         *,
         parent_number: int | None = None,
     ) -> Commit:
-        """Undo what a commit changed against one of its parents; raises as `merge` does.
+        """Undo the changes of a commit against one of its parents; raises as `merge`.
 
-        `parent_number` counts from 1, and must be given if the commit is a merge.
+        `parent_number` counts from 1, and is required if the commit is a merge.
 
         Raises:
-            ParentNumberMissing, Invalid: It is not given, or there is no such parent.
+            ParentNumberMissing, Invalid: The number is missing or out of range.
         """
         parent = self._parent(repository, commit, parent_number)
         return self._replay(repository, branch, "revert", request, base=commit, source=parent)
@@ -169,7 +169,7 @@ class Merger:
         *,
         parent_number: int | None = None,
     ) -> Commit:
-        """Repeat what a commit changed against one of its parents; raises as `revert` does."""
+        """Repeat the changes of a commit against one of its parents; raises as `revert`."""
         parent = self._parent(repository, commit, parent_number)
         return self._replay(repository, branch, "cherry-pick", request, base=parent, source=commit)
 
@@ -203,14 +203,14 @@ class Merger:
         metarange_id: MetaRangeID,
         request: CommitRequest,
     ) -> Commit:
-        """Commit a metarange that a commit of this repository holds; raises as `merge` does.
+        """Commit a metarange that a commit of this repository has; raises as `merge`.
 
         Ids are not secret, and files are not proof: a file may lie in the namespace of a repository
-        that never made it. The repository's own commit records say what it made.
+        that never wrote it. The repository's own commit records are the proof.
 
         Raises:
             MetaRangeNotFound: No commit of this repository has it.
-            CommitExpired: All that have it have expired.
+            CommitExpired: All commits that have it have expired.
             MissingFile: Its file, or one of its ranges, is not in the storage.
         """
         source = self._find_holder(repository, metarange_id)
@@ -229,11 +229,11 @@ class Merger:
                     return commit
 
     def _find_holder(self, repository: Repository, metarange_id: MetaRangeID) -> Commit:
-        """Return a commit that holds a metarange and whose data is there.
+        """Return a commit that has a metarange and whose data is kept.
 
-        The record of a commit that was refused, because a source of it had expired, is there too,
-        and names objects that may be gone. Such a record was stored after the source had expired;
-        any other was stored before, and has protected its objects since.
+        A commit refused because one of its sources had expired also has a record, which may
+        reference deleted objects. Such a record was stored after the source had expired; any other
+        was stored before, and has protected its objects since.
         """
         expired: CommitExpired | None = None
         for each in self._commits.list(repository):
@@ -261,12 +261,11 @@ class Merger:
         branch_unique_id: UniqueID,
         note: Callable[[Commit], None],
     ) -> Commit:
-        """Replace intervals of keys of a branch by those of a metarange.
+        """Replace key ranges of a branch by those of a metarange; raises as `merge`.
 
-        Return the new commit, or the head if that changes nothing: then no commit is made.
-        `note` is called with every commit that is about to be published, of which at most one will
-        be; if it raises, that one will not be.
-        Otherwise raises as `merge` does. Another branch of that name, made meanwhile, is not meant.
+        Returns the new commit, or the head if nothing changes: then no commit is made. `note` is
+        called with every commit about to be published, of which at most one will be; if `note`
+        raises, its commit is not published. A new branch of the same name counts as missing.
         """
         current = self._branches.get(repository, branch)
         if current.unique_id != branch_unique_id:
@@ -287,10 +286,10 @@ class Merger:
                     return commit
 
     def _read_head(self, attempt: _Attempt) -> Commit:
-        """Return the head of the branch once it may be replaced; raises as `DirtyCheck` does.
+        """Return the head of the branch once it may be replaced; raises as `DirtyCheck`.
 
         Raises:
-            TooManyTries: Others always changed the branch first.
+            TooManyTries: Concurrent changes won every time.
         """
         if attempt.tries == self._tries:
             operation = f"the {attempt.proposals.operation} on {attempt.branch.id}"
@@ -309,7 +308,7 @@ class Merger:
         judge: Commit,
         sources: Sequence[CommitID] = (),
     ) -> Commit | None:
-        """Return the new commit, or None if the branch was changed: begin again with its head."""
+        """Return the new commit, or None if the branch changed: repeat with its head."""
         proposals, branch = attempt.proposals, attempt.branch
         if attempt.keep_staged:
             before = parents[0].metarange_id
@@ -340,7 +339,7 @@ class Merger:
     ) -> MetaRangeID:
         before, theirs, ours = base.metarange_id, source.metarange_id, head.metarange_id
         if ours == before:
-            return theirs  # only the source has changed: nothing is read, and nothing is built
+            return theirs  # only the source has changed: nothing to read or build
         if theirs in {before, ours}:
             return ours
         request = MergeBuildRequest(repository.home, before, theirs, ours, strategy)

@@ -1,7 +1,7 @@
-"""The swaps of a branch record that seal, publish and trim, and the search for their outcome.
+"""Compare-and-swaps of a branch record that seal, publish and trim, and their outcomes.
 
-A store that is full, locked or away says that nothing was changed. It was asked often enough by
-then (`lakebed.kv.retries`): to start over would only keep the caller waiting.
+A store that is full, locked or unavailable reports that nothing was changed. By then it was retried
+often enough (`lakebed.kv.retries`): starting over would only delay the caller.
 """
 
 import logging
@@ -28,7 +28,7 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 
 class Publisher:
-    """Swaps branch records, for all operations that give a branch a new head."""
+    """Swaps of branch records, for all operations that change a branch's head."""
 
     def __init__(
         self,
@@ -46,8 +46,8 @@ class Publisher:
         """Give the branch a new staging token and seal the old one; return the new record.
 
         Raises:
-            BranchNotFound: The branch was deleted meanwhile, and perhaps made again.
-            TooManyTries: Others always changed the branch first.
+            BranchNotFound: The branch was deleted or replaced concurrently.
+            TooManyTries: Concurrent changes won every time.
         """
         current = branch
         for _ in range(self._tries):
@@ -70,15 +70,15 @@ class Publisher:
         commit: Commit,
         tokens: Sequence[StagingToken],
     ) -> Branch | None:
-        """Make a commit the head of a branch, and drop the tokens that the commit holds.
+        """Make a commit the head of a branch, and drop the tokens it contains.
 
         The commit was stored, and the drop announced, before (`Committer.propose`).
 
         Returns:
-            None if that is done; the branch as it is now, if someone else changed it first.
+            None on success, or the current branch if it was changed concurrently.
 
         Raises:
-            BranchNotFound: The branch was deleted meanwhile, and perhaps made again.
+            BranchNotFound: The branch was deleted or replaced concurrently.
         """
         rest = _without(branch, tokens)
         try:
@@ -96,13 +96,13 @@ class Publisher:
     def trim(
         self, repository: Repository, branch: Branch, tokens: Sequence[StagingToken]
     ) -> Branch | None:
-        """Drop tokens that change nothing from a branch.
+        """Drop tokens without effect from a branch.
 
         Returns:
-            None if that is done; the branch as it is now, if that is not certain.
+            None on success, or the current branch if success is not certain.
 
         Raises:
-            BranchNotFound: The branch was deleted meanwhile, and perhaps made again.
+            BranchNotFound: The branch was deleted or replaced concurrently.
         """
         rest = _without(branch, tokens)
         self._branches.announce_drop(repository, branch.id, tokens)
@@ -122,13 +122,14 @@ class Publisher:
         *,
         over: Commit,
     ) -> Commit | None:
-        """Return the commit that took changes of another request along, or None if none did.
+        """Return the newest commit that took another request's changes along, or None.
 
         Args:
-            repository: In which repository.
-            branch: The branch, which names none of the tokens any more.
-            tokens: Those that held the changes. If commits took only some, the rest was discarded.
-            over: The head that the tokens were read over: it and its history did not take them.
+            repository: The repository.
+            branch: The branch, without any of the tokens.
+            tokens: The tokens that had the changes. If commits took only some, the rest was
+                discarded.
+            over: The head under which the tokens were read: neither it nor its history took them.
         """
         missing = set(tokens)
         taker: Commit | None = None
@@ -146,22 +147,14 @@ class Publisher:
     def find_published(
         self, repository: Repository, branch: Branch, commit_ids: Collection[CommitID]
     ) -> CommitID | None:
-        """Return which of some commits led to a branch, once none of them can any more.
-
-        For who takes over from a process that was about to publish one of them: the branch record
-        is written anew with the same content, so that a swap still on its way there fails.
-
-        Raises:
-            BranchNotFound: The branch was deleted meanwhile, and perhaps made again.
-            TooManyTries: Others always changed the branch first.
-        """
+        """Return which of the commits led to the branch, or None; the rest no longer can."""
         current = self._touch(repository, branch)
         return self.find_leading(repository, current.commit_id, commit_ids)
 
     def find_leading(
         self, repository: Repository, head: CommitID, commit_ids: Collection[CommitID]
     ) -> CommitID | None:
-        """Return which of some commits is in the history of a head, by first parents."""
+        """Return which of the commits is a first-parent ancestor of a head, or None."""
         oldest = min(
             (self._commits.get(repository, each).generation for each in commit_ids), default=0
         )
@@ -184,10 +177,10 @@ class Publisher:
         raise TooManyTries(f"the look at branch {branch.id}", self._tries)
 
     def look_again(self, repository: Repository, branch: Branch) -> Branch:
-        """Read a branch again that someone else changed.
+        """Read a branch again after a concurrent change.
 
         Raises:
-            BranchNotFound: It was deleted meanwhile, and perhaps made again.
+            BranchNotFound: The branch was deleted or replaced concurrently.
         """
         current = self._branches.get(repository, branch.id)
         if current.unique_id != branch.unique_id:
@@ -195,7 +188,7 @@ class Publisher:
         return current
 
     def first_parents(self, repository: Repository, commit_id: CommitID) -> Iterator[Commit]:
-        """Iterate over a commit, its first parent, the first parent of that one, and so on."""
+        """Iterate over a commit and its first-parent ancestors, newest first."""
         following: CommitID | None = commit_id
         while following is not None:
             commit = self._commits.get(repository, following)
@@ -212,7 +205,7 @@ class Publisher:
 
 
 def _without(branch: Branch, tokens: Sequence[StagingToken]) -> tuple[StagingToken, ...]:
-    """Return the sealed tokens of a branch without some tokens, which are its oldest ones."""
+    """Return the sealed tokens of a branch without `tokens`, its oldest ones."""
     count = len(branch.sealed_tokens) - len(tokens)
     assert branch.sealed_tokens[count:] == tuple(tokens), "only the oldest tokens are ever taken"
     return branch.sealed_tokens[:count]

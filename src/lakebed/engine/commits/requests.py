@@ -1,4 +1,4 @@
-"""The requests of operations that make a commit, and the commits that a request has proposed."""
+"""Requests of operations that make a commit, and the commits each has proposed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -11,7 +11,7 @@ from lakebed.engine.model import Commit, CommitID, Repository
 from lakebed.formats import MetaRangeID
 
 HOOKS_SKIPPED: Final = ".lakebed.hooks_skipped_by"
-"""Key in the metadata of a commit that skipped all hooks: the user who asked for that."""
+"""Commit metadata key: the user who asked to skip all hooks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class CommitRequest:
 HELP: Final = CommitRequest(
     committer="lakebed", message="Changes that interrupted commits had left behind"
 )
-"""The commit of tokens that others left sealed."""
+"""The commit of tokens left sealed by other committers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,30 +39,30 @@ class CommitResult:
 
     commit: Commit
     taken_along: bool = False
-    """Whether it is the commit of another request, which took the changes along. The message and
-    the metadata of this request are then in no commit."""
+    """Whether another request's commit took the changes along. Then no commit has this request's
+    message and metadata."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """A metarange that replaces intervals of keys of a branch."""
+    """A metarange that replaces key ranges of a branch."""
 
     metarange_id: MetaRangeID
     intervals: Sequence[Interval]
-    """In order, and not overlapping."""
+    """Sorted and disjoint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeRequest(CommitRequest):
-    """Message and metadata of a merge, and how to make it."""
+    """Message, metadata and options of a merge."""
 
     strategy: Strategy | None = None
-    """Which side wins where both changed a key; None: that is a conflict."""
+    """The side that wins where both changed a key, or None to raise a conflict."""
     squash: bool = False
     """Leave the source out of the parents."""
     keep_staged: bool = False
-    """Leave staged changes alone, instead of refusing a branch that is not clean. Keys that are
-    staged, and that the merge would change, are conflicts."""
+    """Keep staged changes instead of refusing a branch that is not clean. Staged keys that the
+    merge would change are conflicts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class CommitProposals:
     """See `Proposal`."""
     request: CommitRequest
     merge_source: str = ""
-    """The source of a merge, as it was asked for."""
+    """The source of a merge, as requested."""
     made: dict[tuple[MetaRangeID, tuple[CommitID, ...]], Proposal] = field(default_factory=dict)
     """By content and parents."""
 
@@ -87,7 +87,7 @@ class CommitProposals:
         *,
         merge_source: str = "",
     ) -> Self:
-        """Return the proposals of a new request: none yet."""
+        """Return the empty proposals of a new request."""
         actor = current_actor()
         if actor.skips_hooks:
             metadata = {**request.metadata, HOOKS_SKIPPED: actor.user}

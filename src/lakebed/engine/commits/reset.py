@@ -1,14 +1,14 @@
-"""Discarding what is staged: all of it, below a prefix, or for one key; and hard resets.
+"""Discarding staged changes: all, below a prefix, or of one key; and hard resets.
 
 To reset everything, the tokens of the branch are swapped for a new one.
 
-To reset some keys, the current staging token is written to, and only that one, since a committer
-may be using the sealed ones: for each staged key it gets what the head has, or a tombstone. That is
-done like a conditional write: by compare-and-swap on the staged key, and only if the whole branch
-record was the same before and after. If not, it is done again, with the head as it is then.
+To reset some keys, only the current staging token is written to, since a committer may be using the
+sealed ones: each staged key gets the head's entry, or a tombstone. Like a conditional write, this
+is a compare-and-swap on the staged key, valid only if the whole branch record was the same before
+and after. If not, the reset is repeated with the new head.
 
-A hard reset makes a clean branch point to another commit. That must not expire meanwhile: so the
-branch record says where it goes, then the commit's mark is read, and then the branch is moved.
+A hard reset makes a clean branch point to another commit, which must not expire meanwhile. So the
+branch record first names its target, then the commit's mark is read, then the branch is moved.
 """
 
 from collections.abc import Callable
@@ -44,7 +44,7 @@ _PAGE: Final = 100
 
 
 class Resetter:
-    """Discards what is staged on branches, and moves branches to other commits."""
+    """Discards staged changes, and moves branches to other commits."""
 
     def __init__(
         self,
@@ -67,11 +67,11 @@ class Resetter:
         self._tries = settings.tries_max
 
     def reset(self, repository: Repository, branch: BranchID) -> None:
-        """Discard everything that is staged on a branch.
+        """Discard all staged changes of a branch.
 
         Raises:
-            BranchNotFound: There is no such branch, or it was deleted meanwhile.
-            TooManyTries: Others always changed the branch first.
+            BranchNotFound: The branch does not exist, or was deleted concurrently.
+            TooManyTries: Concurrent changes won every time.
         """
         first = current = self._branches.get(repository, branch)
         token = new_staging_token(self._runtime, repository.id, branch)
@@ -100,7 +100,7 @@ class Resetter:
         raise TooManyTries(f"the reset of branch {branch}", self._tries)
 
     def reset_key(self, repository: Repository, branch: BranchID, key: bytes) -> None:
-        """Discard what is staged for one key; raises as `reset` does."""
+        """Discard the staged change of a key; raises as `reset`."""
         for number in range(self._tries):
             with applied_before(any_step=number > 0):
                 before = self._branches.get(repository, branch)
@@ -112,7 +112,7 @@ class Resetter:
         raise TooManyTries(f"the reset of {quoted(key)} on branch {branch}", self._tries)
 
     def reset_prefix(self, repository: Repository, branch: BranchID, prefix: bytes) -> None:
-        """Discard what is staged for the keys with a prefix; raises as `reset` does."""
+        """Discard the staged changes of keys with a prefix; raises as `reset`."""
         start = b""
         tries = self._tries
         has_begun = False
@@ -142,10 +142,10 @@ class Resetter:
         target: Commit,
         before_try: Callable[[Branch], None] = lambda _branch: None,
     ) -> None:
-        """Make a branch point to another commit; raises as `reset` does.
+        """Make a branch point to another commit; raises as `reset`.
 
-        Raises also `DirtyBranch`, and `CommitExpired` if the data of the commit is not kept.
-        `before_try` is called with the branch as it was read, before each try to change it.
+        Also raises `DirtyBranch`, and `CommitExpired` if the commit has expired. `before_try` is
+        called with the branch as read, before each attempt to change it.
         """
         first = current = self._branches.get(repository, branch)
         is_uncertain = False
@@ -176,9 +176,9 @@ class Resetter:
         raise TooManyTries(f"the hard reset of branch {branch}", self._tries)
 
     def _unchanged(self, repository: Repository, before: Branch, keys: list[bytes]) -> bool:
-        """Whether a branch is still the same after keys were restored.
+        """Whether a branch is unchanged after keys were restored.
 
-        Keys that became visible are taken out of the notes of listings (`empty_runs`).
+        Also takes keys that became visible out of the skip index of listings (`empty_runs`).
         """
         token = before.staging_token
         with applied_before(any_step=True):
@@ -205,19 +205,19 @@ class Resetter:
         staged: bytes,
         current: Item | None,
     ) -> bool:
-        """Stage what the head has for a key; return whether that has certainly worked.
+        """Stage the head's entry of a key; return whether the write certainly succeeded.
 
         Args:
-            repository: In which repository.
-            branch: The branch as it was read.
-            key: Which key.
-            staged: The value that is staged for it.
+            repository: The repository.
+            branch: The branch as read.
+            key: The key.
+            staged: The value staged for it.
             current: Its cell under the current token. A proposal in it is replaced.
         """
         committed = self._reader.committed(repository, branch.commit_id, key)
         if committed is None and staged == TOMBSTONE:
             return True
-        # Also over a put that changes nothing: its writer might take it back (`UndoLog`).
+        # Replace a put without effect too: its writer might undo it (`UndoLog`).
         value = TOMBSTONE if committed is None else encode(committed)
         predicate: Predicate = ABSENT if current is None else current.predicate
         token = branch.staging_token.encode()

@@ -1,7 +1,7 @@
 """Committed entries: ranges and metaranges, and how to apply, diff, merge and list them.
 
-Imports `lakebed.formats` and `lakebed.block`; neither records nor refs. Public: the names below, of
-which `Committed` has the operations. See design/0004-committed-metadata.md.
+Imports `lakebed.formats` and `lakebed.block`; neither records nor refs. Public: the names below;
+`Committed` has the operations. See design/0004-committed-metadata.md.
 """
 
 from lakebed.engine.committed.apply import Applied

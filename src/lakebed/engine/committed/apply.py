@@ -1,19 +1,17 @@
-"""Applying sorted changes to a metarange.
+"""Apply sorted changes to a metarange.
 
-Changes come as a stream, window by window. For each window the ranges of the base are gone through:
-a range without changes is passed on by its id; the others are read and edited, several at the same
-time. A window may end inside a range: the rows up to there are edited with this window, the others
-with the next.
+Changes come as a stream of windows. Ranges of the base without changes are reused by id; the others
+are read and edited, several in parallel. A window may end inside a range: the rows up to there are
+edited with this window, the others with the next.
 
-**Builder.** Builds a metarange from left to right, from rows and from ranges that exist already.
-Everything that makes a metarange uses it: writing, applying changes, merging. So all of them cut
-rows into ranges by the same rules (see `lakebed.formats.boundaries`), and the same rows make the
-same metarange, wherever they came from.
+**Builder.** Builds a metarange from left to right, from rows and existing ranges. All operations
+that make a metarange use it: writing, applying changes, merging. So all cut rows into ranges by the
+same rules (see `lakebed.formats.boundaries`), and the same rows make the same metarange, regardless
+of their origin.
 
-A range is taken as it is, unread, if the one before it is closed, even if it is one of an earlier
-version, which cut by larger breaks. If rows still wait for the end of their range, the rows of the
-next range join them, and the boundaries are the old ones again from the next key on that ends a
-range.
+A range is reused unread if the one before it is closed, even a range of an earlier version, which
+cut by larger breaks. If rows are pending at the end of an open range, the rows of the next range
+join them, and the boundaries are the old ones again from the next key that ends a range.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -38,13 +36,13 @@ from lakebed.formats import MetaRange, MetaRangeID, RangeRef
 from lakebed.formats.boundaries import Breaks, Cutter, ref_of
 from lakebed.formats.parquet import one_array, table_bytes
 
-# Finished ranges wait until several can be written at the same time, within these bounds.
+# Finished ranges are collected and written in parallel, within these bounds.
 _PENDING_RANGES: Final = 8
 _PENDING_BYTES: Final = 64 << 20
 
 
 class Builder:
-    """Collects rows and ranges in order of their keys, and stores the metarange they make."""
+    """Collects rows and ranges in key order, and stores their metarange."""
 
     def __init__(
         self,
@@ -59,18 +57,16 @@ class Builder:
 
         Args:
             files: Where to store the ranges.
-            breaks: Where ranges end.
-            runtime: For writing in parallel.
+            breaks: Rules of range boundaries.
+            runtime: For parallel writes.
             inputs: The metaranges whose ranges will be added.
-            keeps: Whether ranges that are written stay in the cache: not if there are so many that
-                they would push out what others use.
+            keeps: Whether to cache written ranges; False for so many that they would evict others.
         """
         self.breaks = breaks
-        """Where ranges end."""
         self._files = files
         self._runtime = runtime
         self._keeps = keeps
-        # Only the last range of a metarange can have ended because there were no more rows.
+        # Only the last range of a metarange can have ended for lack of rows.
         lasts = [metarange.refs[-1] for metarange in inputs if metarange.refs]
         self._unclosed = {ref.range_id for ref in lasts if not breaks.is_closed(ref)}
         self._refs: list[RangeRef | None] = []
@@ -79,7 +75,7 @@ class Builder:
         self._cutter = Cutter(breaks)
 
     def add_range(self, ref: RangeRef) -> None:
-        """Add a range of one of the inputs; its keys are above all that were added before."""
+        """Add a range of one of the inputs; keys must rise."""
         self._reopen()
         if self._cutter.is_open:
             self._push_range(ref)
@@ -87,10 +83,9 @@ class Builder:
             self._refs.append(ref)
 
     def add_rows(self, table: pa.Table, candidates: Sequence[bytes] | None = None) -> None:
-        """Add entries, sorted; their keys are above all that were added before.
+        """Add sorted entries; keys must rise.
 
-        With `candidates`, no other keys than these end a range by their hash: see
-        `Range.candidates`.
+        With `candidates`, only these keys can end a range by their hash: see `Range.candidates`.
         """
         if table.num_rows:
             self._reopen()
@@ -98,32 +93,32 @@ class Builder:
 
     @property
     def closed_ranges(self) -> int:
-        """How many ranges are closed so far."""
+        """Number of ranges closed so far."""
         return len(self._refs)
 
     @property
     def last_closed_key(self) -> bytes:
-        """The last key of the last range that is closed and stored; empty: there is none."""
+        """The last key of the last closed and stored range; empty if there is none."""
         return next((ref.max_key for ref in reversed(self._refs) if ref is not None), b"")
 
     def save_closed(self) -> MetaRangeID:
-        """Store a metarange of the ranges that are closed, and go on building.
+        """Store a metarange of the closed ranges, and continue building.
 
-        Rows that wait for the end of their range are not in it. Where it ends, the state of cutting
-        is empty: who begins with these ranges and adds what follows gets the same metarange.
+        Excludes pending rows of an open range. At its end, the state of cutting is empty: a builder
+        that starts with these ranges and adds the remaining rows gets the same metarange.
         """
         self._flush()
         return self._files.save_metarange([ref for ref in self._refs if ref is not None])
 
     def finish(self) -> MetaRangeID:
-        """Store what is not stored yet: the last ranges and the metarange, side by side."""
+        """Store the last ranges and the metarange, in parallel; return its id."""
         if self._cutter.is_open:
             self._close(self._cutter.close())
         unsaved = self._name_pending()
         return self._files.save_metarange([ref for ref in self._refs if ref is not None], unsaved)
 
     def _reopen(self) -> None:
-        """Go on with the rows of the last range, if it ended only because there were no more."""
+        """Continue the last range if it ended only for lack of rows."""
         last = self._refs[-1] if self._refs else None
         if last is not None and last.range_id in self._unclosed:
             self._refs.pop()
@@ -138,7 +133,7 @@ class Builder:
             self._close(closed)
 
     def _close(self, rows: pa.Table) -> None:
-        """Put a range that has ended with those that wait to be stored."""
+        """Add a finished range to the pending ones."""
         self._pending.append((len(self._refs), rows))
         self._refs.append(None)
         self._pending_bytes += table_bytes(rows)
@@ -151,7 +146,7 @@ class Builder:
         self._runtime.map_parallel(save, named, limit=_PENDING_RANGES)
 
     def _name_pending(self) -> list[NewRange]:
-        """Return the ranges that wait to be stored, and put their lines into the metarange."""
+        """Return the pending ranges, with their references entered into the metarange."""
         pending, self._pending, self._pending_bytes = self._pending, [], 0
 
         named = self._runtime.map_parallel(
@@ -166,31 +161,31 @@ class Builder:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What came of applying changes."""
+    """Result of applying changes."""
 
     metarange_id: MetaRangeID
-    """The base's own, if nothing changed."""
+    """The base itself if nothing changed."""
     summary: ChangeCounts
-    """What changed; empty, and so false, if nothing did."""
+    """Counts of changes; empty, and so false, if nothing changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Portion:
-    """Ranges to pass on as they are, then rows of one range to edit."""
+    """Ranges to reuse, then rows of one range to edit."""
 
     untouched: list[RangeRef]
     ref: RangeRef | None = None
     """The range to edit; None behind the last one."""
     start: bytes = b""
-    """Its rows below this key are done."""
+    """Rows below this key are done."""
     stop: bytes | None = None
-    """Its rows from this key on come later."""
+    """Rows from this key on come later."""
     edits: Edits = field(default=NO_EDITS)
 
 
 @dataclass(frozen=True, slots=True)
 class _Edited:
-    """What a portion becomes."""
+    """Result of editing a portion."""
 
     untouched: list[RangeRef]
     rows: pa.Table
@@ -202,7 +197,7 @@ class _Edited:
 def apply(
     files: Files, runtime: Runtime, builder: Builder, base: MetaRange, windows: Iterable[Edits]
 ) -> Applied:
-    """Build and store the metarange that windows of changes make of a base; none is empty."""
+    """Build and store the metarange of a base with windows of changes applied; none is empty."""
 
     def edit(portion: _Portion) -> _Edited:
         rows, candidates = NO_ENTRIES, portion.edits.few_put_keys

@@ -12,7 +12,7 @@ from lakebed.formats.parquet import one_array, table_bytes
 
 Batch: TypeAlias = pa.Table | pa.RecordBatch
 
-# Large enough for work on whole columns to pay, small enough for several to fit in memory.
+# Large enough for columnar work to pay, small enough for several in memory.
 WINDOW_ROWS: Final = 32 << 10
 WINDOW_BYTES: Final = 32 << 20
 
@@ -47,7 +47,7 @@ def change_windows(batches: Iterable[Batch]) -> Iterator[Edits]:
         keys, gone = _keys_and_tombstones(table)
         check_rising(keys, before)
         before = keys[-1].as_py()
-        # Most windows have no tombstone: do not copy them.
+        # Most windows have no tombstone: avoid a copy.
         puts = table.filter(pc.invert(gone)) if gone.true_count else table
         yield Edits(conform_entries(puts), keys.filter(gone))
 

@@ -1,9 +1,8 @@
-"""Tables sorted by key: searching, comparing and combining them, whole columns at a time.
+"""Columnar search, comparison and combination of tables sorted by key.
 
-A key is searched in its column as it is, without making a Python object of every key. To compare
-or combine rows, those of one table are found in the other by their keys, with Arrow's hash lookup.
-Rows picked from two tables are then sorted by key, which on two sorted runs is little more than a
-merge.
+A key is searched in its column directly, without a Python object for every key. To compare or
+combine rows, Arrow's hash lookup finds the rows of one table in the other by key. Rows picked from
+two tables are then sorted by key, which on two sorted runs costs little more than a merge.
 """
 
 import heapq
@@ -23,8 +22,8 @@ from lakebed.formats.boundaries import Breaks
 from lakebed.formats.parquet import one_array
 
 DIFF_SCHEMA: Final = ENTRY_SCHEMA.insert(0, pa.field("change", pa.int8(), nullable=False))
-"""The columns of a diff: what happened (see `ChangeType`) and the entry, as it is on the right; for
-a removed one, as it was on the left."""
+"""Columns of a diff: the kind of change (see `ChangeType`) and the entry, from the right side; for
+a removed entry, from the left."""
 
 CONFLICT_SCHEMA: Final = pa.schema(
     [
@@ -33,25 +32,25 @@ CONFLICT_SCHEMA: Final = pa.schema(
         pa.field("destination_change", pa.int8(), nullable=False),
     ]
 )
-"""The columns of conflicts: what each side did to the key, seen from the base (`ChangeType`)."""
+"""Columns of conflicts: the change of each side relative to the base (`ChangeType`)."""
 
 _NO_DIFFERENCES: Final = DIFF_SCHEMA.empty_table()
 _NO_CONFLICTS: Final = CONFLICT_SCHEMA.empty_table()
 
-# To look for a key and to cut the rows there costs as much as to compare and sort some of them.
+# Searching a key and cutting the rows there costs as much as comparing and sorting some rows.
 _FEW_EDITS: Final = 8
 _ROWS_FOR_AN_EDIT: Final = 100
-# Up to so many rows of base and source, a merge is faster row by row.
+# Up to this many rows of base and source, a merge is faster row by row.
 _FEW_ROWS: Final = 256
 _REMOVAL: Final = -1
 
 
 _SPARSE: Final = 16
-"""If this many rows or more lie between two keys, they are searched one by one."""
+"""From this many rows between two keys on, keys are searched one by one."""
 
 
 class SortedKeys:
-    """A sorted binary column to search in, without a copy of it; unsorted ones can be read."""
+    """Binary search in a sorted binary column without a copy; iteration works unsorted too."""
 
     __slots__ = ("_bounds", "_data", "_first", "_length", "array")
 
@@ -74,21 +73,22 @@ class SortedKeys:
         return bytes(self._data[self._bounds[place] : self._bounds[place + 1]])
 
     def find(self, key: bytes, start: int = 0) -> int:
-        """Return the index of the first key, from `start` on, that is at or above this one."""
+        """Return the index of the first key, from `start` on, at or above `key`."""
         return bisect_left(self, key, start)
 
 
 class Range:
-    """A decoded range: its rows, and its keys ready to search in."""
+    """A decoded range with searchable keys."""
 
     __slots__ = ("_ending", "_rows", "keys", "table")
 
     def __init__(self, table: pa.Table, *, cut_by: Breaks | None = None) -> None:
-        """Take over some rows.
+        """Wrap some rows.
 
         Args:
             table: The rows.
-            cut_by: If they were cut here, by these breaks: none but the last key can end a range.
+            cut_by: The breaks by which this process cut the rows: only the last key can end a
+                range.
         """
         self.table = table
         self.keys = SortedKeys(one_array(table, "key"))
@@ -97,7 +97,7 @@ class Range:
 
     @property
     def rows(self) -> EntryRows:
-        """The rows, to have single ones taken out; made ready when the first one is asked for."""
+        """Access to single rows, prepared on first use."""
         if self._rows is None:
             self._rows = EntryRows(self.table)
         return self._rows
@@ -105,11 +105,11 @@ class Range:
     def candidates(
         self, breaks: Breaks, put_keys: Sequence[bytes] | None = ()
     ) -> list[bytes] | None:
-        """Return the keys that may end a range when these rows are cut again, with some put keys.
+        """Return the keys that may end a range when these rows and some puts are cut again.
 
-        They are for `Builder.add_rows` (None: any key may, since many are put). If the range was
-        cut by the same breaks, only its last key does. An earlier version may have cut it by larger
-        ones, and then others do: all keys are looked at once, to find them.
+        For `Builder.add_rows` (None: any key may, since there are many puts). If the range was cut
+        by the same breaks, only its last key does. An earlier version may have cut it by larger
+        ones; then all keys are examined once.
         """
         if put_keys is None:
             return None
@@ -120,13 +120,13 @@ class Range:
         return [*put_keys, *ending[1]]
 
     def between(self, start: bytes, end: bytes | None) -> pa.Table:
-        """Return the rows with keys from `start` up to, not including, `end`."""
+        """Return the rows with keys from `start` (inclusive) to `end` (exclusive)."""
         first = self.keys.find(start)
         last = len(self.keys) if end is None else self.keys.find(end, first)
         return self.table.slice(first, last - first)
 
     def look_up(self, keys: Sequence[bytes]) -> pa.Table:
-        """Return the rows of those keys, which are sorted, that are there."""
+        """Return the rows of the given sorted keys; missing keys are ignored."""
         first = self.keys.find(keys[0])
         last = self.keys.find(successor(keys[-1]), first)
         if last - first > _SPARSE * len(keys):
@@ -136,7 +136,7 @@ class Range:
         return near.take(pc.index_in(wanted, value_set=one_array(near, "key")).drop_null())
 
     def _search(self, keys: Sequence[bytes], place: int) -> pa.Array:
-        """Return the rows of some keys, each found by a binary search behind the one before."""
+        """Return the rows of some keys, each by a binary search behind the previous one."""
         found = []
         for key in keys:
             place = self.keys.find(key, place)
@@ -148,12 +148,12 @@ class Range:
 
 
 def successor(key: bytes) -> bytes:
-    """Return the key that comes right after this one: no key lies between the two."""
+    """Return the smallest key above this one."""
     return key + b"\x00"
 
 
 def prefix_end(prefix: bytes) -> bytes | None:
-    """Return the first key behind all keys with the prefix; None if there can be none."""
+    """Return the first key after all keys with the prefix, or None if there can be none."""
     stripped = prefix.rstrip(b"\xff")
     if not stripped:
         return None
@@ -161,7 +161,7 @@ def prefix_end(prefix: bytes) -> bytes | None:
 
 
 def check_rising(keys: pa.Array, before: bytes) -> None:
-    """Refuse keys that do not rise from row to row, starting above `before`, and empty keys.
+    """Raise if keys are empty, or do not rise from row to row, starting above `before`.
 
     Raises:
         UnsortedEntries: Two neighbours are equal or in the wrong order.
@@ -176,17 +176,17 @@ def check_rising(keys: pa.Array, before: bytes) -> None:
 
 
 class ChangeType(IntEnum):
-    """What happened to an entry."""
+    """Kind of change of an entry."""
 
     ADDED = 1
     CHANGED = 2
-    """It has another identity; another address or time alone is not a change."""
+    """The identity differs; a different address or time alone is not a change."""
     REMOVED = 3
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeCounts:
-    """How many entries were added, changed and removed."""
+    """Numbers of added, changed and removed entries."""
 
     added: int = 0
     changed: int = 0
@@ -203,14 +203,14 @@ class ChangeCounts:
 
 @dataclass(frozen=True, slots=True)
 class Edits:
-    """Changes to apply to rows: entries to put, and keys to remove; both sorted, no key in both."""
+    """Changes to rows: entries to put, and keys to remove; both sorted and disjoint."""
 
     puts: pa.Table
     removals: pa.Array
 
     @property
     def few_put_keys(self) -> list[bytes] | None:
-        """The keys of the entries to put; None if there are many."""
+        """Keys of the entries to put, or None if there are many."""
         if self.puts.num_rows > _FEW_EDITS:
             return None
         return list(SortedKeys(one_array(self.puts, "key")))
@@ -223,7 +223,7 @@ _NOTHING_SPLIT: Final = NO_EDITS, NO_EDITS, _NO_CONFLICTS
 def apply_rows(base: pa.Table, edits: Edits) -> tuple[pa.Table, ChangeCounts]:
     """Return the base with the edits applied, and how many of them changed anything.
 
-    If a put has the same identity as the entry that is there, that entry stays as it is.
+    A put with the identity of the existing entry leaves the entry unchanged.
     """
     if not base.num_rows:
         return edits.puts, ChangeCounts(added=edits.puts.num_rows)
@@ -235,7 +235,7 @@ def apply_rows(base: pa.Table, edits: Edits) -> tuple[pa.Table, ChangeCounts]:
 
 
 def _apply_few(base: pa.Table, edits: Edits) -> tuple[pa.Table, ChangeCounts]:
-    """Apply edits one by one: what lies between them is taken over in pieces."""
+    """Apply edits one by one, slicing the base between them."""
     keys, identities = SortedKeys(one_array(base, "key")), SortedKeys(one_array(base, "identity"))
     put_keys = SortedKeys(one_array(edits.puts, "key"))
     put_identities = SortedKeys(one_array(edits.puts, "identity"))
@@ -284,13 +284,13 @@ def _apply_many(base: pa.Table, edits: Edits) -> tuple[pa.Table, ChangeCounts]:
 
 
 def diff_rows(left: pa.Table, right: pa.Table) -> pa.Table:
-    """Return what is different in the right table, by `DIFF_SCHEMA`."""
+    """Return the differences of the right table, by `DIFF_SCHEMA`."""
     if not left.num_rows:
         return _added_rows(right)
     if not right.num_rows:
         return _removed_rows(left)
     keys, left_keys = one_array(right, "key"), one_array(left, "key")
-    # Between the same two keys, there is often no change at all.
+    # Often nothing changed between the same two keys.
     if keys.equals(left_keys) and _all_identities(right).equals(_all_identities(left)):
         return _NO_DIFFERENCES
     found = pc.index_in(keys, value_set=left_keys)
@@ -302,9 +302,9 @@ def diff_rows(left: pa.Table, right: pa.Table) -> pa.Table:
 
 
 def changed_rows(base: pa.Table, edits: Edits) -> pa.Table:
-    """Return what edits change in rows, by `DIFF_SCHEMA`.
+    """Return the changes that edits make to rows, by `DIFF_SCHEMA`.
 
-    It is what `diff_rows` finds between the rows and what `apply_rows` makes of them.
+    Equals `diff_rows` between the rows and the result of `apply_rows`.
     """
     if not base.num_rows:
         return _added_rows(edits.puts)
@@ -326,12 +326,12 @@ def differ_at(keys: pa.Array, one: pa.Table, other: pa.Table) -> pa.Array:
 def split_changes(
     base: pa.Table, source: pa.Table, destination: pa.Table
 ) -> tuple[Edits, Edits, pa.Table]:
-    """Split the changes of a merge's source by what the destination did to their keys.
+    """Split the changes of a merge's source by the destination's changes to the same keys.
 
     Returns:
-        The changes to keys that the destination did not change; those to keys that it changed to
-        something else; and the latter as conflicts, by `CONFLICT_SCHEMA`. Changes that the
-        destination made in the same way are in none of them.
+        Changes to keys unchanged in the destination; changes to keys that the destination changed
+            differently; and the latter as conflicts, by `CONFLICT_SCHEMA`. Changes that the
+            destination also made are in none of them.
     """
     if base.num_rows + source.num_rows <= _FEW_ROWS:
         return _split_few(base, source, destination)
@@ -370,19 +370,19 @@ def _identified(table: pa.Table) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _change(before: bytes | None, after: bytes | None) -> ChangeType:
-    """Return what happened to an entry, by its identities; None: there was none."""
+    """Return the kind of change between two identities; None for no entry."""
     if before is None:
         return ChangeType.ADDED
     return ChangeType.REMOVED if after is None else ChangeType.CHANGED
 
 
 def _pick_edits(rows: pa.Table, picked: Sequence[tuple[bytes, int]]) -> Edits:
-    """Return edits of some keys: to put the row of the number given, or to remove the key."""
+    """Return edits that put a row, given by number, or remove its key."""
     if not picked:
         return NO_EDITS
     put = [row for _, row in picked if row != _REMOVAL]
     removed = [key for key, row in picked if row == _REMOVAL]
-    # One row is a slice: to take it out by its number would cost ten times as much.
+    # For one row a slice is ten times cheaper than `take`.
     puts = rows.slice(put[0], 1) if len(put) == 1 else rows.take(pa.array(put, pa.int64()))
     return Edits(puts.combine_chunks(), pa.array(removed, pa.binary()))
 
@@ -397,12 +397,12 @@ def _conflicts(found: Sequence[tuple[bytes, ChangeType, ChangeType]]) -> pa.Tabl
 def _split_many(
     delta: pa.Table, base: pa.Table, destination: pa.Table
 ) -> tuple[Edits, Edits, pa.Table]:
-    """Split changes, as `diff_rows` returns them, all at once."""
+    """Split the changes of a `diff_rows` table, all at once."""
     keys = one_array(delta, "key")
     in_base = pc.index_in(keys, value_set=one_array(base, "key"))
     in_destination = pc.index_in(keys, value_set=one_array(destination, "key"))
     if in_base.null_count == in_destination.null_count == len(keys):
-        return _edits(delta), NO_EDITS, _NO_CONFLICTS  # most sources add what nobody else has
+        return _edits(delta), NO_EDITS, _NO_CONFLICTS  # most sources only add new keys
     was, now = _identities(base, in_base), _identities(destination, in_destination)
     change = one_array(delta, "change")
     gone = pc.equal(change, _int8(ChangeType.REMOVED))
@@ -424,7 +424,7 @@ def _split_many(
 
 
 def join_edits(one: Edits, other: Edits) -> Edits:
-    """Return the edits of both, which have no key in common."""
+    """Return the edits of both, which must have no key in common."""
     removals = pa.concat_arrays([one.removals, other.removals])
     return Edits(_in_order(one.puts, other.puts), removals.take(pc.sort_indices(removals)))
 
@@ -438,7 +438,7 @@ def _edits(delta: pa.Table) -> Edits:
 
 
 def _put_rows(now: pa.Table, before: pa.Table, found: pa.Array) -> pa.Table:
-    """Return the rows that are new or have another identity than their counterparts `found`."""
+    """Return the rows that are new or differ in identity from their counterparts `found`."""
     added = pc.is_null(found)
     changed = pc.fill_null(_differ(now, before, found), False)
     kinds = pc.if_else(added, _int8(ChangeType.ADDED), _int8(ChangeType.CHANGED))
@@ -455,7 +455,7 @@ def _removed_rows(gone: pa.Table) -> pa.Table:
 
 
 def _differ(rows: pa.Table, others: pa.Table, found: pa.Array) -> pa.Array:
-    """Return whether each row has another identity than its counterpart; null if it has none."""
+    """Return whether each row differs in identity from its counterpart; null if it has none."""
     return pc.not_equal(_all_identities(rows), _identities(others, found))
 
 
@@ -475,14 +475,14 @@ def _same(one: pa.Array, other: pa.Array) -> pa.Array:
 
 
 def _none_of(rows: pa.Array, count: int) -> pa.Array:
-    """Return a mask of `count` rows that leaves out some."""
+    """Return a mask of `count` rows that excludes some."""
     mask = np.ones(count, dtype=np.bool_)
     mask[rows.to_numpy()] = False
     return pa.array(mask)
 
 
 def _in_order(one: pa.Table, other: pa.Table) -> pa.Table:
-    """Return the rows of two sorted tables, which have no key in common, in one sorted table."""
+    """Merge two sorted tables without a common key into one sorted table."""
     if not other.num_rows:
         return one.combine_chunks()
     if not one.num_rows:

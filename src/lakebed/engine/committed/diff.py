@@ -1,4 +1,4 @@
-"""What is different between two metaranges."""
+"""Differences between two metaranges."""
 
 from collections.abc import Iterator
 
@@ -20,9 +20,9 @@ def diff(
     start: bytes = b"",
     end: bytes | None = None,
 ) -> Iterator[pa.Table]:
-    """Yield what is different, by `DIFF_SCHEMA`, in order of the keys; no table is empty.
+    """Yield differences as non-empty tables by `DIFF_SCHEMA`, in key order.
 
-    Ranges that both sides have are not read.
+    Ranges shared by both sides are not read.
     """
 
     def diff_group(group: Group) -> list[pa.Table]:
@@ -35,14 +35,14 @@ def diff(
 def differing_groups(
     left: MetaRange, right: MetaRange, start: bytes, end: bytes | None
 ) -> Iterator[Group]:
-    """Yield the groups of ranges that are not the same on both sides."""
+    """Yield the groups of ranges that differ between the sides."""
     for group in align([window(left, start, end), window(right, start, end)]):
         if group[0] != group[1]:
             yield group
 
 
 def diff_steps(files: Files, group: Group, start: bytes, end: bytes | None) -> Iterator[pa.Table]:
-    """Yield what is different in one group of ranges; no table is empty."""
+    """Yield the differences in one group of ranges; no table is empty."""
     for left_rows, right_rows in side_by_side(files, group, start, end):
         found = diff_rows(left_rows, right_rows)
         if found.num_rows:

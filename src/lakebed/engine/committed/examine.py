@@ -1,8 +1,8 @@
-"""Examining a metarange that was made outside of the engine, before anything is built on it.
+"""Validation of a metarange written outside of the engine, before anything is built on it.
 
-All is read from the storage and proven by its id, then compared with what the engine itself would
-have written: keys that rise, ranges that end where they have to, a line for each that says what is
-in it. What the entries say is for the caller to judge.
+All files are read from the storage and verified by their ids, then compared with the engine's own
+output: rising keys, range ends at the required keys, a correct reference to each range. The
+contents of entries are for the caller to check.
 """
 
 from collections.abc import Iterator
@@ -22,13 +22,13 @@ from lakebed.formats.parquet import one_array
 def examine(
     files: Files, runtime: Runtime, breaks: Breaks, metarange_id: MetaRangeID
 ) -> Iterator[pa.Table]:
-    """Yield the entries of each range in order of the keys; none is kept in a cache.
+    """Yield the entries of each range in key order, without caching them.
 
     Raises:
-        Invalid: The metarange is not what the engine would have made of these entries.
-        InvalidEntries: A range does not hold entries.
+        Invalid: The engine would have made a different metarange of these entries.
+        InvalidEntries: A range does not contain entries.
         UnsortedEntries: The keys do not rise.
-        MissingFile, DamagedFile, ForeignFile: A file is not there, or does not hold what it should.
+        MissingFile, DamagedFile, ForeignFile: A file is missing or its content is wrong.
     """
     refs = files.load_metarange(metarange_id).refs
     last_key = b""

@@ -1,10 +1,10 @@
 """Ranges and metaranges as files, in the storage and in the caches.
 
-The caches hold files decoded in memory, and as they are on the local disk. A file's name is the
-hash of its content, so what is cached never changes. There is nothing to invalidate: one cache in
-memory serves all repositories of a process, and one folder serves all processes of a machine. What
-is cached of one repository is never shown to another: names begin with the unique id of the
-repository, and who knows the id of a file gets it only where it belongs.
+The memory cache has decoded files, the cache on the local disk has raw ones. A file's name is the
+hash of its content, so cached files never change and need no invalidation: one memory cache serves
+all repositories of a process, and one folder serves all processes of a machine. Files cached for
+one repository are never visible to another: names begin with the repository's unique id, so knowing
+the id of a file gives access only in its own repository.
 """
 
 import logging
@@ -47,16 +47,16 @@ from lakebed.formats.parquet import table_bytes
 
 ValueT = TypeVar("ValueT")
 
-# Other processes fill the folder too: its real size is looked at each time that this process has
-# written one part in so many of the bound.
+# Other processes fill the folder too: its real size is checked each time this process has written
+# this fraction of the bound.
 _SWEEP_SHARE: Final = 16
 
 _FOLDER: Final = "lakebed-ranges"
-"""A folder of its own, so that nothing but cached files is ever deleted."""
+"""A dedicated folder, so that only cached files are ever deleted."""
 
 
 class MemoryCache(Generic[ValueT]):
-    """Values by name, loaded when they are first asked for; bounded by their sizes in bytes."""
+    """Values by name, loaded on first use; bounded by their sizes in bytes."""
 
     def __init__(self, runtime: Runtime, *, max_bytes: int) -> None:
         self._runtime = runtime
@@ -66,14 +66,14 @@ class MemoryCache(Generic[ValueT]):
 
     @property
     def size_bytes(self) -> int:
-        """The size of what is held now."""
+        """Total size of the cached values."""
         return self._values.cost
 
     def get(self, name: str, load: Callable[[], tuple[ValueT, int]]) -> ValueT:
-        """Return the value of a name; `load` it, with its size in bytes, if it is not held.
+        """Return the value of a name; if not cached, `load` it with its size in bytes.
 
-        If several callers want the same name at the same time, one loads it and the others wait.
-        If that fails, only the one that loaded gets the error, and another one tries.
+        If several callers want the same name concurrently, one loads and the others wait. If the
+        load fails, only the loading caller gets the error, and another one tries.
         """
         value = self._values.get(name)
         if value is not None:
@@ -100,17 +100,17 @@ class MemoryCache(Generic[ValueT]):
         return value
 
     def put(self, name: str, value: ValueT, *, size_bytes: int) -> None:
-        """Hold a value that was not loaded but made here."""
+        """Cache a value made by this process."""
         self._values.put(name, value, cost=size_bytes)
 
 
 class DiskCache:
-    """Files by name in a folder that processes share, the least recently used ones deleted first.
+    """Files by name in a folder shared by processes; evicts the least recently used.
 
-    The folder must hold nothing else. A file appears by a rename, so it is whole; it may vanish at
-    any time, when another process makes room. It is not flushed to the disk: whoever reads it
-    checks its content, and calls `discard` if it is damaged. A disk that is full or broken makes
-    the cache useless, not wrong.
+    The folder must contain nothing else. A file appears by a rename, so it is whole; it may vanish
+    at any time, when another process makes room. It is not flushed to the disk: readers check its
+    content, and call `discard` if it is damaged. A full or broken disk makes the cache useless, not
+    wrong.
     """
 
     def __init__(self, runtime: Runtime, folder: Path, *, max_bytes: int) -> None:
@@ -125,20 +125,20 @@ class DiskCache:
         self._sweep()
 
     def get(self, name: str) -> bytes | None:
-        """Return the bytes kept under a name, if any."""
+        """Return the bytes cached under a name, or None."""
         path = self._folder / name
         try:
             data = path.read_bytes()
         except OSError:
             DISK_MISSES.inc()
             return None
-        with suppress(OSError):  # a file of another user, say: it is swept a little too early
-            os.utime(path)  # used just now
+        with suppress(OSError):  # a file of another user, for example: it is evicted a little early
+            os.utime(path)  # mark as recently used
         DISK_HITS.inc()
         return data
 
     def put(self, name: str, data: bytes) -> None:
-        """Keep bytes under a name."""
+        """Cache bytes under a name."""
         if len(data) > self._max_bytes:
             return
         temporary = self._folder / f"{name}.{self._runtime.random_bytes(8).hex()}.tmp"
@@ -147,7 +147,7 @@ class DiskCache:
             temporary.replace(self._folder / name)
         except OSError as error:
             _remove(temporary)
-            if self._is_writable:  # say it once, not for every file
+            if self._is_writable:  # warn once, not for every file
                 _LOGGER.warning("cannot write to the cache in %s: %s", self._folder, error.strerror)
             self._is_writable = False
             return
@@ -158,18 +158,17 @@ class DiskCache:
                 self._sweep()
 
     def discard(self, name: str) -> None:
-        """Drop what is kept under a name."""
+        """Drop the file of a name."""
         _remove(self._folder / name)
 
     def _sweep(self) -> None:
-        """Delete the files that were not used for longest, until the rest fits.
+        """Delete the least recently used files until the rest fits.
 
-        A part of the bound stays free for what is written until the next sweep, by this process and
-        by another.
+        Part of the bound stays free for writes until the next sweep, by this and other processes.
         """
         self._written_bytes = 0
         files = []
-        with suppress(OSError):  # the folder itself may be gone
+        with suppress(OSError):  # the folder itself may be missing
             for path in self._folder.iterdir():
                 with suppress(OSError):
                     status = path.stat()
@@ -189,7 +188,7 @@ def _remove(path: Path) -> None:
 
 
 class Cache:
-    """What a process keeps of committed entries: in memory and, if it is set so, on disk."""
+    """A process's caches of committed entries: in memory and, if configured, on disk."""
 
     def __init__(self, runtime: Runtime, settings: CacheSettings | None = None) -> None:
         settings = settings or CacheSettings()
@@ -209,30 +208,30 @@ DecodedT = TypeVar("DecodedT")
 
 _SMALL_BYTES: Final = 64 << 10
 _RANGE_BYTES: Final = 20 << 10
-"""What a range takes in memory besides its rows: the objects of Arrow for table and columns."""
+"""Memory of a range besides its rows: Arrow's objects for table and columns."""
 
 
 @dataclass(slots=True)
 class Counters:
-    """How many files were read and written so far, not counting reads from memory."""
+    """Numbers of files read and written so far, excluding reads from memory."""
 
     ranges_read: int = 0
     ranges_written: int = 0
     ranges_reused: int = 0
-    """Ranges that were built, and that the storage had already."""
+    """Ranges built that already existed in the storage."""
     metaranges_read: int = 0
     metaranges_written: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class NewRange:
-    """A range that was built, with its line in a metarange."""
+    """A newly built range, with its reference for a metarange."""
 
     ref: RangeRef
     entries: pa.Table
-    """In one chunk."""
+    """A single chunk."""
     breaks: Breaks
-    """What they were cut by."""
+    """The breaks by which it was cut."""
 
 
 class Files:
@@ -246,10 +245,10 @@ class Files:
         self._owner = home.unique_id
         self._cache = cache
         self._lock = runtime.lock()
-        # Ranges that are stored, as far as is known: a metarange that names them was read or
-        # written. Ids are short, and a process meets a few million of them at most.
+        # Ranges believed to be stored: a metarange that references them was read or written. Ids
+        # are short, and a process meets a few million at most.
         self._known: set[RangeID] = set()
-        # Ranges that were looked for and not found: no metarange that names them proves otherwise.
+        # Ranges searched for and missing: a metarange that references them proves nothing.
         self._missing: set[RangeID] = set()
 
     def range(self, range_id: RangeID) -> Range:
@@ -257,31 +256,32 @@ class Files:
 
         Raises:
             MissingFile: It is not in the storage.
-            DamagedFile: The file does not hold it.
-            ForeignFile: The file is not one of ours, or (`FormatTooNew`) is one of a newer Lakebed.
+            DamagedFile: The content of the file is wrong.
+            ForeignFile: The file was not written by Lakebed, or (`FormatTooNew`) by a newer
+                version.
         """
         name = self._cached_as(range_path(range_id))
         return self._cache.ranges.get(name, lambda: self._load_range(range_id))
 
     def metarange(self, metarange_id: MetaRangeID) -> MetaRange:
-        """Return a metarange; raises as `range` does."""
+        """Return a metarange; raises as `range`."""
         name = self._cached_as(metarange_path(metarange_id))
         return self._cache.metaranges.get(name, lambda: self._load_metarange(metarange_id))
 
     def load_range(self, range_id: RangeID) -> pa.Table:
-        """Return the entries of a range as the storage has them, past all caches."""
+        """Return the entries of a range from the storage, bypassing all caches."""
         address = self._namespace.address(range_path(range_id))
         return decode_range(self._read(address), range_id, file=str(address))
 
     def load_metarange(self, metarange_id: MetaRangeID) -> MetaRange:
-        """Return a metarange as the storage has it, past all caches."""
+        """Return a metarange from the storage, bypassing all caches."""
         address = self._namespace.address(metarange_path(metarange_id))
         return decode_metarange(
             self._read(address), metarange_id, file=str(address), read=self.load_metarange
         )
 
     def save_range(self, new: NewRange, *, keep: bool = True) -> None:
-        """Store a range, unless it is there already; with `keep`, also in the cache."""
+        """Store a range unless it exists already; with `keep`, also cache it."""
         if new.ref.range_id in self._known:
             self._count("ranges_reused")
         else:
@@ -292,17 +292,17 @@ class Files:
     def save_metarange(
         self, refs: Sequence[RangeRef], unsaved: Sequence[NewRange] = ()
     ) -> MetaRangeID:
-        """Store a metarange of these ranges; those that are not stored yet side by side with it.
+        """Store a metarange of these ranges, in parallel with its `unsaved` ones.
 
-        If this is cut off, a metarange may be left that names ranges which are not there. Nobody
-        was told of it, and whoever makes the same one again stores its ranges too.
+        An interruption may leave a metarange with missing ranges. It is unreferenced, and writing
+        the same metarange again stores its ranges too.
         """
         table = metarange_table(refs)
         saved = metarange_id(table)
 
         file = metarange_path(saved), encode_metarange(table)
         if len(unsaved) == 1 and unsaved[0].ref.range_id not in self._known:
-            # A small commit. To wake a thread for the second file would take longer.
+            # A small commit: waking a thread for the second file would take longer.
             self._store(unsaved, file)
             self._keep(unsaved[0])
         else:
@@ -316,11 +316,11 @@ class Files:
         return saved
 
     def check_stored(self, metarange_id: MetaRangeID) -> None:
-        """Make sure that a metarange and all its ranges are in the storage, whatever is cached.
+        """Verify that a metarange and all its ranges are in the storage, bypassing caches.
 
         Raises:
-            MissingFile: One of them is not.
-            DamagedFile, ForeignFile: The file of the metarange does not hold it.
+            MissingFile: A file is missing.
+            DamagedFile, ForeignFile: The content of the metarange's file is wrong.
         """
         refs = self.load_metarange(metarange_id).refs
         self._runtime.map_parallel(self._check_range, [ref.range_id for ref in refs])
@@ -355,9 +355,9 @@ class Files:
         return metarange, _size_bytes(metarange)
 
     def _load(self, path: str, decode: Callable[[bytes, str], DecodedT]) -> tuple[DecodedT, bool]:
-        """Return a file, and whether it was read from the storage.
+        """Return a decoded file, and whether it was read from the storage.
 
-        What is in the cache on disk was in the storage once. Whether it still is, nobody looked.
+        A file in the disk cache was in the storage once, but may be missing now.
         """
         disk = self._cache.disk
         name = self._cached_as(path)
@@ -375,7 +375,7 @@ class Files:
         return decoded, True
 
     def _cached_as(self, path: str) -> str:
-        """Return what a file of this repository is called in the caches."""
+        """Return the name of a file of this repository in the caches."""
         return f"{self._owner}_{path.replace('/', '_')}"
 
     def _read(self, address: Address) -> bytes:
@@ -386,7 +386,7 @@ class Files:
             raise MissingFile(str(address)) from error
 
     def _store(self, ranges: Sequence[NewRange], *metaranges: tuple[str, bytes]) -> None:
-        """Store files of ranges and metaranges by one call, and count which are new."""
+        """Store files of ranges and metaranges in one call, and count the new ones."""
         files = [*metaranges]
         files += ((range_path(new.ref.range_id), encode_range(new.entries)) for new in ranges)
         are_new = self._block.create_by_content(
@@ -400,9 +400,9 @@ class Files:
             self._missing.difference_update(new.ref.range_id for new in ranges)
 
     def _keep(self, new: NewRange) -> None:
-        """Keep the rows of a range in memory, since they are likely to be asked for next.
+        """Cache the rows of a new range, which is likely to be read next.
 
-        Unless they are a small part of larger buffers, which would be kept alive with them.
+        Not if they are a small part of larger buffers, which would be kept alive too.
         """
         size_bytes = new.entries.get_total_buffer_size()
         if size_bytes <= 2 * table_bytes(new.entries) + _SMALL_BYTES:
@@ -427,5 +427,5 @@ class Files:
 
 
 def _size_bytes(metarange: MetaRange) -> int:
-    """About the size of a metarange in memory: references as Python objects, and their keys."""
+    """Estimate the memory of a metarange: references as Python objects, and their keys."""
     return 500 + sum(500 + len(ref.min_key) + len(ref.max_key) for ref in metarange.refs)

@@ -1,7 +1,7 @@
-"""Storing so many entries that it has to outlive the process: in steps, each of which is kept.
+"""Resumable ingest of many entries: progress is saved in steps and survives the process.
 
-A metarange of the ranges that are closed says how far it came. Any process can go on from there,
-with the entries behind `last_key`, and ends with the same metarange as one that was never cut off.
+A metarange of the closed ranges records the progress. Any process can resume from it, with the
+entries after `last_key`, and produces the same metarange as an uninterrupted ingest.
 """
 
 from dataclasses import dataclass
@@ -13,23 +13,23 @@ from lakebed.formats import MetaRange, MetaRangeID
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """How far an ingest came."""
+    """Saved progress of an ingest."""
 
     metarange_id: MetaRangeID
     last_key: bytes
-    """Who goes on begins behind this key; empty: at the beginning."""
+    """Resume with the keys after this one; empty to start at the beginning."""
 
 
 class Ingest:
-    """Entries on their way into a metarange, in order of their keys."""
+    """Appends sorted entries to a metarange."""
 
     def __init__(self, builder: Builder, so_far: MetaRange) -> None:
-        """Go on behind the ranges of a metarange that `save` returned, or of an empty one."""
+        """Continue a metarange returned by `save`, or an empty one."""
         self._builder = builder
         self.last_key = b""
-        """The last key that was added; empty: none was."""
+        """The last key added; empty if there is none."""
         self.count = 0
-        """How many entries were added, and are in the ranges it began with."""
+        """Number of entries added, including those of the initial ranges."""
         for ref in so_far.refs:
             builder.add_range(ref)
             self.last_key = ref.max_key
@@ -40,7 +40,7 @@ class Ingest:
 
         Raises:
             InvalidEntries: The batch does not have the columns and values of entries.
-            UnsortedEntries: The keys do not rise from row to row, and from call to call.
+            UnsortedEntries: The keys do not rise from row to row, or from call to call.
         """
         for entries in entry_windows([batch], after=self.last_key):
             self._builder.add_rows(entries)
@@ -49,13 +49,13 @@ class Ingest:
 
     @property
     def closed_ranges(self) -> int:
-        """How many ranges are closed: what `save` would keep."""
+        """Number of closed ranges, which `save` would store."""
         return self._builder.closed_ranges
 
     def save(self) -> Saved:
-        """Store how far this came: see `Committed.ingest`."""
+        """Store the progress: see `Committed.ingest`."""
         return Saved(self._builder.save_closed(), self._builder.last_closed_key)
 
     def finish(self) -> MetaRangeID:
-        """Store what is not stored yet, and return the metarange of all."""
+        """Store the rest, and return the metarange of all entries."""
         return self._builder.finish()

@@ -1,10 +1,10 @@
-"""Pages of entries or of differences, with keys that share a prefix folded into one item.
+"""Pages of entries or differences, with keys that share a prefix folded into one item.
 
 Items are entries and common prefixes, in order of their names. A common prefix is found with its
-first key, and all its other keys are jumped over, by binary searches in the range and among the
-ranges. So the cost of a page depends on its items, not on how many keys lie below its prefixes.
+first key, and its other keys are skipped by binary searches in the range and among the ranges. So
+the cost of a page depends on its items, not on the number of keys below its prefixes.
 
-A page is columns, not values: most pages become JSON or XML, which is made of whole columns.
+A page consists of columns, not values: most pages become JSON or XML, written column by column.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -29,37 +29,37 @@ from lakebed.formats.parquet import one_array
 ItemT = TypeVar("ItemT")
 
 _SHORT_RUN: Final = 16
-"""So many keys are looked at one by one before it pays to look at a whole column."""
+"""Number of keys examined one by one before examining a whole column pays."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommonPrefix:
-    """All keys that begin alike, up to and including the delimiter, as one item."""
+    """All keys with the same beginning, up to and including the delimiter, as one item."""
 
     key: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class DiffEntry:
-    """One difference."""
+    """A difference between two metaranges."""
 
     change: ChangeType
     entry: Entry
-    """As it is on the right; for a removed one, as it was on the left."""
+    """The right side's entry; for a removed entry, the left side's."""
     conflict: bool = False
-    """Whether the left changed it too, to something else; only when comparing with a base."""
+    """Whether the left side changed it too, differently; only in comparisons with a base."""
 
 
 class Folded(NamedTuple):
-    """A common prefix, and where it is on a page."""
+    """A common prefix and its position on a page."""
 
     key: bytes
     rows_before: int
-    """How many rows of the page come before it."""
+    """Number of rows of the page before it."""
 
 
 class EntryPage(Generic[ItemT]):
-    """Some items in order of their names: rows, and common prefixes between them."""
+    """Items in order of their names: rows, and common prefixes between them."""
 
     __slots__ = ("_items", "_values_of", "folded", "follows_from", "has_more", "rows")
 
@@ -72,14 +72,14 @@ class EntryPage(Generic[ItemT]):
         values_of: Callable[[pa.Table], Sequence[ItemT]],
         follows_from: Hashable = None,
     ) -> None:
-        """Make a page; `values_of` makes values of its rows, if anybody asks for them."""
+        """Make a page; `values_of` makes values of its rows on demand."""
         self.rows = rows
         self.folded = folded
         self.has_more = has_more
-        """Whether other items follow."""
+        """Whether more items follow."""
         self.follows_from = follows_from
-        """What determines the page, within its repository, if that never changes; else None. Of two
-        pages that follow from the same, one can stand for the other."""
+        """The immutable facts that determine the page within its repository, or None. Two pages
+        with equal facts are interchangeable."""
         self._values_of = values_of
         self._items: list[ItemT | CommonPrefix] | None = None
 
@@ -92,14 +92,14 @@ class EntryPage(Generic[ItemT]):
 
     @property
     def last(self) -> bytes:
-        """The name of the last item; empty, if there is none."""
+        """The name of the last item; empty if there is none."""
         if self.folded and self.folded[-1].rows_before == self.rows.num_rows:
             return self.folded[-1].key
         return SortedKeys(self.column("key"))[-1] if self.rows.num_rows else b""
 
     @property
     def items(self) -> list[ItemT | CommonPrefix]:
-        """The items as values. To make them takes longer than to find the rows."""
+        """The items as values, which take longer to make than the rows to find."""
         if self._items is None:
             self._items = list(self._values_of(self.rows))
             for number, (key, rows_before) in enumerate(self.folded):
@@ -109,49 +109,49 @@ class EntryPage(Generic[ItemT]):
 
 @dataclass(frozen=True, slots=True)
 class EntryQuery:
-    """What to list."""
+    """Filters of a listing."""
 
     prefix: bytes = b""
-    """Only keys that begin with this."""
+    """Only keys with this prefix."""
     after: bytes = b""
-    """Only items with names above this one, which is the last item of the page before."""
+    """Only items with names above this, the last item of the previous page."""
     delimiter: bytes = b""
-    """Fold keys that have this somewhere behind the prefix; empty: fold nothing."""
+    """Fold keys that contain this after the prefix; empty to fold nothing."""
     amount: int = 1000
-    """The largest number of items."""
+    """Maximum number of items."""
 
     def folded(self, key: bytes) -> bytes | None:
-        """Return the common prefix that a key is folded into, if any."""
+        """Return the common prefix that a key is folded into, or None."""
         if not self.delimiter or not key.startswith(self.prefix):
             return None
         place = key.find(self.delimiter, len(self.prefix))
         return None if place < 0 else key[: place + len(self.delimiter)]
 
     def first_key(self) -> bytes | None:
-        """Return the first key that the page may have; None: it can have none."""
+        """Return the first key that the page may have, or None if the page must be empty."""
         common = self.folded(self.after)
         begin = successor(self.after) if common is None else prefix_end(common)
         return None if begin is None else max(self.prefix, begin)
 
 
 class Block(Protocol):
-    """Neighbouring rows that were read together."""
+    """Consecutive rows read together."""
 
     @property
     def keys(self) -> SortedKeys:
-        """Their keys."""
+        """The keys of the rows."""
 
     def rows(self, first: int, last: int) -> pa.Table:
-        """Return some of the rows, in the columns that the page has."""
+        """Return some of the rows, in the columns of the page."""
 
 
 class Blocks(Protocol):
-    """Where a page takes its rows from."""
+    """Source of a page's rows."""
 
     def seek(self, key: bytes) -> Block | None:
-        """Return the block with the first row at or above a key; None: there is no such row.
+        """Return the block with the first row at or above a key, or None.
 
-        The key is never below that of the call before.
+        The key is never below that of the previous call.
         """
 
 
@@ -185,7 +185,7 @@ def differences_of(rows: pa.Table) -> list[DiffEntry]:
 
 
 def _fill(blocks: Blocks, query: EntryQuery) -> tuple[list[pa.Table], list[Folded], bool]:
-    """Return the rows and common prefixes of a page, and whether others follow."""
+    """Return the rows and common prefixes of a page, and whether more follow."""
     tables: list[pa.Table] = []
     folded: list[Folded] = []
     rows = 0
@@ -215,12 +215,12 @@ def _fill(blocks: Blocks, query: EntryQuery) -> tuple[list[pa.Table], list[Folde
 
 
 def _unfolded(keys: SortedKeys, row: int, query: EntryQuery, amount: int) -> int:
-    """Return where a run of rows ends that are not folded; the first one is not."""
+    """Return the end of the run of unfolded rows that begins at `row`."""
     end = prefix_end(query.prefix)
     last = min(row + amount, len(keys) if end is None else keys.find(end, row))
     if not query.delimiter:
         return last
-    # Counting says nothing about delimiters that could overlap the end of the prefix.
+    # Counts are inconclusive for delimiters that could overlap the end of the prefix.
     short = min(row + _SHORT_RUN, last) if len(query.delimiter) == 1 else last
     for other in range(row + 1, short):
         if query.folded(keys[other]) is not None:
@@ -240,7 +240,7 @@ def _joined(tables: list[pa.Table], schema: pa.Schema) -> pa.Table:
 
 
 class EntryBlock:
-    """Neighbouring entries; see `Block`."""
+    """Consecutive entries; see `Block`."""
 
     def __init__(self, table: pa.Table, keys: SortedKeys) -> None:
         self._table = table
@@ -267,7 +267,7 @@ class EntryBlocks:
 
 
 class DiffBlock:
-    """Neighbouring differences; see `Block`."""
+    """Consecutive differences; see `Block`."""
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table
@@ -278,9 +278,9 @@ class DiffBlock:
 
 
 class DiffBlocks:
-    """The differences between two metaranges; only ranges that hold items are compared.
+    """The differences between two metaranges; only ranges with items are compared.
 
-    With `other`, only those of them where the right differs from that one too.
+    With `other`, only differences where the right also differs from `other`.
     """
 
     def __init__(
@@ -317,7 +317,7 @@ class DiffBlocks:
         return self._block
 
     def _apart(self, table: pa.Table) -> pa.Table:
-        """Return the rows whose keys differ between the other metarange and the right one too."""
+        """Return the rows whose keys also differ between the other metarange and the right one."""
         if self._other is None:
             return table
         keys = SortedKeys(one_array(table, "key"))

@@ -1,9 +1,9 @@
-"""The three-way merge of metaranges.
+"""Three-way merge of metaranges.
 
-What only one side changed since the base is taken from that side. What both changed in the same way
-stays as the destination has it. What they changed differently is a conflict. Most of it is settled
-by whole ranges: where the destination has the ranges of the base, those of the source are taken by
-their ids, unread, and the other way round. Rows are read only where both have other ranges.
+Changes of only one side since the base are taken from that side. For changes made equally on both
+sides, the destination's entry stays. Different changes are a conflict. Most of the merge is decided
+by whole ranges: where the destination has the ranges of the base, the source's are taken by id,
+unread, and vice versa. Rows are read only where both have other ranges.
 """
 
 from collections.abc import Iterable, Iterator
@@ -28,7 +28,7 @@ from lakebed.formats.boundaries import Breaks
 
 
 class Strategy(Enum):
-    """Which side's entry stays if both changed it, instead of a conflict."""
+    """The side that wins if both changed an entry, instead of a conflict."""
 
     SOURCE_WINS = "source-wins"
     DEST_WINS = "dest-wins"
@@ -36,7 +36,7 @@ class Strategy(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:
-    """Ranges to take as they are, then ranges whose rows are to be merged."""
+    """Ranges to reuse, then ranges whose rows are to be merged."""
 
     settled: list[RangeRef]
     group: Group
@@ -44,13 +44,13 @@ class _Stretch:
 
 @dataclass(frozen=True, slots=True)
 class _Merged:
-    """What a stretch becomes."""
+    """Result of merging a stretch."""
 
     settled: list[RangeRef]
     rows: list[pa.Table]
     conflicts: list[pa.Table]
     candidates: list[bytes] | None
-    """The keys that may end a range, for `Builder.add_rows`; None: any."""
+    """The keys that may end a range, for `Builder.add_rows`, or None for any."""
 
 
 def merge(
@@ -66,7 +66,7 @@ def merge(
     """Build and store the merge of three metaranges.
 
     Raises:
-        MergeConflict: Some keys were changed on both sides, differently, and there is no strategy.
+        MergeConflict: Some keys were changed differently on both sides, without a strategy.
     """
 
     def merge_stretch(stretch: _Stretch) -> _Merged:
@@ -88,7 +88,7 @@ def merge(
 
 
 def is_long(*, base: MetaRange, source: MetaRange, destination: MetaRange, long_rows: int) -> bool:
-    """Whether a merge has to read this many rows or more; nothing is read to find out."""
+    """Whether a merge must read at least `long_rows` rows; reads nothing to find out."""
     rows = 0
     for stretch in _stretches(align([base.refs, source.refs, destination.refs])):
         rows += sum(ref.count for side in stretch.group for ref in side)
@@ -100,7 +100,7 @@ def is_long(*, base: MetaRange, source: MetaRange, destination: MetaRange, long_
 def count_conflicts(
     files: Files, runtime: Runtime, *, base: MetaRange, source: MetaRange, destination: MetaRange
 ) -> int:
-    """Return how many keys were changed on both sides, differently; nothing is built."""
+    """Return the number of keys changed differently on both sides; builds nothing."""
 
     def count(stretch: _Stretch) -> int:
         found = 0
@@ -127,7 +127,7 @@ def _stretches(groups: Iterable[Group]) -> Iterator[_Stretch]:
 def _settle(
     base: list[RangeRef], source: list[RangeRef], destination: list[RangeRef]
 ) -> list[RangeRef] | None:
-    """Return the ranges that a group becomes, if the ids of its ranges decide that."""
+    """Return the ranges a group merges to if their ids decide this, or None."""
     if source in (base, destination):
         return destination
     if destination == base:
@@ -159,5 +159,5 @@ def _candidates(
 ) -> list[bytes] | None:
     if len(destination) == 1:
         return files.range(destination[0].range_id).candidates(breaks, put_keys)
-    # Several ranges have several keys that end one: then it does not help to know them.
+    # Several ranges have several such keys: knowing them does not help.
     return None if destination else put_keys

@@ -1,9 +1,9 @@
-"""Replacing intervals of keys in one metarange by what another one holds there.
+"""Replacement of key ranges of one metarange by those of another.
 
-The keys are cut into stretches, in turn outside and inside of the intervals. Outside, the ranges of
-the base are taken by their ids; inside, those of the replacement. Only a range that lies across the
-end of a stretch is read, and then only its rows inside the stretch go on. So the cost depends on
-the number of intervals, not on what is in them or around them.
+The keys are divided alternately into intervals to keep and to replace. To keep, the ranges of the
+base are reused by id; to replace, those of the replacement. Only a range across the end of an
+interval is read, and only its rows inside are used. So the cost depends on the number of intervals,
+not on their contents or surroundings.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,15 +21,15 @@ from lakebed.formats import MetaRange, MetaRangeID
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """The keys from `start` (included) up to, not including, `end`."""
+    """The keys from `start` (inclusive) to `end` (exclusive)."""
 
     start: bytes
     end: bytes | None
-    """None: there is no end."""
+    """None for no upper bound."""
 
     @classmethod
     def of_prefix(cls, prefix: bytes) -> Self:
-        """Return the interval of all keys that begin with a prefix."""
+        """Return the interval of all keys with a prefix."""
         return cls(prefix, prefix_end(prefix))
 
     @classmethod
@@ -38,7 +38,7 @@ class Interval:
         return cls(key, successor(key))
 
     def overlaps(self, other: "Interval") -> bool:
-        """Whether some keys are in both."""
+        """Whether two intervals can share a key."""
         return (self.end is None or other.start < self.end) and (
             other.end is None or self.start < other.end
         )
@@ -60,7 +60,7 @@ def replace(
     Keys of the replacement outside of all intervals are left out.
 
     Raises:
-        Invalid: The intervals are not in order, or overlap.
+        Invalid: The intervals are unsorted or overlap.
     """
     for left, right in pairwise(intervals):
         if left.overlaps(right) or right.start < left.start:
@@ -78,7 +78,7 @@ def replace(
 def _stretches(
     base: MetaRange, replacement: MetaRange, intervals: Sequence[Interval]
 ) -> Iterator[tuple[MetaRange, Interval]]:
-    """Yield all keys in order, in stretches, each with the metarange that it is taken from."""
+    """Yield intervals that cover all keys in order, each with the metarange to take it from."""
     start: bytes | None = b""
     for interval in intervals:
         assert start is not None, "an interval without an end is the last one"

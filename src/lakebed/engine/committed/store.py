@@ -1,4 +1,4 @@
-"""Committed metadata: the entries of commits, immutable, named by their content."""
+"""Operations on committed entries, which are immutable and named by their content."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -42,13 +42,13 @@ HOMES_OPEN: Final = 1024
 class Committed:
     """The committed entries of one repository.
 
-    A *metarange* is what a commit holds: entries, sorted by key. It is made of *ranges*, which
-    metaranges share. Both are files that are named by their content and never change. So every call
-    can be repeated, and made by many threads and processes at once, without harm. The cost of a
-    call depends on the ranges it has to read, not on the size of the metarange.
+    A *metarange* contains the entries of a commit, sorted by key. It consists of *ranges*, which
+    metaranges share. Both are files named by their content and never change. So every call can be
+    repeated, and made by many threads and processes concurrently, without harm. The cost of a call
+    depends on the ranges it has to read, not on the size of the metarange.
 
-    Every call that reads may raise `MissingFile`, `DamagedFile`, `ForeignFile` or `FormatTooNew`,
-    each with the name of the file, and what the storage raises (`lakebed.block.errors`).
+    Every reading call may raise `MissingFile`, `DamagedFile`, `ForeignFile` or `FormatTooNew`, each
+    with the name of the file, and errors of the storage (`lakebed.block.errors`).
     """
 
     def __init__(
@@ -64,28 +64,27 @@ class Committed:
 
         Args:
             block: The storage.
-            home: Ranges and metaranges are kept below ``_lakebed/`` in its namespace.
+            home: Ranges and metaranges are stored below ``_lakebed/`` in its namespace.
             runtime: Locks and parallel work.
             cache: Shared by all repositories of a process; by default a new one in memory.
-            breaks: Where ranges end; always the same for one repository.
+            breaks: Rules of range boundaries; always the same for one repository.
         """
         self._runtime = runtime
         self.breaks = breaks or Breaks()
-        """Where ranges end."""
         self._files = Files(block, home, runtime, cache or Cache(runtime))
 
     @property
     def counters(self) -> Counters:
-        """What was read and written so far."""
+        """Numbers of files read and written so far."""
         return self._files.counters
 
     # Writing
 
     def write(self, batches: Iterable[Batch]) -> MetaRangeID:
-        """Store entries, sorted by key, and return the metarange they make.
+        """Store entries, sorted by key, and return their metarange.
 
-        Ranges are written as they fill up, and the metarange last. If this fails or is cut off,
-        ranges may be left that nothing names, and that a later call need not write again.
+        Ranges are written as they fill up, and the metarange last. A failure or interruption may
+        leave unreferenced ranges, which a later call need not write again.
 
         Args:
             batches: Tables with the columns of `ENTRY_SCHEMA`; of any number and size.
@@ -100,7 +99,7 @@ class Committed:
         return builder.finish()
 
     def ingest(self, so_far: MetaRangeID | None = None) -> Ingest:
-        """Begin to store many entries step by step, or go on where `Ingest.save` was called."""
+        """Begin to store many entries step by step, or resume from `Ingest.save`."""
         metarange = (
             MetaRange(MetaRangeID(""), ()) if so_far is None else self._files.metarange(so_far)
         )
@@ -110,17 +109,17 @@ class Committed:
     def replace(
         self, base: MetaRangeID, replacement: MetaRangeID, intervals: Sequence[Interval]
     ) -> MetaRangeID:
-        """Store what a metarange becomes if another one takes its place in some intervals of keys.
+        """Store a metarange with some key ranges replaced by those of another.
 
-        Only ranges that lie across an end of an interval are read.
+        Only ranges across an end of an interval are read.
 
         Args:
-            base: Outside of the intervals, the result has the entries of this one,
-            replacement: and inside of them those of this one.
-            intervals: In order, and not overlapping.
+            base: Provides the entries outside of the intervals.
+            replacement: Provides the entries inside.
+            intervals: Sorted and disjoint.
 
         Raises:
-            Invalid: The intervals are not in order, or overlap.
+            Invalid: The intervals are unsorted or overlap.
         """
         before, new = self._files.metarange(base), self._files.metarange(replacement)
         builder = self._builder(before, new)
@@ -129,11 +128,11 @@ class Committed:
         )
 
     def apply(self, base: MetaRangeID, changes: Iterable[Batch]) -> Applied:
-        """Store what changes make of a metarange, and return it with a summary.
+        """Apply changes to a metarange; return the new one with counts.
 
-        Ranges without changes are taken over unread. A put with the same identity as the committed
-        entry is not a change, and that entry stays. A tombstone for a key that is not there is not
-        a change either. If nothing changed, the result is the base.
+        Ranges without changes are reused unread. A put with the identity of the committed entry is
+        not a change, and this entry stays. Nor is a tombstone for a missing key. If nothing
+        changed, the result is the base.
 
         Args:
             base: The metarange to change.
@@ -147,7 +146,7 @@ class Committed:
         return self.edit(base, change_windows(changes))
 
     def edit(self, base: MetaRangeID, windows: Iterable[Edits]) -> Applied:
-        """Apply changes that are known to be sorted and valid; no window is empty."""
+        """Apply changes known to be sorted and valid; no window is empty."""
         metarange = self._files.metarange(base)
         return apply(self._files, self._runtime, self._builder(metarange), metarange, windows)
 
@@ -161,13 +160,13 @@ class Committed:
     ) -> MetaRangeID:
         """Store the three-way merge of metaranges, and return it.
 
-        A key that one side changed is taken from that side. If both have the same identity, the
-        destination's entry stays. Ranges that only one side changed are taken whole, unread. If
-        there was nothing to merge, the result is the destination.
+        A key changed by one side is taken from that side. If both have the same identity, the
+        destination's entry stays. Ranges changed by only one side are taken whole, unread. If there
+        was nothing to merge, the result is the destination.
 
         Raises:
-            MergeConflict: Both sides changed some keys differently, and no strategy says which side
-                wins; the error holds all of these keys.
+            MergeConflict: Both sides changed keys differently, and `strategy` is None; the error
+                lists all of these keys.
         """
         three = [self._files.metarange(each) for each in (base, source, destination)]
         return merge(
@@ -190,37 +189,33 @@ class Committed:
         *,
         long_rows: int,
     ) -> bool:
-        """Whether a `merge` of these has to read this many rows or more."""
+        """Whether a `merge` must read at least `long_rows` rows."""
         three = [self._files.metarange(each) for each in (base, source, destination)]
         return is_long(base=three[0], source=three[1], destination=three[2], long_rows=long_rows)
 
     def count_conflicts(
         self, base: MetaRangeID, source: MetaRangeID, destination: MetaRangeID
     ) -> int:
-        """Return how many keys would be conflicts of a `merge` of these without a strategy."""
+        """Return the number of conflicts of a `merge` without a strategy."""
         three = [self._files.metarange(each) for each in (base, source, destination)]
         return count_conflicts(
             self._files, self._runtime, base=three[0], source=three[1], destination=three[2]
         )
 
     def check_stored(self, metarange_id: MetaRangeID) -> None:
-        """Make sure that a metarange and all its ranges are in the storage, whatever is cached.
+        """Verify that a metarange and all its ranges are in the storage, bypassing caches.
 
         Raises:
-            MissingFile: One of them is not; the error names it.
+            MissingFile: A file is missing; the error names it.
         """
         self._files.check_stored(metarange_id)
 
     def examine(self, metarange_id: MetaRangeID) -> Iterator[pa.Table]:
-        """Yield the entries of a metarange from outside, range by range; see `examine`."""
+        """Yield the entries of a metarange written elsewhere, range by range; see `examine`."""
         return examine(self._files, self._runtime, self.breaks, metarange_id)
 
     def get(self, metarange_id: MetaRangeID, key: bytes) -> Entry:
-        """Return the entry of a key.
-
-        Raises:
-            EntryNotFound: There is none.
-        """
+        """Return the entry of a key, or raise `EntryNotFound`."""
         metarange = self._files.metarange(metarange_id)
         place = metarange.position(key)
         if place == len(metarange.refs) or key < metarange.refs[place].min_key:
@@ -234,10 +229,10 @@ class Committed:
     def scan(
         self, metarange_id: MetaRangeID, *, start: bytes = b"", prefix: bytes = b""
     ) -> Iterator[pa.Table]:
-        """Yield the entries with a prefix, from `start` (included) on, in order of the keys.
+        """Yield the entries with a prefix, from `start` (inclusive) on, in key order.
 
-        Tables have the columns of `ENTRY_SCHEMA`; none is empty. Ranges are read ahead: the longer
-        the caller goes on, the more of them.
+        Tables have the columns of `ENTRY_SCHEMA`; none is empty. Ranges are read ahead, more of
+        them the longer the caller continues.
         """
         metarange = self._files.metarange(metarange_id)
         start, end = max(start, prefix), prefix_end(prefix)
@@ -249,18 +244,18 @@ class Committed:
                 yield rows
 
     def scan_all(self, metarange_ids: Iterable[MetaRangeID]) -> Iterator[pa.Table]:
-        """Yield the entries of many metaranges, past all caches; what they share comes once.
+        """Yield the entries of many metaranges, bypassing caches; shared ranges come once.
 
         Raises:
-            MissingFile, DamagedFile, ForeignFile: A file is not there, or does not hold what it
-                should: nobody knows what else there is.
+            MissingFile, DamagedFile, ForeignFile: A file is missing or its content is wrong, so the
+                entries are incomplete.
         """
         return (entries for _, entries in self.scan_each(metarange_ids))
 
     def scan_each(
         self, metarange_ids: Iterable[MetaRangeID]
     ) -> Iterator[tuple[MetaRangeID, pa.Table]]:
-        """Yield the same, each table with the first metarange that it was met in."""
+        """As `scan_all`; each table comes with the first metarange that has it."""
         first_in: dict[RangeID, MetaRangeID] = {}
 
         def new_ranges() -> Iterator[RangeID]:
@@ -278,15 +273,15 @@ class Committed:
     def known_keys(
         self, metarange_id: MetaRangeID, start: bytes, end: bytes | None
     ) -> Sequence[bytes]:
-        """Return some keys from `start` up to, not including, `end`, without reading a range.
+        """Return some keys from `start` (inclusive) to `end` (exclusive), without reading a range.
 
-        They are the last keys of the ranges, so there is at most one range between two of them.
+        These are the last keys of the ranges, so at most one range lies between two of them.
         """
         refs = window(self._files.metarange(metarange_id), start, end)
         return [ref.max_key for ref in refs if end is None or ref.max_key < end]
 
     def has_below(self, metarange_id: MetaRangeID, prefix: bytes) -> bool:
-        """Whether there is a key with a prefix. At most one range is read."""
+        """Whether a key with a prefix exists. At most one range is read."""
         metarange = self._files.metarange(metarange_id)
         place = metarange.position(prefix)
         if place == len(metarange.refs):
@@ -295,7 +290,7 @@ class Committed:
         if ref.min_key >= prefix:
             return ref.min_key.startswith(prefix)
         keys = self._files.range(ref.range_id).keys
-        # The last key of the range is not below the prefix, so this finds one.
+        # The last key of the range is not below the prefix, so a key is found.
         return keys[keys.find(prefix)].startswith(prefix)
 
     def list(self, metarange_id: MetaRangeID, query: EntryQuery) -> EntryPage[Entry]:
@@ -304,7 +299,7 @@ class Committed:
         return entry_page(blocks, query, follows_from=(metarange_id, query))
 
     def look_up(self, metarange_id: MetaRangeID, keys: Sequence[bytes]) -> pa.Table:
-        """Return the entries of those keys, which are sorted, that are there."""
+        """Return the entries of the given sorted keys; missing keys are ignored."""
         metarange = self._files.metarange(metarange_id)
         refs = metarange.refs
         tables: list[pa.Table] = []
@@ -320,10 +315,9 @@ class Committed:
     def diff(
         self, left: MetaRangeID, right: MetaRangeID, *, start: bytes = b"", prefix: bytes = b""
     ) -> Iterator[pa.Table]:
-        """Yield what is different on the right, from `start` (included) on, in order of the keys.
+        """Yield the differences of the right, from `start` (inclusive) on, in key order.
 
-        Tables have the columns of `DIFF_SCHEMA`; none is empty. Ranges that both sides have are not
-        read.
+        Tables have the columns of `DIFF_SCHEMA`; none is empty. Shared ranges are not read.
         """
         return diff(
             self._files,
@@ -337,10 +331,10 @@ class Committed:
     def differ(
         self, left: MetaRangeID, right: MetaRangeID, *, start: bytes, end: bytes | None
     ) -> bool:
-        """Whether any entry differs from `start` (included) up to, not including, `end`.
+        """Whether any entry differs from `start` (inclusive) to `end` (exclusive).
 
-        An empty id stands for no entries. Ranges that both sides have are not read, and reading
-        ends with the first difference.
+        An empty id stands for no entries. Shared ranges are not read, and reading ends with the
+        first difference.
         """
         sides = (
             self._files.metarange(each) if each else MetaRange(each, ()) for each in (left, right)
@@ -351,17 +345,17 @@ class Committed:
     def list_diff(
         self, left: MetaRangeID, right: MetaRangeID, query: EntryQuery
     ) -> EntryPage[DiffEntry]:
-        """Return a page of differences; a common prefix means that something below it differs."""
+        """Return a page of differences; a common prefix means that a key below it differs."""
         left_metarange, right_metarange = self._files.metarange(left), self._files.metarange(right)
         return diff_page(DiffBlocks(self._files, left_metarange, right_metarange, query), query)
 
     def list_changes(
         self, base: MetaRangeID, left: MetaRangeID, right: MetaRangeID, query: EntryQuery
     ) -> EntryPage[DiffEntry]:
-        """Return a page of what the right changed since the base, and the left did not likewise.
+        """Return a page of the right's changes since the base that the left did not make too.
 
-        It is a conflict if the left changed an entry too, to something else. What it changed to the
-        same is left out: to merge the right into the left would not change that.
+        An entry that the left changed differently is a conflict. Equal changes are left out:
+        merging the right into the left would not change these entries.
         """
         if base == left:
             return self.list_diff(base, right, query)
@@ -383,7 +377,7 @@ CommittedFor = Callable[[Home], Committed]
 def committed_for(block: BlockStore, runtime: Runtime, cache: Cache) -> CommittedFor:
     """Return a function that opens the committed entries of repositories, with one cache for all.
 
-    Open ones know which of their ranges are stored, so the latest are kept open.
+    Open repositories know which of their ranges are stored, so the latest stay open.
     """
 
     @lru_cache(maxsize=HOMES_OPEN)

@@ -1,8 +1,8 @@
-"""Walking over several metaranges side by side.
+"""Parallel walks over several metaranges.
 
-First by ranges: `align` puts together those that overlap, so that ranges that are the same on two
-sides can be settled by their ids. For the rest by rows: `side_by_side` reads the ranges of such a
-group, one of each side at a time, and yields the rows of all sides between the same two keys.
+First by ranges: `align` groups overlapping ranges, so that ranges shared by two sides can be
+decided by their ids. For the rest by rows: `side_by_side` reads the ranges of such a group, one of
+each side at a time, and yields the rows of all sides between the same two keys.
 """
 
 from collections import deque
@@ -21,11 +21,11 @@ ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 
 Group = tuple[list[RangeRef], ...]
-"""For each side the ranges that overlap, directly or through others; some sides may have none."""
+"""For each side the ranges that overlap, directly or through others; may be empty."""
 
 NO_ENTRIES: Final = ENTRY_SCHEMA.empty_table()
 
-# A caller may want only the first few results; the longer it goes on, the more is read ahead.
+# A caller may want only the first results; the more it consumes, the more is read ahead.
 _MOST_AHEAD: Final = 4
 
 
@@ -67,7 +67,7 @@ def unseen(items: Iterable[ItemT]) -> Iterator[ItemT]:
 
 
 def window(metarange: MetaRange, start: bytes, end: bytes | None) -> Sequence[RangeRef]:
-    """Return the ranges that can have keys from `start` up to, not including, `end`."""
+    """Return the ranges that can have keys from `start` (inclusive) to `end` (exclusive)."""
     first = metarange.position(start)
     last = len(metarange.refs) if end is None else metarange.position(end, first) + 1
     return metarange.refs[first:last]
@@ -76,16 +76,16 @@ def window(metarange: MetaRange, start: bytes, end: bytes | None) -> Sequence[Ra
 def side_by_side(
     files: Files, group: Group, start: bytes = b"", end: bytes | None = None
 ) -> Iterator[tuple[pa.Table, ...]]:
-    """Yield the rows of all sides, step by step: in each step those between the same two keys.
+    """Yield the rows of all sides in steps: each step has the rows between the same two keys.
 
     Args:
         files: Where to read the ranges.
         group: The ranges of each side.
-        start: Leave out the keys below this one.
-        end: Leave out this key and those above it.
+        start: First key (inclusive).
+        end: Last key (exclusive), or None.
     """
     if not start and end is None and all(len(refs) <= 1 for refs in group):
-        # Nothing to go through step by step: each range is read whole anyway.
+        # No steps needed: each range is read whole.
         yield tuple(files.range(refs[0].range_id).table if refs else NO_ENTRIES for refs in group)
         return
     rest = [list(reversed(refs)) for refs in group]
@@ -99,7 +99,7 @@ def side_by_side(
 
 
 def _rows(files: Files, refs: list[RangeRef], start: bytes, stop: bytes) -> pa.Table:
-    """Return rows of the last range in the list; drop it if it ends there, read it if needed."""
+    """Return rows of the list's last range; drop the range if it ends there, read it if needed."""
     if not refs or refs[-1].min_key >= stop:
         return NO_ENTRIES
     ref = refs[-1]
@@ -118,7 +118,7 @@ def map_ahead(
     size = 1
     while batch := list(islice(rest, size)):
         results = deque(runtime.map_parallel(function, batch, limit=size))
-        # Free each one as soon as it is done with: items and results may be large.
+        # Free items and results, which may be large, as soon as they are used.
         batch.clear()
         while results:
             yield results.popleft()

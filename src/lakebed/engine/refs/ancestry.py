@@ -1,4 +1,4 @@
-"""Walking from commits to their ancestors: the order of every walk, and where two lines parted."""
+"""Walks from commits to their ancestors: the order of every walk, and merge bases."""
 
 import heapq
 from typing import Final
@@ -10,29 +10,29 @@ from lakebed.engine.model import Commit, CommitID, Repository
 from lakebed.engine.refs.commits import Commits
 
 REMEMBERED_COMMITS: Final = 50_000
-"""Of how many ancestors `MergeBases` holds the ids; each takes some 200 bytes."""
+"""Maximum number of ancestor ids cached by `MergeBases`; each takes some 200 bytes."""
 
 _LOOK_BACK: Final = 100
-"""How many commits back from a head `MergeBases` looks for one whose ancestors it holds."""
+"""How many commits back from a head `MergeBases` searches for cached ancestors."""
 
 Rank = tuple[int, int, CommitID]
-"""The place of a commit in the order; the first commit has the smallest rank."""
+"""Sort key of a commit; the first commit of a walk has the smallest."""
 
 
 def rank(commit: Commit) -> Rank:
-    """Order commits by generation, the latest first; then by date, the newest first; then by id.
+    """Return the sort key: latest generation first, then newest date, then smallest id.
 
-    The order is total and the same for every walk: any two walks agree about any two commits.
+    The order is total, so any two walks agree about any two commits.
     """
     return (-commit.generation, -commit.created_us, commit.id)
 
 
 class Frontier:
-    """Commits to visit, each once, children before parents.
+    """Priority queue of commits to visit, each once, children before parents.
 
-    An ancestor has a smaller generation. So when a commit's turn comes, all its descendants in the
-    walk have had theirs: it has every mark that they put on it, and is never added again. Only the
-    commits that wait are held, however long the history is.
+    Ancestors have smaller generations. So when a commit is popped, all its descendants in the walk
+    have been popped: it has every mark they added, and is never added again. Only pending commits
+    are in memory, however long the history.
     """
 
     def __init__(self, commits: Commits, repository: Repository) -> None:
@@ -45,11 +45,7 @@ class Frontier:
         return bool(self._heap)
 
     def add(self, commit_id: CommitID, marks: int = 0) -> Commit:
-        """Let a commit wait for its turn, and add marks to those it has; return it.
-
-        Raises:
-            CommitNotFound: There is none with this id.
-        """
+        """Add a commit, or marks to a pending one; return it, or raise `CommitNotFound`."""
         held = self._waiting.get(commit_id)
         if held is None:
             commit, before = self._commits.get(self._repository, commit_id), 0
@@ -65,16 +61,16 @@ class Frontier:
         return self._waiting.pop(commit_id)
 
     def all_have(self, marks: int) -> bool:
-        """Whether every commit that waits has all of these marks."""
+        """Whether every pending commit has all of these marks."""
         return all(having & marks == marks for _, having in self._waiting.values())
 
 
 class _Ancestors:
-    """A commit and its ancestors, looked for only as far down as somebody asks.
+    """A commit and its ancestors, searched only as far down as needed.
 
-    What must hold: an ancestor that is not reached yet has a descendant that waits to be followed,
-    and comes before it in the order. So one that comes before all who wait, and is not reached, is
-    no ancestor. A commit may be added at any time; what waits then is followed in order as before.
+    Invariant: an ancestor not yet reached has a pending descendant that precedes it in the order.
+    So a commit that precedes all pending ones and is not reached is no ancestor. A commit may be
+    added at any time; pending commits are still followed in order.
     """
 
     def __init__(self, commits: Commits, repository: Repository) -> None:
@@ -87,16 +83,16 @@ class _Ancestors:
         return len(self._reached)
 
     def add(self, commit: Commit) -> None:
-        """Count a commit among them, and all its ancestors."""
+        """Add a commit and all its ancestors."""
         if commit.id not in self._reached:
             self._reached.add(commit.id)
             heapq.heappush(self._to_follow, (rank(commit), commit.parents))
 
     def include(self, commit: Commit) -> bool:
-        """Whether a commit is one of them.
+        """Whether a commit is an ancestor.
 
         Raises:
-            CommitNotFound: A parent is not there. Then this is of no use any more.
+            CommitNotFound: A parent is missing; the object must not be used any more.
         """
         place = rank(commit)
         while commit.id not in self._reached and self._to_follow and self._to_follow[0][0] < place:
@@ -108,12 +104,11 @@ class _Ancestors:
 
 
 class MergeBases:
-    """Finds where two lines of commits parted.
+    """Finds merge bases: the best common ancestors of two commits.
 
-    Many branches are merged into one, whose head moves on each time. So the ancestors of a head
-    that were looked at are remembered, and the next search looks only at the commits that came
-    since, however long ago the lines parted. Commits never change, and what is remembered is always
-    true; one search at a time has it.
+    Many branches are merged into one, whose head moves each time. So the visited ancestors of a
+    head are cached, and the next search visits only newer commits, however old the merge base is.
+    Commits never change, so the cache is always valid; each entry is used by one search at a time.
     """
 
     def __init__(self, commits: Commits, runtime: Runtime) -> None:
@@ -123,11 +118,7 @@ class MergeBases:
         )
 
     def get(self, repository: Repository, source_id: CommitID, head_id: CommitID) -> Commit:
-        """Return the best common ancestor of two commits; see `find`.
-
-        Raises:
-            Invalid: They have none.
-        """
+        """Return the best common ancestor of two commits, or raise `Invalid`; see `find`."""
         base = self.find(repository, source_id, head_id)
         if base is None:
             raise Invalid(f"commits {source_id} and {head_id} have no ancestor in common")
@@ -136,31 +127,31 @@ class MergeBases:
     def find(self, repository: Repository, source_id: CommitID, head_id: CommitID) -> Commit | None:
         """Return the best common ancestor of two commits, or None if their histories are unrelated.
 
-        A commit counts as its own ancestor. The best is one that is not an ancestor of another
-        common one. After criss-cross merges there are several: the one with the highest generation
-        is taken, of equal ones the newest, then the one with the smallest id. So the answer is the
-        same whichever of the two is called the head, the one whose ancestors are remembered.
+        A commit counts as its own ancestor. The best common ancestor is not an ancestor of another
+        one. After criss-cross merges there are several: the highest generation wins, then the
+        newest, then the smallest id. So the answer is the same whichever commit is passed as the
+        head, whose ancestors are cached.
 
-        The ancestors of the source are asked for in order, and the first that the head has too is
-        the answer: any common descendant of that one would have had its turn before. Only commits
-        are read whose generation is not below that of the answer, and their parents.
+        The ancestors of the source are visited in order, and the first that the head shares is the
+        answer: any common descendant of it would have been visited before. Only commits whose
+        generation is not below the answer's are read, and their parents.
 
         Raises:
-            CommitNotFound: One of the two is not there.
+            CommitNotFound: One of the two does not exist.
         """
         source = self._commits.get(repository, source_id)
         head = self._commits.get(repository, head_id)
         ancestors = self._recall(repository, source, head)
         ancestors.add(head)
         base = self._find_first(repository, source, ancestors)
-        # Not where an error broke the search off: some parents may not have been added then.
+        # Not after an error, which may have left out some parents.
         self._remembered.put((repository.partition, head.id), ancestors, cost=len(ancestors))
         return base
 
     def _recall(self, repository: Repository, source: Commit, head: Commit) -> _Ancestors:
-        """Return what is remembered of a head, or of what it was not long ago.
+        """Return the cached ancestors of a head, or of one of its recent predecessors.
 
-        It is looked for only among commits that the search would have to read in any case.
+        Only commits that the search would read anyway are tried.
         """
         older = head
         for _ in range(_LOOK_BACK):

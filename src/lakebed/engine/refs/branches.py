@@ -1,4 +1,4 @@
-"""The records of branches: read uncached, changed by compare-and-swap."""
+"""Branch records: read uncached, changed by compare-and-swap."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
@@ -24,11 +24,11 @@ from lakebed.kv.records import Record, Records
 from lakebed.kv.store import Put, still_unknown
 
 SEEN_MAX: Final = 10_000
-"""How many branches a process remembers as it last saw them."""
+"""How many branches a process caches as last seen."""
 
 
 class Branches:
-    """The branches of all repositories, for one process."""
+    """The branches of all repositories; one object per process."""
 
     def __init__(self, store: Store, runtime: Runtime) -> None:
         self._store = store
@@ -37,43 +37,29 @@ class Branches:
         self._seen: LRU[tuple[bytes, BranchID], Branch] = LRU(runtime, cost_max=SEEN_MAX)
 
     def get(self, repository: Repository, branch: BranchID) -> Branch:
-        """Return a branch as it is at some moment after this call began.
-
-        Raises:
-            BranchNotFound: There is none.
-        """
+        """Return a branch as of a moment after this call began, or raise `BranchNotFound`."""
         return self._reads.get((repository.partition, branch))
 
     def get_with(
         self, repository: Repository, branch: BranchID, others: Sequence[tuple[bytes, bytes]]
     ) -> tuple[Branch, list[Item | None]]:
-        """Return a branch as `get` does, and what is at other keys, in one call to the store.
-
-        Raises:
-            BranchNotFound: There is none.
-        """
+        """Return a branch as `get`, and the items at other keys, in one store call."""
         records = self._records(repository.partition)
         found, *rest = self._store.get_many([records.place(branch.encode()), *others])
         record = None if found is None else records.decode(found)
         return self._remember((repository.partition, branch), record), rest
 
     def last_seen(self, repository: Repository, branch: BranchID) -> Branch | None:
-        """Return a branch as this process last read it, however long ago.
+        """Return a branch as this process last read it, however long ago, or None.
 
-        Only for callers that check whether it still has that version.
+        Callers must check that the record still has this version.
         """
         return self._seen.get((repository.partition, branch))
 
     def from_item(
         self, repository: Repository, branch: BranchID, item: Item | None
     ) -> Branch | None:
-        """Return a branch, given its record as it was read by other means; None: there is none.
-
-        Args:
-            repository: Its repository.
-            branch: Its name.
-            item: What is stored under that name.
-        """
+        """Return a branch, given the item of its record, or None if the branch does not exist."""
         key = (repository.partition, branch)
         seen = self._seen.get(key)
         if item is not None and seen is not None and seen.version == item.predicate:
@@ -87,16 +73,16 @@ class Branches:
     def list(
         self, repository: Repository, *, prefix: str = "", after: str = ""
     ) -> Iterator[Branch]:
-        """Iterate over the branches whose names begin with `prefix`, in order, behind `after`."""
+        """Iterate in order over the branches after `after` whose names begin with `prefix`."""
         for branch, state in self._scan(repository, prefix=prefix, after=after):
             if state == LIVE:
                 yield branch
 
     def list_referencing(self, repository: Repository, *, after: str = "") -> Iterator[Branch]:
-        """Iterate over the branches whose tokens count as referenced, in order, behind `after`.
+        """Iterate in order over the branches after `after` whose tokens count as referenced.
 
-        For what collects data. That is every branch with a record that is not CREATING: one in a
-        state that readers do not find references its tokens, too.
+        For garbage collection. Includes every branch with a record that is not CREATING: tokens are
+        also referenced in states that readers do not find.
         """
         for branch, state in self._scan(repository, after=after):
             if state != CREATING:
@@ -121,15 +107,15 @@ class Branches:
         look: CreationReads | None = None,
         shared: bool = False,
     ) -> Branch:
-        """Create a branch that points to a commit, with nothing staged; raises as `create_branch`.
+        """Create a branch at a commit, with nothing staged; raises as `create_branch`.
 
         Args:
-            repository: In which repository.
+            repository: The repository.
             branch: The name of the new branch.
-            commit_id: The commit; with a `look`, the one that it will probably return.
+            commit_id: The commit; with `look`, the commit that it will probably return.
             hidden: Whether to leave the branch out of lists.
-            unique_id: For callers that have to know it before; it was just drawn.
-            look: What else the creation depends on.
+            unique_id: A new id, for callers that need it in advance.
+            look: Other records that the creation depends on.
             shared: Whether a tag may have the name too.
         """
         message = pb.Branch(
@@ -155,15 +141,15 @@ class Branches:
         sealed_tokens: Sequence[StagingToken] | None = None,
         next_commit_id: CommitID | None = None,
     ) -> Branch:
-        """Change a branch, if it is still as it was read; return it as it is after that.
+        """Change a branch that still has the version read; return the new branch.
 
-        Tokens that the change drops must have been announced before (`announce_drop`).
-        `next_commit_id` is where the branch is about to be moved: that commit does not expire while
-        the record says so, and any other change takes that away.
+        Tokens dropped by the change must have been announced before (`announce_drop`).
+        `next_commit_id` is the commit the branch is about to move to: it does not expire while the
+        record names it, and any other change clears it.
 
         Raises:
-            PredicateFailed: It was changed or deleted meanwhile.
-            OutcomeUnknown: It may have been changed; the caller reads it again to find out.
+            PredicateFailed: The branch was changed or deleted concurrently.
+            OutcomeUnknown: The branch may have been changed; read it again to find out.
         """
         message = pb.Branch()
         message.CopyFrom(branch.stored)
@@ -179,7 +165,7 @@ class Branches:
         name = branch.id.encode()
         records = self._records(repository.partition)
         version = records.set_if(name, message, branch.version)
-        # Else the next write of this process would go to the old token first, and then again.
+        # Otherwise the next write of this process would go to the old token first.
         record = Record(name, message, version)
         return self._remember((repository.partition, branch.id), record)
 
@@ -192,15 +178,15 @@ class Branches:
         unchanged: bool = False,
         before_try: Callable[[Branch], None] = lambda _branch: None,
     ) -> None:
-        """Delete a branch and what is staged on it; if the caller read it already, that very one.
+        """Delete a branch and its staged changes; with `known`, only this very branch.
 
-        With `unchanged`, only if nobody changed it since the caller read it. `before_try` is called
-        with the branch as it was read, before each try to delete it as it is.
+        With `unchanged`, only if the branch still equals `known`. `before_try` is called with the
+        branch as read, before each attempt.
 
         Raises:
-            BranchNotFound: There is none, or it was deleted meanwhile, and perhaps made again.
-            PreconditionFailed: It was changed since.
-            OutcomeUnknown: It may have been deleted.
+            BranchNotFound: The branch does not exist, or was deleted or replaced concurrently.
+            PreconditionFailed: The branch was changed since `known`.
+            OutcomeUnknown: The branch may have been deleted.
         """
         records = self._records(repository.partition)
         first = known or self.get(repository, branch)
@@ -219,35 +205,35 @@ class Branches:
             except OutcomeUnknown as unknown:
                 with still_unknown(unknown):
                     found = records.find(branch.encode())
-                # It is gone, and perhaps another was made under this name: ours was deleted.
+                # The branch was deleted, and perhaps created again under this name.
                 if found is None or found.message.unique_id != first.unique_id:
                     return None
             current = self.get(repository, branch)
-        # Someone else deleted the branch that we were asked to delete, and made a new one.
+        # Another client deleted our branch and created a new one.
         raise BranchNotFound(branch)
 
     def was_created(self, repository: Repository, branch: BranchID, unique_id: UniqueID) -> bool:
-        """Return whether a branch was made, once it cannot be any more; see `creation`."""
+        """Return whether a branch was created, and prevent a later creation; see `creation`."""
         return was_created(self._records(repository.partition), branch, unique_id)
 
     def was_deleted(self, repository: Repository, branch: BranchID, unique_id: UniqueID) -> bool:
-        """Return whether a branch is gone, once nobody can delete what was read; see `creation`."""
+        """Return whether a branch was deleted, and fail deletions in flight; see `creation`."""
         return was_deleted(self._records(repository.partition), branch, unique_id)
 
     def announce_drop(
         self, repository: Repository, branch: BranchID, tokens: Sequence[StagingToken]
     ) -> None:
-        """Note that tokens are about to be dropped, so that the Cleaner knows of them.
+        """Record that tokens are about to be dropped, so that the Cleaner finds them.
 
-        This comes before they are dropped, never after: a process that dies in between must not
-        leave partitions that nothing names. The Cleaner leaves alone what a branch still names.
+        Must precede the drop: a process that dies in between must not leave unreferenced partitions
+        behind. The Cleaner ignores tokens that a branch still references.
         """
         self._store.write(self.announcements(repository, branch, tokens))
 
     def announcements(
         self, repository: Repository, branch: BranchID, tokens: Sequence[StagingToken]
     ) -> Sequence[Put]:
-        """Return the writes of `announce_drop`, for writers that batch them with others."""
+        """Return the writes of `announce_drop`, for callers that batch them with other writes."""
         message = pb.DroppedToken(
             repository=repository.id,
             unique_id=repository.unique_id,

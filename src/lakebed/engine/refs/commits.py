@@ -1,4 +1,4 @@
-"""The records of commits. They are written once, never changed, and never deleted."""
+"""Commit records: written once, never changed, never deleted."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,22 +17,22 @@ from lakebed.kv.records import Records
 from lakebed.kv.store import Put, still_unknown
 
 COMMIT_VERSION: Final = 1
-"""How ids are computed: SHA-256 over all fields, each with its length, and a nonce."""
+"""Ids are SHA-256 over all fields, each with its length, and a nonce."""
 
 LAKEFS_VERSION: Final = 2
-"""As lakeFS computes them (`lakefs_ids`); the nonce is the id of the metarange over there."""
+"""Ids as in lakeFS (`lakefs_ids`); the nonce is the metarange id in lakeFS."""
 
 LAKEFS_SWAPPED_VERSION: Final = 3
-"""The same, with the parents in the other order."""
+"""As `LAKEFS_VERSION`, with the parents in the other order."""
 
 TRUSTED_VERSION: Final = 4
-"""Not computed: the nonce is the id that the commit came with."""
+"""Ids are not computed: the nonce is the commit's original id."""
 
 FIRST_GENERATION: Final = 1
 _NONCE_BYTES: Final = 16
 
 CACHE_KILOBYTES: Final = 10_000
-"""Most commits take less than one; see `Commit.weight`."""
+"""Most commits take less than one kilobyte; see `Commit.weight`."""
 
 
 class Commits:
@@ -41,15 +41,11 @@ class Commits:
     def __init__(self, store: Store, runtime: Runtime) -> None:
         self._store = store
         self._runtime = runtime
-        # Nearly every read of a branch asks for its head, which never changes.
+        # Nearly every read of a branch reads its head, which never changes.
         self._cache: LRU[tuple[bytes, CommitID], Commit] = LRU(runtime, cost_max=CACHE_KILOBYTES)
 
     def get(self, repository: Repository, commit_id: CommitID) -> Commit:
-        """Return a commit.
-
-        Raises:
-            CommitNotFound: There is none with this id.
-        """
+        """Return a commit, or raise `CommitNotFound`."""
         cached = self._cache.get((repository.partition, commit_id))
         if cached is not None:
             return cached
@@ -61,10 +57,10 @@ class Commits:
         return found
 
     def get_all(self, repository: Repository, ids: Sequence[CommitID]) -> list[Commit]:
-        """Return commits in the order of their ids, with at most one call to the store.
+        """Return commits in the order of `ids`, with at most one store call.
 
         Raises:
-            CommitNotFound: There is none with one of these ids.
+            CommitNotFound: One of the ids does not exist.
         """
         known = {each: self._cache.get((repository.partition, each)) for each in ids}
         missing = [each for each, commit in known.items() if commit is None]
@@ -94,14 +90,13 @@ class Commits:
         sources: Iterable[CommitID] = (),
         beside: Sequence[Put] = (),
     ) -> Commit:
-        """Store a commit. Nobody knows of it until its id is published.
+        """Store a commit, invisible until its id is published, and the records `beside` it.
 
         Two equal calls store two commits, since the id covers a nonce. So a commit record belongs
-        to exactly one request, which can recognise its own commit by the id. The records `beside`
-        it are stored in the same call.
+        to exactly one request, which recognises its own commit by the id.
 
         Raises:
-            OutcomeUnknown: It may have been stored; it does no harm. So may what is beside it.
+            OutcomeUnknown: The commit and `beside` may have been stored, which does no harm.
         """
         generation = max((parent.generation + 1 for parent in parents), default=FIRST_GENERATION)
         stored_us = now_us(self._runtime)
@@ -127,8 +122,8 @@ class Commits:
         except StoreUnavailable:
             raise
         except OutcomeUnknown as unknown:
-            # Once more does no harm: the record is this request's alone, and what is announced
-            # twice is announced.
+            # A retry does no harm: the record belongs to this request alone, and announcements are
+            # idempotent.
             with still_unknown(unknown):
                 self._store.write(writes)
         added = _commit(name, record)
@@ -149,20 +144,20 @@ class Commits:
         source_metarange_id: str,
         swapped: bool,
     ) -> bool:
-        """Store a commit of lakeFS under the id that it has there; return whether the id is right.
+        """Store a lakeFS commit under its lakeFS id; return whether the id matches. Idempotent.
 
-        One whose id cannot be computed from its fields is stored too: people know it by that id.
-        To call this again does no harm.
+        A commit whose id does not match its fields is stored too: users know the commit by this id.
+        Arguments up to `created_us` are as for `add`.
 
         Args:
-            repository: In which repository.
+            repository: The repository.
             commit_id: The id.
-            committer: As all up to `created_us`, see `add`.
-            message: See there.
+            committer: As for `add`.
+            message: As for `add`.
             metarange_id: Its entries in this repository.
-            parents: See there; the first one is the one that it was made over.
-            metadata: See there.
-            created_us: See there.
+            parents: As for `add`; the first is the commit it was made over.
+            metadata: As for `add`.
+            created_us: As for `add`.
             source_metarange_id: The id of its metarange in lakeFS.
             swapped: Whether its parents are in the other order in lakeFS.
 
@@ -188,7 +183,7 @@ class Commits:
         return is_right
 
     def list(self, repository: Repository, *, after: str = "") -> Iterator[Commit]:
-        """Iterate over all commit records in order of their ids, published or not."""
+        """Iterate over all commit records in order of ids, published or not."""
         start = after.encode() + b"\x00" if after else b""
         for record in self._records(repository).scan(start=start):
             yield _commit(record.name, record.message)
@@ -203,9 +198,9 @@ class Commits:
 
 
 def compute_id(record: pb.Commit) -> CommitID:
-    """Return the id of a commit record: a hash of its fields, each with its length before it.
+    """Return the id of a commit record: a hash of its fields, each preceded by its length.
 
-    What the server notes for itself (`stored_us`, `branch`, `sources`) is outside the id.
+    The server's own notes (`stored_us`, `branch`, `sources`) are not covered.
     """
     if record.version == TRUSTED_VERSION:
         return CommitID(record.nonce.decode())

@@ -1,52 +1,52 @@
-"""Creation of branches and tags: a name is that of a branch or of a tag, never of both.
+"""Creation of branches and tags: a name belongs to a branch or a tag, never to both.
 
-Branches and tags have prefixes of their own, so that a list of one kind reads none of the other.
-The store swaps one key at a time, so a creation has three steps. All stores take the same steps:
+Branches and tags have separate prefixes, so that listing one kind reads none of the other. The
+store swaps one key at a time, so a creation has three steps, on all stores:
 
     1. write the own record in state CREATING, if the key is absent
     2. read, in one call: the record of the other kind, the mark of the commit (`expiry_marks`), and
        all else that the creation depends on (`CreationReads`)
     3. write the own record in state LIVE, over that of step 1
 
-If the look says no, the own record is deleted, if it is still that of step 1.
+If step 2 forbids the creation, the own record is deleted if it is still that of step 1.
 
-| state         | readers   | a creator of either kind         | what collects data                |
-|---------------|-----------|----------------------------------|-----------------------------------|
-| CREATING      | not found | waits for a moment, then ends it | its commit is referenced, it has  |
-|               |           |                                  | no tokens; ended after a day      |
-| LIVE          | found     | the name is taken                | commit and tokens are referenced  |
-| any other one | not found | the name is taken                | commit and tokens are referenced  |
+| state       | readers   | a creator of either kind         | garbage collection                |
+|-------------|-----------|----------------------------------|-----------------------------------|
+| CREATING    | not found | waits briefly, then deletes it   | its commit is referenced, it has  |
+|             |           |                                  | no tokens; deleted after a day    |
+| LIVE        | found     | the name is taken                | commit and tokens are referenced  |
+| any other   | not found | the name is taken                | commit and tokens are referenced  |
 
-**Why only one is finished.** Of a branch and a tag that are both in state CREATING, one wrote its
-step 1 last. Its step 2 comes after both of these writes, so it finds the other one LIVE, and gives
-way; or CREATING, and deletes it, so that the other's step 3 fails. A step 3 that fails has changed
-nothing: the creation begins again, and then finds who has the name.
+**Why only one creation succeeds.** Of a branch and a tag that are both CREATING, one wrote its step
+1 last. Its step 2 comes after both writes, so it finds the other LIVE and gives up; or CREATING and
+deletes it, so that the other's step 3 fails. A failed step 3 has changed nothing: the creation
+starts again and then finds the owner of the name.
 
 **The commit must not expire meanwhile.** A record in any state references its commit for the
 expirer, which marks first and scans refs afterwards; the creator writes the record first and reads
 the mark afterwards. So one of the two sees the other. This takes two writes on every store: a
-record that is LIVE from the start is found by readers before its creator has read the mark, and
-stays if the creator dies in between.
+record that is LIVE from the start is visible before its creator has read the mark, and stays if the
+creator dies in between.
 
 **Deaths.** A creator that dies before step 3 leaves a CREATING record, which no reader finds and
-which blocks nobody: the next creator of that kind writes over it, one of the other kind deletes it,
-the expirer does so after a day, and the Cleaner with the repository. Nothing is staged on a branch
-that no reader finds, so it has no staging token to announce. The record may also be that of a
-creator at work. Who meets one waits for a moment before ending it, or else those who race for a
-name could end each other's records for ever. This matters for progress alone; the swaps are what is
-safe.
+which blocks no one: the next creator of its kind overwrites it, one of the other kind deletes it,
+the expirer deletes it after a day, and the Cleaner with the repository. No change is staged on an
+invisible branch, so it has no staging token to announce. A CREATING record may also belong to a
+live creator. Other creators wait briefly before deleting it; else two that race for a name could
+delete each other's records for ever. The wait matters for progress alone; safety comes from the
+swaps.
 
-**Lost replies.** The creator reads the record again. After step 1, it begins again unless it finds
-the version that it drew. After step 3, it begins again if the record of step 1 is still there;
-another record may be its own one that was changed or deleted since: unknown.
+**Lost replies.** The creator reads the record again. After step 1, it starts again unless the
+record has the version it drew. After step 3, it starts again if the record of step 1 is still
+there; another record may be its own, changed or deleted since: unknown.
 
-**Deletions** need no steps: they free a name by deleting the one record that has it. A creator that
-met it was refused; one that looks later finds the name free.
+**Deletions** need no steps: they free a name by deleting its only record. A creator that met the
+record was refused; a later one finds the name free.
 
 **One name twice.** lakeFS may have a branch and a tag of one name, and so may dumps of versions
 before these steps. A restore and a migration create both (`shared`). The name then means the branch
-in a ref expression; the tag is found, listed and deleted as a tag. Once one of them is deleted, the
-other has the name.
+in a ref expression; the tag is found, listed and deleted as a tag. Once one of the two is deleted,
+the other has the name.
 """
 
 from collections.abc import Callable, Sequence
@@ -81,22 +81,22 @@ AnyRefT = TypeVar("AnyRefT", pb.Branch, pb.Tag)
 
 _TRIES: Final = 10
 PATIENCE_SECONDS: Final = 0.05
-"""How long a CREATING record is left to a creator that may be at work, at least."""
+"""Minimum time a CREATING record is left to its creator, which may be alive."""
 
 
 @dataclass(frozen=True, slots=True)
 class CreationReads:
-    """What a creation reads in step 2 beside the record of the other kind and the mark."""
+    """Additional reads of step 2, besides the record of the other kind and the mark."""
 
     keys: Sequence[tuple[bytes, bytes]]
     """Partitions and keys."""
     judge: Callable[[Sequence[Item | None]], CommitID]
-    """Given what is there, returns the commit that is to be referenced; or raises a `LakebedError`,
-    and nothing is created. Called again if others interfere."""
+    """Given the items at `keys`, returns the commit to reference; or raises a `LakebedError`, and
+    nothing is created. Called again after interference."""
 
 
 class _Raced(Exception):
-    """Someone else changed a record first; begin again."""
+    """A record was changed concurrently; start again."""
 
 
 def create_branch(
@@ -113,19 +113,19 @@ def create_branch(
 
     Args:
         store: The store.
-        runtime: Chance, and time.
-        repository: In which repository.
+        runtime: Randomness and time.
+        repository: The repository.
         name: The name of the branch.
-        branch: Its record. With a `look`, two calls are saved if it has the commit that the look
-            will return.
-        look: What the creation depends on, beside the name and the mark of the commit.
-        shared: Whether a tag may have the name too, because that is so in what is copied.
+        branch: Its record. With `look`, two calls are saved if it already has the commit that
+            `look` will return.
+        look: Other records that the creation depends on.
+        shared: Whether a tag may have the name too, as in the copied repository.
 
     Raises:
         NotUnique: A branch or a tag has this name.
-        CommitExpired: The data of the commit is not kept any more.
-        TooManyTries: Others always came first.
-        OutcomeUnknown: It may have been made.
+        CommitExpired: The commit has expired.
+        TooManyTries: Concurrent changes won every time.
+        OutcomeUnknown: It may have been created.
     """
     branches, tags = _records(store, repository)
     own, other = ("branch", branches), ("tag", tags)
@@ -156,13 +156,10 @@ def _records(store: Store, repository: Repository) -> tuple[Records[pb.Branch], 
 
 
 def was_created(records: Records[AnyRefT], name: str, unique_id: UniqueID) -> bool:
-    """Return whether a creation was finished, once it cannot be any more.
+    """Return whether a creation was finished, and prevent a later finish.
 
-    For finding out the outcome of a process that was about to finish it: its CREATING record is
-    deleted, so that it fails, or begins again with step 1.
-
-    Raises:
-        TooManyTries: Others always came first.
+    Used after the death of a creator: deletes its CREATING record, so that the creation fails, or
+    starts again with step 1. Raises `TooManyTries` if concurrent changes won every time.
     """
     for _ in range(_TRIES):
         found = records.find(name.encode())
@@ -177,13 +174,10 @@ def was_created(records: Records[AnyRefT], name: str, unique_id: UniqueID) -> bo
 
 
 def was_deleted(records: Records[AnyRefT], name: str, unique_id: UniqueID) -> bool:
-    """Return whether a branch or a tag is gone, once who read it before cannot delete it any more.
+    """Return whether a branch or tag was deleted, and fail deletions in flight.
 
-    Its record is written anew with the same content, so that a deletion of what was read before
-    fails, or begins again.
-
-    Raises:
-        TooManyTries: Others always came first.
+    Rewrites its record unchanged, so that a deletion of the record read before fails or starts
+    again. Raises `TooManyTries` if concurrent changes won every time.
     """
     for _ in range(_TRIES):
         found = records.find(name.encode())
@@ -218,7 +212,7 @@ class _Creation(Generic[RefT, OtherT]):
         self._name = name.encode()
 
     def run(self, message: RefT, look: CreationReads | None, *, shared: bool = False) -> Version:
-        """Take all steps, again if others interfere; return the version of the LIVE record."""
+        """Take all steps, again after interference; return the version of the LIVE record."""
         predicate: Predicate = ABSENT
         for _ in range(_TRIES):
             try:
@@ -237,10 +231,10 @@ class _Creation(Generic[RefT, OtherT]):
         predicate: Predicate,
         keys: Sequence[tuple[bytes, bytes]] = (),
     ) -> tuple[Version, list[Item | None]]:
-        """Steps 1 and 3: return the version of the record, and what some keys have after that.
+        """Steps 1 and 3: return the version of the record, and the items at `keys` after the write.
 
         Raises:
-            _Raced: Nothing was written that readers find.
+            _Raced: Nothing visible to readers was written.
         """
         version = new_version(self._runtime)
         try:
@@ -279,7 +273,7 @@ class _Creation(Generic[RefT, OtherT]):
     ) -> Version:
         """Step 2: return the version of the CREATING record, which now has the right commit.
 
-        Whether the name is free comes first: only then is leave asked for.
+        Permission is asked for only after the name was found free.
         """
         other, mark, *found = items
         try:
@@ -292,14 +286,14 @@ class _Creation(Generic[RefT, OtherT]):
                 created, [mark] = self._write(message, created, [mark_place])
             self._marks.let_name(self._repository, commit_id, mark)
         except LakebedError:
-            # If this fails, a CREATING record stays, which does no harm.
+            # If the delete fails, a CREATING record stays, which does no harm.
             with suppress(LakebedError):
                 self._own.delete_if(self._name, created)
             raise
         return created
 
     def _settle_other(self, record: Record[OtherT]) -> None:
-        """Return if the other kind does not have the name, nor will get it."""
+        """Return if the other kind does not have the name and will not get it."""
         found = self._let_settle(self._other, record)
         if found is None:
             return
@@ -319,7 +313,7 @@ class _Creation(Generic[RefT, OtherT]):
         """Return the predicate for the next step 1.
 
         Raises:
-            NotUnique: There is a record that is not CREATING.
+            NotUnique: A record exists that is not CREATING.
         """
         found = self._let_settle(self._own, self._own.find(self._name))
         if found is None:
@@ -331,7 +325,7 @@ class _Creation(Generic[RefT, OtherT]):
     def _let_settle(
         self, records: Records[AnyRefT], found: Record[AnyRefT] | None
     ) -> Record[AnyRefT] | None:
-        """Return the record under the name; one that is CREATING has had its time by then."""
+        """Return the record under the name, after leaving a CREATING record time to finish."""
         if found is not None and found.message.state == CREATING:
             self._runtime.sleep(PATIENCE_SECONDS * (1 + self._runtime.random()))
             return records.find(self._name)

@@ -1,14 +1,14 @@
-"""Dumping all refs of a repository into its storage namespace.
+"""Dump of all refs of a repository into its storage namespace.
 
-A dump holds every branch, every tag and every commit record. With the ranges and metaranges, which
-are in the namespace anyway, that is the whole history: if the key-value store is lost, it can be
-restored into a bare repository over the same namespace (`lakebed.engine.refs.restore`). What is
-staged and not committed is not in a dump.
+A dump has every branch, tag and commit record. With the ranges and metaranges, which are in the
+namespace anyway, that is the whole history: if the key-value store is lost, the dump can be
+restored into a bare repository over the same namespace (`lakebed.engine.refs.restore`). Uncommitted
+changes are not dumped.
 
-A dump can be taken while others work. Branches and tags are read first, commits after them: a
-commit is stored before a branch or tag names it, and its parents before it, so everything that the
-refs name is found. The scan of commits may meet one that was made meanwhile, and have missed its
-parent. Such parents are fetched at the end, so that no commit in a dump lacks a parent.
+A dump is consistent under concurrent writes. Branches and tags are read first, commits after them:
+a commit is stored before a branch or tag references it, and its parents before it, so every
+referenced commit is found. The scan may find a commit made meanwhile and have missed its parent.
+Such parents are fetched at the end, so that no commit in a dump lacks a parent.
 """
 
 from collections.abc import Iterable, Iterator
@@ -42,9 +42,9 @@ from lakebed.kv.records import Record, Records
 RefT = TypeVar("RefT", pb.Branch, pb.Tag)
 
 Row = dict[str, Any]
-"""The values of a row by the names of their columns; times in microseconds since 1970."""
+"""Values of a row by column name; times in microseconds since 1970."""
 
-# The bounds of one file, and so of what is in memory at a time.
+# Bounds of one file, and so of the memory used at a time.
 FILE_ROWS: Final = 10_000
 FILE_BYTES: Final = 16 << 20
 
@@ -54,11 +54,11 @@ def dump_refs(
 ) -> DumpManifest:
     """Write a dump of all refs of a repository; return its manifest, which names it.
 
-    It needs memory for the rows of one file, and about 250 bytes for each commit.
+    Needs memory for the rows of one file, and about 250 bytes for each commit.
 
     Raises:
         RepositoryNotFound: The repository was deleted; without a manifest there is no dump.
-        CommitNotFound: A commit names a parent that is not there: the dump could not be restored.
+        CommitNotFound: A parent of a commit is missing: the dump could not be restored.
         CorruptRecord: A commit does not match its id: likewise.
     """
     own = active_record(store, repository).message
@@ -76,7 +76,7 @@ def dump_refs(
     try:
         files += writer.write(RefKind.COMMITS, map(_commit, _scan_with_parents(commits)))
     except CommitNotFound:
-        active_record(store, repository)  # raises if the repository itself is gone
+        active_record(store, repository)  # raises if the repository itself was deleted
         raise
     manifest = DumpManifest(
         dump_id=dump_id,
@@ -86,7 +86,7 @@ def dump_refs(
         created_us=int(now * 1e6),
         files=tuple(files),
     )
-    # Nothing of a repository is removed while its record is there. If it is gone, the Cleaner may
+    # Records of a repository are removed only after its own. If that was removed, the Cleaner may
     # have removed some records before they were read.
     active_record(store, repository)
     writer.put(MANIFEST_NAME, encode_manifest(manifest))
@@ -94,10 +94,10 @@ def dump_refs(
 
 
 def active_record(store: Store, repository: Repository) -> Record[pb.Repository]:
-    """Return the record of a repository.
+    """Return the record of an active repository.
 
     Raises:
-        RepositoryNotFound: It is not there, not active, or another one of the same name.
+        RepositoryNotFound: It is deleted, not active, or another of the same name.
     """
     record = Records(store, REPOSITORIES, GRAVELER).find(repository.id.encode())
     if (
@@ -118,7 +118,7 @@ class _Writer:
         self._dump_id = dump_id
 
     def write(self, kind: RefKind, rows: Iterable[tuple[Row, int]]) -> Iterator[DumpFile]:
-        """Write rows, which come with their sizes, into as many files as they need."""
+        """Write rows, given with their sizes, into as many files as needed."""
         for number, portion in enumerate(_portions(rows)):
             table = pa.Table.from_pylist(portion, schema=REF_SCHEMAS[kind])
             name = f"{kind}-{number:05}.parquet"
@@ -126,7 +126,6 @@ class _Writer:
             yield DumpFile(name, kind, table.num_rows, refs_id(kind, table))
 
     def put(self, name: str, data: bytes) -> None:
-        """Write one file."""
         self._block.create(self._namespace.address(dump_path(self._dump_id, name)), data)
 
 
@@ -144,12 +143,12 @@ def _portions(rows: Iterable[tuple[Row, int]]) -> Iterator[list[Row]]:
 
 
 def _live(records: Records[RefT]) -> Iterator[Record[RefT]]:
-    """Iterate over the branches or tags that readers find."""
+    """Iterate over the branches or tags visible to readers."""
     return (record for record in records.scan() if record.message.state == LIVE)
 
 
 def _scan_with_parents(records: Records[pb.Commit]) -> Iterator[Record[pb.Commit]]:
-    """Iterate over all commits, and then over parents that the scan has missed."""
+    """Iterate over all commits, then over parents missed by the scan."""
     seen: set[bytes] = set()
     parents: set[bytes] = set()
     for record in records.scan():

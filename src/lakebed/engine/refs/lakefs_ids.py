@@ -1,7 +1,7 @@
-"""The ids that lakeFS gives to commits: a hash of their fields, each with its type and its length.
+"""Commit ids of lakeFS: a hash of the fields, each with its type and its length.
 
-Commits that were taken over from there keep their ids, which people have written down. What the id
-covers and the record has no field for, the id of the metarange over there, is in the nonce.
+Commits migrated from lakeFS keep their ids, which users may have written down. The metarange id in
+lakeFS, covered by the id and without a field of its own in the record, is in the nonce.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ _MICROSECONDS = 1_000_000
 
 
 def lakefs_id(record: pb.Commit, *, swapped: bool) -> str:
-    """Return the id of a commit in lakeFS; `swapped`: it named the parents in the other order."""
+    """Return the lakeFS id of a commit; `swapped` if its parents are in the other order there."""
     digest = hashlib.sha256()
     for text in ("commit:v1", record.committer, record.message, record.nonce.decode()):
         digest.update(_text(text))

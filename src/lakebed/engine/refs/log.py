@@ -1,4 +1,4 @@
-"""Logs: the commits that led to one, all of them or those that changed some objects."""
+"""Logs: the history of a commit, all of it or only changes of some objects."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,66 +16,65 @@ from lakebed.engine.refs.commits import Commits
 _HIDDEN: Final = 1
 
 PAGES_KILOBYTES: Final = 20_000
-"""Pages are kept in memory up to so much; see `Commit.weight`."""
+"""Maximum size of cached pages; see `Commit.weight`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogQuery:
-    """Which commits of a history to show."""
+    """Filters of a log."""
 
     first_parent: bool = False
-    """Follow only the first parent of each."""
+    """Follow only the first parent of each commit."""
     since_us: int | None = None
-    """Leave out commits older than this, and what is reached only through them. Like Git, this
-    takes for granted that dates rise along each line of history."""
+    """Leave out commits older than this, and commits reached only through them. Like Git, this
+    assumes that dates rise along each line of history."""
     stop_at: CommitID | None = None
-    """Show this commit and nothing of its own history."""
+    """Show this commit but none of its ancestors."""
     after: CommitID | None = None
-    """Show what comes after this commit, which is the last one of the page before."""
+    """Show the commits after this one, which ended the previous page."""
     keys: tuple[bytes, ...] = ()
-    """If there are keys or prefixes, show only commits with one parent that changed one of those
-    objects."""
+    """With keys or prefixes, show only single-parent commits that changed one of these objects."""
     prefixes: tuple[bytes, ...] = ()
     """See `keys`."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogPage:
-    """Some commits of a log."""
+    """A page of a log."""
 
     commits: tuple[Commit, ...]
     has_more: bool
-    """Whether others follow; false if that was not to be found out."""
+    """Whether more commits follow; False if not determined."""
     refused: Mapping[CommitID, str] = field(default_factory=dict)
-    """The refused commits, each with the hook that refused it. That is at most the commit that was
-    asked for by its id: no ref leads to another."""
+    """The refused commits, each with the hook that refused it. At most the commit requested by its
+    id: no ref leads to another."""
 
 
 class History:
-    """Walks through the commits of repositories."""
+    """Walks the commits of repositories."""
 
     def __init__(self, commits: Commits, runtime: Runtime) -> None:
         self._commits = commits
         self._runtime = runtime
-        # What led to a commit never changes.
+        # The history of a commit never changes.
         self._pages: LRU[_PageKey, LogPage] = LRU(runtime, cost_max=PAGES_KILOBYTES)
 
     def log(
         self, repository: Repository, committed: Committed, head: CommitID, query: LogQuery
     ) -> Iterator[Commit]:
-        """Iterate over the commits that a query asks for, each once, in the order of `rank`.
+        """Iterate over the commits that match a query, each once, in the order of `rank`.
 
-        A commit *changed* an object if the entry's identity is not the same as in its parent. Of
-        commits with several parents, or none, nobody can tell: a merge only brings along what
-        others changed, and a log of objects is to name those. So it leaves them out. Most commits
-        are judged by ids alone: of the metaranges, then of the ranges that can hold the object.
-        Ranges are read only where these differ.
+        A commit *changed* an object if the entry's identity differs from its parent's. Commits with
+        several parents, or none, are left out: a merge only brings along the changes of other
+        commits, and a log of objects lists those. Most commits are judged by ids alone: of the
+        metaranges, then of the ranges that can contain the object. Ranges are read only where these
+        differ.
 
-        To go on behind `after`, a first-parent log starts there. Any other log walks from the head
-        again, since a page does not say which lines of history were open at its end.
+        To continue after `after`, a first-parent log starts there. Any other log walks from the
+        head again, since a page does not record which lines of history were open at its end.
 
         Raises:
-            CommitNotFound: There is no such commit.
+            CommitNotFound: A commit does not exist.
         """
         steps = self._walk(repository, _start(head, query), query)
         if query.after is not None:
@@ -106,19 +105,19 @@ class History:
         amount: int,
         look_ahead: bool = True,
     ) -> LogPage:
-        """Return the first commits that a query asks for.
+        """Return the first commits that match a query.
 
         Args:
-            repository: Whose commits.
-            committed: Its entries.
-            head: Where to begin.
-            query: Which commits.
-            amount: The largest number of commits.
-            look_ahead: Whether to find out if others follow. That can mean to search the whole rest
-                of the history for one more commit that changed an object.
+            repository: The repository.
+            committed: Its committed entries.
+            head: The commit to start from.
+            query: Filters.
+            amount: The maximum number of commits.
+            look_ahead: Whether to determine if more follow. Can mean to search the whole remaining
+                history for one more commit that changed an object.
 
         Raises:
-            CommitNotFound: There is no such commit.
+            CommitNotFound: A commit does not exist.
         """
         key = (repository.partition, head, query, amount, look_ahead)
         page = self._pages.get(key)
@@ -129,7 +128,7 @@ class History:
         return page
 
     def _walk(self, repository: Repository, head: CommitID, query: LogQuery) -> Iterator["_Step"]:
-        """Yield commits with their first parents; `keys`, `prefixes` and `after` are left out."""
+        """Yield commits with their first parents; ignores `keys`, `prefixes` and `after`."""
         frontier = Frontier(self._commits, repository)
         frontier.add(head)
         while frontier:
@@ -150,7 +149,7 @@ _Step = tuple[Commit, Commit | None]
 """A commit and its first parent."""
 
 _Window = tuple[bytes, bytes | None]
-"""The keys from one up to, not including, another."""
+"""Start (inclusive) and end (exclusive) of a key range."""
 
 
 _PageKey = tuple[bytes, CommitID, LogQuery, int, bool]

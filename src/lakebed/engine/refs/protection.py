@@ -1,11 +1,11 @@
 """Rules that protect branches from staged writes, commits, resets and deletion.
 
-A protected branch changes by merges, and by reverts and cherry-picks, as in lakeFS. With a *strict*
-rule it changes by merges only.
+A protected branch changes by merges, reverts and cherry-picks, as in lakeFS. With a *strict* rule
+it changes by merges only.
 
-Rules are read for every write, never from a cache: once `set` has returned, a new rule holds for
-every write that begins after that, and for each put that is staged after that. They are read
-together with the other records that a write depends on (`lakebed.engine.reading`).
+Rules are read for every write, never from a cache: once `set` has returned, a new rule applies to
+every write that begins later, and to every put staged later. They are read together with the other
+records that a write depends on (`lakebed.engine.reading`).
 """
 
 import re
@@ -24,16 +24,12 @@ from lakebed.kv import ABSENT, Item, Predicate, PredicateFailed, Store
 from lakebed.kv.records import Record, Records
 
 # The characters of branch names, and * ? [a-z] [!a-z]. A rule with any other character would match
-# no branch, but look as if it protected something.
+# no branch, but appear to protect one.
 _PATTERN: Final = re.compile(r"[A-Za-z0-9_*?\[\]!-]{1,255}")
 
 
 def check_pattern(pattern: str) -> None:
-    """Refuse a pattern that no name of a branch matches.
-
-    Raises:
-        Invalid: It is one.
-    """
+    """Raise `Invalid` for a pattern that matches no branch name."""
     if not _PATTERN.fullmatch(pattern):
         raise Invalid(
             f"'{pattern}' cannot match any branch: use letters, digits, hyphens, underscores, and"
@@ -43,21 +39,18 @@ def check_pattern(pattern: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Protection:
-    """The rules of a repository as they were read."""
+    """The rules of a repository, as read."""
 
     patterns: tuple[str, ...]
     strict: frozenset[str]
-    """Those of the patterns that refuse reverts and cherry-picks too."""
+    """The patterns that refuse reverts and cherry-picks too."""
     predicate: Predicate
-    """The write that left them; `ABSENT` if there never were any."""
+    """The version of the rules; `ABSENT` if never set."""
 
     def check(self, branch: BranchID, *, strict: bool = False) -> None:
-        """Refuse to write to a branch, to commit on it or to delete it, if a rule protects it.
+        """Raise `Protected` if a rule forbids writing to a branch, committing or deleting it.
 
         With `strict`, only strict rules count, which refuse reverts and cherry-picks too.
-
-        Raises:
-            Protected: One does.
         """
         for pattern in self.strict if strict else self.patterns:
             if fnmatchcase(branch, pattern):
@@ -72,7 +65,7 @@ class BranchProtection:
         self._reads: SharedReads[bytes, Protection] = SharedReads(runtime, self._read)
 
     def get(self, repository: Repository) -> Protection:
-        """Return the rules as they are at some moment after this call began."""
+        """Return the rules as of a moment after this call began."""
         return self._reads.get(repository.partition)
 
     def set(
@@ -83,14 +76,14 @@ class BranchProtection:
         strict: Collection[str] = (),
         predicate: Predicate | None = None,
     ) -> Protection:
-        """Replace all rules; return them as they are then.
+        """Replace all rules; return the new rules.
 
         Args:
-            repository: Whose branches.
+            repository: The repository.
             patterns: Glob patterns of branch names: ``*`` any characters, ``?`` one, ``[a-z]`` one
                 of these, ``[!a-z]`` one other than these.
-            strict: Those of the patterns that are to refuse reverts and cherry-picks too.
-            predicate: Only if the rules are still those that were read with it.
+            strict: The patterns that also refuse reverts and cherry-picks.
+            predicate: Replace only rules read with this predicate.
 
         Raises:
             Invalid: A pattern cannot match any branch.
@@ -116,23 +109,15 @@ class BranchProtection:
             raise PreconditionFailed(error.key, "the rules have been changed") from None
 
     def check(self, repository: Repository, branch: BranchID) -> None:
-        """Refuse to write to a branch, to commit on it or to delete it, if a rule protects it.
-
-        Raises:
-            Protected: One does.
-        """
+        """Raise `Protected` if a rule forbids writing to a branch, committing or deleting it."""
         self.get(repository).check(branch)
 
     def check_strict(self, repository: Repository, branch: BranchID) -> None:
-        """Refuse a revert or a cherry-pick onto a branch, if a strict rule protects it.
-
-        Raises:
-            Protected: One does.
-        """
+        """Raise `Protected` if a strict rule forbids reverts and cherry-picks onto a branch."""
         self.get(repository).check(branch, strict=True)
 
     def from_item(self, repository: Repository, item: Item | None) -> Protection:
-        """Return the rules, given their record as it was read by other means."""
+        """Return the rules, given the item of their record."""
         if item is None:
             return _NO_RULES
         return _recorded(self._records(repository.partition).decode(item))

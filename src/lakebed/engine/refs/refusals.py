@@ -1,14 +1,14 @@
-"""Which commits hooks refused.
+"""Commits refused by hooks.
 
-The record of a refused commit stays: hooks were told its id, and runs name it. No branch leads to
-it, and none is made to: `Refusals.check` is asked wherever a ref comes to lead to a commit that was
-named by its id. (Nothing is read for a source that is a branch or a tag.)
+The record of a refused commit stays: hooks were told its id, and runs reference it. No branch leads
+to it, and no ref is created there: `Refusals.check` runs wherever a ref is set to a commit given by
+its id. (Nothing is read for a source that is a branch or a tag.)
 
-That is asked from the note on, and no earlier: a ref that is made at a commit while hooks run stays
-there when one of them refuses it.
+The check applies only after the refusal was recorded: a ref created at a commit while hooks run
+stays when one of them refuses the commit.
 
-A process that dies after a hook refused, and before it noted that, leaves a commit that looks like
-one whose committer died: it is on no branch, and not marked.
+A process that dies after a refusal, before recording it, leaves a commit that looks like one of a
+dead committer: on no branch, and not marked.
 """
 
 import logging
@@ -35,7 +35,7 @@ class Refusals:
         self._runtime = runtime
 
     def note(self, repository: Repository, commit_id: CommitID, refused: Refused) -> None:
-        """Note that a hook refused a commit. Raises nothing: the caller has an error to raise."""
+        """Record that a hook refused a commit. Raises nothing: the caller has an error to raise."""
         try:
             message = pb.Refusal(by=refused.by, refused_us=now_us(self._runtime))
             self._records(repository).set(commit_id.encode(), message)
@@ -43,18 +43,14 @@ class Refusals:
             _LOGGER.warning("that commit %s was refused was not noted: %s", commit_id, error)
 
     def find(self, repository: Repository, ref: str, commit_id: CommitID) -> str | None:
-        """Return which hook refused the commit that a ref names, or None if none did."""
+        """Return the hook that refused the commit of a ref, or None."""
         if not may_name_commit(ref):
             return None
         record = self._records(repository).find(commit_id.encode())
         return None if record is None else record.message.by
 
     def check(self, repository: Repository, ref: str, commit_id: CommitID) -> None:
-        """Refuse to let a branch or a tag lead to the commit that a ref names.
-
-        Raises:
-            CommitRefused: A hook refused the commit.
-        """
+        """Raise `CommitRefused` if a hook refused the commit that a ref is to be created at."""
         by = self.find(repository, ref, commit_id)
         if by is not None:
             raise CommitRefused(commit_id, by)

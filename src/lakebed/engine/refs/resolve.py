@@ -1,17 +1,16 @@
-"""Reference expressions: from what people write to a branch or a commit.
+"""Ref expressions: resolve user input to a branch or a commit.
 
-    main            the branch: its commit and what is staged on it
+    main            the branch: its commit and its staged changes
     main@           its commit alone
-    main$           what is staged on it alone
+    main$           its staged changes alone
     v1.0            a tag
-    3f2a…           a commit, by its id or by a beginning of it that no other id has
+    3f2a…           a commit, by its id or a unique prefix of it
     main~3          its first parent's first parent's first parent; ~ alone is ~1
     main^2          its second parent; ^ alone is ^1, and ^0 the commit itself
     v1.0~2^2~1      and so on, from left to right
 
-The whole id of a commit always means that commit: no branch or tag may have such a name. Any other
-name is looked up as a branch, then as a tag, then as the beginning of an id; the first that is
-found wins.
+A full commit id always means the commit: no branch or tag may have such a name. Any other name is
+looked up as a branch, then as a tag, then as the prefix of an id; the first match wins.
 """
 
 import re
@@ -40,43 +39,43 @@ from lakebed.engine.refs.tags import Tags
 from lakebed.kv import Item
 
 SHORTEST_PREFIX: Final = 6
-"""With fewer digits of a commit id, a typing error could easily name another commit."""
+"""With fewer digits of a commit id, a typing error could easily match another commit."""
 
 _ID_LENGTH: Final = 64
 _COMMIT: Final = re.compile(f"[0-9a-f]{{{SHORTEST_PREFIX},{_ID_LENGTH}}}")
-# Nine digits are more than any history is long, and fewer than Python refuses to read.
+# Nine digits exceed the length of any history, and stay below Python's limit.
 _EXPRESSION: Final = re.compile(r"([^~^@$]+)((?:[~^][0-9]{0,9})*)([@$]?)")
 _STEP: Final = re.compile(r"([~^])([0-9]*)")
 _NAMED_WHEN_AMBIGUOUS: Final = 3
 
 
 def may_name_commit(expression: str) -> bool:
-    """Whether a well-formed expression begins with the id of a commit, or a beginning of one."""
+    """Whether a well-formed expression begins with a commit id, or a prefix of one."""
     return _COMMIT.fullmatch(_parse(expression)[0]) is not None
 
 
 class View(Enum):
-    """Which part of a branch an expression asks for; anything else has only the commit."""
+    """The part of a branch that an expression selects; tags and commits have only the commit."""
 
     COMBINED = "combined"
-    """The commit, and what is staged over it."""
+    """The commit and the changes staged over it."""
     COMMITTED = "committed"
     STAGED = "staged"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedRef:
-    """What an expression names."""
+    """Result of resolving an expression."""
 
     commit_id: CommitID
     branch: Branch | None
-    """The branch as it was read, if the expression names it and not an ancestor of its head."""
+    """The branch as read, if the expression names it and not an ancestor of its head."""
     view: View
-    """`COMMITTED`, if there is no branch."""
+    """`COMMITTED` if the expression names no branch."""
 
 
 class Resolver:
-    """Finds what reference expressions name."""
+    """Resolves ref expressions."""
 
     def __init__(self, branches: Branches, tags: Tags, commits: Commits) -> None:
         self._branches = branches
@@ -84,23 +83,19 @@ class Resolver:
         self._commits = commits
 
     def resolve(self, repository: Repository, expression: str) -> ResolvedRef:
-        """Return what an expression names; branches are read from the store.
+        """Resolve an expression; branches are read from the store.
 
         Raises:
-            InvalidRef: It is not well formed; it asks for the staged part of something that is not
-                a branch; or several ids begin so.
-            RefNotFound: There is no branch, tag or commit of this name, or no such parent.
+            InvalidRef: It is not well formed, selects the staged part of a tag or commit, or is an
+                ambiguous prefix.
+            RefNotFound: No branch, tag or commit matches, or a parent does not exist.
         """
         name, _ = branch_in(expression)
         branch = None if name is None else self._find_branch(repository, name)
         return self.follow(repository, expression, branch)
 
     def follow(self, repository: Repository, expression: str, branch: Branch | None) -> ResolvedRef:
-        """Return what an expression names, given the branch that it begins with, if there is one.
-
-        Raises:
-            InvalidRef, RefNotFound: As `resolve`.
-        """
+        """Resolve an expression, given the branch it begins with, or None; raises as `resolve`."""
         base, steps, view = _parse(expression)
         is_id = COMMIT_ID.fullmatch(base) is not None
         if branch is not None and not steps:
@@ -114,16 +109,16 @@ class Resolver:
         return ResolvedRef(commit_id=commit_id, branch=None, view=View.COMMITTED)
 
     def commit(self, repository: Repository, expression: str) -> Commit:
-        """Return the commit that an expression names; of a branch, its head.
+        """Return the commit of an expression; for a branch, its head.
 
         Raises:
-            InvalidRef: As `resolve`; or it asks for what is staged, which has no commit.
+            InvalidRef: As `resolve`; or it selects staged changes, which have no commit.
             RefNotFound: As `resolve`.
         """
         return self._commits.get(repository, self.commit_id(repository, expression))
 
     def commit_id(self, repository: Repository, expression: str) -> CommitID:
-        """Return the id of the commit that an expression names; raises as `commit`."""
+        """Return the id of the commit of an expression; raises as `commit`."""
         resolved = self.resolve(repository, expression)
         if resolved.view is View.STAGED:
             raise InvalidRef(
@@ -132,12 +127,10 @@ class Resolver:
         return resolved.commit_id
 
     def places(self, repository: Repository, expression: str) -> list[tuple[bytes, bytes]] | None:
-        """Return the records that say which commit a name stands for; None: it takes more.
+        """Return the places of the records that decide a plain name, or None for other expressions.
 
-        For callers that read other records too, and read all in one call; see `commit_in`.
-
-        Raises:
-            InvalidRef: The expression is not well formed.
+        For callers that read them together with other records; see `commit_in`. Raises `InvalidRef`
+        if the expression is not well formed.
         """
         base, steps, view = _parse(expression)
         if steps or view is not View.COMBINED or COMMIT_ID.fullmatch(base):
@@ -149,7 +142,7 @@ class Resolver:
         ]
 
     def commit_in(self, found: Sequence[Item | None]) -> CommitID | None:
-        """Return the commit that the records at `places` name; None: they are not there."""
+        """Return the commit of the records at `places`, or None if both are missing."""
         branch, tag = found
         named: list[pb.Branch | pb.Tag] = []
         if branch is not None:
@@ -211,11 +204,11 @@ class Resolver:
 
 @lru_cache(maxsize=1024)
 def branch_in(expression: str) -> tuple[BranchID | None, View | None]:
-    """Return the branch that an expression names, or leads on from, if there is one.
+    """Return the branch that an expression may begin with, and the part of it selected.
 
     Returns:
-        Its name, or None if the expression begins with the whole id of a commit; and which part of
-        the branch is meant, or None if the expression leads on from it.
+        The name, or None if the expression begins with a full commit id; and the view, or None if
+            the expression continues from the branch to an ancestor.
 
     Raises:
         InvalidRef: The expression is not well formed.
@@ -236,7 +229,7 @@ def _parse(expression: str) -> tuple[str, tuple[tuple[str, int], ...], View]:
         )
     base, steps, view = match.groups()
     try:
-        # Whatever can be a branch or the beginning of an id can also be a tag.
+        # Every valid branch name or id prefix is also a valid tag name.
         if not COMMIT_ID.fullmatch(base):
             check_tag_name(base)
     except InvalidName:

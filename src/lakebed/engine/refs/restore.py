@@ -1,25 +1,24 @@
-"""Restoring all refs of a repository from a dump, into a bare repository.
+"""Restore of all refs of a repository from a dump, into a bare repository.
 
-Everything is checked before the first write: each file against the manifest, each commit against
-its id, its parents and its generation, each branch and tag against the commits, and that each
-metarange that a commit names is in the storage. (The ranges that a metarange names are not looked
-for.) If a check fails, nothing is restored, and the error names the file.
+Everything is checked before the first write: each file against the manifest; each commit against
+its id, its parents and its generation; each branch and tag against the commits; and that each
+referenced metarange is in the storage. (The ranges of a metarange are not checked.) If a check
+fails, nothing is restored, and the error names the file.
 
-Then commits, tags and branches are written, in this order, so that no ref ever names what is not
-there. A note in the repository says which dump is being restored. So a restore that was interrupted
-can be run again, even if someone began to work in between: what is there stays. A restore that was
-finished is not done twice.
+Then commits, tags and branches are written, in this order, so that no ref ever points to a missing
+record. A note in the repository names the dump being restored. So an interrupted restore can be
+repeated, even after other writes: existing records stay. A finished restore is not repeated.
 
-Commits whose data may be gone get their marks before anything else: those that any run of garbage
-collection was told have expired (`lakebed.engine.expired_files`). Refs to them are left out. The
-commits count as stored now, and while a restore is not finished, no commit expires.
+Commits whose data may be deleted get their expiry marks first: commits that any run of garbage
+collection saw as expired (`lakebed.engine.expired_files`). Refs to them are left out. The restored
+commits count as stored now, and no commit expires before a restore is finished.
 
-If refs are left out, the rest is restored, and the call ends with an error that names them and says
-why. The note keeps this, so that a restore that is repeated ends in the same way.
+If refs are left out, the rest is restored, and the call ends with an error that lists them with
+reasons. The note records this, so that a repeated restore ends in the same way.
 
-Branches get new unique ids and staging tokens, with nothing staged. They and tags are created as
-others are (`creation`): one whose name has been taken meanwhile, for another commit, is left out.
-Dumps of older versions may hold a branch and a tag of one name; these are both restored.
+Branches get new unique ids and staging tokens, with nothing staged. Branches and tags are created
+as usual (`creation`): if a name was taken meanwhile for another commit, the ref is left out. Dumps
+of older versions may have a branch and a tag of one name; both are restored.
 """
 
 import logging
@@ -81,18 +80,18 @@ def restore_refs(
 ) -> DumpManifest:
     """Restore a dump in the repository's storage namespace; return the manifest of the dump.
 
-    It needs memory for the rows of one file, for the names of branches and tags, and about 400
-    bytes for each commit.
+    Needs memory for the rows of one file, for the names of branches and tags, and about 400 bytes
+    for each commit.
 
     Raises:
-        Invalid: The repository is not bare: it has refs of its own, or of another dump.
+        Invalid: The repository is not bare: it has its own refs, or those of another dump.
         RepositoryNotFound: The repository was deleted.
-        MissingFile: A file of the dump, or a metarange that a commit names, is not in the storage.
-            Without its manifest, there is no dump.
-        DamagedFile: A file of the dump is not what was written, or does not match the others.
-        ForeignFile: A file is not one of ours, or (`FormatTooNew`) is one of a newer Lakebed.
-        RefsLeftOut: All was restored but some refs, which it names.
-        OutcomeUnknown: A write may not have been applied: run it again.
+        MissingFile: A file of the dump, or a referenced metarange, is not in the storage. Without
+            its manifest, there is no dump.
+        DamagedFile: The content of a file has changed, or does not match the other files.
+        ForeignFile: A file was not written by Lakebed, or (`FormatTooNew`) by a newer version.
+        RefsLeftOut: Everything was restored except some refs, listed in the error.
+        OutcomeUnknown: A write may not have been applied: repeat the restore.
     """
     active_record(store, repository)
     files = _Files(block, repository, dump_id)
@@ -135,7 +134,7 @@ class _Files:
         self.manifest = decode_manifest(data, dump_id, file=self.address(MANIFEST_NAME))
 
     def address(self, name: str) -> str:
-        """Return how errors name a file."""
+        """Return the address of a file, for errors."""
         return str(self._namespace.address(dump_path(self._dump_id, name)))
 
     def tables(self, kind: RefKind) -> Iterator[tuple[DumpFile, pa.Table]]:
@@ -157,11 +156,11 @@ class _Files:
             raise MissingFile(self.address(name)) from error
 
 
-# Whether the repository can take the dump
+# Can the repository take the dump?
 
 
 def is_restored(store: Store, repository: Repository, dump_id: DumpID) -> bool:
-    """Return whether there is nothing left to do; refuse a repository that is not bare."""
+    """Return whether the dump is fully restored; raise `Invalid` if the repository is not bare."""
     note = Records(store, RESTORED, repository.partition).find(RESTORED_NAME)
     if note is not None:
         _check_note(note.message, dump_id)
@@ -177,7 +176,7 @@ def is_restored(store: Store, repository: Repository, dump_id: DumpID) -> bool:
 
 
 def _note(notes: Records[pb.RestoredRefs], dump_id: DumpID) -> None:
-    """Note that a dump is being restored, if it is not noted yet."""
+    """Note that a dump is being restored, if not noted yet."""
     try:
         notes.set_if(RESTORED_NAME, pb.RestoredRefs(dump_id=dump_id), ABSENT)
     except PredicateFailed:
@@ -192,7 +191,7 @@ def _check_note(note: pb.RestoredRefs, dump_id: DumpID) -> None:
         )
 
 
-# Whether the dump is sound
+# Is the dump sound?
 
 
 def _check_dump(files: _Files, block: BlockStore, repository: Repository) -> None:
@@ -204,7 +203,7 @@ def _check_dump(files: _Files, block: BlockStore, repository: Repository) -> Non
 
 
 def _check_ids(files: _Files) -> dict[str, int]:
-    """Check that each commit matches its id, and comes once; return their generations."""
+    """Check that each commit matches its id and occurs once; return their generations."""
     generations: dict[str, int] = {}
     for file, rows in files.rows(RefKind.COMMITS):
         for row in rows:
@@ -247,7 +246,7 @@ def _check_names(files: _Files, kind: RefKind, generations: dict[str, int]) -> N
 
 
 def _check_metaranges(files: _Files, block: BlockStore, repository: Repository) -> None:
-    """Check that every metarange is in the storage, by one listing of them all."""
+    """Check by one listing that every metarange is in the storage."""
     needed: set[str] = set()
     for _, table in files.tables(RefKind.COMMITS):
         needed.update(table.column("metarange_id").to_pylist())
@@ -268,7 +267,7 @@ def _damaged(files: _Files, file: DumpFile, reason: str) -> DamagedFile:
 
 
 class _Restorer:
-    """Writes what a dump holds into one repository."""
+    """Writes the records of a dump into a repository."""
 
     def __init__(
         self, store: Store, runtime: Runtime, repository: Repository, expired: frozenset[str]
@@ -278,23 +277,23 @@ class _Restorer:
         self._repository = repository
         self._expired = expired
         self.left_out: list[str] = []
-        """Refs that were not restored, each with the reason."""
+        """Refs not restored, each with the reason."""
         self._shared: set[str] = set()
-        """The names that both a branch and a tag of the dump have."""
+        """Names shared by a branch and a tag of the dump."""
 
     def mark_expired(self) -> None:
-        """Mark the commits that have expired, before any of them can be found."""
+        """Mark the expired commits, before any of them can be found."""
         message = pb.Expiry(state=EXPIRED, expired_us=now_us(self._runtime))
         value = message.SerializeToString()
         marks = [(EXPIRY.prefix + each.encode(), value) for each in sorted(self._expired)]
         self._store.write(puts(self._repository.partition, marks))
 
     def write(self, files: _Files) -> None:
-        """Write commits, then tags, then branches; what is there stays."""
+        """Write commits, then tags, then branches; existing records stay."""
         stored_us = now_us(self._runtime)
         for _, rows in files.rows(RefKind.COMMITS):
-            # A repository that was deleted meanwhile must not be filled for long: the Cleaner may
-            # be done with it.
+            # Stop filling a repository that was deleted meanwhile: the Cleaner may have finished
+            # with it.
             active_record(self._store, self._repository)
             commits = Records(self._store, COMMITS, self._repository.partition)
             self._store.write(
@@ -317,10 +316,9 @@ class _Restorer:
                         self._leave_out(noun, row, "its name has been taken for another commit")
 
     def adopt(self, unique_ids: tuple[str, ...]) -> None:
-        """Note whose object paths the commits name, for garbage collection.
+        """Record the former owners of referenced object paths, for garbage collection.
 
-        This comes after the commits are written, never before: objects below adopted paths that no
-        commit names are garbage.
+        Must follow the writes of commits: unreferenced objects below adopted paths are garbage.
         """
         records = Records(self._store, REPOSITORIES, GRAVELER)
         while True:
@@ -333,7 +331,7 @@ class _Restorer:
             try:
                 records.set_if(record.name, record.message, record.predicate)
             except PredicateFailed:
-                continue  # someone changed something else in the record
+                continue  # another field of the record was changed concurrently
 
     def _leave_out(self, noun: str, row: Row, why: str) -> None:
         self.left_out.append(f"{noun} {row['name']}: {why}")
@@ -390,7 +388,7 @@ def _names(files: _Files, kind: RefKind) -> set[str]:
 
 
 def _is_at(records: Records[RefT], name: str, row: Row) -> bool:
-    """Whether a ref is at the commit of the dump: a restore that was interrupted has made it."""
+    """Whether a ref is at the commit of the dump: an interrupted restore created it."""
     found = records.find(name.encode())
     if found is None or found.message.state != LIVE:
         return False

@@ -1,13 +1,13 @@
-"""One read of a record for many callers that want it at the same time.
+"""Shared reads: one read of a record for many concurrent callers.
 
-Callers may share a read, but only one that *starts after* they asked. A read that is already under
-way may return a state from before the call: a writer that checks whether its token is still current
-could be misled by a read that began before it wrote.
+Callers may share only a read that *starts after* their calls. A read already in progress may return
+a state from before the call: a writer that checks whether its token is still current could be
+misled by a read that began before its write.
 
-So there are at most two reads of a record at a time: the one under way, and the next one, which is
-for all who ask meanwhile and starts when the first is over.
+So a record has at most two reads at a time: the current one, and the next one, which starts when
+the current one ends and serves all callers that arrived meanwhile.
 
-Ctrl-C can break off a caller anywhere. If that one was to read for others, they ask anew.
+Ctrl-C can interrupt a caller anywhere. If it was to read for other callers, they repeat the call.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ ValueT = TypeVar("ValueT")
 
 
 class _Batch(Generic[ValueT]):
-    """Callers that share a read: the first of them makes it when its turn comes."""
+    """Callers that share a read; the first of them reads when the current read ends."""
 
     __slots__ = ("done", "error", "turn", "values")
 
@@ -28,7 +28,7 @@ class _Batch(Generic[ValueT]):
         self.turn: Event = runtime.event()
         self.done: Event = runtime.event()
         self.values: list[ValueT] = []
-        """The value that was read; empty after an error, or if the first was broken off."""
+        """The value read; empty after an error, or if the first caller was interrupted."""
         self.error: Exception | None = None
 
     def read(self, read: Callable[[KeyT], ValueT], key: KeyT) -> None:
@@ -39,17 +39,17 @@ class _Batch(Generic[ValueT]):
 
 
 class SharedReads(Generic[KeyT, ValueT]):
-    """Shares reads among the threads of a process."""
+    """Shared reads among the threads of a process."""
 
     def __init__(self, runtime: Runtime, read: Callable[[KeyT], ValueT]) -> None:
         self._runtime = runtime
         self._read = read
         self._lock = runtime.lock()
-        # Keys being read, each with the batch that is to be read next, if anyone asked meanwhile.
+        # Keys being read, each with the next batch, or None if no caller waits.
         self._under_way: dict[KeyT, _Batch[ValueT] | None] = {}
 
     def get(self, key: KeyT) -> ValueT:
-        """Return what a read of `key` returns that starts after this call; raise what it raises."""
+        """Return the result of a read of `key` that starts after this call, or raise its error."""
         batch: _Batch[ValueT] | None = None
         reads = False
         try:
@@ -78,10 +78,10 @@ class SharedReads(Generic[KeyT, ValueT]):
         return batch.values[0] if batch.values else self.get(key)
 
     def _pass_on(self, key: KeyT, batch: _Batch[ValueT] | None) -> None:
-        """Let the next batch begin, if there is one; wake the callers of the one that has ended.
+        """Start the next batch, if any; wake the callers of the batch that ended.
 
-        A batch whose first caller was broken off before its turn is the next one itself. Then the
-        read that is under way goes on, with none behind it yet.
+        A batch whose first caller was interrupted before its read is itself the next one. Then the
+        current read continues, without a batch behind it.
         """
         with self._lock:
             following = self._under_way.pop(key)

@@ -1,5 +1,3 @@
-"""The records of tags."""
-
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Final
@@ -25,11 +23,7 @@ class Tags:
         self._runtime = runtime
 
     def get(self, repository: Repository, tag: TagID) -> Tag:
-        """Return a tag.
-
-        Raises:
-            TagNotFound: There is none of this name.
-        """
+        """Return a tag, or raise `TagNotFound`."""
         record = self._find(repository, tag)
         if record is None:
             raise TagNotFound(tag)
@@ -57,12 +51,12 @@ class Tags:
     def delete(
         self, repository: Repository, tag: Tag, before_try: Callable[[], None] = lambda: None
     ) -> None:
-        """Delete a tag that was read; `before_try` is called before each try to delete it as it is.
+        """Delete a tag as read; `before_try` is called before each attempt.
 
         Raises:
-            TagNotFound: It was deleted meanwhile, and perhaps made again.
-            TooManyTries: Others always changed its record first.
-            OutcomeUnknown: It may have been deleted.
+            TagNotFound: The tag was deleted or replaced concurrently.
+            TooManyTries: Concurrent changes won every time.
+            OutcomeUnknown: The tag may have been deleted.
         """
         for _ in range(_TRIES):
             found = self._find(repository, tag.id)
@@ -74,15 +68,15 @@ class Tags:
         raise TooManyTries(f"the deletion of tag {tag.id}", _TRIES)
 
     def was_created(self, repository: Repository, tag: TagID, unique_id: UniqueID) -> bool:
-        """Return whether a tag was made, once it cannot be any more; see `creation`."""
+        """Return whether a tag was created, and prevent a later creation; see `creation`."""
         return was_created(self._records(repository), tag, unique_id)
 
     def was_deleted(self, repository: Repository, tag: TagID, unique_id: UniqueID) -> bool:
-        """Return whether a tag is gone, once nobody can delete what was read; see `creation`."""
+        """Return whether a tag was deleted, and fail deletions in flight; see `creation`."""
         return was_deleted(self._records(repository), tag, unique_id)
 
     def list(self, repository: Repository, *, prefix: str = "", after: str = "") -> Iterator[Tag]:
-        """Iterate over the tags whose names begin with `prefix`, in order, behind `after`."""
+        """Iterate in order over the tags after `after` whose names begin with `prefix`."""
         start = after.encode() + b"\x00" if after else b""
         for record in self._records(repository).scan(prefix=prefix.encode(), start=start):
             if record.message.state == LIVE:

@@ -1,19 +1,21 @@
 """Claims on storage namespaces: no two repositories keep their data in the same place.
 
-A claim is a record under the canonical text of a namespace. It names a repository by its unique id.
+A claim is a record under the canonical text of a namespace. It references a repository by its
+unique id.
+
 Nested namespaces exclude each other too, which no single write can ensure. Hence the rule: *first
-claim, then look*. Of two creators with nested namespaces, at least one looks after both have
-claimed, sees the other, and gives way. If both see each other, the one with the smaller unique id
-waits for the other to do so (`Repositories._keeps`).
+claim, then scan*. Of two creators with nested namespaces, at least one scans after both have
+claimed, sees the other, and gives up. If both see each other, the creator with the smaller unique
+id waits for the other to give up (`Repositories._keeps`).
 
-**Dead claims.** The record of a repository is written before its claim and, once gone, never comes
-back: each unique id is drawn once. So if the record of a repository does not hold the unique id of
-a claim, the claim is dead for ever, and anyone may take it over. To find that out, the claim is
-read first and the record after it.
+**Dead claims.** The record of a repository is written before its claim and, once removed, never
+returns: each unique id is drawn once. So if a repository's record lacks the unique id of a claim,
+the claim is dead for ever, and any creator may take it over. To find out, the claim is read first
+and the record after it.
 
-Only its own creator writes a claim, and only `Claims.release` removes it: by `delete_if` of the
-very record that names the unique id, after that repository is gone. So a slow process never removes
-the claim of a later creator.
+A claim is written only by its own creator, and removed only by `Claims.release`, after the
+repository was removed: `delete_if` compares the record with the unique id. So a slow process never
+removes the claim of a later creator.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -41,11 +43,11 @@ class Claimant:
 
 
 Lives = Callable[[Claimant], bool]
-"""Whether the record of a repository holds this unique id, and will not be ended."""
+"""Whether the repository's record has this unique id and will not be removed."""
 
 
 class Claims:
-    """The claims of all repositories on their namespaces."""
+    """The namespace claims of all repositories."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -53,20 +55,20 @@ class Claims:
         self._closed = Records(store, CLOSED, GRAVELER)
 
     def check_size(self, namespace: Namespace) -> None:
-        """Refuse a namespace that the store could not hold claimed, or later closed.
+        """Raise if a claim or closing of a namespace would exceed the store's limits.
 
         Raises:
-            LimitExceeded: It is too long.
+            LimitExceeded: The namespace is too long.
         """
         for kind in (CLAIMS, CLOSED):
             self._store.limits.check(GRAVELER, kind.prefix + _name(namespace))
 
     def take(self, namespace: Namespace, claimant: Claimant, lives: Lives) -> None:
-        """Claim a namespace for a repository whose record is there.
+        """Claim a namespace for a repository whose record exists.
 
         Raises:
-            NamespaceTaken: A repository that lives keeps its data there, above or below. The claim
-                may have been made: the caller releases it, once the claimant is gone.
+            NamespaceTaken: A live repository keeps its data there, above or below. The claim may
+                have been made: the caller releases it after the claimant is removed.
             OutcomeUnknown: The claim may have been made.
         """
         self._claim(namespace, claimant, lives)
@@ -74,10 +76,10 @@ class Claims:
             _refuse_if_alive(namespace, record, lives)
 
     def release(self, namespace: Namespace, claimant: Claimant) -> bool:
-        """Free the namespace of a repository that is gone; return whether it held a claim.
+        """Free the namespace of a removed repository; return whether it had a claim.
 
         Raises:
-            OutcomeUnknown: The claim may still be there; it is dead and in nobody's way.
+            OutcomeUnknown: The claim may still exist; it is dead and excludes no repository.
         """
         record = self._records.find(_name(namespace))
         if record is None or _claimant(record) != claimant:
@@ -85,7 +87,7 @@ class Claims:
         try:
             self._records.delete_if(record.name, record.predicate)
         except PredicateFailed:
-            return False  # someone took it over or freed it
+            return False  # taken over or freed concurrently
         return True
 
     def list(self, on_broken: Callable[[bytes], object]) -> Iterator[tuple[Namespace, Claimant]]:
@@ -94,11 +96,11 @@ class Claims:
             yield Namespace.parse(record.name.decode()), _claimant(record)
 
     def around(self, address: Address) -> tuple[Sequence[Claimant], Claimant | None]:
-        """Return whom records name for the namespaces that hold an address; in one call.
+        """Return the owners, in one call, of the namespaces that contain an address.
 
         Returns:
-            The claims on them, dead or alive; and the deleted repository that left its objects
-            there (see `close`), if there is one.
+            The claims, dead or alive; and the deleted repository that left its objects there (see
+                `close`), or None.
         """
         folder = address.path[: address.path.rfind("/", 0, -1) + 1]
         innermost = Namespace(address.store, folder)
@@ -116,17 +118,17 @@ class Claims:
         yield from _near(self._records, namespace)
 
     def closed_near(self, namespace: Namespace) -> Claimant | None:
-        """Return a deleted repository that left objects near a namespace; see `close`."""
+        """Return a deleted repository that left objects near a namespace, or None; see `close`."""
         return next(_near(self._closed, namespace), None)
 
     def close(self, namespace: Namespace, claimant: Claimant, closed_us: int) -> None:
-        """Note that the objects of a repository stay when it is deleted.
+        """Record that the objects of a deleted repository stay in its namespace.
 
-        It is remembered for good: a deletion takes away the rules of who may read the objects, and
-        the objects stay.
+        The record is permanent: a deletion removes the permissions to read the objects, but not the
+        objects.
 
         Raises:
-            OutcomeUnknown: It may have been noted, which does no harm.
+            OutcomeUnknown: The record may have been written, which does no harm.
         """
 
         def note(message: pb.NamespaceClaim) -> None:
@@ -141,10 +143,10 @@ class Claims:
             found = self._records.find(_name(namespace))
             if found is not None:
                 if _claimant(found) == claimant:
-                    return  # an earlier write worked, and its reply was lost
+                    return  # an earlier write was applied, and its reply lost
                 _refuse_if_alive(namespace, found, lives)
             predicate: Predicate = ABSENT if found is None else found.predicate
-            # If it fails, someone was faster; if that is unknown, the next read shows it.
+            # If the write fails, another creator was faster; if its outcome is unknown, read again.
             try:
                 self._records.set_if(_name(namespace), message, predicate)
             except StoreUnavailable:
@@ -189,12 +191,12 @@ def _claimant(record: Record[pb.NamespaceClaim]) -> Claimant:
 
 
 def _name(namespace: Namespace) -> bytes:
-    """Return the canonical text. It ends in a slash: a prefix of it is a namespace above it."""
+    """Return the canonical text, which ends in a slash: every ancestor's is a prefix of it."""
     return str(namespace).encode()
 
 
 def _ancestors(namespace: Namespace) -> Iterator[Namespace]:
-    """Iterate over the namespaces that hold this one."""
+    """Iterate over the namespaces that contain this one."""
     prefix = namespace.prefix
     while prefix:
         prefix = prefix[: prefix.rfind("/", 0, -1) + 1]

@@ -1,15 +1,16 @@
 """The owner object of a storage namespace, and the id of this installation.
 
-Claims keep repositories of one key-value store apart. The owner object, `_lakebed/owner` in the
-namespace itself, also keeps installations apart. It shows those who see only the storage (garbage
-collection) whose namespace it is. The owner object of an active repository names its unique id.
+Claims separate the repositories of one key-value store. The owner object, `_lakebed/owner` in the
+namespace itself, also separates installations. It tells a reader of the storage alone (garbage
+collection) the owner of a namespace. The owner object of an active repository contains its unique
+id.
 
-A creator that others ended long ago may wake up here when another has taken its place. So the
-object is never simply overwritten: it is created only if there is none, and replaced only over the
-very content that names a repository which is gone. A content never comes back, since it holds a
-unique id. As with claims, the object is read first, and then the record of the repository it names.
+A creator whose record was removed long ago may resume when another has replaced it. So the object
+is never simply overwritten: it is created only if absent, and replaced only over the exact content
+that references a removed repository. A content never returns, since it has a unique id. As with
+claims, the object is read first, and the referenced repository's record after it.
 
-The object of a deleted repository stays, like its data, until the next one replaces it.
+The object of a deleted repository stays, like its data, until the next owner replaces it.
 """
 
 from contextlib import suppress
@@ -47,12 +48,12 @@ _TRIES: Final = 10
 
 
 def installation_id(store: Store, runtime: Runtime) -> str:
-    """Return the id of the installation that a store belongs to; the first caller draws it."""
+    """Return the id of a store's installation; the first caller draws it."""
     drawn = runtime.random_bytes(_INSTALLATION_ID_BYTES).hex().encode()
     for _ in range(_TRIES):
         with suppress(KeyNotFound):
             return store.get(METADATA_PARTITION, INSTALLATION_KEY).value.decode()
-        # If it fails, someone else was first; if that is unknown, the next read shows it.
+        # If the write fails, another process was first; if its outcome is unknown, read again.
         try:
             store.set(METADATA_PARTITION, INSTALLATION_KEY, drawn, ABSENT)
         except StoreUnavailable:
@@ -71,10 +72,10 @@ class Owners:
         self._runtime = runtime
 
     def take(self, namespace: Namespace, claimant: Claimant, lives: Lives) -> None:
-        """Make a repository, which holds the claim, the owner of its namespace.
+        """Make a repository, which has the claim, the owner of its namespace.
 
         Raises:
-            NamespaceTaken: It belongs to another installation, or to a repository that lives.
+            NamespaceTaken: It belongs to another installation or to a live repository.
             StorageUnavailable: The object may have been written.
         """
         installation = installation_id(self._store, self._runtime)
@@ -91,7 +92,7 @@ class Owners:
 
     def _read(self, namespace: Namespace) -> tuple[Owner | None, ETag | None]:
         address = namespace.address(OWNER_PATH)
-        # The ETag is read first: if the object changes between the two, replacing it fails.
+        # Read the ETag first: if the object changes in between, replacing it fails.
         try:
             etag = self._block.head(address).etag
             data = self._block.read(address)
@@ -108,7 +109,7 @@ class Owners:
             ) from error
 
     def _write(self, namespace: Namespace, owner: Owner, etag: ETag | None) -> bool:
-        """Write the object over what was read; return whether that is known to have worked."""
+        """Write the object over the content read; return whether the write certainly succeeded."""
         address = namespace.address(OWNER_PATH)
         try:
             if etag is None:
@@ -118,7 +119,7 @@ class Owners:
         except StorageFull:
             raise
         except (AlreadyExists, PreconditionFailed, StorageUnavailable):
-            return False  # the next read shows what is there
+            return False  # the next read shows the current content
         return True
 
 

@@ -1,27 +1,28 @@
-"""How a repository ends: in steps that anyone may take, and repeat, from any of them on.
+"""Removal of repositories: in steps that any process may take, and repeat, from any step on.
 
-    0. its namespaces are noted as closed   nobody stages what it leaves (see `Claims.close`)
-    1. its record becomes `deleting`        from now on it will end, whoever dies
+    0. its namespaces are noted as closed   no client stages the objects left (`Claims.close`)
+    1. its record becomes `deleting`        the removal is certain from now on
     2. an entry in `graveler_deleted`       so that its partition can be found later
     3. its record is removed                the name is free
     4. its claim is removed                 the namespace is free (the claim is dead since step 3)
 
-What a process that dies leaves behind:
+A process that dies leaves behind:
 
-- after 0: a note that its living repository makes true anyway.
-- after 1 or 2: a `deleting` record. Whoever meets it (create, delete, the Cleaner) goes on.
-- after 3: a dead claim. It is in nobody's way, and the Cleaner removes it.
+- after 0: a note that is already true of the live repository.
+- after 1 or 2: a `deleting` record. Any process that meets it (create, delete, the Cleaner)
+  continues.
+- after 3: a dead claim. It excludes no repository, and the Cleaner removes it.
 
-Why a slow process does no harm: steps 1 and 3 are conditional on the very record that was read, and
-a `deleting` record never changes, so step 3 never removes a repository that was made later under
-the same name. Step 2 may write an entry again that the Cleaner had removed; the Cleaner removes it
-once more. Step 4 removes only a claim that names the unique id.
+A slow process does no harm: steps 1 and 3 are conditional on the exact record read, and a
+`deleting` record never changes, so step 3 never removes a later repository of the same name. Step 2
+may rewrite an entry that the Cleaner had removed; the Cleaner removes it again. Step 4 removes only
+a claim with the unique id.
 
-Creations that were never finished end in the same way. Their record is `initial`. The creator may
-be dead or slow, and no clock can tell which. To end it is safe in either case: the creator becomes
-active by `set_if` on its own `initial` record, which fails then. When to end it is a matter of
-courtesy: the Cleaner does so when it has seen the same record for two minutes by its own clock,
-anyone else when the time in the record is more than an hour ago.
+Unfinished creations are removed in the same way. Their record is `initial`. The creator may be dead
+or slow, and no clock can tell which. Removal is safe in either case: the creator becomes active by
+`set_if` on its own `initial` record, which then fails. When to remove is a matter of courtesy: the
+Cleaner does after seeing the same record for two minutes by its own clock, any other process if the
+time in the record is more than an hour ago.
 """
 
 import logging
@@ -46,7 +47,7 @@ ACTIVE: Final = pb.REPOSITORY_STATE_ACTIVE
 DELETING: Final = pb.REPOSITORY_STATE_DELETING
 
 OVERDUE_SECONDS: Final = 3600.0
-"""A creation that began so long ago, by the wall clock, is ended by anyone who meets it."""
+"""Age of a creation, by the wall clock, after which any process removes it."""
 
 _TRIES: Final = 10
 
@@ -54,7 +55,7 @@ RepositoryRecord = Record[pb.Repository]
 
 
 class Removal:
-    """Ends repositories, and creations that were never finished."""
+    """Removes repositories and unfinished creations."""
 
     def __init__(self, store: Store, runtime: Runtime, claims: Claims) -> None:
         self._runtime = runtime
@@ -63,12 +64,7 @@ class Removal:
         self._deleted = Records(store, DELETED, DELETED_PARTITION)
 
     def settle(self, repository: RepositoryID) -> RepositoryRecord | None:
-        """Return the record under a name, having ended what must end: never a `deleting` one.
-
-        Raises:
-            TooManyTries: Others always changed it first.
-            OutcomeUnknown: Something may have been ended.
-        """
+        """Return the record under a name, or None, after finishing any removal in progress."""
         for _ in range(_TRIES):
             record = self._records.find(repository.encode())
             if record is None or not self._must_end(record):
@@ -78,16 +74,16 @@ class Removal:
         raise TooManyTries(f"the search for repository {repository}", _TRIES)
 
     def lives(self, claimant: Claimant) -> bool:
-        """Whether a repository is there, or being created; it is ended first if it must end."""
+        """Whether a repository exists or is being created; removes it first if it is overdue."""
         record = self.settle(claimant.repository)
         return record is not None and record.message.unique_id == claimant.unique_id
 
     def end(self, record: RepositoryRecord) -> None:
-        """End the repository, or the creation, of a record.
+        """Remove the repository, or the creation, of a record.
 
         Raises:
-            PredicateFailed: The record was changed meanwhile; nothing was done.
-            OutcomeUnknown: It may be ending. If so, others will finish that.
+            PredicateFailed: The record was changed concurrently; nothing was done.
+            OutcomeUnknown: The removal may have begun. If so, another process will finish it.
         """
         if record.message.state == INITIAL:
             _LOGGER.warning("the creation of repository %s is undone", record.name.decode())
@@ -96,11 +92,11 @@ class Removal:
         if record.message.state != DELETING:
             marked = self._mark(record)
             if marked is None:
-                return  # it ended already
+                return  # already removed
             record = marked
         self._note(record)
         self._remove(record)
-        with suppress(OutcomeUnknown):  # a dead claim is in nobody's way
+        with suppress(OutcomeUnknown):  # a dead claim excludes no repository
             namespace = Namespace.parse(record.message.storage_namespace)
             self._claims.release(namespace, claimant_of(record))
 
@@ -111,7 +107,7 @@ class Removal:
         return message.state == DELETING
 
     def _mark(self, record: RepositoryRecord) -> RepositoryRecord | None:
-        """Step 1. Return the new record, or None if the repository is gone."""
+        """Step 1. Return the new record, or None if the repository was removed."""
         message = pb.Repository()
         message.CopyFrom(record.message)
         message.state = DELETING
@@ -125,10 +121,11 @@ class Removal:
         return Record(record.name, message, version)
 
     def _close(self, record: RepositoryRecord) -> None:
-        """Before step 1, since later nobody can tell a repository from an unfinished creation.
+        """Step 0: before step 1, which makes repositories and unfinished creations look alike.
 
-        In the adopted folder a run of garbage collection may go on for a while: it finds its unique
-        id in the owner object there. An object that is staged from there meanwhile would be lost.
+        In the adopted folder, a run of garbage collection may continue for a while, because the
+        owner object there still has the repository's unique id. An object staged from there
+        meanwhile would be lost.
         """
         message, claimant = record.message, claimant_of(record)
         places = [message.storage_namespace]
@@ -148,7 +145,7 @@ class Removal:
             try:
                 self._deleted.set_if(name, message, ABSENT)
             except PredicateFailed:
-                return  # there is one, from us or from someone else
+                return  # the entry exists
             except StoreUnavailable:
                 raise
             except OutcomeUnknown:
@@ -161,7 +158,7 @@ class Removal:
         try:
             self._records.delete_if(record.name, record.predicate)
         except PredicateFailed:
-            pass  # a deleting record never changes, so it is gone
+            pass  # a deleting record never changes, so it was removed
         except OutcomeUnknown:
             if self._find_again(record) is not None:
                 raise
@@ -174,7 +171,7 @@ class Removal:
 
 
 def claimant_of(record: RepositoryRecord) -> Claimant:
-    """Return which creation of which repository a record is about."""
+    """Return the creation of a repository that a record is about."""
     return Claimant(RepositoryID(record.name.decode()), UniqueID(record.message.unique_id))
 
 
@@ -184,6 +181,6 @@ def deleted_name(claimant: Claimant) -> bytes:
 
 
 def claimant_named(name: bytes) -> Claimant:
-    """Return whose entry has this name; the inverse of `deleted_name`."""
+    """Return the creation whose entry has this name; the inverse of `deleted_name`."""
     repository, _, unique_id = name.decode().partition("/")
     return Claimant(RepositoryID(repository), UniqueID(unique_id))

@@ -1,35 +1,34 @@
-"""The life of a repository, without transactions: one record with a state, changed step by step.
+"""Life cycle of a repository, without transactions: one record whose state changes stepwise.
 
-    absent --create--> initial --create--> active --delete--> deleting --anyone--> absent
-                       initial --the Cleaner, if nobody finishes it--> deleting
+    absent --create--> initial --create--> active --delete--> deleting --any process--> absent
+                       initial --the Cleaner, if it is never finished--> deleting
 
-Each creation draws a unique id. All that belongs to it is kept under that id (its partition, its
-claim), so nothing of a repository ever shows up in a later one of the same name.
+Each creation draws a unique id. All its data is stored under this id (its partition, its claim), so
+nothing of a repository ever shows up in a later one of the same name.
 
 **Creating**
 
-    1. the record, `initial`, only if there is none     the name is taken
+    1. the record, `initial`, only if absent            the name is taken
     2. the claim on the namespace (`claims`)            the namespace is taken
-    3. the owner object in the namespace (`owner`)      other installations see whose it is
+    3. the owner object in the namespace (`owner`)      other installations see the owner
     4. the first commit, then the default branch        not for a bare repository
-    5. the record, `active`, only over that of step 1   the repository is there
+    5. the record, `active`, only over that of step 1   the repository exists
 
-The record comes before the claim: a claim is dead if the record does not hold its unique id, so
-anyone could take over a claim that came first. A creator that dies leaves behind
+The record precedes the claim: a claim is dead if the record lacks its unique id, so any creator
+could take over a claim that came first. A creator that dies leaves behind
 
 - after 1: an `initial` record. The name is taken until the Cleaner has seen it for two minutes.
 - after 2, 3, 4: also a claim, an owner object, a commit, a branch. They end with the record: the
   claim is released, the partition is noted in `graveler_deleted`, the owner object is dead.
 
-A creator that is refused (the namespace is taken, or the storage refuses) undoes what it did. It
-ends its own record as a deletion does, `deleting` first: if it dies on the way, anyone who wants
-the name or the namespace finishes that at once. A creator may be so slow that others end its
-record. At step 5 it finds that the record is gone or someone else's; what it wrote meanwhile is
-kept under its own unique id, and is dead.
+A creator that is refused (the namespace is taken, or the storage refuses) undoes its steps. It
+removes its own record as a deletion does, `deleting` first: if it dies on the way, any process that
+needs the name or the namespace finishes at once. If a creator is so slow that its record was
+removed, step 5 finds no record or another creation's; all data it wrote meanwhile is under its own
+unique id, and dead.
 
-After a lost reply, the creator reads the record: is its own unique id in it? If that does not
-answer the question (the record is gone: was it activated and deleted, or never activated?), it
-raises `OutcomeUnknown`.
+After a lost reply, the creator reads the record and looks for its own unique id. If this is
+inconclusive (no record: activated and deleted, or never activated?), it raises `OutcomeUnknown`.
 
 **Deleting** is described in `removal`. The objects stay in the storage.
 """
@@ -94,29 +93,29 @@ _TRIES: Final = 10
 _KNOWN_MAX: Final = 1024
 
 COURTESY_SECONDS: Final = 2.0
-"""How long a creation waits for another one that has to give way, and may be dead."""
+"""How long a creation waits for another that must give up, and may be dead."""
 
 _COURTESY_PAUSE_SECONDS: Final = 0.02
 
 LATELY_SECONDS: Final = 60.0
-"""A part of the time that a request may last; see `EngineSettings.grace_seconds`."""
+"""Must be shorter than the longest request; see `EngineSettings.grace_seconds`."""
 
 RepositoryRecord = Record[pb.Repository]
 
 
 @dataclass(slots=True)
 class _Known:
-    """A repository as it was last read."""
+    """A repository as last read."""
 
     version: Version
-    """It stands for one content of the record."""
+    """Identifies one content of the record."""
     repository: Repository
     read_at: float
-    """A moment before, on the monotonic clock."""
+    """Monotonic time before the read."""
 
 
 class Repositories:
-    """All repositories of an installation, for one process."""
+    """All repositories of an installation; one object per process."""
 
     def __init__(
         self,
@@ -138,28 +137,28 @@ class Repositories:
         self._removal = Removal(store, runtime, self._claims)
         self._owners = Owners(store, block, runtime)
         self._reads: SharedReads[RepositoryID, Repository] = SharedReads(runtime, self._read)
-        # Repositories as they were last read. A version stands for one content of the record.
+        # Repositories as last read. A version identifies one content of the record.
         self._known: LRU[RepositoryID, _Known] = LRU(runtime, cost_max=_KNOWN_MAX)
 
     # Reading
 
     def get(self, repository: RepositoryID) -> Repository:
-        """Return a repository as it is at some moment after this call began.
+        """Return a repository as of a moment after this call began.
 
-        Every operation on a repository starts here: this proves that it is active, and gives the
-        unique id that names its partition.
+        Every operation on a repository starts here: the read proves that it is active, and gives
+        the unique id of its partition.
 
         Raises:
-            RepositoryNotFound: There is none, or it is still being created.
+            RepositoryNotFound: It does not exist, or is still being created.
             Deleting: It is being deleted.
         """
         return self._reads.get(repository)
 
     def get_writable(self, repository: RepositoryID) -> Repository:
-        """Return a repository as `get` does, if the request at hand may change it.
+        """Return a repository as `get`, if the current request may change it.
 
         Raises:
-            ReadOnly: It may not.
+            ReadOnly: The repository is read-only, and the request does not force changes.
         """
         found = self.get(repository)
         if found.read_only and not current_actor().force:
@@ -167,23 +166,20 @@ class Repositories:
         return found
 
     def last_seen(self, repository: RepositoryID) -> tuple[Version, Repository] | None:
-        """Return an active repository as this process last read it, with the version of its record.
+        """Return the version and content of an active repository as last read, or None.
 
-        Only for callers that check whether it still has that version.
+        Callers must check that the record still has this version.
         """
         known = self._known.get(repository)
         return None if known is None else (known.version, known.repository)
 
     def from_item(self, repository: RepositoryID, item: Item | None, read_at: float) -> Repository:
-        """Return a repository, given its record as it was read by other means.
+        """Return a repository, given its record from a batched read; raises as `get`.
 
         Args:
             repository: Its name.
-            item: What is stored under that name.
-            read_at: A moment before it was read, on the monotonic clock.
-
-        Raises:
-            RepositoryNotFound, Deleting: As `get`.
+            item: The item stored under the name.
+            read_at: Monotonic time before the read.
         """
         known = self._known.get(repository)
         if item is not None and known is not None and known.version == item.predicate:
@@ -193,11 +189,11 @@ class Repositories:
         return self._remember(repository, record, read_at)
 
     def seen_lately(self, repository: RepositoryID) -> Repository | None:
-        """Return the repository that `last_seen` returns, if it was read within `LATELY_SECONDS`.
+        """Return the repository from `last_seen`, or None if read more than `LATELY_SECONDS` ago.
 
-        For callers that write something into the repository's partition which nobody sees, before
-        they check that it is still there. If it is deleted meanwhile, the Cleaner finds that
-        record: it looks again when all requests from before the deletion have ended.
+        For callers that write an invisible record into the repository's partition before they check
+        that the repository still exists. If it is deleted meanwhile, the Cleaner finds the record:
+        it scans again after all requests from before the deletion have ended.
         """
         known = self._known.get(repository)
         if known is None or self._runtime.monotonic() - known.read_at > LATELY_SECONDS:
@@ -205,39 +201,39 @@ class Repositories:
         return known.repository
 
     def list(self, *, prefix: str = "", after: str = "") -> Iterator[Repository]:
-        """Iterate over the active repositories whose names begin with `prefix`, behind `after`."""
+        """Iterate over the active repositories after `after` whose names begin with `prefix`."""
         start = after.encode() + b"\x00" if after else b""
         for record in self._records.scan(prefix=prefix.encode(), start=start):
             if record.message.state == ACTIVE:
                 yield _repository(record)
 
     def list_readable(self) -> Iterator[Repository]:
-        """Iterate over the active repositories whose records are not damaged, to clean up there."""
+        """Iterate over the active repositories with undamaged records, for clean-up."""
         for record in self._records.scan_readable():
             if record.message.state == ACTIVE:
                 yield _repository(record)
 
     def around(self, address: Address) -> tuple[RepositoryID | None, RepositoryID | None]:
-        """Return the repository whose namespace holds an address, and one that left it, if any.
+        """Return the live and the deleted repository whose namespace contains an address, or None.
 
-        The second is a deleted repository that left its objects around the address.
+        The second is a deleted repository that left its objects there.
         """
         claimants, closed = self._claims.around(address)
         keeper = next((each.repository for each in claimants if self._removal.lives(each)), None)
         if keeper is None and closed is None and claimants:
-            # A repository may have been deleted since: its namespace was closed before that.
+            # If it was deleted meanwhile, its namespace was closed before that.
             _, closed = self._claims.around(address)
         return keeper, None if closed is None else closed.repository
 
     def keeper_near(self, namespace: Namespace) -> RepositoryID | None:
-        """Return a repository whose namespace is a given one, or holds it, or lies in it."""
+        """Return a live repository with a namespace equal to, above or below this one, or None."""
         for claimant in self._claims.near(namespace):
             if self._removal.lives(claimant):
                 return claimant.repository
         return None
 
     def left_near(self, namespace: Namespace) -> RepositoryID | None:
-        """Return a deleted repository that left its objects in a namespace or around it."""
+        """Return a deleted repository that left objects in, above or below a namespace, or None."""
         claimant = self._claims.closed_near(namespace)
         return None if claimant is None else claimant.repository
 
@@ -253,16 +249,16 @@ class Repositories:
         read_only: bool = False,
         metadata: Mapping[str, str] | None = None,
     ) -> Repository:
-        """Make a repository, with a first commit and a branch that points to it.
+        """Create a repository, with a first commit and a branch that points to it.
 
         Raises:
-            InvalidName: The repository or the branch cannot have this name.
-            Invalid: The storage cannot have such a namespace.
-            NotUnique: There is already a repository of this name, or one is being created.
+            InvalidName: The name of the repository or the branch is not valid.
+            Invalid: The storage does not support the namespace.
+            NotUnique: The name is taken, or a creation under it is in progress.
             NamespaceTaken: Another repository keeps its data there, above or below.
-            GivenUp: It took so long that others ended it.
-            BlockError: The storage refused; nothing was made.
-            OutcomeUnknown: It may have been made; if not, nothing of it stays.
+            GivenUp: It took so long that another process undid it.
+            BlockError: The storage refused; nothing was created.
+            OutcomeUnknown: It may have been created; if not, no trace of it stays.
         """
 
         def populate(created: Repository) -> None:
@@ -289,11 +285,7 @@ class Repositories:
         read_only: bool = False,
         metadata: Mapping[str, str] | None = None,
     ) -> Repository:
-        """Make a repository without commits and branches, to restore refs into.
-
-        Raises:
-            As `create`.
-        """
+        """Create a repository without commits and branches, for a restore; raises as `create`."""
         message = self._message(namespace, default_branch, read_only=read_only, metadata=metadata)
         return self._create(check_repository_name(repository), message, lambda _: None)
 
@@ -305,7 +297,7 @@ class Repositories:
         read_only: bool,
         metadata: Mapping[str, str] | None,
     ) -> pb.Repository:
-        """Return the record of a new repository, having checked all that can be checked before."""
+        """Return the record of a new repository after all checks that need no write."""
         if namespace.parts.scheme != self._block.scheme:
             raise Invalid(
                 f"storage namespace {namespace} cannot be used: the storage of this installation"
@@ -343,10 +335,10 @@ class Repositories:
             raise
 
     def _keeps(self, ours: Claimant, other: Claimant) -> bool:
-        """Return whether a claimant keeps its namespace from us.
+        """Return whether another claimant retains the namespace that we claim.
 
-        Two creations that see each other would both give way. So the one with the smaller unique id
-        waits for the other, which gives way, or had looked before our claim was there.
+        Two creations that see each other would both give up. So the one with the smaller unique id
+        waits for the other, which gives up, or had scanned before our claim was written.
         """
         give_up_at = self._runtime.monotonic() + COURTESY_SECONDS
         while True:
@@ -364,7 +356,8 @@ class Repositories:
             found = self._removal.settle(repository)
             if found is not None:
                 raise _not_unique(found)
-            # A new one for each try: a lost write that others ended must not be taken for this one.
+            # A new id for each attempt: a lost write that was removed must not be taken for this
+            # one.
             message.unique_id = new_unique_id(self._runtime)
             message.created_us = now_us(self._runtime)
             try:
@@ -404,10 +397,10 @@ class Repositories:
         return _repository(Record(record.name, message, version))
 
     def _undo(self, record: RepositoryRecord) -> None:
-        """Undo a creation that was refused; what cannot be undone now, others end later."""
+        """Undo a creation that was refused; another process finishes an incomplete undo."""
         with suppress(LakebedError):
             self._removal.end(record)
-        # If others ended it before we took the claim, the claim is dead: remove it.
+        # If the record was removed before we claimed, the claim is dead: release it.
         with suppress(LakebedError):
             if not self._removal.lives(claimant_of(record)):
                 self._claims.release(_repository(record).namespace, claimant_of(record))
@@ -421,13 +414,13 @@ class Repositories:
         put: Mapping[str, str],
         remove: Collection[str] = (),
     ) -> Repository:
-        """Add and replace some metadata of a repository, and remove some.
+        """Add, replace and remove metadata of a repository.
 
         Raises:
-            RepositoryNotFound: There is none.
+            RepositoryNotFound: The repository does not exist.
             Deleting: It is being deleted.
-            Invalid: The repository would have too much metadata.
-            TooManyTries: Others always changed it first.
+            Invalid: The metadata would be too large.
+            TooManyTries: Concurrent changes won every time.
             OutcomeUnknown: It may have been changed.
         """
 
@@ -444,7 +437,7 @@ class Repositories:
         return self._change(repository, change)
 
     def set_read_only(self, repository: RepositoryID, *, read_only: bool) -> Repository:
-        """Make a repository read-only, or not; raises as `set_metadata`."""
+        """Set whether a repository is read-only; raises as `set_metadata`."""
 
         def change(message: pb.Repository) -> None:
             message.read_only = read_only
@@ -452,21 +445,21 @@ class Repositories:
         return self._change(repository, change)
 
     def adopt(self, repository: RepositoryID, namespace: Namespace) -> AdoptedNamespace:
-        """Take over the objects that a repository had in lakeFS; to call this again does no harm.
+        """Take over the objects that a repository had in lakeFS; idempotent.
 
         1. The claim of the namespace: no other repository of this installation has or gets it.
-        2. The owner object in it: nor has one of another installation.
-        3. The record of the repository: from here on, objects in there count as its own.
+        2. The owner object in it: nor does a repository of another installation.
+        3. The record of the repository: from now on, objects in there count as its own.
 
-        A death before step 3, or a repository that is created there at the same moment, leaves a
+        A death before step 3, or the creation of a repository there at the same moment, leaves a
         namespace that only this repository can adopt.
 
         Raises:
-            RepositoryNotFound: There is no such repository.
+            RepositoryNotFound: The repository does not exist.
             NamespaceTaken: Another repository keeps its data there, above or below.
             Invalid: The repository has adopted another namespace, or keeps its own data there,
                 above or below.
-            TooManyTries, OutcomeUnknown, BlockError: It may have been adopted: repeat it.
+            TooManyTries, OutcomeUnknown, BlockError: It may have been adopted: repeat the call.
         """
         record = self._find_active(repository)
         claimant, before = claimant_of(record), _adopted(record.message)
@@ -479,7 +472,7 @@ class Repositories:
                 f" data in {own}"
             )
         self._claims.check_size(namespace)
-        # A refusal of `take` leaves the claim, because another adoption may go by it.
+        # A refusal of `take` leaves the claim, because another adoption may rely on it.
         for other in self._claims.near(namespace):
             if other != claimant and self._removal.lives(other):
                 raise NamespaceTaken(
@@ -503,7 +496,7 @@ class Repositories:
         return changed.adopted
 
     def set_strict_hooks(self, repository: RepositoryID, *, strict: bool) -> Repository:
-        """Let the hooks of heads judge what takes their place, or not; raises as `set_metadata`."""
+        """Set whether the hooks of heads judge their successors; raises as `set_metadata`."""
 
         def change(message: pb.Repository) -> None:
             message.strict_hooks = strict
@@ -513,12 +506,12 @@ class Repositories:
     def _change(
         self, repository: RepositoryID, change: Callable[[pb.Repository], None]
     ) -> Repository:
-        """Change a record by compare-and-swap; to apply `change` twice must do what once does."""
+        """Change a record by compare-and-swap; `change` must be idempotent."""
         unique_id: str | None = None
         for _ in range(_TRIES):
             record = self._find_active(repository)
             if unique_id not in {None, record.message.unique_id}:
-                raise RepositoryNotFound(repository)  # another one was made under this name
+                raise RepositoryNotFound(repository)  # created again under this name
             unique_id = record.message.unique_id
             message = pb.Repository()
             message.CopyFrom(record.message)
@@ -541,22 +534,22 @@ class Repositories:
     # Deleting
 
     def delete(self, repository: RepositoryID, *, force: bool = False) -> None:
-        """Delete a repository: its name and its namespace are free at once, its objects stay.
+        """Delete a repository: its name and namespace are free at once, its objects stay.
 
         Args:
-            repository: Which one.
-            force: Even if it is read-only.
+            repository: The repository.
+            force: Delete it even if it is read-only.
 
         Raises:
-            RepositoryNotFound: There is none.
+            RepositoryNotFound: The repository does not exist.
             ReadOnly: It is read-only.
-            TooManyTries: Others always changed it first.
+            TooManyTries: Concurrent changes won every time.
             OutcomeUnknown: It may have been deleted, or will be soon.
         """
         record = self._records.find(repository.encode())
         unique_id = None if record is None else record.message.unique_id
         for _ in range(_TRIES):
-            # Another unique id: someone else has deleted the one that was there at first.
+            # Another unique id: the first repository was deleted concurrently.
             if record is None or record.message.unique_id != unique_id:
                 raise RepositoryNotFound(repository)
             if record.message.state == INITIAL:
@@ -590,7 +583,7 @@ class Repositories:
 
 
 def _active(repository: RepositoryID, record: RepositoryRecord | None) -> RepositoryRecord:
-    """Return the record of a repository that is active, and no other."""
+    """Return the record if its repository is active, else raise."""
     if record is not None and record.message.state == ACTIVE:
         return record
     if record is not None and record.message.state == DELETING:

@@ -1,5 +1,5 @@
-"""Uncommitted changes: how writers stage entries, and how readers and committers read them.
+"""Uncommitted changes: staging by writers, and reading by readers and committers.
 
-Imports `lakebed.kv`, `lakebed.formats` and, to read what is committed, `lakebed.engine.committed`.
-Public: `Writer`, `Reader` and `StagedChanges`. `cells` alone reads what a token holds for a key.
+Imports `lakebed.kv`, `lakebed.formats` and, to read committed entries, `lakebed.engine.committed`.
+Public: `Writer`, `Reader` and `StagedChanges`. Only `cells` reads a token's cell of a key.
 """

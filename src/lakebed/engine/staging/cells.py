@@ -1,31 +1,28 @@
-"""Cells: what a staging token holds for a key, and the one rule by which cells are read.
+"""Cells: the record of a key in a staging token, and the single rule for reading it.
 
-A cell holds a *value*: an entry, or a tombstone, encoded as bytes. While a conditional write is
-under way, it may hold a *proposal* beside its value, or alone: the value that the write is to
-stage, and the version of the branch record under which its condition was judged. A proposal is not
-visible, and only its owner makes it the value (`writer`). A cell with a proposal alone is not a
-tombstone: nothing is staged there.
+A cell has a *value*: an entry, or a tombstone, encoded as bytes. During a conditional write, it may
+have a *proposal* beside its value, or alone: the value to stage, and the version of the branch
+record under which the condition was judged. A proposal is not visible, and only its owner makes it
+the value (`writer`). A cell with a proposal alone is not a tombstone: no change is staged there.
 
-**The rule.** A reader that goes by version w of the branch record, and meets a proposal that was
-made under another version, takes the proposal away before it uses the cell. It passes over a
-proposal that was made under w. A sealed token is read for any later version: all proposals in it
-are taken away.
+**The rule.** A reader at version w of the branch record that meets a proposal made under another
+version removes the proposal before it uses the cell. It ignores a proposal made under w. A sealed
+token is read for any later version: all proposals in it are removed.
 
-*Why that is enough.* The owner writes the proposal, then reads the branch again, and confirms only
-if the version is still that of the proposal. So a proposal that can be confirmed was in its cell
-before the branch left that version. A reader of a later version meets it, and the store decides by
-compare-and-swap on the one cell: either the value was confirmed, and the reader sees it, or the
-proposal is gone, was never visible, and the owner begins again. A proposal that is written later is
-never confirmed. A write that is confirmed late takes effect before the branch left the version that
-its condition was judged by: each reader of a later version sees it.
+*Why this suffices.* The owner writes the proposal, then reads the branch again, and confirms only
+if the version is still the proposal's. So a proposal that can be confirmed was in its cell before
+the branch left that version. A reader of a later version meets it, and the store decides by
+compare-and-swap on this one cell: either the value was confirmed, and the reader sees it, or the
+proposal was removed, was never visible, and the owner starts again. A proposal written later is
+never confirmed. A write confirmed late takes effect before the branch left the version of its
+condition: every reader of a later version sees it.
 
-A proposal that is taken away leaves the value beside it, with the version that the value was
-written with, so that a writer still recognises its own value (`writer: UndoLog`). The cell itself
-has a new version: one that came back would let a request that was held up be applied after its call
-had ended.
+Removing a proposal leaves the value beside it, with the version the value was written with, so that
+a writer still recognises its own value (`writer: UndoLog`). The cell itself gets a new version:
+with a repeated version, a delayed request could be applied after its call had ended.
 
-An owner that died leaves a proposal that does no harm: the first scan after the branch has changed
-removes it, and so does any write of the key.
+The proposal of a dead owner does no harm: the first scan after a change of the branch removes it,
+and so does any write of the key.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -52,14 +49,14 @@ from lakebed.kv import (
 )
 
 TOMBSTONE: Final = pb.StagedEntry().SerializeToString()
-"""Stages the removal of a key: a value without an identity."""
+"""The value that stages the removal of a key: no identity."""
 
-# Many entries are decoded at a time, and calling the type would take as long as parsing them.
+# Calling the enum type would take as long as parsing the entry.
 _ADDRESS_TYPES: Final = {int(each): each for each in AddressType}
 
 
 def encode(entry: Entry, *, replaced_address: str = "") -> bytes:
-    """Return the value that stages an entry, perhaps over one with another address."""
+    """Return the value that stages an entry; `replaced_address` is the replaced entry's."""
     return pb.StagedEntry(
         identity=entry.identity,
         entry=pb.Entry(
@@ -76,11 +73,7 @@ def encode(entry: Entry, *, replaced_address: str = "") -> bytes:
 
 
 def decode(key: bytes, value: bytes) -> Entry | None:
-    """Return the entry that a value stages; None for a tombstone.
-
-    Raises:
-        CorruptRecord: It is not a staged value.
-    """
+    """Return the entry that a value stages, or None for a tombstone; raises as `parse`."""
     staged = parse(key, value)
     if not staged.identity:
         return None
@@ -99,28 +92,20 @@ def decode(key: bytes, value: bytes) -> Entry | None:
 
 
 def path_of(name: bytes) -> bytes:
-    """Return the path of the object that a key of a staging token is about."""
+    """Return the object path in the name of a staged key."""
     return name[len(STAGED_PREFIX) :]
 
 
 def parse_all(staged: Sequence[Item | Pair]) -> list[pb.StagedEntry]:
-    """Return the values of what is staged as messages.
-
-    Raises:
-        CorruptRecord: One of them is not a staged value.
-    """
+    """Return staged values as messages; raises as `parse`."""
     try:
         return [pb.StagedEntry.FromString(each[1]) for each in staged]
     except DecodeError:
-        return [parse(each[0], each[1]) for each in staged]  # says which one it is
+        return [parse(each[0], each[1]) for each in staged]  # tells which value is corrupt
 
 
 def parse(key: bytes, value: bytes) -> pb.StagedEntry:
-    """Return a staged value as a message.
-
-    Raises:
-        CorruptRecord: It is not one.
-    """
+    """Return a staged value as a message, or raise `CorruptRecord`."""
     try:
         return pb.StagedEntry.FromString(value)
     except DecodeError as error:
@@ -128,31 +113,31 @@ def parse(key: bytes, value: bytes) -> pb.StagedEntry:
 
 
 MARK: Final = b"\xff"
-"""Begins a cell with a proposal. No message begins so: older programs refuse such a cell instead of
-taking it for a tombstone. And all messages sort before it, which takes least to find out."""
+"""First byte of a cell with a proposal. No message begins with it, so older programs refuse such a
+cell instead of taking it for a tombstone. All messages sort before it, the cheapest test."""
 
 _TRIES: Final = 100
 
 
 class Cells:
-    """The cells of some tokens, as one version of a branch record shows them."""
+    """The cells of some tokens, as visible at one version of a branch record."""
 
     def __init__(
         self, store: Store, tokens: Sequence[StagingToken], version: Version | None
     ) -> None:
-        """Prepare to read tokens, given newest first, for a version of the branch record.
+        """Prepare to read tokens, newest first, at a version of the branch record.
 
-        Without a version, the tokens are sealed ones: each proposal in them is taken away.
+        Without a version, the tokens are sealed: every proposal in them is removed.
         """
         self.store: Final = store
         self.tokens: Final = tuple(tokens)
         self._version = version
         self.passed_over: list[bytes] = []
-        """Keys of cells whose proposals were passed over, as scans met them."""
+        """Keys of cells whose proposals were ignored, as met by scans."""
 
     @classmethod
     def of(cls, store: Store, branch: Branch) -> "Cells":
-        """Return the cells of all tokens of a branch that was just read."""
+        """Return the cells of all tokens of a branch just read."""
         return cls(store, branch.tokens, branch.version)
 
     @classmethod
@@ -164,13 +149,13 @@ class Cells:
         """Return cells, one for each token, without proposals of other versions.
 
         Raises:
-            TooManyTries: Others always made new proposals first.
+            TooManyTries: New proposals were made every time.
         """
         pairs = zip(self.tokens, items, strict=True)
         return [self._settled(token, item) for token, item in pairs]
 
     def shown(self, token: StagingToken, rows: Iterable[Pair]) -> Iterator[Pair]:
-        """Yield the cells of a token that have a value, with the value alone."""
+        """Yield the cells of a token that have a value, reduced to the value."""
         for row in rows:
             if row[1] < MARK:
                 yield row
@@ -184,7 +169,7 @@ class Cells:
         if proposed.branch_version == self._version:
             self.passed_over.append(path_of(row[0]))
             return value_in(*row)
-        # Read again: a scan of pairs has no versions.
+        # Read again: pairs of a scan have no versions.
         (item,) = self.store.get_many([(token.encode(), row[0])])
         item = self._settled(token, item)
         if has_proposal(item):
@@ -204,7 +189,7 @@ class Cells:
 
 
 def value_of(item: Item | None) -> bytes | None:
-    """Return the value of a cell, or None if nothing is staged there.
+    """Return the value of a cell, or None if it has none.
 
     Raises:
         CorruptRecord: It is not a cell.
@@ -213,7 +198,7 @@ def value_of(item: Item | None) -> bytes | None:
 
 
 def value_in(key: bytes, cell: bytes) -> bytes | None:
-    """Return the value of a cell, or None if nothing is staged there; raises as `value_of`."""
+    """Return the value of a cell, or None if it has none; raises as `value_of`."""
     if cell < MARK:
         return cell
     proposed = parse_proposed(key, cell)
@@ -221,26 +206,26 @@ def value_in(key: bytes, cell: bytes) -> bytes | None:
 
 
 def version_of(item: Item) -> Version:
-    """Return the version of the value of a cell, which a proposal beside it does not change."""
+    """Return the version of a cell's value, which a proposal beside it does not change."""
     if item.value < MARK:
         return item.predicate
     return Version(parse_proposed(item.key, item.value).value_version)
 
 
 def newest(items: Iterable[Item | None]) -> bytes | None:
-    """Return the value that decides, given the settled cells of a key, newest token first."""
+    """Return the effective value among the settled cells of a key, newest token first, or None."""
     return next((value for value in map(value_of, items) if value is not None), None)
 
 
 def has_proposal(item: Item | None) -> bool:
-    """Return whether a cell holds a proposal."""
+    """Return whether a cell has a proposal."""
     if item is None or item.value < MARK:
         return False
     return parse_proposed(item.key, item.value).HasField("proposal")
 
 
 def propose(found: Item | None, value: bytes, branch_version: Version) -> bytes:
-    """Return a cell as it was found, with a proposal to stage a value instead of any other."""
+    """Return a cell with a proposal to stage `value` added, replacing any other proposal."""
     proposed = pb.ProposedEntry(
         proposal=pb.StagedEntry.FromString(value), branch_version=branch_version
     )
@@ -252,7 +237,7 @@ def propose(found: Item | None, value: bytes, branch_version: Version) -> bytes:
 
 
 def take_away(store: Store, token: StagingToken, item: Item) -> None:
-    """Take the proposal out of a cell that was read; others may have been faster.
+    """Remove the proposal from a cell as read; ignores concurrent changes.
 
     Raises:
         StoreUnavailable: Nothing was changed.
@@ -274,9 +259,9 @@ def take_away(store: Store, token: StagingToken, item: Item) -> None:
 
 
 def spelled_out(rows: Iterable[Item]) -> Iterator[Pair]:
-    """Yield each value and each proposal of cells as a row of its own.
+    """Yield each value and each proposal of cells as a separate row.
 
-    For callers that must know all that is visible or may become visible.
+    For callers that must see every entry that is or may become visible.
     """
     for key, value, _ in rows:
         if value < MARK:
@@ -290,11 +275,7 @@ def spelled_out(rows: Iterable[Item]) -> Iterator[Pair]:
 
 
 def parse_proposed(key: bytes, value: bytes) -> pb.ProposedEntry:
-    """Return a cell that has, or had, a proposal as a message.
-
-    Raises:
-        CorruptRecord: It is not one.
-    """
+    """Return a cell that has, or had, a proposal as a message, or raise `CorruptRecord`."""
     try:
         proposed = pb.ProposedEntry.FromString(value[len(MARK) :])
     except DecodeError as error:

@@ -1,12 +1,12 @@
-"""Staged values, many at a time, as columns.
+"""Columnar parser of staged values.
 
-The general parser of protobuf makes an object of each value, and every field that is asked for
-makes another one. Here all values of a page are read together: they lie in one buffer, each has a
-place in it, and one field after the other is read at all places at once. That works because
-protobuf writes the fields of a message in the order of their numbers. Whatever looks otherwise is
-left to the general parser, which also says what is wrong with a value that cannot be read.
+The general protobuf parser makes an object of each value, and another of each accessed field. Here
+all values of a page are parsed together: they lie in one buffer, a cursor has a place in each, and
+one field after the other is read at all places at once. This works because protobuf writes the
+fields of a message in the order of their numbers. Any other form is left to the general parser,
+which also reports errors in unreadable values.
 
-The description of the bytes: https://protobuf.dev/programming-guides/encoding/
+The encoding: https://protobuf.dev/programming-guides/encoding/
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from lakebed.formats import CHANGE_SCHEMA
 
 ROWS_MIN: Final = 256
-"""For fewer values, the general parser is faster."""
+"""Below this number of values, the general parser is faster."""
 
 _BYTES_MAX: Final = 2**31 - 1
 _VARINT_BYTES: Final = 10
@@ -30,7 +30,7 @@ _PADDING: Final = bytes(2 * _VARINT_BYTES)
 _ONE_BYTE: Final = 0x80
 _WORD_BYTES: Final = 8
 _LENGTH: Final = 2
-"""The wire type of what has its length before it; that of numbers is 0."""
+"""Wire type of length-delimited fields; numbers have 0."""
 
 _Bytes = npt.NDArray[np.uint8]
 _Numbers = npt.NDArray[np.int64]
@@ -41,37 +41,37 @@ _NO_TEXTS: Final = pa.array([], pa.string())
 
 _ONE: Final = np.uint64(1)
 _TOPS: Final = np.uint64(0x8080808080808080)
-"""The highest bit of each byte of a word: set in each byte of a number but the last."""
+"""The highest bit of each byte of a word: set in each byte of a varint but the last."""
 
-# How seven bits of each of eight bytes become one number: neighbours move together, then pairs of
-# them, then fours. In each step: what stays, what moves, and by how many bits.
+# Combine the low seven bits of each of eight bytes into one number: neighbours, then pairs, then
+# fours. In each step: mask of the bits that stay, mask of those that move, and the shift.
 _STEPS: Final = [
     (np.uint64(0x007F007F007F007F), np.uint64(0x7F007F007F007F00), np.uint64(1)),
     (np.uint64(0x00003FFF00003FFF), np.uint64(0x3FFF00003FFF0000), np.uint64(2)),
     (np.uint64(0x000000000FFFFFFF), np.uint64(0x0FFFFFFF00000000), np.uint64(4)),
 ]
-# Times a word with one bit, the lowest of the n-th byte: the highest byte of that is n.
+# Multiplied by a word whose only bit is the lowest of byte n: the highest byte becomes n.
 _COUNTS: Final = np.uint64(0x0102030405060708)
 _HIGHEST_BYTE: Final = np.uint64(56)
 
 
 class _OtherForm(Exception):
-    """A value is not written as expected."""
+    """A value is not encoded as expected."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Texts:
-    """Where each row's text is in the buffer; they lie there in the order of the rows."""
+    """Location of each row's text in the buffer, in the order of the rows."""
 
     starts: _Numbers
     lengths: _Numbers
 
     def array(self, buffer: pa.Buffer, type_: pa.DataType) -> pa.Array:
-        """Return the texts as a column; raises `ArrowInvalid` for what is not UTF-8."""
+        """Return the texts as a column; raises `ArrowInvalid` for invalid UTF-8."""
         count = len(self.starts)
         if not count:
             return pa.array([], type_)
-        # As Arrow sees it, the buffer is a text, what lies behind it, the next text, and so on.
+        # For Arrow, the buffer alternates between a text and the bytes up to the next text.
         bounds = np.empty(2 * count, np.int32)
         bounds[::2] = self.starts
         bounds[1::2] = self.starts + self.lengths
@@ -88,7 +88,7 @@ def _every_other(count: int) -> pa.Array:
 
 
 class _Cursor:
-    """A place in each value, which moves behind the fields that were read."""
+    """A place in each value, advanced past the fields read."""
 
     def __init__(self, values: Sequence[bytes]) -> None:
         joined = b"".join([*values, _PADDING])
@@ -96,7 +96,7 @@ class _Cursor:
             raise _OtherForm
         self.buffer = pa.py_buffer(joined)
         self._data = np.frombuffer(self.buffer, np.uint8)
-        # The eight bytes that begin at each place, as numbers.
+        # The eight bytes from each place on, as numbers.
         places = (len(joined) - _WORD_BYTES,)
         self._words: _Words = np.ndarray(places, "<u8", self.buffer, strides=(1,))
         lengths = np.fromiter(map(len, values), np.int64, len(values))
@@ -104,15 +104,15 @@ class _Cursor:
         self.places: _Numbers = self.ends - lengths
 
     def rows_at(self, tag: int, limits: _Numbers) -> _Rows:
-        """Return the rows in which this field comes next, before a limit."""
+        """Return the rows whose next field is this one, before a limit."""
         return np.flatnonzero((self.places < limits) & (self._data[self.places] == tag))
 
     def numbers(self, field: int, limits: _Numbers) -> _Numbers:
-        """Read a field of numbers; 0 where it is not."""
+        """Read a field of numbers; 0 where missing."""
         return self._read(field << 3, limits)
 
     def texts(self, field: int, limits: _Numbers, *, enter: bool = False) -> _Texts:
-        """Read a field of bytes, of text or of a message; with `enter`, stay at its beginning."""
+        """Read a length-delimited field; with `enter`, stay at its beginning."""
         lengths = self._read(field << 3 | _LENGTH, limits)
         starts = self.places.copy()
         if (lengths < 0).any() or (lengths > limits - starts).any():
@@ -122,12 +122,12 @@ class _Cursor:
         return _Texts(starts, lengths)
 
     def _read(self, tag: int, limits: _Numbers) -> _Numbers:
-        """Read a tag and a number in the rows that have it."""
+        """Read a tag and a number in the rows that have the tag."""
         values: _Numbers = np.zeros(len(self.places), np.int64)
         found = self.rows_at(tag, limits)
         if not len(found):
             return values
-        # All rows have most fields, and a slice costs next to nothing.
+        # Most fields are in all rows, and a slice costs next to nothing.
         rows = slice(None) if len(found) == len(values) else found
         values[rows], sizes = self._varints(self.places[rows] + 1)
         self.places[rows] += 1 + sizes
@@ -136,14 +136,14 @@ class _Cursor:
         return values
 
     def _varints(self, places: _Numbers) -> tuple[_Numbers | _Bytes, _Numbers | int]:
-        """Return the number that begins at each place, and how many bytes it has."""
+        """Return the varint at each place, and its length in bytes."""
         firsts = self._data[places]
         if firsts.max() < _ONE_BYTE:
             return firsts, 1
         words = self._words[places]
         lasts = ~words & _TOPS
-        lasts &= ~lasts + _ONE  # the lowest bit that is set: that of the last byte
-        words &= (lasts << _ONE) - _ONE  # nothing behind that; all of it, if there is none
+        lasts &= ~lasts + _ONE  # the lowest bit set: that of the last byte
+        words &= (lasts << _ONE) - _ONE  # cut after the last byte; keep all of it if there is none
         for stays, moves, bits in _STEPS:
             words = words & stays | (words & moves) >> bits
         numbers, sizes = (each.view(np.int64) for each in (words, _byte_counts(lasts)))
@@ -159,16 +159,16 @@ class _Cursor:
 
 
 def _byte_counts(lasts: _Words) -> _Words:
-    """Return which byte of each word has its highest bit set, the first being 1; 0 if none has."""
+    """Return the number, from 1, of the byte whose highest bit is set; 0 if none is."""
     return (lasts >> np.uint64(7)) * _COUNTS >> _HIGHEST_BYTE
 
 
 def parse_columns(
     keys: Sequence[bytes], values: Sequence[bytes], *, prefix_bytes: int
 ) -> pa.Table | None:
-    """Return staged values as a table by `CHANGE_SCHEMA`; None: the general parser is needed.
+    """Return staged values by `CHANGE_SCHEMA`, or None if the general parser is needed.
 
-    Keys begin with so many bytes that do not belong to them.
+    The first `prefix_bytes` of each key are dropped.
     """
     try:
         return _parse(_without_prefix(keys, prefix_bytes), values)
@@ -177,7 +177,7 @@ def parse_columns(
 
 
 def _without_prefix(keys: Sequence[bytes], prefix_bytes: int) -> pa.Array:
-    # All at once, not by a copy of each.
+    # One slice of the whole column, instead of a copy of each key.
     longest = max(map(len, keys), default=0)
     return pc.binary_slice(pa.array(keys, pa.binary()), prefix_bytes, max(longest, prefix_bytes))
 
@@ -218,7 +218,7 @@ def _small(numbers: _Numbers) -> pa.Array:
 
 
 def _maps(cursor: _Cursor, limits: _Numbers) -> pa.Array:
-    """Read the pairs of metadata, the first of all rows, then the second, and so on."""
+    """Read the pairs of metadata: the first of all rows, then the second, and so on."""
     found: list[tuple[_Rows, _Texts, _Texts]] = []
     while len(rows := cursor.rows_at(7 << 3 | _LENGTH, limits)):
         pair = cursor.texts(7, limits, enter=True)

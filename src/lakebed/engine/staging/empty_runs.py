@@ -1,33 +1,33 @@
-"""Runs of keys with nothing left: notes of listings, so that the next one can jump over them.
+"""Skip index: key ranges where all entries are deleted, recorded by listings for later ones.
 
-When a directory is deleted and not committed yet, each of its objects is a tombstone. The first
-listing above it goes through all of them. It notes the stretch of keys, and later listings jump
-over it. The note is kept beside the tombstones, in the partition of the staging token, and is
-deleted with it.
+After the uncommitted deletion of a directory, each of its objects is a tombstone. The first listing
+above it reads all of them. It records the key range, and later listings jump over it. The index
+("note") is stored beside the tombstones, in the partition of the staging token, and is deleted with
+it.
 
-*A stretch is in a note only if every acknowledged put into it is hidden by a later tombstone.* Two
-rules keep that true:
+*A range is in the note only if every acknowledged put into it is hidden by a later tombstone.* Two
+rules maintain this:
 
-1. A listing first notes the stretch that it **seeks** through. Then it reads that stretch from the
-   store. Then it adds what it found empty, by compare-and-swap on its own note.
-2. Whoever makes a key visible (a put, a reset) reads the note after the write and before it
-   acknowledges, and takes the key out of every stretch, sought or found, that has it.
+1. A listing first records the range that it **seeks** through. Then it reads the range from the
+   store. Then it adds the part found empty, by compare-and-swap on its own note.
+2. A writer that makes a key visible (a put, a reset) reads the note after the write and before it
+   acknowledges, and cuts every range, sought or found, that contains the key.
 
-Why that is enough: take a put that is acknowledged. If it read the note before the listing wrote
-what it seeks, the put was in the store before the listing read, and the listing met it. If it read
-the note later, it has cut the stretch that is sought, and the listing's swap fails; or it has cut
-the stretch that was found. Tombstones need none of this.
+Why this suffices: consider an acknowledged put. If its writer read the note before the listing
+recorded the sought range, the put was in the store before the listing read, and the listing met it.
+If the writer read the note later, it has cut the sought range, and the listing's swap fails; or it
+has cut the range found. Tombstones need neither rule.
 
-A conditional put reads the note after its proposal and before it confirms. While the proposal waits
-nothing is visible, so a listing must not call its key empty: a stretch ends where a listing passes
-over a proposal (`cells`). With that, a proposal in the store is as good as the put.
+A conditional put reads the note after its proposal and before it confirms. While the proposal is
+pending nothing is visible, so a listing must not count its key as empty: a range ends where a
+listing ignores a proposal (`cells`). Thus a stored proposal is as good as the put.
 
-A put that is not acknowledged, or not yet, may be hidden by a note, although a read of its key
-shows it. If its writer died between the two, it is listed once the note is too old to count.
+An unacknowledged put may be hidden by a note although a read of its key shows it. If its writer
+died between the two, it is listed once the note has expired.
 
-A note counts only for a branch with the same tokens and the same metarange below them. To lose a
-note costs time and nothing else. So whatever is not certain is given up; and whoever cannot cut a
-note, because others are always faster, deletes it.
+A note is valid only for a branch with the same tokens and the same metarange below them. Losing a
+note costs time only. So listings give up in doubt; and a writer that fails to cut a note, because
+of concurrent changes, deletes it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -58,7 +58,7 @@ _LIFE_US: Final = 600_000_000
 
 @dataclass(frozen=True, slots=True)
 class KeyRange:
-    """Keys from one, included, to another, not included; None: to the last."""
+    """Keys from `start` (inclusive) to `end` (exclusive); None for no upper bound."""
 
     start: bytes
     end: bytes | None
@@ -69,7 +69,7 @@ class KeyRange:
 
 @dataclass(frozen=True, slots=True)
 class EmptyRunSearch:
-    """A stretch that a listing has noted, and reads from now on."""
+    """A range that a listing has recorded as sought, and reads from now on."""
 
     stretch: KeyRange
     note: pb.Emptied
@@ -77,7 +77,7 @@ class EmptyRunSearch:
 
 
 class EmptyRunNotes:
-    """The notes about one state of a branch, as a listing reads them and adds to them."""
+    """The skip index of one state of a branch, as a listing reads and extends it."""
 
     def __init__(
         self,
@@ -94,13 +94,13 @@ class EmptyRunNotes:
         self._now_us = now_us
 
     def stretches(self) -> list[KeyRange]:
-        """Return the stretches where nothing is left."""
+        """Return the empty ranges."""
         return [_stretch(each) for each in self._counting(self._find())]
 
     def seek(self, stretch: KeyRange) -> EmptyRunSearch | None:
-        """Note that a stretch is being read; None: that did not certainly work, and is given up.
+        """Record that a range is being read, or return None if this did not certainly succeed.
 
-        Only what is read from the store after this may be passed to `found`.
+        Only keys read from the store after this call may be passed to `found`.
         """
         before = self._find()
         note = pb.Emptied(
@@ -116,9 +116,9 @@ class EmptyRunNotes:
             return None
 
     def found(self, search: EmptyRunSearch, end: bytes | None) -> None:
-        """Note that nothing is left from the start of a search up to some key.
+        """Record that no entry is left from the start of a search up to `end`.
 
-        Nothing beyond what was sought is noted, even if it is empty: writers did not know of it.
+        Ranges beyond the sought one are not recorded, even if empty: writers did not know of them.
         """
         sought = search.stretch
         if sought.end is not None and (end is None or end > sought.end):
@@ -143,7 +143,7 @@ class EmptyRunNotes:
         return self._store.set(self._partition, EMPTIED, value, predicate)
 
     def _counting(self, found: Item | None) -> list[pb.Stretch]:
-        """Return the stretches of a note about this state that are not too old to count."""
+        """Return the valid ranges of a note: about this state, and not expired."""
         note = _parse(found)
         if (
             note is None
@@ -151,18 +151,18 @@ class EmptyRunNotes:
             or note.metarange_id != self._metarange_id
         ):
             return []
-        # The clock may be another one: what seems far in the past or the future does not count.
+        # Clocks may differ: ignore times far in the past or in the future.
         return [each for each in note.stretches if abs(self._now_us - each.found_us) < _LIFE_US]
 
 
 def fill(store: Store, token: StagingToken, keys: Iterable[bytes], found: Item | None) -> None:
-    """Take keys that were just made visible out of the note of a token.
+    """Cut keys that were just made visible out of the note of a token.
 
     Args:
         store: The store.
         token: The staging token.
         keys: The keys.
-        found: The note as it was read after the keys were written.
+        found: The note as read after the keys were written.
     """
     partition, filled = token.encode(), sorted(keys)
     for _ in range(_TRIES):
@@ -187,12 +187,11 @@ def fill(store: Store, token: StagingToken, keys: Iterable[bytes], found: Item |
 
 
 def _without(note: pb.Emptied, keys: list[bytes]) -> pb.Emptied:
-    """Return a note whose stretches end before the first of some keys.
+    """Return a note whose ranges end before the first of some keys.
 
-    Fields of a later version are dropped, unlike in other records: this version could not cut them.
-
-    Stretches are not cut in two. So writers soon find none of their keys in a note, unless they
-    write them in descending order.
+    Drops fields of a later version, unlike in other records: this version could not cut them.
+    Ranges are truncated, not split. So writers soon find none of their keys in a note, unless they
+    write in descending order.
     """
     left = pb.Emptied(sealed_tokens=note.sealed_tokens, metarange_id=note.metarange_id)
     for each in note.stretches:
@@ -219,7 +218,7 @@ def _message(stretch: KeyRange) -> pb.Stretch:
 
 
 def _parse(found: Item | None) -> pb.Emptied | None:
-    """Return what a note says; None: there is none, or it cannot be read."""
+    """Return a note as a message, or None if absent or unreadable."""
     try:
         return None if found is None else pb.Emptied.FromString(found.value)
     except DecodeError:

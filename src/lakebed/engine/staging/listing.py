@@ -1,14 +1,13 @@
-"""Pages of a branch: what is staged over what is committed, a window of keys at a time.
+"""Pages of a branch: staged changes over committed entries, a window of keys at a time.
 
-A window holds some staged changes and the committed entries of the same stretch of keys, merged so
-that each key shows what a read of it would. Pages are filled from windows as they are from ranges
+A window has some staged changes and the committed entries of the same key range, merged so that
+each key shows what a read would return. Pages are filled from windows as from ranges
 (`entry_page`): with a delimiter, a common prefix is found with its first key, and the rest of it is
-jumped over, in staging and in ranges alike.
+skipped, in staging and in ranges alike.
 
 A run of tombstones costs one scan over it, in windows that grow. If it lies below a common prefix,
-a few keys further on are looked up first: unless nearly all of the prefix is deleted, one of them
-is there, and the rest need not be scanned. A long run is noted, and the next listing jumps over it
-(`empty_runs`).
+some later keys are looked up first: unless nearly all of the prefix is deleted, one of them exists,
+and the scan is not needed. A long run is recorded, and the next listing skips it (`empty_runs`).
 """
 
 from bisect import bisect_left
@@ -47,11 +46,11 @@ _CUT: Final = len(STAGED_PREFIX)
 
 @dataclass(frozen=True, slots=True)
 class Noting:
-    """When a listing takes place, and what it notes for others."""
+    """Time of a listing, and threshold of its notes."""
 
     now_us: int
     tombstones_min: int
-    """Runs of this many tombstones or more are noted."""
+    """Runs of at least this many tombstones are recorded."""
 
 
 def list_entries(
@@ -62,7 +61,7 @@ def list_entries(
     *,
     noting: Noting,
 ) -> EntryPage[Entry]:
-    """Return a page of the entries that staged cells make of a metarange."""
+    """Return a page of the entries of a metarange with staged cells applied."""
     staged = _StagedWindows(cells, query)
     start = query.first_key()
     if start is not None and staged.is_empty_from(start):
@@ -84,15 +83,15 @@ def list_changes(
 
 @dataclass(frozen=True, slots=True)
 class _Staged:
-    """Neighbouring staged items."""
+    """Consecutive staged items."""
 
     keys: list[bytes]
-    """In order, without `STAGED_PREFIX`."""
+    """Sorted, without `STAGED_PREFIX`."""
     items: list[Pair]
     end: bytes | None
-    """The key up to which they are complete; None: to the end of the prefix."""
+    """The key up to which they are complete, or None for the end of the prefix."""
     proposed: Sequence[bytes] = ()
-    """Keys of the cells with a proposal, in order."""
+    """Sorted keys of the cells with a proposal."""
 
     def between(self, start: bytes, end: bytes | None) -> "_Staged":
         first, last = _places(self.keys, start, end)
@@ -107,7 +106,7 @@ def _places(keys: Sequence[bytes], start: bytes, end: bytes | None) -> tuple[int
 
 
 class _StagedWindows:
-    """Staged changes, some at a time, from any key on."""
+    """Windows of staged changes, from any key on."""
 
     def __init__(self, cells: Cells, query: EntryQuery) -> None:
         self._cells = cells
@@ -118,10 +117,9 @@ class _StagedWindows:
         self._held: _Staged | None = None
 
     def take(self, start: bytes) -> _Staged:
-        """Return changes from a key on, which is never below that of the call before.
+        """Return changes from a key on, never below the key of the previous call.
 
-        What was read before is not read again. Windows grow while one follows another, and are
-        small again after a jump.
+        Nothing is read twice. Consecutive windows grow; after a jump they are small again.
         """
         held = self._held
         if held is None:
@@ -133,12 +131,12 @@ class _StagedWindows:
         return held.between(start, held.end)
 
     def is_empty_from(self, start: bytes) -> bool:
-        """Whether there is no change from a key on."""
+        """Whether no change is staged from a key on."""
         found = self.take(start)
         return not found.keys and found.end is None
 
     def forget(self) -> None:
-        """Read from the store again what was read already."""
+        """Read already seen changes from the store again."""
         self._held = None
 
     def _read(self, start: bytes) -> _Staged:
@@ -151,7 +149,7 @@ class _StagedWindows:
 
 
 class _EmptyRuns:
-    """Runs of keys with nothing left: those known from notes, and those to note."""
+    """Runs of deleted keys: known from notes, or to be recorded."""
 
     def __init__(self, notes: EmptyRunNotes, query: EntryQuery, noted_min: int) -> None:
         self._notes = notes
@@ -164,9 +162,9 @@ class _EmptyRuns:
         self._seen_to = b""
 
     def jump(self, place: bytes) -> bytes | None:
-        """Return the end of the stretch that a place lies in, if it is known to be empty."""
+        """Return the end of the known empty range that contains a key, or the key itself."""
         if self._known is None:
-            # Not before something was found empty: most listings never need them.
+            # Only after an empty window: most listings never need the notes.
             self._known = self._notes.stretches()
         for stretch in self._known:
             if place in stretch:
@@ -174,7 +172,7 @@ class _EmptyRuns:
         return place
 
     def add(self, hidden: list[bytes], place: bytes) -> bool:
-        """Add keys that were all hidden, up to a place; return whether to read on anew."""
+        """Add consecutive hidden keys, up to a place; return whether to read again from there."""
         self._begin = hidden[0] if self._begin is None else self._begin
         self._hidden += len(hidden)
         self._seen_to = place
@@ -184,11 +182,11 @@ class _EmptyRuns:
         if self._search is not None or (self._hidden < self._noted_min and not goes_on):
             return False
         self._search = self._notes.seek(KeyRange(place, self._bound(place)))
-        self._hidden = 0  # if that did not work, do not try again at once
+        self._hidden = 0  # on failure, do not retry at once
         return self._search is not None
 
     def _bound(self, place: bytes) -> bytes | None:
-        """Return how far to seek: no further than one directory, if the run is in one so far.
+        """Return how far to seek: to the end of the directory if the run is inside one.
 
         Writers may be busy behind it, and would have to cut the note.
         """
@@ -199,11 +197,11 @@ class _EmptyRuns:
         return prefix_end(self._query.prefix)
 
     def stop(self) -> None:
-        """End the run at the last place: something is left behind it."""
+        """End the run at the last place: an entry follows."""
         self.end(self._seen_to)
 
     def end(self, end: bytes | None) -> None:
-        """End the run at a key; None: behind the last one."""
+        """End the run at a key, or None for the end of all keys."""
         self._note(end)
         self._begin, self._hidden = None, 0
 
@@ -214,7 +212,7 @@ class _EmptyRuns:
 
 
 class _MergedWindows:
-    """What readers see, window by window; see `Blocks`."""
+    """Windows of visible entries; see `Blocks`."""
 
     def __init__(
         self,
@@ -236,7 +234,7 @@ class _MergedWindows:
         self._end: bytes | None = b""
 
     def seek(self, key: bytes) -> Block | None:
-        """See `Blocks`; of rows that fold into one common prefix, any of their blocks may come."""
+        """See `Blocks`; returns any of the blocks whose rows fold into one common prefix."""
         while True:
             if self._block is not None and self._block.keys and self._block.keys[-1] >= key:
                 self._runs.stop()
@@ -248,7 +246,7 @@ class _MergedWindows:
             if self._block.keys:
                 continue
             if staged.proposed:
-                # Its writer may have read the note already, and is about to make the key visible.
+                # Its writer may have read the note already, and be about to make the key visible.
                 self._runs.stop()
             if self._end is not None:
                 self._pass_over(staged, self._end)
@@ -256,7 +254,7 @@ class _MergedWindows:
                 self._runs.end(prefix_end(self._query.prefix))
 
     def _pass_over(self, staged: _Staged, end: bytes) -> None:
-        """Go on behind a window that is empty."""
+        """Continue after an empty window."""
         place = self._runs.jump(end)
         if place != end:
             # The note may have been cut since it was read: do not make it part of another.
@@ -268,18 +266,18 @@ class _MergedWindows:
         self._block = self._probe(end)
 
     def _probe(self, start: bytes) -> Block | None:
-        """Look for an entry further on in a common prefix that begins with tombstones.
+        """Search further on for an entry in a common prefix that begins with tombstones.
 
-        The keys that ranges end with are known without reading, and to look them up in staging is
-        one call. If one of them is not deleted, the prefix is there, and the tombstones before it
-        need not be scanned.
+        The last keys of ranges are known without reading, and one call looks them up in staging. If
+        one of them is not deleted, the prefix exists, and the tombstones before it need not be
+        scanned.
         """
         common = self._query.folded(start)
         if common is None or common == self._probed:
             return None
         self._probed = common
         known = self._committed.known_keys(self._metarange_id, start, prefix_end(common))
-        # Some of them, all over the prefix, the last one first.
+        # A sample spread over the prefix, the last key first.
         keys = known[:: -max(1, len(known) // _PROBES)]
         names = [STAGED_PREFIX + key for key in keys]
         tokens = [token.encode() for token in self._cells.tokens]
@@ -295,7 +293,7 @@ class _MergedWindows:
         return None
 
     def _window(self, start: bytes) -> tuple[Block, bytes | None, _Staged]:
-        """Read what follows a key; return the block, where it ends, and what is staged in it."""
+        """Read the window after a key; return the block, its end, and its staged changes."""
         staged = self._staged.take(start)
         end = staged.end
         base = next(
@@ -315,7 +313,7 @@ class _MergedWindows:
     def _committed_max(self, staged: _Staged) -> int:
         """Return how many committed rows to merge with staged ones at a time.
 
-        A page without a delimiter needs no more than its items, one more, and what is hidden.
+        A page without a delimiter needs no more than its items, one more, and the hidden ones.
         """
         if self._query.delimiter or not staged.keys:
             return _LARGEST_WINDOW
@@ -323,10 +321,10 @@ class _MergedWindows:
 
 
 class _MergedBlock:
-    """Neighbouring entries, staged and committed; see `Block`.
+    """Consecutive entries, staged and committed; see `Block`.
 
-    They are merged by their keys alone. Staged values are parsed when they are needed: most of
-    those below a common prefix never are.
+    Merged by their keys alone. Staged values are parsed on demand: most values below a common
+    prefix never are.
     """
 
     def __init__(self, base: pa.Table, staged: _Staged) -> None:
@@ -338,7 +336,7 @@ class _MergedBlock:
                 base = base.filter(pc.invert(hidden)).combine_chunks()
                 base_keys = one_array(base, "key")
         self._base = base
-        # Rows of the base, then puts, in the order of their keys; None: they are of one kind.
+        # Rows of the base, then puts, by key; None if all are of one kind.
         self._order: pa.Array | None = None
         keys = base_keys
         if self._puts:
@@ -350,7 +348,7 @@ class _MergedBlock:
         self.keys = SortedKeys(keys)
 
     def rows(self, first: int, last: int) -> pa.Table:
-        # As a read of the key does: what is staged, even if a commit of it would change nothing.
+        # As for a read of the key: the staged entry, even if it equals the committed one.
         if not self._puts:
             return self._base.slice(first, last - first)
         if self._order is None:
@@ -359,13 +357,13 @@ class _MergedBlock:
         is_put = wanted >= self._base.num_rows
         puts = [self._puts[row - self._base.num_rows] for row in wanted[is_put].tolist()]
         rows = pa.concat_tables([self._base.take(wanted[~is_put]), entry_rows(puts)])
-        # First the committed, then the staged: back into the order of the keys.
+        # Rows are committed first, then staged: restore the order of keys.
         places = np.concatenate([np.flatnonzero(~is_put), np.flatnonzero(is_put)])
         return rows.combine_chunks().take(np.argsort(places))
 
 
 class _ChangeWindows:
-    """What staged changes do to a metarange, window by window; see `Blocks`."""
+    """Windows of changes that staged cells make to a metarange; see `Blocks`."""
 
     def __init__(
         self, cells: Cells, committed: Committed, metarange_id: MetaRangeID, query: EntryQuery

@@ -1,10 +1,9 @@
-"""Reading a branch: what is staged over what is committed.
+"""Reads of a branch: staged changes over committed entries.
 
-A read begins with the branch's record, read after the call began. Everything else is taken from
-what that record names: its tokens, newest first, then its commit. The record may change meanwhile;
-the read still returns the state of one record. Tokens that are dropped meanwhile stay readable,
-because the Cleaner leaves them alone for a grace period. A read that took longer than half of that
-period starts over.
+A read begins with the branch's record, read after the call began. Everything else follows from this
+record: its tokens, newest first, then its commit. The record may change meanwhile; the read still
+returns the state of one record. Tokens dropped meanwhile stay readable, because the Cleaner leaves
+them alone for a grace period. A read longer than half this period starts over.
 """
 
 import logging
@@ -55,13 +54,11 @@ class Reader:
 
     @traced("engine.find")
     def find(self, repository_id: RepositoryID, ref: str, key: bytes) -> tuple[Repository, Entry]:
-        """Return the entry of a key, and the repository that it was found in.
-
-        Of a branch, what is staged comes before what is committed.
+        """Return the entry of a key, and its repository; staged changes precede committed ones.
 
         Raises:
-            RepositoryNotFound, RefNotFound, InvalidRef: There is nothing to read from.
-            EntryNotFound: There is no such entry.
+            RepositoryNotFound, RefNotFound, InvalidRef: The ref cannot be read.
+            EntryNotFound: No entry has this key.
         """
         for found in self._in_time(self._readings.of_ref, repository_id, ref, key):
             entry, _ = self.look(found, key)
@@ -73,11 +70,11 @@ class Reader:
     def list_entries(
         self, repository_id: RepositoryID, ref: str, query: EntryQuery
     ) -> tuple[Repository, EntryPage[Entry]]:
-        """Return a page of the entries of a ref, and the repository that they are in.
+        """Return a page of the entries of a ref, and its repository.
 
         Raises:
-            RepositoryNotFound, RefNotFound, InvalidRef: There is nothing to list.
-            Invalid: The ref means what is staged on a branch.
+            RepositoryNotFound, RefNotFound, InvalidRef: The ref cannot be read.
+            Invalid: The ref means the staged changes of a branch.
         """
         for found in self._in_time(self._readings.of_ref, repository_id, ref):
             page = self._page(found, ref, query)
@@ -97,10 +94,10 @@ class Reader:
     def list_changes(
         self, repository_id: RepositoryID, branch: BranchID, query: EntryQuery
     ) -> EntryPage[DiffEntry]:
-        """Return a page of what is staged on a branch and differs from its head.
+        """Return a page of the staged changes of a branch that differ from its head.
 
         Raises:
-            RepositoryNotFound, BranchNotFound: There is no such branch.
+            RepositoryNotFound, BranchNotFound: The branch does not exist.
         """
         for found in self._in_time(self._readings.of_branch, repository_id, branch):
             cells = Cells.of(self._store, found.branch)
@@ -108,10 +105,7 @@ class Reader:
         return page
 
     def look(self, found: Reading, key: bytes) -> tuple[Entry | None, Sequence[Item | None]]:
-        """Return the entry of a key, or None, as the records that were read show it.
-
-        Also return the cells that decided, newest first.
-        """
+        """Return the entry of a key, or None, and the deciding cells, newest first."""
         cells: Sequence[Item | None] = ()
         if found.view is not View.COMMITTED:
             cells = self.staged(found.branch, key, found.cells)
@@ -129,15 +123,15 @@ class Reader:
     def _in_time(
         self, begin: Callable[ParamT, Reading], *args: ParamT.args, **kwargs: ParamT.kwargs
     ) -> Iterator[Reading]:
-        """Yield the records to read by, again if the tokens of a branch may be gone by the end.
+        """Yield the records to read by, again if tokens of the branch may have been deleted.
 
         Args:
             begin: Reads the records.
             args: The arguments of `begin`.
-            kwargs: The same.
+            kwargs: The keyword arguments of `begin`.
 
         Raises:
-            TooManyTries: The read always took too long.
+            TooManyTries: The read took too long every time.
         """
         for _ in range(_TRIES):
             found = begin(*args, **kwargs)
@@ -151,9 +145,9 @@ class Reader:
     def staged(
         self, branch: Branch, key: bytes, found: Sequence[Item | None] | None = None
     ) -> Sequence[Item | None]:
-        """Return the cell of a key in each token of a branch, newest first; all in one call.
+        """Return the key's cell in each token of a branch, newest first, in one store call.
 
-        With `found`, these are the cells as they were read already, for the same branch record.
+        `found` are the cells if they were already read at the same branch record.
         """
         if found is None:
             name = STAGED_PREFIX + key

@@ -1,11 +1,11 @@
-"""What is staged in some tokens, as one stream of changes in Arrow columns, sorted by key.
+"""The staged changes of some tokens as one stream of Arrow tables, sorted by key.
 
-If several tokens have a key, the newest one decides. With one token alone, which is the usual case,
-the pages of its scan become tables as they are. With several, their scans are merged by key.
+If several tokens have a key, the newest wins. With a single token, the usual case, the pages of its
+scan become tables directly. With several, their scans are merged by key.
 
-Proposals are passed over, or taken away (`cells`), before tokens are merged: a cell with a proposal
-alone decides nothing. In the pages of a single token nothing looks for them: they do not have the
-form of the columns, so a page with one is read value by value.
+Proposals are ignored, or removed (`cells`), before tokens are merged: a cell with a proposal alone
+decides nothing. Pages of a single token are not searched for proposals: these do not have the form
+of the columns, so a page with one is parsed value by value.
 """
 
 import heapq
@@ -29,13 +29,13 @@ _ROWS: Final = 8192
 _CUT: Final = len(STAGED_PREFIX)
 _pair_of: Callable[[Item], Pair] = itemgetter(0, 1)
 
-# Of a few tokens, each is asked for all that may be needed of it, in one call. Of many, that would
-# be many times what is needed: each is read on as far as its turn comes.
+# Each of a few tokens is asked in one call for all the keys that may be needed. For many tokens
+# this would read far too much: each is read as far as the merge gets.
 _FEW_TOKENS: Final = 4
 
 
 class StagedChanges:
-    """The changes staged in some tokens; scanned once, while iterating."""
+    """The staged changes of some tokens; scanned once, during iteration."""
 
     def __init__(
         self,
@@ -47,8 +47,7 @@ class StagedChanges:
     ) -> None:
         """Prepare a scan of the keys with a prefix, from `start` on.
 
-        A caller that wants only so many changes says so by `limit`: no more keys of each token than
-        that are read before the caller goes on beyond them.
+        With `limit`, at most `limit` keys of each token are read until the caller continues beyond.
         """
         self._cells = cells
         self._start = STAGED_PREFIX + start
@@ -57,19 +56,19 @@ class StagedChanges:
         self._begun: list[Pair] = []
         self._unread: Iterator[Pair] | None = None
         self.held: set[StagingToken] = set()
-        """The tokens that had any key, among those scanned so far."""
+        """The tokens with any key among those scanned so far."""
 
     def pairs(self) -> Iterator[Pair]:
-        """Yield each key with the value that decides it, in order of the keys."""
+        """Yield each key with its effective value, in key order."""
         return self._shown(self._rows())
 
     def begin(self, count: int) -> list[Pair]:
-        """Return the first `count` of the pairs, or all of fewer; `tables` has them too."""
+        """Return the first `count` pairs, or all if fewer; `tables` includes them too."""
         self._begun += islice(self.pairs(), max(0, count - len(self._begun)))
         return self._begun
 
     def tables(self) -> Iterator[pa.Table]:
-        """Yield all changes as tables by `CHANGE_SCHEMA`, sorted by key; none is empty."""
+        """Yield all changes as non-empty tables by `CHANGE_SCHEMA`, sorted by key."""
         rows = chain(self._begun, self._rows())
         while page := list(islice(rows, _ROWS)):
             table = _columns(page)
@@ -79,14 +78,14 @@ class StagedChanges:
                 yield table
 
     def _rows(self) -> Iterator[Pair]:
-        """Return what was not read yet: of one token its cells, of several what decides."""
+        """Return the unread rows: the cells of a single token, or the merged values of several."""
         if self._unread is None:
             tokens = self._cells.tokens
             self._unread = self._scan(tokens[0]) if len(tokens) == 1 else self._merge()
         return self._unread
 
     def _shown(self, rows: Iterable[Pair]) -> Iterator[Pair]:
-        """Yield the values of rows as `_rows` returns them."""
+        """Yield the values of rows from `_rows`."""
         tokens = self._cells.tokens
         return self._cells.shown(tokens[0], rows) if len(tokens) == 1 else iter(rows)
 
@@ -99,7 +98,7 @@ class StagedChanges:
                 yield row
 
     def _ranked(self, rank: int, token: StagingToken) -> Iterator[tuple[bytes, int, Pair]]:
-        """Scan a token; among equal keys, that of the newest token sorts first."""
+        """Scan a token; among equal keys, the newest token's sorts first."""
         for row in self._cells.shown(token, self._scan(token)):
             yield row[0], rank, row
 
@@ -116,7 +115,7 @@ class StagedChanges:
         return chain(begun, rows)
 
     def _beyond(self, rows: Iterator[Pair], token: StagingToken, limit: int) -> Iterator[Pair]:
-        """Yield rows and then those behind them: more are needed where some have no value."""
+        """Yield rows and then those behind them: more are needed where cells have no value."""
         left = limit
         for row in rows:
             left -= 1
@@ -132,17 +131,13 @@ class StagedChanges:
 
 
 def changes_table(page: Sequence[Item | Pair]) -> pa.Table:
-    """Return staged values as a table by `CHANGE_SCHEMA`.
-
-    Raises:
-        CorruptRecord: A value is not a staged one.
-    """
+    """Return staged values as a table by `CHANGE_SCHEMA`, or raise `CorruptRecord`."""
     table = _columns(page)
     return _parse_one_by_one(page) if table is None else table
 
 
 def _columns(page: Sequence[Item | Pair]) -> pa.Table | None:
-    """Read a page as columns; None: the general parser is needed, or quicker."""
+    """Parse a page as columns, or return None if the general parser is needed, or faster."""
     if len(page) < ROWS_MIN:
         return None
     keys, values = (list(map(itemgetter(place), page)) for place in (0, 1))
@@ -150,22 +145,14 @@ def _columns(page: Sequence[Item | Pair]) -> pa.Table | None:
 
 
 def entry_rows(page: list[Pair]) -> pa.Table:
-    """Return staged entries, none of them a tombstone, as a table by `ENTRY_SCHEMA`.
-
-    Raises:
-        CorruptRecord: A value is not a staged one.
-    """
+    """Return staged puts as a table by `ENTRY_SCHEMA`, or raise `CorruptRecord`."""
     table = changes_table(page)
     columns = [table.column(name) for name in ENTRY_SCHEMA.names]
     return pa.Table.from_arrays(columns, schema=ENTRY_SCHEMA)
 
 
 def staged_edits(page: Sequence[Pair]) -> Edits:
-    """Return what is staged, in order of its keys, as edits of committed entries; for a few.
-
-    Raises:
-        CorruptRecord: A value is not a staged one.
-    """
+    """Return a few staged changes, sorted, as edits, or raise `CorruptRecord`."""
     keys = [key[_CUT:] for key, _ in page]
     named = list(zip(keys, parse_all(page), strict=True))
     puts = [(key, message) for key, message in named if message.identity]
@@ -182,7 +169,7 @@ def _parse_one_by_one(page: Sequence[Item | Pair]) -> pa.Table:
 
 
 def _entry_arrays(keys: list[bytes], staged: list[pb.StagedEntry]) -> list[pa.Array]:
-    """Return the columns of `ENTRY_SCHEMA`, in the one form that is stored."""
+    """Return the columns of `ENTRY_SCHEMA`, in their canonical form."""
     entries = [message.entry for message in staged]
     columns = {
         "key": keys,
@@ -193,7 +180,7 @@ def _entry_arrays(keys: list[bytes], staged: list[pb.StagedEntry]) -> list[pa.Ar
         "checksum": [entry.checksum for entry in entries],
         "mtime": [entry.modified_us for entry in entries],
         "content_type": [entry.content_type for entry in entries],
-        # Most have none, and to ask for all pairs costs ten times as much as to ask for any.
+        # Most have none, and a test for any is ten times cheaper than asking for all.
         "metadata": [sorted(entry.metadata.items()) if entry.metadata else () for entry in entries],
     }
     return [pa.array(columns[field.name], field.type) for field in ENTRY_SCHEMA]

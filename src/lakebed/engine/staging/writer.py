@@ -1,69 +1,70 @@
-"""Staging a change: plain writes, conditional writes, and what may refuse them to the end.
+"""Staging a change: plain writes, conditional writes, and late refusals.
 
 **Plain write.** Read the branch, write under its staging token, read the branch again. If the token
-is still the current one, acknowledge: whoever seals the token later scans it after the seal, and so
-finds the write. If not, a committer may have scanned the old token before the write arrived: write
-again, under the token of the record just read. What was written under the old token stays: to
-delete it could delete another's acknowledged write.
+is still current, acknowledge: a committer that seals the token later scans it after the seal, and
+so finds the write. If not, a committer may have scanned the old token before the write arrived:
+write again, under the token of the record just read. The write under the old token stays: deleting
+it could delete another writer's acknowledged write.
 
-Before a put is acknowledged, its key is taken out of the notes of listings (`empty_runs`). A plain
-write replaces a proposal that is in its cell.
+Before a put is acknowledged, its key is cut out of the skip index of listings (`empty_runs`). A
+plain write replaces a proposal in its cell.
 
-**Conditional write.** Propose, look, confirm. Only the third step makes anything visible, so a
-conditional write that is refused was never visible, and is in no commit.
+**Conditional write.** Propose, check, confirm. Only the third step makes anything visible, so a
+refused conditional write was never visible, and is in no commit.
 
 1. Read the branch, at version v, and the cells of the key (`cells`). If the condition does not hold
-   for the entry that they show, refuse. If another writer's proposal is in the way, wait, and then
+   for the entry they show, refuse. If another writer's proposal is in the way, wait, and then
    replace it: its owner may have died.
 2. Write the proposal into the cell under the staging token, beside the value that was judged, by
    compare-and-swap on the cell.
-3. Read the branch again. If the version is not v, take the proposal away and begin again: a new
-   head alone, under the same tokens, can change the answer. Ask all else that may refuse the write
-   (repository, rules, `is_fresh`).
-4. Confirm: write the value by compare-and-swap on the proposal. If that fails, someone took the
-   proposal away or wrote over it: nothing was visible, begin again. If the reply is lost, the cell
-   tells: the proposal is there, confirm again; the value is there, done; anything else, unknown.
+3. Read the branch again. If the version is not v, remove the proposal and start again: a new head
+   alone, under the same tokens, can change the answer. Check everything else that may refuse the
+   write (repository, rules, `is_fresh`).
+4. Confirm: write the value by compare-and-swap on the proposal. If this fails, the proposal was
+   removed or overwritten: nothing was visible, start again. If the reply is lost, the cell tells:
+   the proposal is there, confirm again; the value is there, done; anything else, unknown.
 
 The write takes effect before the branch leaves v, when its condition held: a reader of a later
-version sees it, or takes the proposal away (`cells`).
+version sees it, or removes the proposal (`cells`).
 
-In step 3 the key of a put is also taken out of the notes of listings. Before the entry is visible
-that is soon enough, since a listing never notes that a key with a proposal is empty.
+In step 3 the key of a put is also cut out of the skip index. Doing so before the entry is visible
+is early enough, since a listing never records a key with a proposal as empty.
 
-What fails or dies after step 2 leaves a proposal that does no harm. `design/0005` has each step.
+A failure or death after step 2 leaves a proposal that does no harm. `design/0005` has each step.
 
-**Fresh objects.** Garbage collection spares young objects, since whoever uploaded them may be about
-to stage them. So a writer must not acknowledge if it took so long that its object is not young any
-more: a collection may have looked for the entry before it was there. A write can be given a test
-for that, `is_fresh`, which is made after the second read of the branch.
+**Recently uploaded objects.** Garbage collection spares recent objects, since their uploaders may
+be about to stage them. So a writer must not acknowledge if it took so long that its object is no
+longer recent: a collection may have searched for the entry before it was written. `is_fresh` tests
+this, after the second read of the branch.
 
-**Refusals to the end.** With the branch, the second read of a put has the repository and its
-protection rules (`Readings.after_write`): they may forbid the write since it began. A conditional
-write is not visible by then. A plain one is: if it is forbidden, or its object is not fresh, what
-it replaced is put back. For that, the staged key is read before it is written, and
-written by compare-and-swap on what was read. A removal could not be put back so (a tombstone names
-no object that garbage collection is to spare), and its second read has the branch alone.
+**Late refusals.** With the branch, the second read of a put returns the repository and its
+protection rules (`Readings.after_write`): they may have come to forbid the write since it began. A
+conditional write is not yet visible. A plain one is: if it is forbidden, or its object is not
+recent, the replaced value is restored. For this, the staged key is read before it is written, and
+written by compare-and-swap on the value read. A removal could not be restored in this way (a
+tombstone references no object to be spared from garbage collection), and its second read has the
+branch alone.
 
-**Undo** (`UndoLog`). A writer may learn too late that it must not acknowledge. Then it takes its
-write back: each staged key gets the value it had before, if it still has the writer's own. That
-loses nobody's acknowledged write. What others wrote over it stays; and what it wrote over was seen
-by the very compare-and-swap that replaced it. A proposal beside the value (`cells`) does not
-protect it: the undo goes by the version of the value, and drops the proposal too.
+**Undo** (`UndoLog`). A writer may learn too late that it must not acknowledge. Then it undoes its
+write: each staged key gets its previous value, if it still has the writer's own. This loses no
+acknowledged write: a value written over it stays, and the value it replaced was seen by the very
+compare-and-swap that replaced it. A proposal beside the value (`cells`) does not protect it: the
+undo compares the version of the value, and drops the proposal too.
 
-Until then, which may be long, no staged value would name the object of the value that was replaced,
-and garbage collection could take it. So the new value names it too.
+Until then, which may be long, no staged value would reference the object of the replaced value, and
+garbage collection could delete it. So the new value references it too.
 
-Two things may still be seen of a write that was taken back. A committer may have read the value
-before: then it is in a commit, and stays there. And if two writers of one key take their writes
-back, and the second had written over the first, the second puts back the value of the first. So
-the first one asks the undo whether another entry *covers* its value:
+Two effects of an undone write may remain visible. A committer may have read the value before: then
+it is in a commit, and stays there. And if two writers of one key undo their writes, and the second
+had overwritten the first, the second restores the value of the first. So the first one asks the
+undo whether another entry *covers* its value:
 
-- Where rules refused the write, it is acknowledged then: it was made in time. Each try of a put
+- If rules refused the write, it is then acknowledged: it was made in time. Each attempt of a put
   reads the cell first, and then rules and repository, in one call. So the writer of the other entry
-  saw the value before it read rules that still allowed it. That holds under the current token;
-  another one may have been scanned before. A tombstone is no cover, since a removal does not read
-  the rules after the cell; it is never taken back.
-- Where its object is not fresh, the entry may stay.
+  saw the value before it read rules that still allowed it. This holds under the current token;
+  another may have been scanned before. A tombstone is no cover, since a removal does not read the
+  rules after the cell; it is never undone.
+- If its object is not recent, the entry may stay.
 """
 
 from collections.abc import Callable, Sequence
@@ -113,40 +114,40 @@ from lakebed.kv import (
 from lakebed.kv.store import applied_before, new_version, still_unknown
 
 _WAIT_SECONDS: Final = 0.05
-"""How long a conditional writer leaves another's proposal alone the first time, and at most twice
-that: it then asks again, and replaces a proposal that is still there."""
+"""First wait for another writer's proposal, randomly up to twice as long. Then the writer reads
+again, and replaces a proposal that is still there."""
 
 _LONGEST_WAIT: Final = 32.0
-"""How many times as long it waits at most. Each wait is twice as long as the one before, so that
-one of several writers gets through on a database of any speed."""
+"""Maximum multiple of the wait. Each wait is twice the previous one, so that one of several writers
+succeeds on a database of any speed."""
 
 _QUICK_TRIES: Final = 3
-"""How often a writer whose cell was changed first begins again at once."""
+"""Immediate retries of a writer whose cell was changed concurrently."""
 
 Condition = Callable[[Entry | None], bool]
-"""Whether to write, given the entry that is there now, if any."""
+"""Whether to write, given the current entry, or None."""
 
 IsFresh = Callable[[], bool]
-"""Whether the object of an entry is still young enough to be staged."""
+"""Whether the object of an entry is still recent enough to be staged."""
 
 _SecondRead = tuple[()] | tuple[Sequence[Item | None], float]
-"""Records that were read with a write, and a moment before."""
+"""Records read with a write, and a moment before."""
 
 EntryFor = Callable[[Entry | None], Entry | None]
-"""Return the entry to stage, given the entry that is there now, if any; None: nothing is to be
-staged. Raises `PreconditionFailed` if the write is to be refused."""
+"""Return the entry to stage, given the current entry or None; None to stage nothing. Raises
+`PreconditionFailed` to refuse the write."""
 
 
 def if_absent(found: Entry | None) -> bool:
-    """Only if there is no such entry."""
+    """Condition: no entry exists."""
     return found is None
 
 
 def check_condition(condition: Condition, key: bytes, found: Entry | None) -> None:
-    """Refuse a write whose condition does not hold for the entry that is there.
+    """Raise if a condition does not hold for the current entry.
 
     Raises:
-        PreconditionFailed: It does not hold; if nothing is there, `NothingThere`.
+        PreconditionFailed: The condition does not hold; `NothingThere` if there is no entry.
     """
     if condition(found):
         return
@@ -156,7 +157,7 @@ def check_condition(condition: Condition, key: bytes, found: Entry | None) -> No
 
 
 class UndoLog:
-    """What one write replaced."""
+    """The values replaced by one write."""
 
     def __init__(self, store: Store, runtime: Runtime, entry: Entry) -> None:
         self.entry = entry
@@ -171,8 +172,8 @@ class UndoLog:
         return self._store.get_many([(token.encode(), self._key)])[0]
 
     def prepare(self, token: StagingToken, found: Item | None) -> tuple[bytes, Version]:
-        """Return the value to write over what was found, and the version to write it with."""
-        # If the reply to an earlier write was lost, our own value is there: not what to put back.
+        """Return the value to write over `found`, and the version to write it with."""
+        # If the reply to an earlier write was lost, `found` is our own value: not to be restored.
         if found is None or not self._is_own(found):
             self._replaced[token] = None if found is None else value_of(found)
         before, version = self._replaced[token], new_version(self._runtime)
@@ -183,14 +184,14 @@ class UndoLog:
         return encode(self.entry, replaced_address=address), version
 
     def undo(self) -> set[StagingToken]:
-        """Put back what was replaced; return the tokens where another entry is over it by now.
+        """Restore the replaced values; return the tokens where another entry is over ours.
 
         Raises:
             OutcomeUnknown: The entry may still be visible.
         """
         covered = set()
         for token, before in self._replaced.items():
-            # An undo that changed nothing leaves what the write changed.
+            # An undo that changed nothing leaves the effects of the write.
             with applied_before(any_step=True):
                 found = self._undo_in(token, before)
             if value_of(found) not in {None, TOMBSTONE}:
@@ -198,10 +199,10 @@ class UndoLog:
         return covered
 
     def _undo_in(self, token: StagingToken, before: bytes | None) -> Item | None:
-        """Return the cell that another write left there; None: what was replaced is back."""
+        """Return the cell if another write replaced ours, or None if the old value is restored."""
         while (found := self.find(token)) is not None and self._is_own(found):
-            # If it fails, someone has written over the value, and that stays; or has made a
-            # proposal beside it, or taken one away.
+            # On failure, the value was overwritten and stays, or a proposal beside it was added or
+            # removed.
             with suppress(PredicateFailed):
                 if before is None:
                     self._store.delete(token.encode(), self._key, found.predicate)
@@ -211,12 +212,12 @@ class UndoLog:
         return found
 
     def _is_own(self, found: Item) -> bool:
-        """Whether the value of a cell is this write's own, perhaps with a proposal beside it."""
+        """Whether the value of a cell is this write's, perhaps with a proposal beside it."""
         return version_of(found) in self._versions
 
 
 class Writer:
-    """Writes to branches that were read for that (`Readings.to_write`)."""
+    """Writes to branches read by `Readings.to_write`."""
 
     def __init__(
         self,
@@ -229,7 +230,7 @@ class Writer:
         *,
         on_write: Callable[[], None],
     ) -> None:
-        """Write to a store; `on_write` is called after each write that was acknowledged."""
+        """Write to a store; call `on_write` after each acknowledged write."""
         self._store = store
         self._runtime = runtime
         self._readings = readings
@@ -240,16 +241,16 @@ class Writer:
 
     @traced("engine.put")
     def put(self, known: Reading, entry: Entry, is_fresh: IsFresh | None = None) -> None:
-        """Stage an entry; when this returns, every later read, listing and commit has it or newer.
+        """Stage an entry: reads, listings and commits begun later have it or a newer one.
 
-        With `is_fresh`, only if its object is fresh when the write is acknowledged.
+        With `is_fresh`, only if its object is recent when the write is acknowledged.
 
         Raises:
             BranchNotFound, RepositoryNotFound, Deleting: The branch or its repository was deleted.
-            ReadOnly, Protected: It may not be written to any more. What was staged before is back;
-                but a commit made meanwhile may hold the entry.
-            Stale: The object is not fresh any more; otherwise the same.
-            TooManyTries: Others always came first; the entry may be visible.
+            ReadOnly, Protected: Writing is no longer allowed. The previous value is restored; but a
+                commit made meanwhile may contain the entry.
+            Stale: The object is no longer recent; otherwise as for `Protected`.
+            TooManyTries: Concurrent changes won every time; the entry may be visible.
             OutcomeUnknown: The entry may be visible.
         """
         undo_log = UndoLog(self._store, self._runtime, entry)
@@ -289,7 +290,7 @@ class Writer:
     def _is_current(self, known: Reading, key: bytes) -> bool:
         """Return whether a covered put was staged under the token that is still current.
 
-        Take the key out of the notes of listings: the put that covers it may be taken back.
+        Cuts the key out of the skip index: the covering put may be undone.
         """
         token = known.branch.staging_token
         with applied_before(any_step=True):
@@ -303,17 +304,17 @@ class Writer:
     def put_if(
         self, known: Reading, key: bytes, entry_for: EntryFor, is_fresh: IsFresh | None = None
     ) -> None:
-        """Stage the entry that is wanted over what is there at the moment when it takes effect.
+        """Stage the result of `entry_for`, given the entry at the moment of taking effect.
 
         If this raises anything but `OutcomeUnknown` itself, the entry was never visible, and never
         will be.
 
         Raises:
-            BranchNotFound: There is no such branch any more.
-            ReadOnly, Protected, RepositoryNotFound, Deleting: It may not be written to any more.
-            PreconditionFailed: By `entry_for`.
-            Stale: The object is not fresh any more.
-            TooManyTries: Others always came first.
+            BranchNotFound: The branch was deleted.
+            ReadOnly, Protected, RepositoryNotFound, Deleting: Writing is no longer allowed.
+            PreconditionFailed: Raised by `entry_for`.
+            Stale: The object is no longer recent.
+            TooManyTries: Concurrent changes won every time.
             OutcomeUnknown: The entry may be visible.
         """
 
@@ -325,10 +326,10 @@ class Writer:
 
     @traced("engine.delete")
     def delete(self, known: Reading, key: bytes) -> None:
-        """Stage the removal of a key, whatever is there.
+        """Stage the removal of a key unconditionally.
 
         Raises:
-            BranchNotFound: There is no such branch any more.
+            BranchNotFound: The branch was deleted.
             TooManyTries, OutcomeUnknown: The removal may be visible.
         """
         repository, current = known.repository, known.branch
@@ -345,7 +346,7 @@ class Writer:
 
     @traced("engine.delete_if")
     def delete_if(self, known: Reading, key: bytes, condition: Condition) -> None:
-        """Stage the removal of a key on a condition; raises as `put_if` does."""
+        """Stage the removal of a key on a condition; raises as `put_if`."""
 
         def value_for(found: Entry | None) -> bytes:
             check_condition(condition, key, found)
@@ -389,13 +390,13 @@ class Writer:
         found: Item | None,
         is_fresh: IsFresh | None,
     ) -> bool:
-        """Do steps 2 to 4 of a conditional write; return False if they must be done again."""
+        """Do steps 2 to 4 of a conditional write; return False to repeat them."""
         branch = known.branch
         cell, version = propose(found, value, branch.version), new_version(self._runtime)
         predicate: Predicate = ABSENT if found is None else found.predicate
         written, second = self._swap_and_read(known, key, cell, predicate, version)
         if not written:
-            return False  # or the reply was lost: what is never confirmed does no harm
+            return False  # or the reply was lost: an unconfirmed proposal does no harm
         proposal = Item(STAGED_PREFIX + key, cell, version)
         shown = [] if value == TOMBSTONE else [key]
         try:
@@ -412,15 +413,15 @@ class Writer:
         return False
 
     def _withdraw(self, branch: Branch, proposal: Item) -> None:
-        """Take back a proposal; if that fails, it is no more visible than before."""
+        """Remove a proposal; on failure it stays invisible."""
         with suppress(StoreUnavailable):
             take_away(self._store, branch.staging_token, proposal)
 
     def _confirm(self, branch: Branch, proposal: Item, value: bytes) -> bool:
-        """Make a proposal the value of its cell; return whether that has worked.
+        """Make a proposal the value of its cell; return whether this succeeded.
 
         Raises:
-            StoreUnavailable: It has certainly not, and trying again does not help.
+            StoreUnavailable: It certainly failed, and retrying does not help.
             OutcomeUnknown: The value may be visible.
         """
         partition, version = branch.staging_token.encode(), new_version(self._runtime)
@@ -443,17 +444,17 @@ class Writer:
         return False
 
     def _wait(self, number: int) -> None:
-        """Let others go first, for longer each time."""
+        """Back off, longer each time."""
         longer = min(2.0**number, _LONGEST_WAIT)
         self._runtime.sleep(_WAIT_SECONDS * longer * (1 + self._runtime.random()))
 
     def _set(self, token: bytes, key: bytes, value: bytes) -> OutcomeUnknown | None:
-        """Write a staged key; return the error if nobody knows whether that has worked.
+        """Write a staged key; return the error if the outcome is unknown.
 
-        Writing the same again does no harm then: the write was not acknowledged yet.
+        Then the write may be repeated: it was not acknowledged yet.
 
         Raises:
-            StoreUnavailable: It has certainly not.
+            StoreUnavailable: It certainly failed.
         """
         try:
             self._store.set(token, key, value)
@@ -471,14 +472,14 @@ class Writer:
         *,
         applied: bool = True,
     ) -> Reading:
-        """Read again what a write went by, and take keys out of the notes of listings.
+        """Read again the records a write relied on, and cut keys out of the skip index.
 
-        `second` is what was read with the write, if anything was. `applied` says whether something
-        may be visible by now.
+        `second` are the records read with the write, if any. `applied` tells whether the write may
+        be visible already.
 
         Raises:
-            BranchNotFound: There is no such branch any more.
-            ReadOnly, Protected, RepositoryNotFound, Deleting: It may not be written to any more.
+            BranchNotFound: The branch was deleted.
+            ReadOnly, Protected, RepositoryNotFound, Deleting: Writing is no longer allowed.
             OutcomeUnknown: The store does not answer; the entry may be visible.
         """
         with applied_before(any_step=applied):
@@ -490,13 +491,13 @@ class Writer:
     def _swap_and_read(
         self, known: Reading, key: bytes, value: bytes, predicate: Predicate, version: Version
     ) -> tuple[bool, _SecondRead]:
-        """Write a staged key if it is as it was seen, and read what proves the write after that.
+        """Write a staged key if unchanged since read, and read the records that prove the write.
 
         Returns:
-            Whether the write has certainly worked; and the records that were read, if it has.
+            Whether the write certainly succeeded; and the records read, if so.
 
         Raises:
-            StoreUnavailable: It has certainly not, and trying again does not help.
+            StoreUnavailable: It certainly failed, and retrying does not help.
         """
         token = known.branch.staging_token
         put = Put(token.encode(), STAGED_PREFIX + key, value, predicate, version)
@@ -509,15 +510,15 @@ class Writer:
             return False, ()
 
     def _look(self, known: Reading, key: bytes) -> tuple[Entry | None, Item | None]:
-        """Return the entry that readers see, and the cell under the current staging token."""
+        """Return the visible entry, and the cell under the current staging token."""
         entry, cells = self._reader.look(known, key)
         return entry, cells[0]
 
 
 def _check_fresh(undo_log: UndoLog, is_fresh: IsFresh | None, *, applied: bool) -> None:
-    """Take a write back and raise `Stale`, if its object is not fresh any more.
+    """Undo a write and raise `Stale` if its object is no longer recent.
 
-    `applied` says whether something may be visible by now: the test itself may ask the store.
+    `applied` tells whether the write may be visible: the test itself may read the store.
     """
     with applied_before(any_step=applied):
         stale = is_fresh is not None and not is_fresh()
