@@ -1,4 +1,4 @@
-"""The key-value store of all mutable records: one small contract, one driver for each database.
+"""The key-value store of all mutable records: a small contract and one driver per database.
 
 Imports `lakebed.base` only. Public: the names below, the types of `store`, `records` (typed records
 for the layers above), and `copying` and `halt` for the tools that copy a store.

@@ -1,17 +1,17 @@
-"""Copies a whole store into another one: users, refs, what is staged, settings.
+"""Copies a whole store into another one.
 
-The steps, each of which may be the last of its process; the next run goes on from what it finds:
+The copy may be interrupted at any step; the next run continues from the state of the stores:
 
-1. The target must be empty. The source gets a mark, so that nobody writes to it any more
-   (`lakebed.kv.halt`); the target gets one too, so that nobody uses half a store.
-2. When the marks are old enough that nobody can still be writing, copying begins.
-3. Partition by partition, what is in the source and not in the target is written. There is no note
-   of how far a copy came that could be wrong: a run that goes on compares, and writes only what is
-   missing. Nothing is ever removed: what is in the target alone was written by somebody else.
-4. Both stores are read again, each on its own, and their content hashes must be equal: whoever
-   wrote in spite of the marks is found out.
-5. The source's mark says that the copy is finished; then the target's does, and servers may use
-   it. The source is halted for good, so that nobody goes on with the old store by mistake.
+1. The target must be empty. The source gets a halt flag, which stops all writes
+  (`lakebed.kv.halt`); so does the target, so that an incomplete store is not used.
+2. Copying begins when no process can still be writing (`SETTLE_SECONDS`).
+3. Partition by partition, the records missing in the target are written. No progress is recorded: a
+  run compares both stores, and writes only the missing records. Nothing is ever removed: a record
+  that exists only in the target was written by another program.
+4. Both stores are read again, independently, and their content hashes must be equal: this detects
+  writes despite the flags.
+5. The source's flag is marked as finished, then the target's, and servers may use the target. The
+  source stays halted, so that servers do not continue with it by mistake.
 """
 
 import hashlib
@@ -39,19 +39,19 @@ _OVERTAKEN: Final = (
 
 
 class CopyRefused(KVError):
-    """The copy was not begun, or not finished; the message says why, and what to do."""
+    """The copy was not begun, or not finished; the message gives the reason and the next step."""
 
     kind = "copy_refused"
 
 
 @dataclass(slots=True)
 class CopyCounts:
-    """What a run of a copy did."""
+    """Result of a run of a copy."""
 
     partitions: int = 0
     records: int = 0
     written: int = 0
-    """Records that the target did not have yet."""
+    """Records that were missing in the target."""
     content_hash: str = ""
 
 
@@ -61,9 +61,9 @@ class CopySide:
 
     store: Store
     permit: Permit
-    """With which it was opened."""
+    """The permit of the open store."""
     name: str
-    """Its URL, without secrets."""
+    """URL without secrets."""
 
 
 @dataclass(slots=True)
@@ -71,11 +71,11 @@ class StoreCopy:
     """A run of a copy.
 
     Args:
-        source: What is copied.
-        target: Where to.
-        runtime: Clock and chance.
-        settle_seconds: How long to wait for those who write; see `lakebed.kv.halt.SETTLE_SECONDS`.
-        say: Told what is done, for people who wait.
+        source: The store to read.
+        target: The store to write.
+        runtime: Provides clock and randomness.
+        settle_seconds: How long to wait for running writes; see `lakebed.kv.halt.SETTLE_SECONDS`.
+        say: Called with progress messages.
     """
 
     source: CopySide
@@ -86,10 +86,10 @@ class StoreCopy:
     counts: CopyCounts = field(default_factory=CopyCounts)
 
     def run(self) -> CopyCounts:
-        """Copy, or complete a copy that was cut off.
+        """Copy, or complete an interrupted copy.
 
         Raises:
-            CopyRefused: The target is not empty, the source is used by another copy, or the two
+            CopyRefused: The target is not empty, the source is used by another copy, or the stores
                 differ in the end.
             StoreHalted: Another process works on this copy.
         """
@@ -107,10 +107,8 @@ class StoreCopy:
         self._finish(source_mark, target_mark)
         return self.counts
 
-    # Marks
-
     def _mark(self) -> tuple[Item, Item]:
-        """Mark both stores as this copy's, and let this process write to the target."""
+        """Write the halt flags of this copy, and let this process write to the target."""
         there, before = find_mark(self.source.store), find_mark(self.target.store)
         if before is None:
             self._check_empty()
@@ -130,7 +128,7 @@ class StoreCopy:
         return there, target_mark
 
     def _halt_of_source(self, there: Item | None, before: Item | None) -> Halt:
-        """Return the mark that the source has or gets; refuse if it is not this copy's."""
+        """Return the source's existing or new flag; raise if it belongs to another copy."""
         source = None if there is None else read_mark(there.value)
         target = None if before is None else read_mark(before.value)
         if target is not None and (target.role is Role.SOURCE or target.finished):
@@ -149,7 +147,7 @@ class StoreCopy:
                 since=self.runtime.now(),
             )
         if target is None:
-            # A run was cut off between the two marks; or the copy is complete.
+            # A run was interrupted between the two flags; or the copy is complete.
             goes_on = source.other == self.target.name and not source.finished
         else:
             goes_on = target.copy_id == source.copy_id
@@ -173,7 +171,7 @@ class StoreCopy:
             _put_mark(side.store, halt, mark)
 
     def _wait(self) -> None:
-        """Return when nobody can still be writing who has not seen the marks."""
+        """Wait until no process that has not seen the flags can still be writing."""
         self.say(f"waiting {self.settle_seconds:.0f} s, until all servers have seen the mark")
         settled_at = self.runtime.monotonic() + self.settle_seconds
         while (left := settled_at - self.runtime.monotonic()) > 0:
@@ -181,8 +179,6 @@ class StoreCopy:
 
     def _draw(self) -> str:
         return self.runtime.random_bytes(_ID_BYTES).hex()
-
-    # Records
 
     def _sync(self, partition: bytes) -> None:
         """Make a partition of the target equal to that of the source."""
@@ -200,10 +196,10 @@ class StoreCopy:
         self.say(f"{self.counts.partitions:,} partitions, {self.counts.records:,} records")
 
     def _missing(self, partition: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Yield what the target has not, or has otherwise.
+        """Yield the records that are missing or different in the target.
 
-        What is written lies before the place at which the target is being read, so that neither
-        disturbs the other.
+        Records are written before the read position of the target's scan, so that writing and
+        scanning do not interfere.
         """
         there = _records(self.target.store, partition)
         ahead = next(there, None)
@@ -226,8 +222,6 @@ class StoreCopy:
             " meanwhile: stop all servers, empty the target, and begin again"
         )
 
-    # The comparison
-
     def _compare(self) -> str:
         source, target = partition_hashes(self.source.store), partition_hashes(self.target.store)
         if source == target:
@@ -244,7 +238,7 @@ class StoreCopy:
 
 
 def partition_hashes(store: Store) -> dict[bytes, str]:
-    """Return a hash of the content of each partition that holds something, the mark left out."""
+    """Return a content hash per non-empty partition, excluding the halt flag."""
     hashes = {}
     for partition in store.partitions():
         digest = hashlib.sha256()
@@ -270,10 +264,10 @@ def content_hash(hashes: dict[bytes, str]) -> str:
 
 
 def release(side: CopySide) -> Halt:
-    """Remove the mark from the source of a copy; return what it said.
+    """Remove the halt flag from the source of a copy; return its content.
 
     Raises:
-        CopyRefused: It has none, or is an unfinished copy, which must not be used.
+        CopyRefused: The store has no halt flag, or is an unfinished copy, which must not be used.
     """
     mark = find_mark(side.store)
     halt = None if mark is None else read_mark(mark.value)
@@ -294,7 +288,7 @@ def _records(store: Store, partition: bytes) -> Iterator[Item]:
 
 
 def _fitting(items: Iterator[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
-    """Yield as many of the items as are written at a time."""
+    """Yield the items of one chunk."""
     size = 0
     for key, value in islice(items, CHUNK_KEYS):
         yield key, value

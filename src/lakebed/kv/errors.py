@@ -1,31 +1,30 @@
-"""What can go wrong with a key-value store, and what a caller may assume afterwards.
+"""Errors of key-value stores, and the state of the store after each.
 
     LakebedError
     └── KVError
-        ├── KeyNotFound         get: there is no such key                       (also a KeyError)
-        ├── PredicateFailed     set_if, delete_if: certainly not applied, the record differs
-        ├── OutcomeUnknown      a write may or may not have been applied, but will not be later
-        │   └── StoreUnavailable    the store did not do its work; this call changed nothing
-        │       ├── StoreUnreachable    no connection could be had, so the store was not asked
-        │       ├── StoreLocked         another process did not let go of the store in time
-        │       ├── StoreHalted         the store is being copied, or was: nobody may write to it
-        │       └── StoreFull           there is no room for the write
-        ├── InvalidArgument     refused before the store was asked              (also a ValueError)
-        │   └── LimitExceeded   a partition, key or value is larger than the driver holds
+        ├── KeyNotFound         get: the key does not exist                     (also a KeyError)
+        ├── PredicateFailed     conditional write not applied: the record differs
+        ├── OutcomeUnknown      a write may have been applied, but will not be applied later
+        │   └── StoreUnavailable    the store is unavailable, and unchanged
+        │       ├── StoreUnreachable    no connection could be made
+        │       ├── StoreLocked         another process holds the lock of the store
+        │       ├── StoreHalted         writes are halted: the store is being or was copied
+        │       └── StoreFull           no space left for the write
+        ├── InvalidArgument     rejected before the database was called         (also a ValueError)
+        │   └── LimitExceeded   a partition, key or value exceeds the driver's limits
         ├── StoreClosed         the store was closed                            (also a ValueError)
-        ├── CorruptRecord       a record is there, but is not what its key says
-        └── ForeignStore        what the URL points to is not a Lakebed store
-            ├── SchemaTooNew    it was written by a newer Lakebed
-            ├── SchemaTooOld    it was written by an older Lakebed
-            └── UnsafeStore     the database would lose or overrule acknowledged writes
+        ├── CorruptRecord       a record cannot be decoded as the kind of its key
+        └── ForeignStore        the database of the URL is not a Lakebed store
+            ├── SchemaTooNew    written by a newer Lakebed
+            ├── SchemaTooOld    written by an older Lakebed
+            └── UnsafeStore     the database may lose acknowledged writes
 
-A write has three outcomes: it returns, it raises `PredicateFailed`, or it raises
-`OutcomeUnknown`. The first two are certain. `StoreUnavailable` is the lucky case of the third, in
-which it is known that nothing happened; a caller that handles the three outcomes need not treat it
-on its own.
+A write returns, raises `PredicateFailed`, or raises `OutcomeUnknown`. The first two are certain.
+`StoreUnavailable` is the special case of `OutcomeUnknown` in which the store is unchanged; callers
+that handle the three outcomes need no separate handler.
 
-Messages of `OutcomeUnknown` and its subclasses may name hosts, databases and files. They are for
-logs; `public_message` is for everybody else.
+Messages of `OutcomeUnknown` and its subclasses may contain hosts, databases and files. Use them in
+logs only; `public_message` is for API clients.
 """
 
 from typing import ClassVar
@@ -34,13 +33,13 @@ from lakebed.base.errors import LakebedError, NotFoundMixin, quoted
 
 
 class KVError(LakebedError):
-    """Any error of a key-value store."""
+    """Base class of all errors of a key-value store."""
 
     kind: ClassVar[str] = "kv"
 
 
 class KeyNotFound(KVError, NotFoundMixin):
-    """There is no such key."""
+    """The key does not exist."""
 
     kind = "key_not_found"
 
@@ -51,7 +50,7 @@ class KeyNotFound(KVError, NotFoundMixin):
 
 
 class PredicateFailed(KVError):
-    """A conditional write was not applied, because the record is not what the caller expected."""
+    """A conditional write was not applied, because the record is not in the expected state."""
 
     kind = "predicate_failed"
 
@@ -65,32 +64,32 @@ class PredicateFailed(KVError):
 
 
 class OutcomeUnknown(KVError):
-    """A write may or may not have been applied; if it was not by now, it never will be.
+    """A write may have been applied; if not, it never will be.
 
-    The caller finds out by meaning: it reads the record and looks for its own mark in it.
+    The caller determines the outcome by reading the record and comparing its content.
     """
 
     kind = "outcome_unknown"
     reason: ClassVar[str] = "the database does not answer"
-    """What everybody may know of the cause."""
+    """Cause of the error without confidential details."""
     public_message = f"{reason}; the change may have been made or not"
 
 
 class StoreUnavailable(OutcomeUnknown):
-    """The store could not be reached, refused, or did not answer a read; nothing was changed."""
+    """The store is unreachable, refused the call, or did not answer a read; it is unchanged."""
 
     kind = "store_unavailable"
     public_message = "the database does not answer; try again"
 
 
 class StoreUnreachable(StoreUnavailable):
-    """No connection to the store could be had in time; it was not asked, and nothing changed."""
+    """No connection to the store could be made in time; the store is unchanged."""
 
     kind = "store_unreachable"
 
 
 class StoreLocked(StoreUnavailable):
-    """Another process did not let go of the store in time; this call changed nothing."""
+    """Another process did not release the lock of the store in time; the store is unchanged."""
 
     kind = "store_locked"
     reason = "another process keeps the database locked"
@@ -98,7 +97,7 @@ class StoreLocked(StoreUnavailable):
 
 
 class StoreHalted(StoreUnavailable):
-    """The store has a mark that stops all who write to it; this call changed nothing."""
+    """Writes are halted, because the store is being or was copied; the store is unchanged."""
 
     kind = "store_halted"
     reason = "the database is being moved, and takes no changes"
@@ -106,7 +105,7 @@ class StoreHalted(StoreUnavailable):
 
 
 class StoreFull(StoreUnavailable):
-    """There is no room left for the write; this call changed nothing. Free space, try again."""
+    """No space is left for the write; the store is unchanged. Free space and retry."""
 
     kind = "store_full"
     reason = "the database has no room left"
@@ -114,19 +113,19 @@ class StoreFull(StoreUnavailable):
 
 
 class InvalidArgument(KVError, ValueError):
-    """An argument was refused before the store was asked; nothing changed."""
+    """An argument was rejected before the database was called."""
 
     kind = "invalid_argument"
 
 
 class LimitExceeded(InvalidArgument):
-    """A partition, key or value is larger than the driver declares to hold; nothing changed."""
+    """A partition, key or value exceeds the driver's limits."""
 
     kind = "limit_exceeded"
 
 
 class StoreClosed(KVError, ValueError):
-    """The store was closed; open it again to use it."""
+    """The store was closed."""
 
     kind = "store_closed"
 
@@ -135,30 +134,30 @@ class StoreClosed(KVError, ValueError):
 
 
 class CorruptRecord(KVError):
-    """A record is there, but is not of the kind that its key says; it was left as it is."""
+    """A record cannot be decoded as the kind of its key."""
 
     kind = "corrupt_record"
 
 
 class ForeignStore(KVError):
-    """What the URL points to exists but is not a Lakebed store; it was left as it is."""
+    """The database of the URL exists but is not a Lakebed store; it is unchanged."""
 
     kind = "foreign_store"
 
 
 class SchemaTooNew(ForeignStore):
-    """The store was written by a newer version of Lakebed; it was left as it is."""
+    """The store was written by a newer version of Lakebed; it is unchanged."""
 
     kind = "schema_too_new"
 
 
 class SchemaTooOld(ForeignStore):
-    """The store was written by an older version of Lakebed; it was left as it is."""
+    """The store was written by an older version of Lakebed; it is unchanged."""
 
     kind = "schema_too_old"
 
 
 class UnsafeStore(ForeignStore):
-    """The database is set up so that it would lose or overrule what it acknowledged."""
+    """The database is configured so that it may lose or overwrite acknowledged writes."""
 
     kind = "unsafe_store"

@@ -1,33 +1,33 @@
-"""The whole contract of a store over a database that only compares and swaps single keys.
+"""A `Store` over a database that can only compare-and-swap single keys.
 
-Such a database may apply a write after its client gave up: the request sits in a socket or a queue
-and lands later. A driver for one implements `CellDatabase`: `read`, `swap` and `page`. This
-wrapper makes a `Store` of it, *no late application* included, by **touch and tombstone**:
+Such a database may apply a write after its client gave up: the request waits in a socket or a queue
+and is applied later. A driver implements `CellDatabase`: `read`, `swap` and `page`. This wrapper
+implements the contract of `Store`, *no delayed writes* included, by **touch and tombstone**:
 
-- A key holds a `Cell`: a version, a stamp and a value. Every swap names the stamp that it expects
-  and leaves a fresh one, so a request can only ever match once. The first stamp of a write is its
-  version, so whoever knows the version need not read before it writes.
-- After a lost reply the wrapper reads. It finds its own version: the write was applied. It finds
-  the stamp that the write expects: it **touches** the key, which means that it swaps in the same
-  version and value with a fresh stamp. From then on the lost request cannot match any more, and
-  the call truly changed nothing. It finds anything else: the request cannot match any more either,
-  but it may have been applied and overwritten, which is `OutcomeUnknown`.
-- A touch does not change the version, since a version stands for one write. Whoever holds it as a
-  predicate fails to match the stamp, sees that the version is still the same, and swaps again.
-- An absent key has no stamp, so what is deleted leaves a **tombstone**: a cell that reads as absent
+- A key contains a `Cell`: a version, a stamp and a value. Every swap names the expected stamp and
+  writes a new one, so a request can match at most once. The first stamp of a write is its version,
+  so a caller that knows the version need not read before it writes.
+- After a lost reply the wrapper reads the key. With the version of the write, the write was
+  applied. With the expected stamp, the wrapper **touches** the key: it swaps in the same version
+  and value with a new stamp. From then on the lost request cannot match, and the call has changed
+  nothing. With any other stamp, the request cannot match either, but may have been applied and
+  overwritten: `OutcomeUnknown`.
+- A touch keeps the version, since a version identifies a write. A writer with that version as
+  predicate then fails to match the stamp, finds the version unchanged, and swaps again.
+- A missing key has no stamp, so a deletion leaves a **tombstone**: a cell that reads as missing,
   and whose stamp the next create must match. A lost create is fenced by a tombstone, too.
-- Tombstones go some time later (`CellDatabase.tombstone_seconds`), when no request can be that
-  late. A create that was lost, and finds a tombstone that was there before, renews it first:
-  that one might go before the lost request has landed.
-- Tombstones under keys that are never read or written again go earlier, if the caller says so
-  (`drop_tombstones`). An erasure compares the stamp of the tombstone, so one that is late removes
-  that tombstone or nothing, and needs no fence. A create that is later still leaves a cell that
-  nobody reads.
+- Tombstones are removed after `CellDatabase.tombstone_seconds`, when no request can be delayed
+  longer. A lost create that finds an older tombstone first renews it: it might be removed before
+  the lost request is applied.
+- Tombstones of keys that are never read or written again are removed earlier, at the caller's
+  request (`drop_tombstones`). The removal compares the stamp of the tombstone, so a delayed removal
+  removes that tombstone or nothing, and needs no fence. A create delayed even longer leaves a cell
+  without readers.
 
-A fence that cannot be finished within `FENCE_SECONDS` **ends the process**: it must not raise while
-its write may still land. (A process that dies may leave a write that lands late. The protocols
-above are built for that, and simulated with it; they are not built for a live caller that was told
-that nothing will happen any more.)
+If a fence cannot be finished within `FENCE_SECONDS`, the wrapper **ends the process**: it must not
+raise while its write may still be applied. (The write of a dead process may be applied late. The
+protocols above this layer tolerate that, and are simulated with it; they do not tolerate it from a
+live caller that was told that nothing will be applied later.)
 """
 
 import logging
@@ -73,14 +73,15 @@ FENCE_SECONDS: Final = 60.0
 `CellDatabase.tombstone_seconds`."""
 
 ERASED_SECONDS: Final = 600.0
-"""How long after the last call that may have written a key its tombstone is erased, at least.
+"""Minimum age of an erased tombstone, from the last call that may have written its key.
 
-The Cleaner waits for the grace period. If that is set lower, no call lasts this long anyway."""
+The Cleaner waits for the grace period. If the grace period is shorter, no call lasts this long
+anyway."""
 
 FIRST_PAUSE_SECONDS: Final = 0.05
 LONGEST_PAUSE_SECONDS: Final = 2.0
 RACES: Final = 100
-"""How often a call may find that another writer came first; each time that one got on."""
+"""Maximum number of attempts; after each failure another writer succeeded."""
 
 BULK_PARALLEL: Final = 16
 EXIT_CODE: Final = 70
@@ -89,7 +90,7 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 
 class Seen(NamedTuple):
-    """What a writer expects to find under a key."""
+    """Version and stamp that a writer expects under a key."""
 
     version: Version
     stamp: bytes
@@ -97,28 +98,27 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What a database holds under a key."""
+    """The state of a key in the database."""
 
     version: Version
-    """The mark of the write that left the value."""
+    """Version of the value."""
     stamp: bytes
-    """The mark of the last swap, which may have been a touch; never used twice."""
+    """Unique id of the last swap, which may have been a touch; never reused."""
     value: bytes | None
-    """None: a tombstone."""
+    """None for a tombstone."""
     expires: float | None = None
-    """When a tombstone may go, in seconds since 1970; None: never, or it is not one."""
+    """Expiry time of a tombstone, in seconds since 1970; None: never, or not a tombstone."""
 
     @property
     def seen(self) -> Seen:
-        """What the next writer expects."""
         return Seen(self.version, self.stamp)
 
 
 class CellDatabase(ABC):
-    """A database that compares and swaps single keys: what a driver of this kind implements.
+    """A database that can compare-and-swap single keys; implemented by drivers.
 
-    Arguments were checked before. Errors are those of `lakebed.kv.errors`. A call that fails must
-    not be repeated inside, neither by the driver nor by its library.
+    Arguments are already checked. Errors are those of `lakebed.kv.errors`. A failed call must not
+    be retried internally, neither by the driver nor by its library.
     """
 
     name: str
@@ -126,16 +126,16 @@ class CellDatabase(ABC):
     shared_between_processes: bool
 
     tombstone_seconds: float | None
-    """How long tombstones stay; None: for ever. It must be longer than `FENCE_SECONDS` and than the
-    time after which the database surely refuses a request that was held up, with room for clocks
-    that are wrong. The database removes them, by `Cell.expires`."""
+    """How long tombstones are kept; None: forever. Longer than `FENCE_SECONDS`, and than the time
+    after which the database surely refuses a delayed request, with a margin for clock skew. The
+    database removes tombstones by `Cell.expires`."""
 
     erases: bool = False
-    """Whether `erase` removes tombstones; False: the database removes all of them by itself."""
+    """Whether `erase` removes tombstones; False: the database removes all of them itself."""
 
     @abstractmethod
     def read(self, partition: bytes, key: bytes) -> Cell | None:
-        """Return what a key holds; it sees every swap that was answered before.
+        """Return the cell of a key, or None; it reflects every swap answered before.
 
         Raises:
             StoreUnavailable: The database did not answer.
@@ -143,22 +143,23 @@ class CellDatabase(ABC):
 
     @abstractmethod
     def swap(self, partition: bytes, key: bytes, stamp: bytes | None, new: Cell) -> Cell | None:
-        """Replace a cell if it has this stamp; None: if there is none.
+        """Replace a cell if it has this stamp; None: if the key has no cell.
 
         Returns:
-            What the key holds now: `new` if it was swapped in, else what stood in its way, which
-            is None where there is nothing.
+            The current cell: `new` if the swap succeeded, else the conflicting cell, or None if the
+                key has no cell.
 
         Raises:
-            StoreUnavailable: The database refused, or was never asked: it will not be applied.
-            OutcomeUnknown: No reply; it may have been applied, or may be later.
+            StoreUnavailable: The database refused, or was never called: the swap will not be
+                applied.
+            OutcomeUnknown: No reply; the swap may have been applied, or may be later.
         """
 
     def erase(self, partition: bytes, key: bytes, stamp: bytes) -> None:
-        """Remove a cell, leaving no tombstone, if it has this stamp; called if `erases`.
+        """Remove a cell without leaving a tombstone, if it has this stamp; called if `erases`.
 
         Raises:
-            OutcomeUnknown: It may have been removed, or may be later.
+            OutcomeUnknown: The cell may have been removed, or may be later.
         """
         raise NotImplementedError
 
@@ -169,7 +170,7 @@ class CellDatabase(ABC):
         """Return about `limit` keys at or after `start`, with their cells, tombstones included.
 
         Returns:
-            The cells in order of the keys, and where to go on; None if the partition ended.
+            The cells in key order, and the next start; None at the end of the partition.
 
         Raises:
             StoreUnavailable: The database did not answer.
@@ -177,9 +178,9 @@ class CellDatabase(ABC):
 
     @abstractmethod
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
-        """Return some partitions, and where to go on; as `Store.partition_page`.
+        """Return a page of partitions and the next cursor, as `Store.partition_page`.
 
-        Partitions that hold nothing but tombstones may come too.
+        Partitions with only tombstones may be included.
 
         Raises:
             StoreUnavailable: The database did not answer.
@@ -187,11 +188,11 @@ class CellDatabase(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Give back what is held. No call follows."""
+        """Release the resources; no call follows."""
 
 
 class _Fate(Enum):
-    """What became of a request whose reply was lost, once it cannot be applied any more."""
+    """Outcome of a request whose reply was lost, once it can no longer be applied."""
 
     APPLIED = auto()
     NEVER = auto()
@@ -208,7 +209,7 @@ class FencedStore(Store):
 
     Args:
         cells: The database.
-        runtime: Clock, chance and concurrency.
+        runtime: Provides clock, randomness and threads.
         give_up: Ends the process; called when a fence cannot be finished.
     """
 
@@ -250,7 +251,7 @@ class FencedStore(Store):
             mark = version or new_version(self._runtime)
             new = Cell(mark, mark, value)
             if predicate is ANY:
-                # Most keys are new: to try that first saves a read.
+                # Most keys are new: trying a create first saves a read.
                 self._write(partition, key, None, new, lambda _: True)
             elif predicate is ABSENT:
                 self._write(partition, key, None, new, lambda there: not _lives(there))
@@ -289,12 +290,12 @@ class FencedStore(Store):
             return self._cells.partition_page(cursor)
 
     def _set_all(self, writes: Sequence[Put]) -> None:
-        """Set several values, side by side."""
+        """Write several values in parallel."""
         for put in writes:
             self._lifetime.check(put.partition, put.key, put.value)
-        # The last of equal keys stays: side by side they would race.
+        # Keep the last of equal keys: parallel writes would race.
         newest = {(put.partition, put.key): put for put in writes}
-        applied: list[None] = []  # one for each write that was, or may have been
+        applied: list[None] = []  # one entry per write that was, or may have been, applied
 
         def write(put: Put) -> None:
             try:
@@ -333,8 +334,6 @@ class FencedStore(Store):
     def close(self) -> None:
         self._lifetime.close()
 
-    # Cells
-
     def _tombstone(self) -> Cell:
         mark = new_version(self._runtime)
         return Cell(mark, mark, None, self._expiry())
@@ -346,9 +345,9 @@ class FencedStore(Store):
     def _living(
         self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
     ) -> list[tuple[bytes, Cell]]:
-        """Return the first `limit` keys that are there, before `end`; fewer only if that is all.
+        """Return the first `limit` live keys before `end`; fewer only at the end of the range.
 
-        A page that tombstones have shortened is filled up: callers take a short one for the end.
+        Pages shortened by tombstones are filled up: callers take a short page for the end.
         """
         found: list[tuple[bytes, Cell]] = []
         at: bytes | None = start
@@ -363,7 +362,7 @@ class FencedStore(Store):
         def is_that_write(there: Cell | None) -> bool:
             return there is not None and _lives(there) and there.version == version
 
-        # Nobody touched it, most of the time: then the stamp is the version.
+        # An untouched cell, the common case, has its version as stamp.
         self._write(partition, key, Seen(version, version), new, is_that_write)
 
     def _write(
@@ -374,7 +373,7 @@ class FencedStore(Store):
         new: Cell,
         holds: Callable[[Cell | None], bool],
     ) -> None:
-        """Swap a cell in, whatever its stamp is meanwhile, as long as the predicate holds."""
+        """Swap a cell in, retrying with the current stamp while the predicate holds."""
         for _ in range(RACES):
             there = self._swap(partition, key, seen, new)
             if there is not None and there.version == new.version:
@@ -384,17 +383,15 @@ class FencedStore(Store):
             seen = None if there is None else there.seen
         raise StoreUnavailable(f"others always came first at key {quoted(key)}, {RACES} times")
 
-    # The fence
-
     def _swap(self, partition: bytes, key: bytes, seen: Seen | None, new: Cell) -> Cell | None:
-        """Swap once; whatever is raised, the request will not be applied afterwards."""
+        """Swap once; if the call raises, the request will not be applied afterwards."""
         begun = self._runtime.monotonic()
         try:
             return self._cells.swap(partition, key, None if seen is None else seen.stamp, new)
         except StoreUnavailable:
             raise
         except OutcomeUnknown as error:
-            # The text alone: a record of the log that is kept would keep connections open.
+            # Log the text only: a stored log record with the exception would keep connections open.
             _LOGGER.warning("lost the reply to a write of key %s: %s", quoted(key), str(error))
             fate = self._fence(partition, key, seen, new, begun)
             if fate is _Fate.APPLIED:
@@ -403,14 +400,14 @@ class FencedStore(Store):
                 raise StoreUnavailable(f"{error}; it was not applied, and will not be") from error
             raise
         except BaseException:
-            # Ctrl-C, or a signal handler that raises: not even then may the write come later.
+            # Ctrl-C, or a signal handler that raises: the write must not be applied later.
             self._fence(partition, key, seen, new, begun)
             raise
 
     def _fence(
         self, partition: bytes, key: bytes, seen: Seen | None, lost: Cell, begun: float
     ) -> _Fate:
-        """Return when a lost request was applied or cannot be any more."""
+        """Return when a lost request was applied or can no longer be applied."""
         give_up_at = self._runtime.monotonic() + FENCE_SECONDS
         pause = FIRST_PAUSE_SECONDS
         touches: set[bytes] = set()
@@ -441,29 +438,29 @@ class FencedStore(Store):
     def _judge(
         self, there: Cell | None, seen: Seen | None, lost: Cell, touches: AbstractSet[bytes]
     ) -> _Fate | None:
-        """Say what became of a lost request, by what is there now; None: it may still be applied.
+        """Return the outcome of a lost request, by the current cell; None: it may still be applied.
 
-        What a touch left shows itself here, in the next round, so a touch needs no reply.
+        The effect of a touch is read here in the next round, so a touch needs no reply.
         """
         if there is not None and there.version == lost.version:
             return _Fate.APPLIED
         if there is None:
-            # Its cell was deleted, and the tombstone is gone: a request with a stamp is too late.
+            # The cell was deleted and the tombstone removed: a request with a stamp cannot match.
             return None if seen is None else _Fate.UNKNOWN
         if there.stamp in touches:
             return _Fate.UNKNOWN if seen is None and there.version not in touches else _Fate.NEVER
         if seen is None:
-            # A tombstone may be an old one, and go before the request has landed.
+            # The tombstone may be an old one, and be removed before the request is applied.
             return _Fate.UNKNOWN if _lives(there) else None
         if there.stamp == seen.stamp:
             return None
-        # Someone else's touch leaves the version: then nothing was applied.
+        # Another process's touch keeps the version: nothing was applied.
         return _Fate.NEVER if there.version == seen.version else _Fate.UNKNOWN
 
     def _may_have_gone(self, begun: float) -> bool:
-        """Whether a tombstone may have come and gone since, as when this machine slept.
+        """Return whether a tombstone may have been created and removed since, as during a suspend.
 
-        Then an absent key does not say that it was absent all the time.
+        Then a missing key may have existed meanwhile.
         """
         keep = self._cells.tombstone_seconds
         if self._cells.erases:
@@ -471,7 +468,7 @@ class FencedStore(Store):
         return keep is not None and self._runtime.monotonic() - begun > keep / 2
 
     def _touched(self, there: Cell | None) -> Cell:
-        """Return the same cell with a fresh stamp; a tombstone where there is none."""
+        """Return the same cell with a new stamp; a tombstone for a missing cell."""
         if there is None:
             return self._tombstone()
         mark = new_version(self._runtime)

@@ -1,19 +1,19 @@
 """Group commit: concurrent writes of one process share a commit.
 
-A durable commit waits for the disk of the database, however little it carries. A write that finds
-no commit under way leads one at once, alone. Writes that arrive meanwhile queue up. When the commit
+A durable commit waits for the disk of the database, whatever its size. Without a commit in
+progress, a write commits at once, alone. Writes that arrive meanwhile queue up. When the commit
 ends, the first write in the queue leads the next *batch*: its thread collects the writes behind it,
-commits them, and gives each its result. If the last batch had several writes, the leader waits for
-a short window for more.
+commits them, and sets their results. If the last batch had several writes, the leader waits for a
+short window for more.
 
-A slow commit need not hold up all writes: with `batches_max` above one, a write that has waited for
-`LONG_SECONDS` lets another batch begin beside it.
+A slow commit does not delay all writes: with `batches_max` above one, a write waiting for
+`LONG_SECONDS` starts another batch in parallel.
 
-**No write is applied after its call has ended.** A call ends with a result, or while its write is
-still in the queue, or was never in it. A signal handler, such as that of Ctrl-C, raises in the main
-thread alone, but anywhere. So the main thread never queues or leads: a helper thread does that for
-it. If the main thread is interrupted, it withdraws its write; if the write is queued already, it
-waits for the result and then raises.
+**No write is applied after its call has ended.** A call ends with a result, or by removing its
+write from the queue, or before queueing it. A signal handler, such as that of Ctrl-C, raises only
+in the main thread, but at any point. So the main thread never queues or leads: a helper thread acts
+for it. An interrupted main thread withdraws its write; if the write is already queued, the main
+thread waits for the result and then raises.
 """
 
 import os
@@ -28,7 +28,7 @@ from lakebed.base.runtime import about_to_wait
 from lakebed.kv.errors import OutcomeUnknown, StoreClosed, StoreUnavailable
 
 LONG_SECONDS: Final = 0.05
-"""How long a write waits for the batch under way before another batch may begin beside it."""
+"""How long a write waits for the batch in progress before another batch may run in parallel."""
 QUEUE_SECONDS: Final = 10.0
 """How long a write waits in the queue before it fails."""
 _PAUSE_SECONDS: Final = 0.0005
@@ -44,14 +44,14 @@ class Write:
 
     def __init__(self) -> None:
         self.error: OutcomeUnknown | StoreClosed | None = None
-        """Why it failed, or None if it did not."""
+        """The error of a failed write."""
         self.is_answered = False
         self.is_queued = False
-        """Whether it was ever in the queue."""
+        """Whether the write was ever in the queue."""
         self.is_withdrawn = False
-        """Whether it must not enter the queue."""
+        """Whether the write must not enter the queue."""
         self.has_waited = False
-        """Whether it has waited for `LONG_SECONDS`."""
+        """Whether the write has waited for `LONG_SECONDS`."""
         self.leads = False
         # The cheapest way to wait for another thread: a lock that the other thread releases.
         self._latch = threading.Lock()
@@ -59,20 +59,19 @@ class Write:
         self._following: Write | None = None
 
     def wait(self, seconds: float) -> bool:
-        """Wait until the write is answered or leads; return False if `seconds` pass first."""
+        """Wait until the write is answered or leads; return False on timeout."""
         return self._latch.acquire(timeout=seconds)
 
     def wake(self) -> None:
-        """Wake the thread of this write."""
         self._latch.release()
 
     def wake_following(self) -> None:
-        """Wake the thread of the write that was answered after this one."""
+        """Wake the thread of the next answered write."""
         if self._following is not None:
             self._following.wake()
 
     def follow(self, following: "Write") -> None:
-        """Let this write wake another one when its own thread has woken up."""
+        """Let this write's thread wake another write's thread after its own wake-up."""
         self._following = following
 
 
@@ -87,7 +86,7 @@ class Batch(Generic[WriteT]):
         self._take = take
 
     def fill(self) -> list[WriteT]:
-        """Collect the writes that have queued up by now; return all writes of the batch."""
+        """Collect the writes queued by now; return all writes of the batch."""
         self.writes = self._take(self.writes[0])
         return self.writes
 
@@ -96,11 +95,11 @@ class GroupCommit(Generic[WriteT]):
     """The queue in front of a database connection.
 
     Args:
-        commit: Fills a batch when it is ready to write, commits it, and sets the result of each
-            write, or its `error`. An error that it raises is the error of all writes.
+        commit: Fills a batch when ready to write, commits it, and sets the result of each write, or
+            its `error`. An error that it raises is the error of all writes.
         choose: Splits a leader and the queue into a batch, leader first, and the rest.
         window_seconds: How long a leader waits for more writes if the last batch had several.
-        batches_max: How many batches may be under way.
+        batches_max: Maximum number of batches in progress.
     """
 
     def __init__(
@@ -124,17 +123,17 @@ class GroupCommit(Generic[WriteT]):
         """Whether the last batch had several writes."""
         self._is_closed = False
         self._handed_over: SimpleQueue[tuple[WriteT, threading.Lock] | None] = SimpleQueue()
-        # Now and not with the first write: Ctrl-C could leave it half started. A daemon: a program
-        # that forgets to close its store must be able to end.
+        # Start now, not with the first write, which Ctrl-C could interrupt. A daemon: a program
+        # that does not close its store must be able to exit.
         self._helper = threading.Thread(target=self._help, name="lakebed-group-commit", daemon=True)
         self._helper.start()
 
     def run(self, write: WriteT) -> WriteT:
-        """Return a write when it is committed.
+        """Run a write; return it after its commit.
 
         Raises:
-            StoreUnavailable: It was not applied.
-            OutcomeUnknown: It may have been applied, but will not be from now on.
+            StoreUnavailable: The write was not applied.
+            OutcomeUnknown: The write may have been applied, but will not be applied later.
             StoreClosed: The store was closed, or opened in another process.
         """
         if os.getpid() != self._process:
@@ -149,7 +148,7 @@ class GroupCommit(Generic[WriteT]):
         return write
 
     def close(self) -> bool:
-        """Refuse new writes and wait for those in the queue; return False in a forked child."""
+        """Reject new writes and wait for the queued ones; return False in a forked child."""
         if os.getpid() != self._process:
             return False
         with self._lock:
@@ -158,8 +157,6 @@ class GroupCommit(Generic[WriteT]):
             self._idle.wait_for(lambda: not self._under_way)
         self._helper.join()
         return True
-
-    # The main thread
 
     def _hand_over(self, write: WriteT) -> None:
         """Let the helper thread run a write of the main thread."""
@@ -176,9 +173,9 @@ class GroupCommit(Generic[WriteT]):
             raise
 
     def _settle(self, write: WriteT) -> None:
-        """Withdraw a write, or wait for its result if it is queued; the first interrupt is raised.
+        """Withdraw a write, or wait for its result if it is queued.
 
-        Another interrupt meanwhile changes nothing: the write must not be applied afterwards.
+        Further interrupts are ignored: the write must not be applied afterwards.
         """
         while True:
             try:
@@ -198,9 +195,7 @@ class GroupCommit(Generic[WriteT]):
             except (OutcomeUnknown, StoreClosed) as error:
                 write.error = error
             ended.release()
-            del handed_over, write  # its value may be large, and the next write may be far off
-
-    # The queue
+            del handed_over, write  # free the value: it may be large
 
     def _run(self, write: WriteT) -> None:
         with self._lock:
@@ -223,7 +218,7 @@ class GroupCommit(Generic[WriteT]):
             raise StoreClosed
 
     def _appoint(self) -> WriteT:
-        """Let the first write in the queue lead a batch; the lock is held."""
+        """Let the first write in the queue lead a batch; the lock must be held."""
         leader = self._queue.pop(0)
         leader.leads = True
         return leader
@@ -238,7 +233,7 @@ class GroupCommit(Generic[WriteT]):
         write.wake_following()
 
     def _begin_another(self, write: WriteT) -> None:
-        """Let another batch begin beside those under way, if that is allowed."""
+        """Start another batch in parallel, if `batches_max` allows."""
         with self._lock:
             write.has_waited = True
             if not self._queue or self._under_way >= self._batches_max:
@@ -251,7 +246,7 @@ class GroupCommit(Generic[WriteT]):
         """Fail a write that is still in the queue.
 
         Raises:
-            StoreUnavailable: It was.
+            StoreUnavailable: The write was still in the queue.
         """
         with self._lock:
             if write in self._queue:
@@ -284,9 +279,9 @@ class GroupCommit(Generic[WriteT]):
         _answer(batch.writes, failure)
 
     def _release(self) -> None:
-        """Let the next batch begin, if a write waits for it.
+        """Start the next batch if a write is queued.
 
-        Beside another batch, only for a write that has waited: the others wait for that batch.
+        In parallel to another batch, only after a wait of `LONG_SECONDS`.
         """
         with self._lock:
             if not self._queue or (self._under_way > 1 and not self._queue[0].has_waited):
@@ -298,10 +293,11 @@ class GroupCommit(Generic[WriteT]):
 
 
 def _answer(batch: Sequence[Write], failure: OutcomeUnknown | None) -> None:
-    """Mark the writes of a batch as answered, and wake the first thread that waits.
+    """Mark the writes of a batch as answered, and wake the first waiting thread.
 
-    Each thread wakes the next. If all woke at once, they would wait for the interpreter together.
-    A thread may also wake up by its timeout: then the next write must be answered before it.
+    Each thread wakes the next; waking all at once would make them contend for the interpreter. A
+    thread may also wake by timeout, so its successor must be answered before: hence the reverse
+    order.
     """
     asleep = batch[1:]
     for write, following in pairwise(asleep):
@@ -315,7 +311,7 @@ def _answer(batch: Sequence[Write], failure: OutcomeUnknown | None) -> None:
 
 
 def copy_error(error: OutcomeUnknown) -> OutcomeUnknown:
-    """Return an error like another one: two threads that raise one exception mix up its context."""
+    """Copy an error: two threads that raise the same exception would mix up its context."""
     copy = type(error)(*error.args)
     copy.__cause__ = error.__cause__
     return copy

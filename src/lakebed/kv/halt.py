@@ -1,9 +1,9 @@
-"""A mark in a store that stops all who write to it: the store is being copied, or was.
+"""The halt flag, which stops all writes to a store that is being or was copied.
 
-The mark is one record beside the schema's version. A store that has it is not opened by servers
-(`lakebed.kv.open_store`). Processes that have it open look at the mark before they write, unless
-they did so less than `CHECK_SECONDS` ago (`managed: HaltCheck`). So all writing has ended
-when the mark has been there for `SETTLE_SECONDS`.
+The flag is one record beside the schema version. Servers do not open a store with the flag
+(`lakebed.kv.open_store`). Processes with an open store check the flag before a write, unless their
+last check was less than `CHECK_SECONDS` ago (`managed: HaltCheck`). So all writes have ended
+`SETTLE_SECONDS` after the flag was written.
 """
 
 from dataclasses import dataclass
@@ -21,52 +21,50 @@ from lakebed.kv.store import Item, Store
 HALT_KEY: Final = b"halt"
 
 CHECK_SECONDS: Final = 2.0
-"""How long a process may write after it looked at the mark."""
+"""How long a process may write after a check of the flag."""
 
 SETTLE_SECONDS: Final = CHECK_SECONDS + FENCE_SECONDS + 15.0
-"""How long after the mark was written a call may still change something: one that began just before
-its process had to look again, and that then took as long as a driver lets a call take. (A bulk call
-that writes keys one by one may take longer, if each of them has to be fenced. What it changed is
-found when the stores are compared.)"""
+"""How long calls may still change a halted store: a call may begin just before the next check, and
+then take as long as the drivers allow. (A bulk call with a fence for each key may take longer. Its
+changes are found by the comparison of the stores.)"""
 
 
 class Role(Enum):
-    """What a halted store is in a copy."""
+    """Role of a halted store in a copy."""
 
     SOURCE = "source"
     TARGET = "target"
 
 
 class Halt(msgspec.Struct, frozen=True, kw_only=True):
-    """The mark."""
+    """Content of the halt flag."""
 
     role: Role
     copy_id: str
     """The same in both stores."""
     run_id: str = ""
-    """Of a target: drawn by each process that works on the copy; only the last may write."""
+    """Of a target: drawn by each process that runs the copy; only the last one may write."""
     other: str
-    """The URL of the other store, without its secrets."""
+    """URL of the other store, without secrets."""
     since: float
-    """When it was written, in seconds since 1970."""
+    """Time of writing, in seconds since 1970."""
     finished: bool = False
     """Whether the copy is complete."""
 
     @property
     def halts(self) -> bool:
-        """Whether it stops writers.
+        """Whether the flag stops writes.
 
-        A complete copy is in use, and keeps its mark: so nobody takes it for an empty store, or
-        for one that still has to be completed.
+        A complete copy is in use, and keeps its flag as a protection against another copy into the
+        store.
         """
         return self.role is Role.SOURCE or not self.finished
 
     def encode(self) -> bytes:
-        """Return the mark as it is stored."""
         return msgspec.json.encode(self)
 
     def explain(self) -> str:
-        """Say why nothing may be written, and what to do."""
+        """Explain why writes are halted, and how to continue."""
         when = datetime.fromtimestamp(self.since, UTC).strftime("%Y-%m-%d %H:%M UTC")
         if self.role is Role.TARGET and self.finished:
             return (
@@ -91,15 +89,15 @@ class Halt(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class Permit:
-    """When a process may write to a store."""
+    """Permission of a process to write to a store."""
 
     mark: bytes | None = None
-    """The mark that the store must have; None: none that stops writers."""
+    """The value that the halt flag must have; None: no flag that stops writes."""
     reads_only: bool = False
 
 
 def find_mark(store: Store, front: bytes = b"") -> Item | None:
-    """Return the mark as it is stored, if there is one."""
+    """Return the item of the halt flag, or None if the store has none."""
     try:
         return store.get(front + METADATA_PARTITION, HALT_KEY)
     except KeyNotFound:
@@ -107,10 +105,10 @@ def find_mark(store: Store, front: bytes = b"") -> Item | None:
 
 
 def read_mark(value: bytes) -> Halt:
-    """Return what a mark says.
+    """Decode a halt flag.
 
     Raises:
-        StoreHalted: It cannot be read; then nobody knows what it says, and nobody may write.
+        StoreHalted: The flag is damaged; writes are refused, to be safe.
     """
     try:
         return msgspec.json.decode(value, type=Halt)
@@ -122,10 +120,10 @@ def read_mark(value: bytes) -> Halt:
 
 
 def check_not_halted(store: Store) -> None:
-    """Refuse a store that has a mark which stops writers.
+    """Reject a store whose halt flag stops writes.
 
     Raises:
-        StoreHalted: It has.
+        StoreHalted: Writes are halted.
     """
     mark = find_mark(store)
     if mark is not None and (halt := read_mark(mark.value)).halts:

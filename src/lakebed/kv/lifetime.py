@@ -1,4 +1,4 @@
-"""When and with what a store may be called, and when what it holds may be given back."""
+"""Check calls against a store's state and limits; release its resources after the last call."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -10,21 +10,20 @@ from lakebed.kv.errors import StoreClosed
 from lakebed.kv.store import Limits, Put
 
 OVERHEAD_BYTES: Final = 64
-"""What a key takes in a request beyond its bytes."""
+"""Size of a key in a request in addition to its bytes."""
 
 
 class Lifetime:
-    """The time from opening a store to its close, in the process that opened it.
+    """The time between opening and closing a store, in the process that opened it.
 
-    A call that lost a reply needs the database to settle what became of its write, even if another
-    thread closed the store meanwhile. So the last call gives back what is held.
+    A call that lost a reply needs the database to determine the outcome of its write, even if
+    another thread closes the store meanwhile. So the last running call releases the resources.
 
     Args:
-        runtime: For its locks.
+        runtime: Provides locks.
         give_back: Closes connections; called once.
-        limits: What the store holds; larger arguments are refused.
-        shared: Whether the store is shared between processes, so that a child made by ``fork`` must
-            not use it.
+        limits: Limits of the arguments.
+        shared: Whether the store is shared between processes; then a forked child must not use it.
     """
 
     def __init__(
@@ -38,10 +37,10 @@ class Lifetime:
         self._closed = False
 
     def check(self, partition: bytes, key: bytes, value: bytes = b"") -> None:
-        """Refuse a call to a closed store, and what the store could not hold.
+        """Reject calls to a closed store, and arguments beyond the limits.
 
         Raises:
-            StoreClosed: It is closed, or was opened in another process.
+            StoreClosed: The store is closed, or was opened in another process.
             InvalidArgument: As `Limits.check`.
         """
         if self._closed:
@@ -51,13 +50,10 @@ class Lifetime:
         self._limits.check(partition, key, value)
 
     def begin(self, partition: bytes, key: bytes = b"any", value: bytes = b"") -> None:
-        """Check a call that waits for the network, and can do without `call`.
+        """Check a network call outside `call`.
 
-        It settles what became of its write by a connection that `close` does not take from it.
-
-        Raises:
-            StoreClosed: As `check`.
-            InvalidArgument: As `check`.
+        Such a call reads back the outcome of its write on a connection that `close` leaves open.
+        Raises as `check`.
         """
         self.check(partition, key, value)
         about_to_wait()
@@ -65,13 +61,9 @@ class Lifetime:
     def chunks(
         self, writes: Iterable[Put], *, keys_max: int, bytes_max: int
     ) -> Iterator[list[Put]]:
-        """Check writes, and give them out in chunks; one too large is a chunk of its own.
+        """Check writes and split them into chunks; a write above `bytes_max` is its own chunk.
 
-        The last value of a key in a chunk replaces those before.
-
-        Raises:
-            StoreClosed: As `check`.
-            InvalidArgument: As `check`.
+        Of several values of a key in a chunk the last one wins. Raises as `check`.
         """
         chunk: dict[tuple[bytes, bytes], Put] = {}
         size = 0
@@ -89,11 +81,9 @@ class Lifetime:
 
     @contextmanager
     def call(self, partition: bytes, key: bytes = b"any", value: bytes = b"") -> Iterator[None]:
-        """Keep the database open while a call lasts, which waits for the network or the disk.
+        """Check a call before its network or disk access; keep the database open during the call.
 
-        Raises:
-            StoreClosed: The store is closed.
-            InvalidArgument: As `check`.
+        Raises as `check`.
         """
         self.check(partition, key, value)
         about_to_wait()
@@ -111,7 +101,7 @@ class Lifetime:
                 self._give_back()
 
     def close(self) -> None:
-        """Let no new call begin; give back what is held now, or when the last call ends."""
+        """Reject new calls; release the resources now, or when the last call ends."""
         with self._lock:
             was_open, self._closed = not self._closed, True
             idle = self._is_over()

@@ -1,30 +1,29 @@
-"""The store that `open_store` returns: a driver whose calls are measured, checked and tried again.
+"""The store returned by `open_store`: a driver with metrics, halt checks, retries and namespaces.
 
-Each try of a call is a span and is measured. A write is refused while the store is halted
-(`lakebed.kv.halt`); every try looks at the mark, so that a call which goes on for a while does not
-outlast it. In a namespace, every partition gets the namespace in front, so that no installation
-sees a partition of another.
+Each attempt of a call is a span and is measured. Writes are refused while the store is halted
+(`lakebed.kv.halt`); each attempt checks the halt flag, so it also stops calls in long retries. In a
+namespace, every partition is prefixed with the namespace, which isolates installations from each
+other.
 
-**A call that changed nothing** (`StoreUnavailable`) is repeated as it is (`lakebed.kv.retries`).
+**A call that changed nothing** (`StoreUnavailable`) is repeated unchanged (`lakebed.kv.retries`).
 
 **A write without a reply** (`OutcomeUnknown`) is never repeated blindly. The key is read back:
 
-- Its own version is there: the write was applied, once; report success.
-- The version that it was to replace is still there: the write was not applied, and by the contract
-  of a driver never will be; repeat it with the same version.
-- Anything else: the write may have been applied and overwritten since. Repeating it could apply it
-  twice, so `OutcomeUnknown` goes to the caller, who can tell by the meaning of the record. A key
-  that is absent proves nothing for a write that was to create it: another caller may have deleted
-  it after the write.
-- A deletion without a predicate promises that the key was absent at a moment within the call.
+- The key has the version of the write: the write was applied, once; report success.
+- The key has the version of the predicate: the write was not applied, and by the contract of a
+  driver never will be; repeat the write with the same version.
+- Otherwise: the write may have been applied and overwritten since, and repeating could apply it
+  twice. `OutcomeUnknown` is raised to the caller, who can decide by the content of the record. For
+  a create, a missing key proves nothing: another caller may have deleted the key after the write.
+- An unconditional deletion only promises that the key was absent at a moment within the call.
 
-Several writes of one call are not read back: `OutcomeUnknown` goes to the caller.
+A call with several writes is not read back: `OutcomeUnknown` is raised to the caller.
 
 Metrics, by operation and driver:
 
-- ``lakebed_kv_seconds``: how long tries took, failed ones included.
-- ``lakebed_kv_errors_total``: tries that raised, by the kind of the error. A missing key is an
-  answer, not an error; a failed predicate is counted, because many of them mean contention.
+- ``lakebed_kv_seconds``: duration of attempts, including failed ones.
+- ``lakebed_kv_errors_total``: attempts that raised, by the kind of the error. A missing key is not
+  counted; a failed predicate is, because many of them indicate contention.
 """
 
 import logging
@@ -75,7 +74,7 @@ OPERATIONS: Final = (
     *("set", "set_if", "delete", "delete_if", "write", "drop_tombstones"),
 )
 WRITE_CHUNK: Final = 1000
-"""How many writes of one call go to the driver at once."""
+"""Maximum number of writes in one call to the driver."""
 
 _LOGGER: Final = logging.getLogger(__name__)
 _SECONDS = Histogram(
@@ -92,9 +91,9 @@ _ERRORS = Counter(
 
 
 class HaltCheck:
-    """Refuses writes while the mark of a store is another than a permit says.
+    """Refuses writes while the halt flag of a store differs from a permit.
 
-    The mark itself may be written at any time: its writer compares it with the one that was there.
+    The flag itself may be written at any time: its writer compares it with the previous one.
     """
 
     def __init__(self, store: Store, runtime: Runtime, permit: Permit, front: bytes = b"") -> None:
@@ -102,20 +101,20 @@ class HaltCheck:
         self._clock = runtime.monotonic
         self._permit = permit
         self._front = front
-        """What the names of all partitions begin with."""
+        """Prefix of all partitions."""
         self._expected: bytes | None = None
         self._looked_at = float("-inf")
 
     def check(self, places: Sequence[tuple[bytes, bytes]]) -> None:
-        """Make sure that this process may write to some partitions and keys.
+        """Check that this process may write to these partitions and keys.
 
         Raises:
-            StoreHalted: It may not.
+            StoreHalted: Writes are halted.
         """
         if self._permit.reads_only:
             raise StoreHalted("this store was opened for reading only")
         expected = self._permit.mark
-        # By the time before the look: the mark may have been written right after it was looked for.
+        # Take the time before reading the flag: it may be written right after the read.
         now = self._clock()
         if expected == self._expected and now - self._looked_at < CHECK_SECONDS:
             return
@@ -139,13 +138,13 @@ def _reason(found: Item | None) -> str:
 
 
 class ManagedStore(Store):
-    """A driver with all that production needs around it.
+    """A driver with halt checks, retries, metrics and namespaces.
 
     Args:
         driver: The store of a driver; closed together with this one.
-        runtime: Clock, chance and concurrency.
-        permit: When this process may write; None: always.
-        namespace: The part of the store to use; None: all of it.
+        runtime: Provides clock, randomness and threads.
+        permit: Permission of this process to write; None: always.
+        namespace: The part of the store to use; None: the whole store.
     """
 
     def __init__(
@@ -171,8 +170,6 @@ class ManagedStore(Store):
         self._halt = None if permit is None else HaltCheck(driver, runtime, permit, self._front)
         self._observe = {each: _SECONDS.labels(each, driver.name).observe for each in OPERATIONS}
 
-    # Reads
-
     def get(self, partition: bytes, key: bytes) -> Item:
         return self._repeat("get", (), self.driver.get, self._inside(partition), key)
 
@@ -190,8 +187,6 @@ class ManagedStore(Store):
         return [
             each.removeprefix(self._front) for each in page if each.startswith(self._front)
         ], after
-
-    # Writes
 
     def set(
         self,
@@ -244,8 +239,6 @@ class ManagedStore(Store):
     def close(self) -> None:
         self.driver.close()
 
-    # One call
-
     def _repeat(
         self,
         operation: str,
@@ -254,7 +247,7 @@ class ManagedStore(Store):
         *args: ParamT.args,
         **kwargs: ParamT.kwargs,
     ) -> ResultT:
-        """Make a call, again and again while it says that it changed nothing."""
+        """Make a call, and retry after `StoreUnavailable`."""
         begun = self._clock()
         tries: Tries | None = None
         while True:
@@ -272,12 +265,12 @@ class ManagedStore(Store):
         version: Version | None,
         call: Callable[[], ResultT],
     ) -> ResultT | None:
-        """Make a write until its outcome is certain; None: it was applied without a reply.
+        """Write until the outcome is certain; return None if the write was applied without a reply.
 
-        `version` is that of the write, or None for a deletion.
+        `version` is the version of the write, or None for a deletion.
 
         Raises:
-            OutcomeUnknown: It may have been applied, or it was repeated for long enough.
+            OutcomeUnknown: The write may have been applied, or its retries are exhausted.
         """
         begun = self._clock()
         tries: Tries | None = None
@@ -299,7 +292,7 @@ class ManagedStore(Store):
     def _was_applied(
         self, predicate: Predicate, version: Version | None, there: Item | None
     ) -> bool | None:
-        """Judge a write by the item that was read back; None: its outcome cannot be known."""
+        """Return whether a write was applied, by the item read back; None if unknown."""
         if there is None:
             return True if version is None and predicate is ANY else None
         if there.predicate == version:
@@ -332,7 +325,7 @@ class ManagedStore(Store):
         *args: ParamT.args,
         **kwargs: ParamT.kwargs,
     ) -> ResultT:
-        """Make one try: a span, measured, and refused if it writes and the store is halted."""
+        """Make one attempt, traced and measured; refuse writes while the store is halted."""
         begun = self._clock()
         try:
             if places and self._halt is not None:
@@ -346,13 +339,11 @@ class ManagedStore(Store):
             if not isinstance(error, KeyNotFound):
                 _ERRORS.labels(operation, self.name, error.kind).inc()
             if self._front and isinstance(error, KeyNotFound | PredicateFailed):
-                # Name the partition as the caller knows it.
+                # Restore the partition name used by the caller.
                 raise type(error)(error.partition.removeprefix(self._front), error.key) from None
             raise
         finally:
             self._observe[operation](self._clock() - begun)
-
-    # Namespaces
 
     def _inside(self, partition: bytes) -> bytes:
         if not self._front:

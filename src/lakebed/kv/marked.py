@@ -1,8 +1,8 @@
-"""Databases that compare a mark of a record which they choose themselves: an ETag, a generation.
+"""Databases with their own record version for conditional writes: an ETag or a generation.
 
-A stamp is written once, so it has one mark, and a condition on the mark is one on the stamp. That
-is a fact that does not age: the marks of the last stamps are remembered, and a record is read if
-its mark is not known.
+A stamp is written once, so it corresponds to exactly one ETag, and a condition on the ETag is a
+condition on the stamp. This mapping never becomes stale: the ETags of the last stamps are cached,
+and the record is read if its ETag is not cached.
 """
 
 from abc import abstractmethod
@@ -16,21 +16,21 @@ _REMEMBERED: Final = 10_000
 
 
 class MarkedCells(CellDatabase):
-    """A database of records with marks."""
+    """A database with an ETag per record."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._marks: LRU[bytes, str] = LRU(runtime, cost_max=_REMEMBERED)
 
     @abstractmethod
     def _find(self, partition: bytes, key: bytes) -> tuple[Cell, str] | None:
-        """Return what a key holds, and its mark. Raises as `CellDatabase.read`."""
+        """Return the cell of a key and its ETag. Raises as `CellDatabase.read`."""
 
     @abstractmethod
     def _write(self, partition: bytes, key: bytes, mark: str | None, new: Cell) -> str | None:
-        """Write a cell if what is there has this mark; None: if there is nothing.
+        """Write a cell if the record has this ETag; None: if it does not exist.
 
         Returns:
-            Its own mark; None if the condition did not hold. Raises as `CellDatabase.swap`.
+            The new ETag, or None if the condition did not hold. Raises as `CellDatabase.swap`.
         """
 
     def _remember(self, cell: Cell, mark: str) -> None:

@@ -1,16 +1,16 @@
-"""Object storages that serve as databases: a record is an object.
+"""Object storage as a database: each record is an object.
 
-What is small, and that is nearly everything, is in an object's metadata, so that one request lists
-many records with their values. Each call takes as long as a request to the object storage does: it
-suits small installations that want to keep no database.
+Small values, which are nearly all, are stored in an object's metadata, so that one request lists
+many records with their values. Each call has the latency of an object storage request: suited to
+small installations without a database.
 
-**Order.** Names are text. Partitions and keys are written in a base 64 whose digits are in the
-order of their codes, so objects are listed in the order of the bytes.
+**Order.** Object names are text. Partitions and keys are encoded in a base 64 variant with digits
+in code order, so a listing is in byte order of the keys.
 
-**Late application.** A request may be held up and land after its client gave up, so
-`lakebed.kv.fenced` makes the contract of it. Tombstones stay for a week, far longer than
-any credentials of a request are taken; whoever lists a partition then removes those that it meets.
-Those of a partition that is never listed again are erased by `drop_tombstones`.
+**Delayed writes.** A request may be applied after its client gave up, so the driver uses
+`lakebed.kv.fenced`. Tombstones are kept for a week, far longer than the credentials of any request
+are valid. A listing of a partition then removes the expired tombstones that it meets;
+`drop_tombstones` removes those of partitions that are never listed again.
 """
 
 import struct
@@ -30,19 +30,19 @@ from lakebed.kv.store import VERSION_BYTES, Limits, Version
 
 TOMBSTONE_SECONDS: Final = 7 * 24 * 3600.0
 REMOVED_AT_ONCE: Final = 64
-"""How many old tombstones a page removes at most; the next one goes on."""
+"""Maximum number of expired tombstones that a page removes; the next page continues."""
 
 FIELD: Final = "lakebed"
-"""The name of the one field of metadata."""
+"""Name of the only metadata field."""
 SEPARATOR: Final = "."
-"""Between partition and key; not a slash, which some would take for a folder."""
+"""Between partition and key; not a slash, which some tools take for a folder."""
 
 _CHANGES: Final = 10
-"""How often a large value may change while it is read."""
+"""How often a large value may change during a read."""
 _INLINE_BYTES: Final = 4096
-"""Metadata takes 8 KiB, and base 64 a third more than the value."""
+"""The limit of metadata is 8 KiB, and base 64 adds a third."""
 
-# The version, the stamp, where the value is, and when a tombstone may go.
+# The version, the stamp, the location of the value, and the expiry time of a tombstone.
 _HEAD: Final = struct.Struct(f">{VERSION_BYTES}s{VERSION_BYTES}sBd")
 _USUAL_DIGITS: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _ORDERED_DIGITS: Final = bytes(sorted(b"-_" + _USUAL_DIGITS[:-2]))
@@ -51,7 +51,7 @@ _FROM_ORDERED: Final = bytes.maketrans(_ORDERED_DIGITS, _USUAL_DIGITS)
 
 
 class _Place(IntEnum):
-    """Where the value of a cell is."""
+    """Location of a cell's value."""
 
     NOWHERE = 0
     METADATA = 1
@@ -64,13 +64,13 @@ class Found(NamedTuple):
     name: str
     metadata: Mapping[str, str]
     mark: str
-    """What the service compares: another one for each content."""
+    """The ETag or generation compared by the service: unique for each content."""
 
 
 class ObjectCells(MarkedCells):
-    """The objects of a bucket. A driver says how each kind of request is sent."""
+    """The objects of a bucket; a driver implements the requests."""
 
-    # A name has 1,024 characters: 340 for the partition, 680 for the key, the one between them.
+    # A name has 1,024 characters: 340 for the partition, one separator, 680 for the key.
     limits = Limits(partition_bytes=255, key_bytes=510, value_bytes=16 << 20)
     shared_between_processes = True
     tombstone_seconds = TOMBSTONE_SECONDS
@@ -82,7 +82,7 @@ class ObjectCells(MarkedCells):
 
     @abstractmethod
     def _head(self, name: str) -> Found | None:
-        """Return an object; None if there is none.
+        """Return an object, or None if it does not exist.
 
         Raises:
             StoreUnavailable: The service did not answer.
@@ -90,41 +90,42 @@ class ObjectCells(MarkedCells):
 
     @abstractmethod
     def _body(self, found: Found) -> bytes | None:
-        """Return the body of an object; None if it has changed. Raises as `_head`."""
+        """Return the body of an object, or None if it has changed. Raises as `_head`."""
 
     @abstractmethod
     def _put(
         self, name: str, mark: str | None, metadata: dict[str, str], body: bytes
     ) -> str | None:
-        """Write an object if it has this mark; None: if there is none.
+        """Write an object if it has this ETag; None: if it does not exist.
 
         Returns:
-            Its new mark; None if the condition did not hold.
+            The new ETag, or None if the condition did not hold.
 
         Raises:
-            StoreUnavailable: The service refused, or was never asked: it will not be applied.
-            OutcomeUnknown: No reply; it may have been applied, or may be later.
+            StoreUnavailable: The service refused, or was never called: the write will not be
+                applied.
+            OutcomeUnknown: No reply; the write may have been applied, or may be later.
         """
 
     @abstractmethod
     def _list(
         self, prefix: str, first: str, limit: int, token: str | None
     ) -> tuple[list[Found], str | None]:
-        """Return a page of a listing from `first` on, and the token of the next. As `_head`."""
+        """Return a page of a listing from `first`, and the next token. Raises as `_head`."""
 
     @abstractmethod
     def _remove(self, name: str, mark: str) -> None:
-        """Remove an object if it still has this mark.
+        """Delete an object if it still has this ETag.
 
         Raises:
-            OutcomeUnknown: It may have been removed, or may be later.
+            OutcomeUnknown: The object may have been deleted, or may be later.
         """
 
     def page(
         self, partition: bytes, start: bytes, limit: int
     ) -> tuple[list[tuple[bytes, Cell]], bytes | None]:
         prefix = object_name(partition)
-        # A start that is longer than any key lies right behind its first part.
+        # A start longer than any key sorts right after its truncation.
         first = object_name(partition, start[: self.limits.key_bytes])
         listed: list[tuple[bytes, Found]] = []
         token: str | None = None
@@ -165,10 +166,10 @@ class ObjectCells(MarkedCells):
     def _cells(
         self, partition: bytes, listed: Iterable[tuple[bytes, Found]]
     ) -> list[tuple[bytes, Cell]]:
-        """Return the cells of objects that were listed; remove old tombstones among them."""
+        """Return the cells of listed objects; remove expired tombstones among them."""
 
         def remove_old(found: Found) -> None:
-            with suppress(OutcomeUnknown):  # another page will remove it
+            with suppress(OutcomeUnknown):  # a later page removes it
                 self._remove(found.name, found.mark)
 
         cells: dict[bytes, Cell | None] = {}
@@ -188,22 +189,22 @@ class ObjectCells(MarkedCells):
 
 
 def encode(data: bytes) -> str:
-    """Return a partition or a key as it is written in a name."""
+    """Encode a partition or a key for an object name."""
     return b64encode(data).rstrip(b"=").translate(_TO_ORDERED).decode()
 
 
 def decode(text: str) -> bytes:
-    """Return what `encode` made a text of."""
+    """Inverse of `encode`."""
     return b64decode(text.encode().translate(_FROM_ORDERED) + b"==")
 
 
 def object_name(partition: bytes, key: bytes = b"") -> str:
-    """Return the name of an object; without a key, what all names of the partition begin with."""
+    """Return the name of an object; without a key, the prefix of the partition's names."""
     return f"{encode(partition)}{SEPARATOR}{encode(key)}"
 
 
 def stored(cell: Cell) -> tuple[dict[str, str], bytes]:
-    """Return the metadata and the body of the object that holds a cell."""
+    """Return the metadata and the body of the object of a cell."""
     value, body, place = cell.value or b"", b"", _Place.METADATA
     if cell.value is None:
         place = _Place.NOWHERE
@@ -214,7 +215,7 @@ def stored(cell: Cell) -> tuple[dict[str, str], bytes]:
 
 
 def parse(metadata: Mapping[str, str]) -> tuple[Cell, bool]:
-    """Return the cell of an object; and whether its value is in the body, and missing here."""
+    """Return the cell of an object, and whether its value is in the body and still to be read."""
     packed = b64decode(metadata[FIELD])
     version, stamp, place, expires = _HEAD.unpack_from(packed)
     value = packed[_HEAD.size :] if place == _Place.METADATA else None

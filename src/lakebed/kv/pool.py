@@ -1,15 +1,15 @@
-"""Connections for the threads of one store: few at first, more when they are all in use.
+"""Connection pool of a store; it grows on demand.
 
-A call waits for a new connection for `TAKE_SECONDS` at most; after a failure to connect, for
-`TAKE_AGAIN_SECONDS`. Then it fails, having changed nothing. So callers soon know that a database is
-down. A database that answers and is busy is another matter: a call waits for `TURN_SECONDS` until
-somebody gives a connection back.
+A call waits at most `TAKE_SECONDS` for a new connection; after a failure to connect,
+`TAKE_AGAIN_SECONDS`. Then it fails without having changed anything, so callers soon see that a
+database is down. If the database is reachable but all connections are busy, a call waits up to
+`TURN_SECONDS` for a returned connection.
 
-A new connection is made by a thread of its own, which goes on when the call has given up. If it
-succeeds after all, the next call gets the connection.
+Each connection is made by its own thread, which continues after the call has given up. If it
+succeeds later, the next call gets the connection.
 
-A connection that ended while it was idle, as all do when the server restarts, is replaced without
-any call failing (unless it was used just a moment before: see `is_usable`).
+A connection that ended while idle, as after a restart of the server, is replaced without a failed
+call (unless it was used just before: see `is_usable`).
 """
 
 import logging
@@ -24,7 +24,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from lakebed.kv.errors import KVError, StoreClosed, StoreUnavailable, StoreUnreachable
 
 POOL_SIZE: Final = 20
-"""How many connections a store has at most, unless its URL says otherwise."""
+"""Default for the maximum number of connections of a store."""
 
 TAKE_SECONDS: Final = 2.5
 """Enough for a second host if the first does not answer: each gets up to two seconds."""
@@ -39,23 +39,23 @@ class Link(Protocol):
     """A connection."""
 
     def is_usable(self) -> bool:
-        """Whether it is still open, as far as one can tell without asking the server."""
+        """Return whether the connection is open, as far as known without calling the server."""
 
     def close(self) -> None:
-        """Close it."""
+        """Close the connection."""
 
 
 LinkT = TypeVar("LinkT", bound=Link)
 
 
 class Pool(Generic[LinkT]):
-    """At most `size` connections; the one used last is used next.
+    """At most `size` connections; the most recently used is reused first.
 
     Args:
         connect: Makes a connection.
-        size: How many there are at most.
-        database: Its name, for messages.
-        explain: What an error of `connect` means, in one line.
+        size: Maximum number of connections.
+        database: Database name, for messages.
+        explain: Returns a one-line message for an error of `connect`.
     """
 
     def __init__(
@@ -73,14 +73,14 @@ class Pool(Generic[LinkT]):
         self._changed = Condition()
         self._idle: list[LinkT] = []
         self._count = 0
-        """How many there are, idle or not, those included that are being made."""
+        """Number of connections: idle, in use, and being made."""
         self._waiting = 0
         self._closed = False
         self._is_reachable = True
         self._process = os.getpid()
 
     def take(self, seconds: float | None = None) -> LinkT:
-        """Take a connection, within a time if one is given; `give_back` must follow.
+        """Take a connection, within `seconds` if given; `give_back` must follow.
 
         Raises:
             StoreClosed: The pool was closed.
@@ -99,17 +99,17 @@ class Pool(Generic[LinkT]):
             if link is not None and link.is_usable():
                 return link
         if link is not None:
-            link.close()  # another one is made in its place
+            link.close()  # replaced by a new connection
         if seconds is None and self._is_reachable:
-            # Others had all connections till now, which says nothing about the server.
+            # All connections were in use until now, which tells nothing about the server.
             connect_by = monotonic() + TAKE_SECONDS
         return self._make(connect_by)
 
     def check_process(self) -> None:
-        """Refuse a child of the process that made the pool.
+        """Reject calls in a child of the process that made the pool.
 
         Raises:
-            StoreClosed: This is one.
+            StoreClosed: This is a child process.
         """
         if os.getpid() != self._process:
             raise StoreClosed("the store was opened in another process")
@@ -118,16 +118,15 @@ class Pool(Generic[LinkT]):
         return TAKE_SECONDS if self._is_reachable else TAKE_AGAIN_SECONDS
 
     def give_back(self, taken: LinkT, kept: LinkT | None) -> None:
-        """Return a connection: itself, or another in its place, or none if it is broken."""
+        """Return a connection, or its replacement, or None if it is broken."""
         if kept is not taken:
             taken.close()
         self._return(kept)
 
     def close(self) -> None:
-        """Close the idle connections now, the others when they come back.
+        """Close idle connections now, and the others when they are returned.
 
-        Not in a child of the process that opened them: that would end the connections of the
-        parent.
+        A no-op in a forked child: closing would end the connections of the parent.
         """
         if os.getpid() != self._process:
             return
@@ -141,21 +140,22 @@ class Pool(Generic[LinkT]):
             link.close()
 
     def _pop_idle(self) -> LinkT | None:
-        # Without the lock, for which threads would wait for each other.
+        # Without the lock, to avoid contention.
         try:
             return self._idle.pop()
         except IndexError:
             return None
 
     def _return(self, link: LinkT | None) -> None:
-        """Let others have a connection, or the room of one that there is no more."""
+        """Make a connection available to other threads, or free its slot if None."""
         if link is None:
             with self._changed:
                 self._count -= 1
                 self._changed.notify()
             return
         self._idle.append(link)
-        # Only now: whoever waits said so before it found none, so one of us sees the other.
+        # Only after the append: waiting threads increment `_waiting` before they look for an idle
+        # connection, so either this thread sees the waiter or the waiter sees the connection.
         if self._closed:
             self._close_idle()
         elif self._waiting:
@@ -163,9 +163,9 @@ class Pool(Generic[LinkT]):
                 self._changed.notify()
 
     def _wait_for_turn(self, connect_by: float, seconds: float) -> LinkT | None:
-        """Wait for the right to use a connection; return an idle one, or None to make a new one.
+        """Wait for an idle connection or a free slot; return the connection, or None for a slot.
 
-        If the server turns out to be unreachable meanwhile, the wait ends at `connect_by`.
+        If the server becomes unreachable meanwhile, the wait ends at `connect_by`.
         """
         with self._changed, self._said_to_wait():
             give_up_at = monotonic() + seconds
@@ -186,7 +186,7 @@ class Pool(Generic[LinkT]):
                         f"all {self._size} connections to {self._database} were busy for"
                         f" {seconds:g} seconds"
                     )
-                # Woken by whoever gives a connection back, or finds the server unreachable.
+                # Woken when a connection is returned, or the server found unreachable.
                 self._changed.wait(
                     give_up_at - now if self._is_reachable else min(connect_by, give_up_at) - now
                 )
@@ -200,35 +200,35 @@ class Pool(Generic[LinkT]):
             self._waiting -= 1
 
     def _make(self, give_up_at: float) -> LinkT:
-        """Make a connection, by right of a turn that the caller has got."""
+        """Make a connection in the slot taken by the caller."""
         attempt: Future[LinkT] = Future()
         thread = Thread(target=self._attempt, args=[attempt], name="lakebed-connect", daemon=True)
         try:
             thread.start()
-        except RuntimeError as error:  # the system has no thread left
+        except RuntimeError as error:  # no thread left in the system
             self._return(None)
             raise self._unreachable(str(error)) from error
         try:
             return attempt.result(max(0.0, give_up_at - monotonic()))
-        except BaseException as error:  # it failed, the time is over, or Ctrl-C
+        except BaseException as error:  # connection failure, timeout or Ctrl-C
             if not attempt.cancel() and attempt.exception() is None:
-                self._return(attempt.result())  # it came at this very moment
+                self._return(attempt.result())  # it succeeded at this very moment
             if not isinstance(error, TimeoutError):
                 raise
             self._note_unreachable()
             raise self._unreachable("no answer in time") from None
 
     def _note_unreachable(self) -> None:
-        """Let everybody who waits know, so that nobody waits longer than for a connection."""
+        """Wake all waiting threads: their time limit is now that of a new connection."""
         with self._changed:
             self._is_reachable = False
             self._changed.notify_all()
 
     def _attempt(self, attempt: "Future[LinkT]") -> None:
-        """Connect; whoever waited may have gone meanwhile, and then the turn is given back here."""
+        """Connect; if the call has given up meanwhile, free the slot here."""
         try:
             link = self._connect()
-        except BaseException as error:  # noqa: BLE001 - it is raised where somebody waits
+        except BaseException as error:  # noqa: BLE001 - raised in the waiting thread
             self._note_unreachable()
             self._return(None)
             if attempt.set_running_or_notify_cancel():
@@ -246,7 +246,7 @@ class Pool(Generic[LinkT]):
             )
 
     def _failure(self, error: BaseException) -> BaseException:
-        """Return what to raise where somebody waits for a connection."""
+        """Return the exception to raise in the thread that waits for the connection."""
         if isinstance(error, KVError) or not isinstance(error, Exception):
             return error
         failure = self._unreachable(self._explain(error))

@@ -1,4 +1,4 @@
-"""Typed records over a store: one protobuf message a key, one kind of message a key prefix.
+"""Typed records over a store: one protobuf message per key, one message type per key prefix.
 
 For example, to move a branch to another commit:
 
@@ -24,7 +24,7 @@ from lakebed.kv.store import ABSENT, ANY, Item, Predicate, Put, Store, Version
 MessageT = TypeVar("MessageT", bound=Message)
 
 _RACES: Final = 100
-"""How often `Records.change` may find that another writer came first; each time that one got on."""
+"""Maximum number of attempts of `Records.change`; after each failure another writer succeeded."""
 
 _LOGGER: Final = logging.getLogger(__name__)
 _UNREADABLE: Final = Counter(
@@ -34,17 +34,17 @@ _UNREADABLE: Final = Counter(
 
 @dataclass(frozen=True, slots=True)
 class RecordKind(Generic[MessageT]):
-    """What lies under a prefix of keys."""
+    """The records under a key prefix."""
 
     prefix: bytes
     message: type[MessageT]
     needs: tuple[str, ...] = ()
-    """Fields that no record of this kind leaves empty: one that does is damaged."""
+    """Required fields: a record with an empty one is damaged."""
     check: Callable[[bytes, MessageT], object] | None = None
-    """Called with the name and message of a record; raises ValueError if they make no sense."""
+    """Called with the name and message of a record; raises ValueError if they are inconsistent."""
 
     def check_whole(self, name: bytes, message: MessageT) -> None:
-        """Raise ValueError if a record that can be decoded is damaged all the same."""
+        """Raise ValueError if a decoded record is damaged."""
         for field in self.needs:
             if not getattr(message, field):
                 raise ValueError(f"its {field} is empty")
@@ -77,16 +77,16 @@ class Records(Generic[MessageT]):
         """Return a record.
 
         Raises:
-            KeyNotFound: There is none of that name.
-            CorruptRecord: What is there is not such a message.
+            KeyNotFound: No record has this name.
+            CorruptRecord: The value is not such a message.
         """
         return self.decode(self._store.get(*self.place(name)))
 
     def find(self, name: bytes) -> Record[MessageT] | None:
-        """Return a record, or None if there is none of that name.
+        """Return a record, or None if no record has this name.
 
         Raises:
-            CorruptRecord: What is there is not such a message.
+            CorruptRecord: The value is not such a message.
         """
         try:
             return self.get(name)
@@ -94,7 +94,7 @@ class Records(Generic[MessageT]):
             return None
 
     def set(self, name: bytes, message: MessageT) -> Version:
-        """Write a record, whatever was there."""
+        """Write a record unconditionally."""
         return self._store.set(*self.place(name), message.SerializeToString())
 
     def set_if(
@@ -105,16 +105,10 @@ class Records(Generic[MessageT]):
         *,
         version: Version | None = None,
     ) -> Version:
-        """Write a record if the predicate holds.
-
-        Args:
-            name: Which record.
-            message: What to write.
-            predicate: What must be there.
-            version: What the write is to be known by; by default one is drawn.
+        """Write a record if the predicate holds; `version`: as for `Store.set`.
 
         Raises:
-            PredicateFailed: It does not hold.
+            PredicateFailed: The predicate does not hold.
         """
         value = message.SerializeToString()
         return self._store.set(*self.place(name), value, predicate, version=version)
@@ -133,19 +127,19 @@ class Records(Generic[MessageT]):
     def change(
         self, name: bytes, edit: Callable[[MessageT], None], *, predicate: Predicate | None = None
     ) -> Record[MessageT]:
-        """Edit a record, or an empty message if there is none, and write it; return it.
+        """Edit and write a record, or an empty message if the record is missing; return the record.
 
-        The stored message is what is edited, so that fields which a later version wrote stay. The
-        edit may be made several times: each time to what others wrote meanwhile.
+        The stored message is edited, so fields written by a later version of Lakebed are preserved.
+        After a conflict with another writer `edit` is called again with the new message.
 
         Args:
-            name: Which record.
-            edit: Changes the message.
-            predicate: The version that must be there, or `ABSENT`; None: whatever is there.
+            name: Name of the record.
+            edit: Changes the message in place.
+            predicate: The expected version, or `ABSENT`; None: any.
 
         Raises:
             PredicateFailed: The predicate does not hold.
-            StoreUnavailable: Other writers always came first.
+            StoreUnavailable: Every attempt conflicted with another writer.
         """
         for _ in range(_RACES):
             found = self.find(name)
@@ -163,24 +157,24 @@ class Records(Generic[MessageT]):
         )
 
     def delete(self, name: bytes) -> None:
-        """Delete a record, if it is there."""
+        """Delete a record if it exists."""
         self._store.delete(*self.place(name))
 
     def delete_if(self, name: bytes, predicate: Version) -> None:
-        """Delete a record if it is as it was read.
+        """Delete a record if its version matches.
 
         Raises:
-            PredicateFailed: It is not.
+            PredicateFailed: The record was overwritten or deleted.
         """
         self._store.delete(*self.place(name), predicate)
 
     def scan(
         self, *, prefix: bytes = b"", start: bytes = b"", limit: int | None = None
     ) -> Iterator[Record[MessageT]]:
-        """Iterate over the records whose names begin with `prefix`, from `start` (included) on.
+        """Iterate over the records whose names begin with `prefix`, from `start` (included).
 
         Raises:
-            CorruptRecord: What is there is not such a message.
+            CorruptRecord: A value is not such a message.
         """
         for item in self._items(prefix, start, limit):
             yield self.decode(item)
@@ -192,10 +186,10 @@ class Records(Generic[MessageT]):
         start: bytes = b"",
         limit: int | None = None,
     ) -> Iterator[Record[MessageT]]:
-        """Iterate as `scan` over the records that are not damaged, for background jobs.
+        """Iterate as `scan`, but skip damaged records; for background jobs.
 
-        A damaged record is left as it is: it is logged and counted, and its name goes to
-        `on_broken`. Who scans every second by the same `Records` logs it once.
+        Damaged records are not changed: they are logged and counted, and their names passed to
+        `on_broken`. Repeated scans by the same `Records` log each of them once.
         """
         for item in self._items(start=start, limit=limit):
             try:
@@ -222,10 +216,10 @@ class Records(Generic[MessageT]):
         return self._partition, self._kind.prefix + name
 
     def decode(self, item: Item) -> Record[MessageT]:
-        """Return what was read by other means as a record.
+        """Return an item of `Store.get_many` or `Store.scan` as a record.
 
         Raises:
-            CorruptRecord: It is not such a message.
+            CorruptRecord: The value is not such a message.
         """
         kind = self._kind
         message, name = kind.message(), item.key[len(kind.prefix) :]

@@ -1,4 +1,4 @@
-"""From a URL to a store ready to use: the driver by its scheme, and the managed store around it."""
+"""Open the store of a URL: the driver is selected by the scheme and wrapped in a managed store."""
 
 import logging
 from collections.abc import Callable
@@ -19,8 +19,8 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 OpenDriver = Callable[[str, Runtime], Store]
 
-# Scheme -> module with a function `open_driver(url, runtime)`, and the extra that it needs.
-# By name, so that a database's library loads only where it is used.
+# Scheme -> module with a function `open_driver(url, runtime)`, and its extra. Modules are imported
+# by name, so that a database's library is loaded only when used.
 _DRIVERS: Final = MappingProxyType(
     {
         "memory": ("lakebed.kv.drivers.memory", None),
@@ -48,33 +48,33 @@ _DRIVERS: Final = MappingProxyType(
 
 _OF_ONE_PROCESS: Final = frozenset({"memory", "rocksdb"})
 _EXPERIMENTAL: Final = frozenset({"spanner", "foundationdb"})
-"""Those that were never run against the database itself."""
+"""Drivers that were never run against the database itself."""
 
 
 def open_store(url: str, *, runtime: Runtime | None = None, permit: Permit | None = None) -> Store:
-    """Open the store that a URL names, creating it if it is new.
+    """Open the store of a URL; create it if it does not exist.
 
     - ``memory://``: a new, empty store in this process.
     - ``sqlite:///data/lakebed.db``: a file, relative to the working directory; with four slashes
       (``sqlite:////var/lib/lakebed.db``) an absolute path.
     - ``postgresql://user:password@host:port/database``: a PostgreSQL database;
-      ``?host=/socket/dir`` for a socket, ``?pool_size=40`` for that many connections at most.
+      ``?host=/socket/dir`` for a socket, ``?pool_size=40`` for the maximum number of connections.
     - ``mysql://`` (or ``mariadb://``), ``etcd://``, ``valkey://`` (or ``redis://``),
       ``dynamodb://``, ``azblob://``, ``cosmos://``, ``gs://``, ``bigtable://``, ``mongodb://``,
       ``cassandra://``, ``hbase://``, ``rocksdb:///``: see the drivers of these names.
     - ``spanner://`` and ``foundationdb://``, which are experimental: a warning is logged.
 
-    ``?namespace=name`` opens a part of the database that others, with other names, do not see.
+    ``?namespace=name`` opens a part of the database that is isolated from other namespaces.
 
-    With a `permit`, which tools have, the store is neither marked as new nor refused if it is
-    halted, and its version is not looked at.
+    With a `permit`, which tools pass, the halt flag and the schema version are neither checked nor
+    written.
 
     Raises:
-        InvalidArgument: The URL is not one of these.
-        MissingExtraError: The driver needs an extra that is not installed; the message says which.
-        ForeignStore: What is there is not a Lakebed store, or (`SchemaTooNew`, `SchemaTooOld`)
-            is one of another version, or (`UnsafeStore`) would lose writes.
-        StoreHalted: It is being copied, or was.
+        InvalidArgument: The URL is malformed, or has an unknown scheme.
+        MissingExtraError: The extra of the driver is not installed; the message names it.
+        ForeignStore: The database is not a Lakebed store, or has another schema version
+            (`SchemaTooNew`, `SchemaTooOld`), or would lose writes (`UnsafeStore`).
+        StoreHalted: The store is being copied, or was copied.
         StoreUnavailable: The database cannot be reached.
     """
     runtime = runtime or ThreadRuntime()
@@ -99,22 +99,22 @@ def open_store(url: str, *, runtime: Runtime | None = None, permit: Permit | Non
 
 
 def check_url(url: str) -> None:
-    """Make sure that there is a driver for a URL, and that it is installed; nothing is opened.
+    """Check that the driver of a URL exists and is installed, without opening the store.
 
     Raises:
-        InvalidArgument: There is none.
-        MissingExtraError: It needs an extra that is not installed.
+        InvalidArgument: The URL is malformed, or has an unknown scheme.
+        MissingExtraError: The driver's extra is not installed.
     """
     _load_driver(take_namespace(url)[0])
 
 
 def serves_one_process(url: str) -> bool:
-    """Whether only one process at a time can use the store that a URL names."""
+    """Return whether the store can be used by only one process at a time."""
     return url.partition(":")[0] in _OF_ONE_PROCESS
 
 
 def _load_driver(url: str) -> OpenDriver:
-    # Not by a parser of URLs: those quote what they cannot read, and a password may be in it.
+    # Not by a URL parser: its errors quote the URL, which may contain a password.
     scheme = url.partition(":")[0] if ":" in url else ""
     if scheme not in _DRIVERS:
         known = ", ".join(f"{name}://" for name in _DRIVERS)

@@ -1,13 +1,12 @@
-"""When a call to a store is tried again: how often, for how long, and with which pauses.
+"""Retry policy for store calls: exponential backoff with jitter, a time limit and a retry budget.
 
-Pauses between tries grow, with jitter. Bounds keep an outage from turning into a storm: the time
-one call may take, and a budget of retries that all callers of the store share. A store that cannot
-be reached at all gets less time: its callers should learn soon that it is away. Not so when the
-outcome of a write is to be found out, for this answer is worth waiting for. A store that is full,
-locked by another process, or halted is not asked again at all.
+The time limit per call and the budget shared by all callers of the store prevent retry storms
+during an outage. The limit is shorter while the store is unreachable, so that callers fail fast;
+except when reading back the outcome of a write, which is worth waiting for. Calls to a store that
+is full, locked by another process, or halted are not retried.
 
-``lakebed_kv_retries_total`` counts repeated calls, by operation and by the kind of the error that
-came before. The log has the calls that were given up.
+``lakebed_kv_retries_total`` counts retries, by operation and by the kind of the preceding error.
+Calls that exhaust their retries are logged.
 """
 
 import logging
@@ -19,11 +18,11 @@ from lakebed.base.runtime import Runtime
 from lakebed.kv.errors import OutcomeUnknown, StoreFull, StoreHalted, StoreLocked, StoreUnreachable
 
 PATIENCE_SECONDS: Final = 15.0
-"""How long after its first failure a call may be repeated."""
+"""Time limit for retries, from the first failure of a call."""
 
 UNREACHABLE_SECONDS: Final = 1.5
-"""How long after it began a call may be repeated if no connection can be had. With the try that is
-then under way, which takes a driver a second at most, that makes less than three seconds."""
+"""Time limit for retries while no connection can be made, from the start of the call. With the
+attempt then in progress, which takes a driver at most a second, less than three seconds."""
 
 FIRST_PAUSE_SECONDS: Final = 0.02
 LONGEST_PAUSE_SECONDS: Final = 1.0
@@ -39,7 +38,7 @@ _RETRIES: Final = Counter(
 
 
 class Budget:
-    """Retries that all callers share: a burst at once, then a steady rate."""
+    """Token bucket of retries shared by all callers."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -48,7 +47,7 @@ class Budget:
         self._filled_at = runtime.monotonic()
 
     def take(self) -> bool:
-        """Take one retry, if there is one left."""
+        """Take one retry; return False if the budget is exhausted."""
         with self._lock:
             now = self._runtime.monotonic()
             earned = (now - self._filled_at) * RETRIES_PER_SECOND
@@ -61,7 +60,7 @@ class Budget:
 
 
 class Tries:
-    """The tries of one call, after the first one failed."""
+    """Retries of one call, created after its first failure."""
 
     def __init__(
         self, runtime: Runtime, budget: Budget, operation: str, begun: float, *, patient: bool
@@ -75,7 +74,7 @@ class Tries:
         self._pause = FIRST_PAUSE_SECONDS
 
     def pause_or_raise(self, error: OutcomeUnknown) -> None:
-        """Wait before the next try; raise the error of the last one if there is to be no next."""
+        """Sleep before the next attempt, or raise `error` if no attempt is left."""
         left = self._seconds_left(error)
         if left <= 0 or not self._budget.take():
             took = self._runtime.monotonic() - self._begun
@@ -88,7 +87,7 @@ class Tries:
     def _seconds_left(self, error: OutcomeUnknown) -> float:
         now = self._runtime.monotonic()
         if isinstance(error, StoreFull | StoreLocked | StoreHalted):
-            return 0.0  # waiting does not make room, and for the lock the driver has waited
+            return 0.0  # waiting frees no space, and the driver has already waited for the lock
         if isinstance(error, StoreUnreachable) and not self._patient:
             return self._begun + UNREACHABLE_SECONDS - now
         return self._give_up_at - now

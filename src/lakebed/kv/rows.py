@@ -1,7 +1,7 @@
-"""Partition, key and cell as single byte strings, for databases of ordered rows.
+"""Encoding of partition, key and cell as single byte strings, for databases of ordered rows.
 
-A row is named by its partition, with the length before it, and its key. What it holds begins with
-the stamp, so that a comparison of the first bytes is a comparison of stamps.
+A row name is the length of the partition, the partition and the key. A row value begins with the
+stamp, so that comparing its first bytes compares stamps.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ _DEAD: Final = b"\x00"
 
 
 def row_name(partition: bytes, key: bytes = b"") -> bytes:
-    """Return the name of a row; without a key, what all rows of the partition begin with."""
+    """Return the name of a row; without a key, the prefix of the partition's rows."""
     return len(partition).to_bytes(_LENGTH_BYTES, "big") + partition + key
 
 
@@ -30,13 +30,13 @@ def split_name(name: bytes) -> tuple[bytes, bytes]:
 def list_partitions(
     first_name: Callable[[bytes], bytes | None], cursor: bytes
 ) -> tuple[list[bytes], bytes | None]:
-    """Return some partitions, and where to go on, as `Store.partition_page`.
+    """Return a page of partitions and the next cursor, as `Store.partition_page`.
 
-    The first row of a partition tells its name; the next partition lies behind all of its rows.
+    Skip scan: the first row gives the partition; the next partition begins after its prefix.
 
     Args:
-        first_name: Returns the name of the first row at or after a name; None if there is none.
-        cursor: Where to begin.
+        first_name: Returns the first row name at or after a name, or None.
+        cursor: The row name to begin at.
     """
     page: list[bytes] = []
     while len(page) < PARTITIONS_PAGE:
@@ -49,22 +49,22 @@ def list_partitions(
 
 
 def pack(cell: Cell) -> bytes:
-    """Return a cell as bytes. Whether it is a tombstone is kept elsewhere."""
+    """Return a cell as bytes. Whether it is a tombstone is stored elsewhere."""
     return cell.stamp + cell.version + (cell.value or b"")
 
 
 def unpack(data: bytes, *, tombstone: bool) -> Cell:
-    """Return the cell that `pack` made bytes of."""
+    """Inverse of `pack`."""
     stamp, version = data[:VERSION_BYTES], Version(data[VERSION_BYTES:_HEAD])
     return Cell(version, stamp, None if tombstone else data[_HEAD:])
 
 
 def pack_body(cell: Cell) -> bytes:
-    """Return all of a cell but its stamp, for databases that keep the stamp beside it."""
+    """Return a cell without its stamp, for databases with a separate field for the stamp."""
     return cell.version + (_DEAD if cell.value is None else _ALIVE + cell.value)
 
 
 def unpack_body(stamp: bytes, body: bytes) -> Cell:
-    """Return the cell that `pack_body` made bytes of."""
+    """Inverse of `pack_body`."""
     version, kind = Version(body[:VERSION_BYTES]), body[VERSION_BYTES : VERSION_BYTES + 1]
     return Cell(version, stamp, body[VERSION_BYTES + 1 :] if kind == _ALIVE else None)

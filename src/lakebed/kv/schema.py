@@ -1,4 +1,4 @@
-"""The version of what is written into a store, kept in the store."""
+"""The schema version of a store, kept in the store."""
 
 import logging
 from typing import Final
@@ -23,12 +23,12 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 
 def check_schema(store: Store) -> None:
-    """Mark a new store with the version of this Lakebed; refuse a store of another one.
+    """Write the schema version into a new store; reject a store with another version.
 
     Raises:
-        SchemaTooOld: An older Lakebed wrote it.
-        SchemaTooNew: A newer Lakebed wrote it.
-        ForeignStore: The mark is not a number.
+        SchemaTooOld: An older Lakebed wrote the store.
+        SchemaTooNew: A newer Lakebed wrote the store.
+        ForeignStore: The schema version is not a number.
         StoreUnavailable: The store did not answer.
     """
     try:
@@ -57,7 +57,7 @@ def _mark_new(store: Store) -> bytes:
         store.set(METADATA_PARTITION, SCHEMA_KEY, b"%d" % SCHEMA_VERSION, ABSENT)
         _LOGGER.info("marked a new store with schema version %d", SCHEMA_VERSION)
     except PredicateFailed:
-        pass  # someone else marked it first, perhaps with another version
+        pass  # another process was first, perhaps with another version
     except OutcomeUnknown as error:
         failure = error
     try:

@@ -1,18 +1,18 @@
-"""The key-value interface: all mutable metadata of Lakebed goes through these few calls.
+"""Interface of the key-value store that contains all mutable metadata of Lakebed.
 
-A store maps ``(partition, key)`` to a value; all three are bytes. A partition is a namespace that
-appears when it is first written. Keys of a partition are ordered as bytes.
+A store maps ``(partition, key)`` to a value; all three are bytes. A partition is a namespace and
+exists while it contains keys. The keys of a partition are ordered bytewise.
 
-**Versions.** Every write stores a fresh unique version beside the value, chosen by the writer. That
-version is the predicate of a later conditional write. It stands for one write, never for a content
-that may come back: delete and create a key with the same value, and old predicates do not match.
+**Versions.** Each write stores a new unique version beside the value, chosen by the writer: the
+predicate of a later conditional write. A version identifies a write, not its value: after a delete
+and a create with the same value, old predicates do not match.
 
 **Three outcomes.** A write returns, raises `PredicateFailed`, or raises `OutcomeUnknown`. The first
-two are certain. Arguments are checked first: `InvalidArgument` and `StoreClosed` mean that the
-store was never asked.
+two are certain. Arguments are checked before the database is called: after `InvalidArgument` or
+`StoreClosed` the store is unchanged.
 
-**No late application.** A write that raised is never applied afterwards. (It may have been applied
-before it raised, if it raised `OutcomeUnknown` itself.)
+**No delayed writes.** A write is never applied after its call has failed. (A call that raised
+`OutcomeUnknown` itself may have been applied before it raised.)
 
 **Consistency.** `get` and `scan` are linearizable per key: they see every write that returned
 before they began.
@@ -39,13 +39,13 @@ from lakebed.kv.errors import (
 )
 
 Version = NewType("Version", bytes)
-"""The mark of one write; never used twice."""
+"""Unique id of one write; never reused."""
 
 VERSION_BYTES: Final = 16
 
 
 class Presence(Enum):
-    """Predicates on the presence of a key, rather than on one write of it."""
+    """Predicates on the presence of a key, rather than on its version."""
 
     ANY = "any"
     ABSENT = "absent"
@@ -56,28 +56,28 @@ class Presence(Enum):
 
 
 ANY: Final = Presence.ANY
-"""Write in any case: the predicate of an unconditional write."""
+"""Predicate of an unconditional write."""
 
 ABSENT: Final = Presence.ABSENT
-"""Write only if there is no such key."""
+"""Write only if the key does not exist."""
 
 EXISTS: Final = Presence.EXISTS
-"""Write only if there is such a key, whatever its value."""
+"""Write only if the key exists."""
 
 Predicate = Version | Presence
 DeletePredicate = Version | Literal[Presence.ANY]
 
 
 def new_version(runtime: Runtime) -> Version:
-    """Draw the mark of a write."""
+    """Draw the version of a write."""
     return Version(runtime.random_bytes(VERSION_BYTES))
 
 
 def check_predicate(predicate: object) -> None:
-    """Refuse a value that is no predicate of `Store.set`; None above all.
+    """Reject a value that is not a predicate of `Store.set`, such as None.
 
     Raises:
-        InvalidArgument: It is not a predicate.
+        InvalidArgument: The value is not a predicate.
     """
     if isinstance(predicate, Presence):
         return
@@ -89,10 +89,10 @@ def check_predicate(predicate: object) -> None:
 
 
 def check_deletable(predicate: object) -> None:
-    """Refuse a value that is no predicate of `Store.delete`.
+    """Reject a value that is not a predicate of `Store.delete`.
 
     Raises:
-        InvalidArgument: It is not a predicate, or is `ABSENT` or `EXISTS`.
+        InvalidArgument: The value is not a predicate, or is `ABSENT` or `EXISTS`.
     """
     if predicate is not ANY:
         check_predicate(None if isinstance(predicate, Presence) else predicate)
@@ -105,7 +105,7 @@ def _shown(predicate: object) -> str:
 
 
 class Item(NamedTuple):
-    """A key with its value, as one write left it."""
+    """A key with its value and version."""
 
     key: bytes
     value: bytes
@@ -113,11 +113,11 @@ class Item(NamedTuple):
 
 
 Pair = tuple[bytes, bytes]
-"""A key with its value, for who will not write it."""
+"""A key with its value, for reads without a later conditional write."""
 
 
 class Put(NamedTuple):
-    """One of the writes of `Store.write`; the arguments are those of `Store.set`."""
+    """One write of `Store.write`; the fields are the arguments of `Store.set`."""
 
     partition: bytes
     key: bytes
@@ -127,24 +127,24 @@ class Put(NamedTuple):
 
 
 def puts(partition: bytes, values: Iterable[tuple[bytes, bytes]]) -> list[Put]:
-    """Return the writes of several keys with their values to one partition."""
+    """Return unconditional writes of several keys to one partition."""
     return [Put(partition, key, value) for key, value in values]
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The largest partition, key and value that a driver holds."""
+    """The largest partition, key and value that a driver accepts."""
 
     partition_bytes: int
     key_bytes: int
     value_bytes: int
 
     def check(self, partition: bytes, key: bytes, value: bytes = b"") -> None:
-        """Refuse what the driver could not hold.
+        """Reject arguments that exceed the limits.
 
         Raises:
-            InvalidArgument: An empty partition or key, or something that is not bytes.
-            LimitExceeded: One of them is too large.
+            InvalidArgument: The partition or key is empty, or an argument is not bytes.
+            LimitExceeded: The partition, key or value is too large.
         """
         if (
             type(partition) is type(key) is type(value) is bytes
@@ -158,10 +158,10 @@ class Limits:
         _check_part("value", value, self.value_bytes, may_be_empty=True)
 
     def check_keys(self, keys: Sequence[tuple[bytes, bytes]]) -> None:
-        """Refuse what the driver could not hold, of several keys; raises as `check`."""
+        """Reject partitions and keys that exceed the limits; raises as `check`."""
         partition_bytes, key_bytes = self.partition_bytes, self.key_bytes
         for partition, key in keys:
-            # Nearly always all are fine: then no function is called for each.
+            # Inline the common case: this avoids a function call per key.
             if not (
                 type(partition) is type(key) is bytes
                 and 0 < len(partition) <= partition_bytes
@@ -170,7 +170,7 @@ class Limits:
                 self.check(partition, key)
 
     def check_partition(self, partition: bytes) -> None:
-        """Refuse a partition that the driver could not hold; raises as `check`."""
+        """Reject a partition that exceeds the limits; raises as `check`."""
         _check_part("partition", partition, self.partition_bytes)
 
 
@@ -183,28 +183,28 @@ def _check_part(name: str, part: object, limit: int, *, may_be_empty: bool = Fal
         raise LimitExceeded(f"{name} has {len(part)} bytes; this store holds at most {limit}")
 
 
-# Pages of a scan: small at first, since many callers want few items; then large, since every page
-# costs a round trip; never so large that Python's garbage collector, which runs after 700 new
-# objects, looks through every page several times; smaller again behind a page of large values.
+# Page sizes of a scan: small at first, since many callers want few items; then larger, since each
+# page costs a round trip; bounded, so that Python's garbage collector, which runs after 700 new
+# objects, does not traverse each page several times; smaller again after a page of large values.
 FIRST_PAGE: Final = 32
 LARGEST_PAGE: Final = 512
 LARGEST_LIMITED_PAGE: Final = 1024
-"""A caller that says how many items it wants gets so many of them in one call."""
+"""Largest first page of a scan with a limit."""
 PAGE_BYTES: Final = 4 << 20
 
 NAMESPACE_MARK: Final = b"\x00"
-"""Begins the partitions of installations that have a namespace; no others begin with it."""
+"""Prefix reserved for the partitions of namespaces."""
 
 PARTITIONS_PAGE: Final = 200
-"""About how many partitions a driver returns in one call."""
+"""Approximate number of partitions in a page."""
 
 _value_of = itemgetter(1)
 
 
 def after_prefix(prefix: bytes) -> bytes:
-    """Return the first bytes after all that begin with a prefix; empty if there are none.
+    """Return the smallest bytes greater than all keys with a prefix, or empty bytes if none exist.
 
-    Trailing bytes 255 have no successor, so they are cut off first.
+    Trailing bytes 255 have no successor and are removed first.
     """
     shortened = prefix.rstrip(b"\xff")
     return shortened[:-1] + bytes([shortened[-1] + 1]) if shortened else b""
@@ -216,7 +216,7 @@ def _pages(
     limit: int | None,
     end: bytes | None,
 ) -> Iterator[list[Item]]:
-    """Yield what a scan comes to, page by page."""
+    """Yield the items of a scan, page by page."""
     size = FIRST_PAGE if limit is None else min(limit, LARGEST_LIMITED_PAGE)
     while size:
         page = read(start, size, end)
@@ -225,7 +225,7 @@ def _pages(
             return
         if limit is not None:
             limit -= size
-        # The successor of the last key: no key lies between the two.
+        # The immediate successor of the last key.
         start = page[-1].key + b"\x00"
         page_bytes = sum(map(len, map(_value_of, page)))
         fitting = PAGE_BYTES * size // (page_bytes + 1) + 1
@@ -236,9 +236,9 @@ def _pages(
 
 @contextmanager
 def applied_before(*, any_step: bool) -> Iterator[None]:
-    """Make a step of a call of several; `any_step` says whether a step before it was applied.
+    """Convert the errors of one step of a multi-step call; `any_step`: an earlier step was applied.
 
-    That this step changed nothing then no longer means that the call changed nothing.
+    After an applied step, an error that means "nothing changed" no longer holds for the call.
 
     Raises:
         OutcomeUnknown: Instead of `StoreUnavailable` or `StoreClosed`, if a step was applied.
@@ -256,12 +256,12 @@ def applied_before(*, any_step: bool) -> Iterator[None]:
 
 @contextmanager
 def still_unknown(error: OutcomeUnknown) -> Iterator[None]:
-    """Read back the outcome of a write; it stays unknown if the store does not answer this either.
+    """Raise `error` if reading back the outcome of a write fails, too.
 
-    The error of this read would say that nothing changed, which is true of the read alone.
+    The error of the read itself would mean "nothing changed", which holds for the read only.
 
     Raises:
-        OutcomeUnknown: The one given, instead of `StoreUnavailable` or `StoreClosed`.
+        OutcomeUnknown: `error`, instead of `StoreUnavailable` or `StoreClosed`.
     """
     try:
         yield
@@ -270,18 +270,18 @@ def still_unknown(error: OutcomeUnknown) -> Iterator[None]:
 
 
 class Store(ABC):
-    """The interface that drivers and wrappers implement and everything above uses.
+    """Interface that drivers and wrappers implement.
 
-    A store may be used by many threads. It must be opened in the process that uses it: in a child
-    made by ``fork`` an open store that is shared between processes counts as closed.
+    A store is thread-safe. After a ``fork``, a store shared between processes counts as closed in
+    the child process: each process opens its own.
 
-    Beside what each method names, every call raises `StoreClosed` if the store is closed,
-    `InvalidArgument` (or `LimitExceeded`) for arguments that are refused before the store is asked,
-    and `StoreUnavailable` if the store cannot be reached; writes also `StoreFull`.
+    Besides the errors listed by each method, every call raises `StoreClosed` if the store is
+    closed, `InvalidArgument` (or `LimitExceeded`) if an argument is rejected before the database is
+    called, and `StoreUnavailable` if the database cannot be reached; writes also raise `StoreFull`.
     """
 
     name: str
-    """The driver's name, as in its URL."""
+    """Driver name, as in the URL."""
 
     limits: Limits
     """The largest partition, key and value; checked before every call."""
@@ -291,10 +291,10 @@ class Store(ABC):
 
     @abstractmethod
     def get(self, partition: bytes, key: bytes) -> Item:
-        """Return a key with its value.
+        """Return the item of a key.
 
         Raises:
-            KeyNotFound: There is no such key.
+            KeyNotFound: The key does not exist.
             StoreUnavailable: The store did not answer.
         """
 
@@ -308,10 +308,9 @@ class Store(ABC):
         *,
         version: Version | None = None,
     ) -> Version:
-        """Write a value if the key is as the predicate says; return the version of the write.
+        """Write a value if the predicate holds; return the version of the write.
 
-        `version` is for callers that must recognise their own write later; by default the store
-        draws one.
+        Pass `version` to recognize the write later; by default the store draws one.
 
         Raises:
             PredicateFailed: The predicate does not hold; nothing was written.
@@ -320,10 +319,10 @@ class Store(ABC):
 
     @abstractmethod
     def delete(self, partition: bytes, key: bytes, predicate: DeletePredicate = ANY) -> None:
-        """Delete a key, if its version is still the one given; `ANY`: if there is such a key.
+        """Delete a key if its version matches; with `ANY`, if it exists.
 
         Raises:
-            PredicateFailed: The key was written since, or is deleted; nothing was deleted.
+            PredicateFailed: The key was overwritten or deleted; nothing was deleted.
             OutcomeUnknown: The key may have been deleted; it will not be deleted later.
         """
 
@@ -331,11 +330,10 @@ class Store(ABC):
     def scan_page(
         self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
     ) -> list[Item]:
-        """Return the first `limit` items with keys at or after `start`, in order of the keys.
+        """Return the first `limit` items from `start` (included) to `end` (excluded), in key order.
 
-        This is what a driver implements; callers use `scan`. With an `end`, all keys lie before it.
-        A page shorter than `limit` means that the partition, or what lies before the end, ended
-        there.
+        Implemented by drivers; callers use `scan`. A page shorter than `limit` means that no
+        further keys exist in the range.
 
         Raises:
             StoreUnavailable: The store did not answer.
@@ -343,12 +341,11 @@ class Store(ABC):
 
     @abstractmethod
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
-        """Return some partitions, and the cursor of the next page; None: that was the last one.
+        """Return a page of partitions and the next cursor, or None after the last page.
 
-        This is what a driver implements; callers use `partitions`. The first cursor is empty; what
-        the others are is the driver's own matter. Every partition that holds a key from the first
-        page to the last comes at least once, in any order. It may come more than once, a page may
-        be empty, and a partition whose keys were all deleted may come too.
+        Implemented by drivers; callers use `partitions`. The first cursor is empty; later cursors
+        are opaque. Every partition that contains a key during the whole iteration is returned at
+        least once, in any order. Duplicates, empty pages and partitions without keys are allowed.
 
         Raises:
             StoreUnavailable: The store did not answer.
@@ -356,7 +353,7 @@ class Store(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Give back what the store holds; from then on every call but this raises `StoreClosed`."""
+        """Release the resources; all later calls except `close` raise `StoreClosed`."""
 
     def scan(
         self,
@@ -366,14 +363,14 @@ class Store(ABC):
         prefix: bytes = b"",
         limit: int | None = None,
     ) -> Iterator[Item]:
-        """Iterate over a partition in byte order of the keys, from `start` (included) on.
+        """Iterate over the items of a partition in key order, from `start` (included).
 
-        With a `prefix`, only keys that begin with it come, and what lies behind is not read.
+        With a `prefix`, only the keys with this prefix are read.
 
-        At most `limit` items come; the limit also sizes the first page. Pages grow from small to
-        large. Nothing is held between pages: keys may be written and deleted meanwhile, by the
-        caller too. A key that is there throughout comes exactly once; one that comes or goes
-        meanwhile comes once or not at all.
+        At most `limit` items are returned; the limit also sizes the first page. Page sizes grow. No
+        snapshot or lock is held between pages: keys may be written and deleted during the scan,
+        also by the caller. A key that exists during the whole scan is returned exactly once; a key
+        created or deleted during the scan at most once.
 
         Raises:
             StoreUnavailable: The store did not answer.
@@ -387,16 +384,15 @@ class Store(ABC):
             raise InvalidArgument(f"limit must be 0 or more, not {limit}")
         read = partial(self.scan_page, partition)
         pages = _pages(read, max(start, prefix), limit, after_prefix(prefix) or None)
-        # Not one by one through a generator: that took a sixth of the time of a long scan.
+        # Not a generator over single items: that took a sixth of the time of a long scan.
         return chain.from_iterable(pages)
 
     def partitions(self) -> Iterator[bytes]:
-        """Iterate over the partitions, each once, in no order; some may hold no key.
+        """Iterate over the partitions, each once, unordered; a partition may be empty.
 
-        A partition that holds a key all the time comes; one that comes or goes meanwhile may not.
-        The partitions of installations that have a namespace are left out, unless this is the store
-        of that namespace. On some databases this reads everything: it is for tools, not for
-        requests.
+        A partition that contains a key during the whole iteration is returned; a partition created
+        or emptied meanwhile may be missing. Partitions of namespaces are excluded, unless this
+        store is that namespace. On some databases this is a full scan: for tools, not for requests.
 
         Raises:
             StoreUnavailable: The store did not answer.
@@ -410,13 +406,13 @@ class Store(ABC):
                     seen.add(partition)
                     yield partition
 
-    # Calls for several keys: one call each by default; a driver does better where it can.
+    # Batched calls: by default one call per key; drivers override them with a single request.
 
     def get_many(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
-        """Return the items of many ``(partition, key)`` pairs, in their order; None where absent.
+        """Return the items of many ``(partition, key)`` pairs, in order; None for a missing key.
 
-        Each item is read as by `get`, in this order or all at one moment: none is older than those
-        before it. Together they are not a snapshot.
+        Not a snapshot: the items are read in this order or at one moment, so no item is older than
+        the items before it.
 
         Raises:
             StoreUnavailable: The store did not answer.
@@ -432,21 +428,20 @@ class Store(ABC):
     def write(
         self, writes: Sequence[Put], reads: Sequence[tuple[bytes, bytes]] = ()
     ) -> list[Item | None]:
-        """Write some values, each as by `set`; then read some keys, as by `get_many`.
+        """Apply writes as by `set`, then read keys as by `get_many`.
 
-        One call, not one moment: other callers may see some of the writes without the rest, and may
-        write between them. Writes without predicates take effect in any order; of equal keys the
-        last value stays. If a write of several has a predicate, all take effect in their order, and
-        the first predicate that does not hold ends the call. The reads see all of the writes, or
-        later ones.
+        Not atomic: other callers may see a part of the writes, and may write between them.
+        Unconditional writes are applied in any order; of equal keys the last value wins. If one of
+        several writes has a predicate, all are applied in order up to the first predicate that does
+        not hold. The reads see all of the writes, or later ones.
 
-        A database that can run several writes and reads in one transaction or request does.
+        Databases that support it run several writes and reads in one transaction or request.
 
         Raises:
-            PredicateFailed: The predicate of the write that the error names does not hold. This
-                write and those behind it were not applied; those before it were. So of a single
-                write, nothing was written.
-            InvalidArgument: An argument is refused; nothing was written.
+            PredicateFailed: The predicate of the write named by the error does not hold. This write
+                and later ones were not applied; earlier ones were. After a single write nothing was
+                written.
+            InvalidArgument: An argument is rejected; nothing was written.
             OutcomeUnknown: Any of the writes may have been applied; none will be applied later.
         """
         for put in writes:
@@ -470,26 +465,25 @@ class Store(ABC):
             applied = True
 
     def _set_all(self, writes: Sequence[Put]) -> None:
-        """Apply several writes without predicates, which were checked; `write` calls this.
+        """Apply several checked, unconditional writes; called by `write`.
 
-        A driver whose database takes several writes at once implements this.
+        Overridden by drivers whose database takes several writes in one request.
         """
         self._set_each(writes)
 
     def drop_tombstones(
         self, partition: bytes, start: bytes, limit: int, end: bytes | None = None
     ) -> bytes | None:
-        """Remove the tombstones among about `limit` keys at or after `start`, and before `end`.
+        """Remove the tombstones among about `limit` keys at or after `start` and before `end`.
 
-        Only for keys that no call has written for a while, and that nothing reads any more: a
-        create that is delayed even longer may be applied afterwards. A database that keeps no
-        tombstones, or removes them by itself, has nothing to do.
+        Only for keys without recent writes and without readers: a create delayed beyond that may
+        still be applied. A no-op for databases without tombstones, or with automatic removal.
 
         Returns:
-            Where to go on; None if there is nothing more to remove.
+            The key to continue from, or None if no tombstones remain.
 
         Raises:
-            OutcomeUnknown: Tombstones may have stayed; another call removes them.
+            OutcomeUnknown: Tombstones may remain; another call removes them.
         """
         del partition, start, limit, end
         return None

@@ -1,4 +1,4 @@
-"""Reads the URLs of stores without ever quoting what may be a password."""
+"""Parse the URLs of stores without quoting passwords in errors."""
 
 import re
 import ssl
@@ -15,7 +15,7 @@ POOL_SIZE_MAX: Final = 1000
 MASK: Final = "********"
 _OPTION_NAME: Final = re.compile(r"[A-Za-z_]{1,64}")
 _PLACES: Final = ("endpoint", "emulator")
-"""Options that name a server instead of the vendor's own."""
+"""Options with the URL of a server other than the vendor's."""
 _WITH_TLS_OPTION: Final = frozenset(
     {"mysql", "mariadb", "etcd", "valkey", "redis", "cassandra", "hbase", "mongodb"}
 )
@@ -27,20 +27,20 @@ def split_url(
     """Return the parts of a URL, and its options.
 
     Raises:
-        InvalidArgument: It is malformed, or has other options; `example` is one that is right.
+        InvalidArgument: The URL is malformed or has unknown options; the message quotes `example`.
     """
     try:
         parts = urlsplit(url)
-        parts.port  # noqa: B018 - it raises if it is not a number
+        parts.port  # noqa: B018 - raises if the port is not a number
     except ValueError:
-        # Without the reason: it quotes parts of the URL.
+        # Omit the reason: it quotes parts of the URL.
         raise InvalidArgument(
             f"the URL is malformed: use {example}, with special characters as %xx"
         ) from None
     found = dict(parse_qsl(parts.query, keep_blank_values=True))
     unknown = sorted(found.keys() - set(options))
     if unknown:
-        # What is no name may be a part of a password with a question mark in it.
+        # An invalid option name may be the part of a password after a question mark.
         named = [name if _OPTION_NAME.fullmatch(name) else MASK for name in unknown]
         raise InvalidArgument(
             f"a {parts.scheme} URL has no option {', '.join(named)}: use"
@@ -50,12 +50,12 @@ def split_url(
 
 
 def check_credentials(url: str) -> None:
-    """Refuse a URL in which a part of a password would count as something else.
+    """Reject a URL in which a part of a password would be parsed as host, path or option.
 
     Drivers and databases quote hosts, paths and options in their errors.
 
     Raises:
-        InvalidArgument: It has an @ where none belongs.
+        InvalidArgument: The URL has a misplaced @.
     """
     rest = url.partition("://")[2]
     authority, path, query = _split(rest)
@@ -82,7 +82,7 @@ def _split(rest: str) -> tuple[str, str, str]:
 
 
 def unencrypted_hosts(url: str) -> list[str]:
-    """Return the hosts that a database is reached at over a network without TLS."""
+    """Return the hosts to which a database connects over a network without TLS."""
     scheme, _, rest = url.partition("://")
     authority, _, query = _split(rest)
     options = dict(parse_qsl(query))
@@ -106,7 +106,7 @@ def _without_port(host: str) -> str:
 
 
 def _is_remote(host: str) -> bool:
-    """Whether a host is another machine, as far as its name tells; a socket is not."""
+    """Return whether a host name denotes another machine; a socket does not."""
     if not host or host.startswith("/") or host == "localhost":
         return False
     try:
@@ -116,10 +116,10 @@ def _is_remote(host: str) -> bool:
 
 
 def is_on(options: dict[str, str], name: str) -> bool:
-    """Whether an option is ``true``; without it, it is not.
+    """Return whether an option is ``true``; the default is ``false``.
 
     Raises:
-        InvalidArgument: It is neither ``true`` nor ``false``.
+        InvalidArgument: The value is neither ``true`` nor ``false``.
     """
     value = options.get(name, "false")
     if value not in {"true", "false"}:
@@ -128,7 +128,7 @@ def is_on(options: dict[str, str], name: str) -> bool:
 
 
 def tls_context(options: dict[str, str]) -> ssl.SSLContext | None:
-    """Return how to encrypt, by the options ``tls`` and ``ca``; None: not at all.
+    """Return the TLS context of the options ``tls`` and ``ca``, or None without TLS.
 
     Raises:
         InvalidArgument: The certificates cannot be read.
@@ -144,10 +144,10 @@ def tls_context(options: dict[str, str]) -> ssl.SSLContext | None:
 
 
 def pool_size(options: dict[str, str], default: int) -> int:
-    """Return how many connections a process keeps at most, by the option ``pool_size``.
+    """Return the maximum number of connections per process, from the option ``pool_size``.
 
     Raises:
-        InvalidArgument: It is not a number in its bounds.
+        InvalidArgument: The value is not a number from 1 to `POOL_SIZE_MAX`.
     """
     size = options.get("pool_size", str(default))
     if not (size.isascii() and size.isdigit() and 1 <= int(size) <= POOL_SIZE_MAX):
@@ -159,7 +159,7 @@ def take_namespace(url: str) -> tuple[str, str | None]:
     """Return a URL without its option ``namespace``, and the namespace.
 
     Raises:
-        InvalidArgument: It is not a name.
+        InvalidArgument: The namespace is malformed.
     """
     rest, question_mark, query = url.rpartition("?")
     options = query.split("&") if question_mark else []

@@ -1,18 +1,18 @@
 """A store in a container of Azure Blob Storage, shared by any number of processes and machines.
 
-``azblob://account/container``. The container is made if there is none; one with the blobs of others
-is refused. The key of the account comes from ``AZURE_STORAGE_KEY``; without it, credentials come
-from where Azure's tools look for them. ``?endpoint=http://127.0.0.1:10000/account`` is for a server
+``azblob://account/container``. A missing container is created; a container with foreign blobs is
+rejected. The account key is read from ``AZURE_STORAGE_KEY``; without it, credentials come from
+Azure's default credential chain. ``?endpoint=http://127.0.0.1:10000/account`` selects a server
 other than Azure's.
 
-How records are kept, compared and deleted is in `lakebed.kv.objects`. Azure compares the ETag of a
-blob, and refuses a signature that is more than 15 minutes old; tokens live for a day or so at most.
+See `lakebed.kv.objects` for how records are stored, compared and deleted. Azure compares the ETag
+of a blob, and refuses signatures older than 15 minutes; tokens are valid for about a day at most.
 
-**Durability.** Azure answers a write when it is stored three times. Reads and listings see it at
-once. (A failover to another region loses what was not copied there yet.)
+**Durability.** Azure acknowledges a write when it is stored three times. Reads and listings are
+consistent. (A failover to another region loses writes not yet replicated.)
 
-**Limits.** The name of a blob has 1,024 characters. So an object with a name of more than about 500
-bytes is refused when it is uploaded.
+**Limits.** A blob name has at most 1,024 characters. So uploads of objects with names longer than
+about 500 bytes are rejected.
 """
 
 import os
@@ -59,7 +59,7 @@ CONNECTIONS: Final = 64
 KEY_VARIABLE: Final = "AZURE_STORAGE_KEY"
 
 _MARK: Final = "kv"
-"""In the metadata of a container, it says that it is ours."""
+"""Metadata value of a container that identifies a Lakebed store."""
 
 _ACCOUNT: Final = re.compile(r"[a-z0-9]{3,24}")
 _CONTAINER: Final = re.compile(r"[a-z0-9](?:[a-z0-9]|-(?!-)){1,61}[a-z0-9]")
@@ -80,12 +80,12 @@ class AzureBlobCells(ObjectCells):
     name = "azblob"
 
     def __init__(self, url: str, runtime: Runtime, *, reply_seconds: float = REPLY_SECONDS) -> None:
-        """Connect, and make the container if there is none.
+        """Connect, and create the container if missing.
 
         Raises:
             InvalidArgument: The URL is malformed.
-            ForeignStore: The container holds something else.
-            StoreUnavailable: It cannot be reached or made.
+            ForeignStore: The container has foreign blobs.
+            StoreUnavailable: The container cannot be reached or created.
         """
         super().__init__(runtime)
         account, container, endpoint = _parse_url(url)
@@ -113,8 +113,8 @@ class AzureBlobCells(ObjectCells):
             try:
                 return _found(self._container.get_blob_client(name).get_blob_properties())
             except ResourceNotFoundError as error:
-                # A head of an answer says no more; but a container that is gone is not an absent
-                # key.
+                # The reply has no further details; but a deleted container must not look like a
+                # missing key.
                 if _code(error) == "ContainerNotFound":
                     raise
                 return None
@@ -166,11 +166,10 @@ class AzureBlobCells(ObjectCells):
 
 
 def _parse_url(url: str) -> tuple[str, str, str]:
-    """Return the account, the container and the endpoint."""
     parts, options = split_url(url, options={"endpoint"}, example=_EXAMPLE)
     account, container = parts.netloc, parts.path.strip("/")
     if not _ACCOUNT.fullmatch(account) or not _CONTAINER.fullmatch(container):
-        # Not what is there instead: some write credentials into a URL.
+        # Do not quote the URL: it may contain credentials.
         raise InvalidArgument(
             f"the URL does not name an account and a container: use {_EXAMPLE}; the key comes from"
             f" {KEY_VARIABLE}"
@@ -192,8 +191,7 @@ def _connect(account: str, endpoint: str, reply_seconds: float) -> BlobServiceCl
             endpoint,
             {"account_name": account, "account_key": key} if key else DefaultAzureCredential(),
             transport=transport,
-            # A request that is repeated inside the library could land twice, the second time
-            # unfenced.
+            # A retry inside the library could be applied twice, the second time unfenced.
             retry_total=0,
         )
     except ValueError as error:
@@ -201,7 +199,7 @@ def _connect(account: str, endpoint: str, reply_seconds: float) -> BlobServiceCl
 
 
 def _prepare(container: ContainerClient) -> None:
-    """Make the container ours, unless it is somebody else's."""
+    """Mark the container as a Lakebed store, unless it has foreign blobs."""
     with suppress(ResourceExistsError):
         container.create_container(metadata={FIELD: _MARK})
         return
@@ -215,11 +213,8 @@ def _prepare(container: ContainerClient) -> None:
     container.set_container_metadata({FIELD: _MARK})
 
 
-# Requests and what their failures mean
-
-
 def _next_page(pages: Any) -> tuple[list[Any], str | None]:
-    """Return the next page of a listing, and where to go on."""
+    """Return the next page of a listing, and its continuation token."""
     page = next(pages, ())
     return list(page), pages.continuation_token
 
@@ -234,7 +229,7 @@ def _read(call: Callable[[], ResultT]) -> ResultT:
 
 
 def _failure_of_a_write(error: AzureError) -> OutcomeUnknown:
-    """Say whether a write that failed may have been, or may yet be, applied."""
+    """Return the exception for a failed write: refused, never sent, or of unknown outcome."""
     if isinstance(error, HttpResponseError) and error.status_code:
         if error.status_code < _SERVER_ERROR:
             return StoreUnavailable(f"Azure refused the write: {error}")
@@ -247,12 +242,13 @@ def _failure_of_a_write(error: AzureError) -> OutcomeUnknown:
 def _may_have_been_sent(error: AzureError) -> bool:
     if isinstance(error, ClientAuthenticationError | ServiceRequestTimeoutError):
         return False
-    # The library calls every broken connection so: only that it was never made is certain.
+    # The library uses one class for all broken connections: only a failed connect is certain.
     return not was_never_connected(error.inner_exception)
 
 
 def _code(error: AzureError) -> str:
-    # The blob library adds this to the class of azure-core: a text, or an enumeration of texts.
+    # The blob library adds this attribute to azure-core's class: a text, or an enumeration of
+    # texts.
     code = getattr(error, "error_code", None)
     return str(getattr(code, "value", code) or "")
 

@@ -1,23 +1,23 @@
 """A store in a table of Google Bigtable, shared by any number of processes and machines.
 
-``bigtable://project/instance/table``. The table is created if there is none; a table with other
-column families is refused. Credentials come from where Google's tools look for them.
-``?app_profile=name`` names an app profile; ``&emulator=127.0.0.1:9000`` is for Google's emulator.
+``bigtable://project/instance/table``. A missing table is created; a table with other column
+families is rejected. Credentials come from Google's default credentials. ``?app_profile=name``
+selects an app profile; ``&emulator=127.0.0.1:9000`` is for Google's emulator.
 
-**Consistency.** Within one cluster reads see every write, and conditions hold. Clusters of one
-instance take each other's writes over later, and a condition that held in one is overruled from
-another. So a table in several clusters is refused unless the URL names an app profile. That one
-must route all requests to one cluster and allow transactions of single rows; it must be the same
-in all servers.
+**Consistency.** Within one cluster, reads are consistent and conditional writes atomic. The
+clusters of an instance replicate asynchronously, and a conditional write in one may be overwritten
+from another. So a table in several clusters is rejected unless the URL names an app profile. The
+profile must use single-cluster routing and allow single-row transactions; it must be the same for
+all servers.
 
-**Late application.** A request may be held up and land after its client gave up. Bigtable changes
-single rows on a condition, so `lakebed.kv.fenced` makes the contract of it. Google refuses
-a request whose token is older than an hour. Tombstones are in a column family of their own, of
-which Bigtable removes what is older than a day.
+**Delayed writes.** A request may be delayed and applied after its client gave up. So the driver
+uses `lakebed.kv.fenced` over Bigtable's conditional changes of single rows. Google refuses requests
+with tokens older than an hour. Tombstones are in a separate column family, from which Bigtable
+removes cells older than a day.
 
-**Durability.** Bigtable answers a write when it is stored. Nothing can be set wrong there.
+**Durability.** Bigtable acknowledges a write when it is stored. This is not configurable.
 
-**Limits.** The name of a row has 4 KiB at most. A cell may have 100 MB; Google advises up to 10.
+**Limits.** A row name has at most 4 KiB, a cell 100 MB; Google recommends at most 10 MB.
 """
 
 import logging
@@ -48,12 +48,12 @@ REPLY_SECONDS: Final = 5.0
 OPEN_SECONDS: Final = 30.0
 TOMBSTONE_SECONDS: Final = 24 * 3600.0
 
-# Names are short because every row holds them. A row has one cell, in one of the families.
+# Names are short because every row contains them. A row has one cell, in one of the families.
 _LIVING: Final = "v"
 _TOMBSTONES: Final = "t"
 _COLUMN: Final = b"c"
 _NOW: Final = -1
-"""As the time of a cell: the server's clock."""
+"""The cell timestamp that stands for the server's clock."""
 
 _OPTIONS: Final = frozenset({"app_profile", "emulator"})
 _EXAMPLE: Final = "bigtable://project/instance/table"
@@ -72,7 +72,7 @@ class BigtableCells(CellDatabase):
 
     Raises:
         InvalidArgument: The URL is malformed.
-        ForeignStore: There is a table of that name that is not ours, or cannot be used.
+        ForeignStore: The table exists and is not Lakebed's, or cannot be used.
         StoreUnavailable: The table cannot be reached or created.
     """
 
@@ -123,7 +123,7 @@ class BigtableCells(CellDatabase):
         }
         change = [{"delete_from_row": {}}, {"set_cell": cell}]
         if stamp is None:
-            # Without a filter the question is whether the row has any cell.
+            # Without a filter, the predicate is whether the row has any cell.
             request["false_mutations"] = change
         else:
             bounds = {"start_value_closed": stamp, "end_value_open": after_prefix(stamp)}
@@ -173,7 +173,7 @@ class BigtableCells(CellDatabase):
         return self._connection.read(ask)
 
     def _prepare(self, admin: Connection, instance: str, name: str) -> None:
-        """Create the table if there is none; refuse one that is not ours or not safe."""
+        """Create the table if missing; reject a foreign or unsafe table."""
         try:
             table = self._describe(admin, Table.View.SCHEMA_VIEW)
         except StoreUnavailable as error:
@@ -192,11 +192,11 @@ class BigtableCells(CellDatabase):
             }
 
             def create(client: Any) -> None:
-                with suppress(AlreadyExists):  # another process came first
+                with suppress(AlreadyExists):  # another process was first
                     client.create_table(request, retry=None, timeout=OPEN_SECONDS)
                     _LOGGER.info("created the table %s", name)
 
-            admin.read(create)  # as a read: to be asked twice for a table does no harm
+            admin.read(create)  # as a read: a second request is harmless
             table = self._describe(admin, Table.View.SCHEMA_VIEW)
         found = sorted(table.column_families)
         if found != sorted((_LIVING, _TOMBSTONES)):
@@ -214,7 +214,7 @@ class BigtableCells(CellDatabase):
 
 
 def _check_rules(table: Any, name: str) -> None:
-    """Refuse rules that remove what is not deleted, or tombstones before their time."""
+    """Reject garbage-collection rules that remove live cells, or tombstones too early."""
     for family, seconds, least in (
         (_LIVING, None, "for ever"),
         (_TOMBSTONES, TOMBSTONE_SECONDS, f"for {TOMBSTONE_SECONDS:.0f} seconds"),
@@ -227,14 +227,14 @@ def _check_rules(table: Any, name: str) -> None:
 
 
 def _keeps(rule: Any, seconds: float | None) -> bool:
-    """Whether a rule leaves the newest cell alone for so long; None: for ever."""
+    """Return whether a rule keeps the newest cell for `seconds`; None: forever."""
     if "max_age" in rule:
         return seconds is not None and rule.max_age.total_seconds() >= seconds
-    if "union" in rule:  # removes what any of them would
+    if "union" in rule:  # removes a cell if any rule does
         return all(_keeps(each, seconds) for each in rule.union.rules)
     if "intersection" in rule:
         return any(_keeps(each, seconds) for each in rule.intersection.rules)
-    return True  # by the number of versions, or not at all
+    return True  # by the number of versions, or no rule
 
 
 def _check_clusters(table: Any, name: str, profile: str) -> None:
@@ -252,7 +252,7 @@ def _parse_url(url: str) -> tuple[str, str, dict[str, str]]:
     parts, options = split_url(url, options=_OPTIONS, example=_EXAMPLE)
     names = [parts.netloc, *parts.path.strip("/").split("/")]
     if len(names) != 3 or not all(map(_NAME.fullmatch, names)):  # noqa: PLR2004 - as in the example
-        # Not what is there instead: some write credentials into a URL.
+        # Do not quote the URL: it may contain credentials.
         raise InvalidArgument(
             f"the URL does not name a table: use {_EXAMPLE}; credentials come from the environment"
         )
@@ -266,10 +266,10 @@ def _between(first: bytes, end: bytes) -> dict[str, object]:
 
 
 def _merge(replies: Any) -> Iterator[tuple[bytes, Cell]]:
-    """Put rows together of the pieces in which they come; a large value is in several."""
+    """Assemble rows from the chunks of a reply; a large value spans several."""
     name, family, value = b"", "", b""
     for reply in replies:
-        for chunk in reply._pb.chunks:  # noqa: SLF001 - its wrapper takes ten times as long
+        for chunk in reply._pb.chunks:  # noqa: SLF001 - the wrapper takes ten times as long
             if chunk.reset_row:
                 name, family, value = b"", "", b""
                 continue

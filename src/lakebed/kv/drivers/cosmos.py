@@ -1,25 +1,27 @@
 """A store in a container of Azure Cosmos DB, shared by any number of processes and machines.
 
-``cosmos://account/database/container``. Database and container are made if there are none; a
-container of another shape is refused. The key of the account comes from ``AZURE_COSMOS_KEY``;
-without it, credentials come from where Azure's tools look for them. ``?endpoint=http://host:8081``
-is for a server other than Azure's.
+``cosmos://account/database/container``. A missing database or container is created; a container of
+another shape is rejected. The account key is read from ``AZURE_COSMOS_KEY``; without it,
+credentials come from Azure's default credential chain. ``?endpoint=http://host:8081`` selects a
+server other than Azure's.
 
-A record is an item. Its ``id`` is the key in hexadecimal digits: an id is text, and has no slashes.
+A record is an item. Its ``id`` is the key in hexadecimal: an id is text without slashes.
 
-**Consistency.** The account must have the consistency *Strong*, and all others are refused: a read
-would not see every write. Such an account writes in one region, and all requests go there.
+**Consistency.** The account must have the consistency level *Strong*; accounts with weaker levels
+are rejected, since a read could miss a write. Such an account writes in one region, and all
+requests go there.
 
-**Late application.** A request may be held up and land after its client gave up. Cosmos DB replaces
-single items on a condition, so `lakebed.kv.fenced` makes the contract of it. Azure refuses
-a signature that is more than 15 minutes old, and tokens live for a day or so at most. Tombstones
-stay for a week; then Cosmos DB removes them, by the time to live of an item.
+**Delayed writes.** A request may be delayed and applied after its client gave up. So the driver
+uses `lakebed.kv.fenced` over conditional replacements of single items. Azure refuses signatures
+older than 15 minutes, and tokens are valid for about a day at most. Tombstones are kept for a week;
+then Cosmos DB removes them, by the item's time to live.
 
-**Durability.** With this consistency a write is answered when a majority of replicas has it, in all
-regions. A container that removes items by itself is refused.
+**Durability.** At this level a write is acknowledged when a majority of replicas has it, in all
+regions. A container that expires items by default is rejected.
 
-**Limits.** An id has 1,023 bytes. So an object with a name of more than about 500 bytes is refused
-when it is uploaded. An item has 2 MB, and a partition, as what is staged on a branch, 20 GB.
+**Limits.** An id has at most 1,023 bytes. So uploads of objects with names longer than about 500
+bytes are rejected. An item has at most 2 MB, and a partition, such as the staged changes of a
+branch, 20 GB.
 """
 
 import os
@@ -66,13 +68,13 @@ CONNECTIONS: Final = 64
 TOMBSTONE_SECONDS: Final = 7 * 24 * 3600.0
 KEY_VARIABLE: Final = "AZURE_COSMOS_KEY"
 
-# The fields of an item, short because every item holds their names.
+# Field names, short because every item contains them.
 _PARTITION: Final = "p"
 _VALUE: Final = "v"
 _VERSION: Final = "w"
 _STAMP: Final = "s"
 _NO_DEFAULT: Final = -1
-"""As the time to live of a container: items have one of their own, or none."""
+"""The container's time to live that enables expiry per item only."""
 
 _PAGE: Final = "SELECT TOP @limit * FROM c WHERE c.p = @partition AND c.id >= @start ORDER BY c.id"
 _ACCOUNT: Final = re.compile(r"[a-z0-9-]{3,44}")
@@ -96,12 +98,12 @@ class CosmosCells(MarkedCells):
     tombstone_seconds = TOMBSTONE_SECONDS
 
     def __init__(self, url: str, runtime: Runtime, *, reply_seconds: float = REPLY_SECONDS) -> None:
-        """Connect, and make the database and the container if there are none.
+        """Connect, and create the database and the container if missing.
 
         Raises:
             InvalidArgument: The URL is malformed.
-            ForeignStore: The container is not ours, or (`UnsafeStore`) would lose records.
-            StoreUnavailable: It cannot be reached or made.
+            ForeignStore: The container is not Lakebed's, or (`UnsafeStore`) would lose records.
+            StoreUnavailable: The container cannot be reached or created.
         """
         super().__init__(runtime)
         endpoint, database, container = _parse_url(url)
@@ -135,11 +137,11 @@ class CosmosCells(MarkedCells):
             cell = _cell(item)
             self._remember(cell, item["_etag"])
             cells.append((bytes.fromhex(item["id"]), cell))
-        # By the key: a listing that goes on by a token of the service may repeat items.
+        # Continue by key: continuation tokens of the service may repeat items.
         return cells, cells[-1][0] + b"\x00" if len(cells) == limit else None
 
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
-        # There is no list of partitions: this goes through the container.
+        # Full scan: the service has no list of partitions.
         def ask() -> tuple[set[str], str | None]:
             items = self._container.read_all_items(max_item_count=PARTITIONS_PAGE)
             pages = cast("PageIterator[dict[str, str]]", items.by_page(cursor.decode() or None))
@@ -158,7 +160,7 @@ class CosmosCells(MarkedCells):
                 return self._container.read_item(key.hex(), partition.hex())
             except CosmosResourceNotFoundError as error:
                 if error.sub_status:
-                    raise  # a container that is gone is not an absent key
+                    raise  # a deleted container must not look like a missing key
                 return None
 
         item = _read(ask)
@@ -179,7 +181,7 @@ class CosmosCells(MarkedCells):
             CosmosResourceNotFoundError,
         ) as error:
             if mark is None and isinstance(error, CosmosResourceNotFoundError):
-                raise _failure_of_a_write(error) from error  # the container is gone
+                raise _failure_of_a_write(error) from error  # the container was deleted
             return None
         except AzureError as error:
             raise _failure_of_a_write(error) from error
@@ -188,10 +190,10 @@ class CosmosCells(MarkedCells):
 
 
 def check_account(policy: Mapping[str, object] | None) -> None:
-    """Refuse an account whose reads do not see all writes.
+    """Reject an account without strong consistency.
 
     Raises:
-        UnsafeStore: Its consistency is another than the strong one.
+        UnsafeStore: The consistency level is weaker.
     """
     level = (policy or {}).get("defaultConsistencyLevel", "unknown")
     if level != "Strong":
@@ -202,11 +204,11 @@ def check_account(policy: Mapping[str, object] | None) -> None:
 
 
 def check_container(found: Mapping[str, Any]) -> None:
-    """Refuse a container that is not ours, or would lose records.
+    """Reject a container that is not Lakebed's, or would lose records.
 
     Raises:
-        ForeignStore: Its partition key is another.
-        UnsafeStore: It removes items by itself, or keeps tombstones for ever.
+        ForeignStore: The partition key is another.
+        UnsafeStore: The container expires items by default, or no tombstones.
     """
     paths = found.get("partitionKey", {}).get("paths", [])
     if paths != [f"/{_PARTITION}"]:
@@ -229,7 +231,7 @@ def _parse_url(url: str) -> tuple[str, str, str]:
         or len(names) != 2  # noqa: PLR2004 - as in the example
         or not all(map(_NAME.fullmatch, names))
     ):
-        # Not what is there instead: some write credentials into a URL.
+        # Do not quote the URL: it may contain credentials.
         raise InvalidArgument(
             f"the URL does not name an account, a database and a container: use {_EXAMPLE}; the"
             f" key comes from {KEY_VARIABLE}"
@@ -248,8 +250,8 @@ def _connect(endpoint: str, session: Session, reply_seconds: float) -> CosmosCli
             transport=RequestsTransport(session=session, session_owner=False),
             connection_timeout=CONNECT_SECONDS,
             read_timeout=reply_seconds,
-            # A request that is repeated inside the library could land twice, the second time
-            # unfenced. And all go to the one region that writes.
+            # A retry inside the library could be applied twice, the second time unfenced. Endpoint
+            # discovery is off: all requests go to the write region.
             retry_total=0,
             retry_connect=0,
             retry_read=0,
@@ -260,7 +262,7 @@ def _connect(endpoint: str, session: Session, reply_seconds: float) -> CosmosCli
 
 
 def _prepare(client: CosmosClient, database: str, container: str) -> ContainerProxy:
-    """Return the container; make it if there is none. To look needs fewer rights than to make."""
+    """Return the container; create it if missing. Reading first needs fewer permissions."""
     found = client.get_database_client(database).get_container_client(container)
     try:
         found.read()
@@ -269,7 +271,7 @@ def _prepare(client: CosmosClient, database: str, container: str) -> ContainerPr
         return made.create_container_if_not_exists(
             container,
             PartitionKey(f"/{_PARTITION}"),
-            # Nothing else is asked for: to index it would cost with every write.
+            # Index queried fields only: an index costs with every write.
             indexing_policy={
                 "includedPaths": [{"path": "/id/?"}, {"path": f"/{_PARTITION}/?"}],
                 "excludedPaths": [{"path": "/*"}],
@@ -277,9 +279,6 @@ def _prepare(client: CosmosClient, database: str, container: str) -> ContainerPr
             default_ttl=_NO_DEFAULT,
         )
     return found
-
-
-# Requests and what their failures mean
 
 
 def _read(call: Callable[[], ResultT]) -> ResultT:
@@ -292,7 +291,7 @@ def _read(call: Callable[[], ResultT]) -> ResultT:
 
 
 def _failure_of_a_write(error: AzureError) -> OutcomeUnknown:
-    """Say whether a write that failed may have been, or may yet be, applied."""
+    """Return the exception for a failed write: refused, never sent, or of unknown outcome."""
     if isinstance(error, CosmosHttpResponseError) and error.status_code:
         if error.status_code < _SERVER_ERROR and error.status_code != _TIMED_OUT:
             return StoreUnavailable(f"Cosmos DB refused the write: {error}")
@@ -306,9 +305,6 @@ def _was_not_sent(error: AzureError) -> bool:
     return isinstance(error, ClientAuthenticationError) or was_never_connected(
         error.inner_exception
     )
-
-
-# Cells as Cosmos DB holds them
 
 
 def _fields(cell: Cell) -> dict[str, Any]:

@@ -1,25 +1,24 @@
 """A store in a table of Amazon DynamoDB, shared by any number of processes and machines.
 
-``dynamodb://table?region=eu-west-1``. The table is created if there is none (billed by request); a
-table of another shape is refused. Credentials come from where AWS's tools look for them: the
-environment, a profile, the role of the machine. ``&endpoint=http://127.0.0.1:8000`` is for a server
-other than Amazon's.
+``dynamodb://table?region=eu-west-1``. A missing table is created (billed by request); a table of
+another shape is rejected. Credentials come from AWS's default chain: the environment, a profile,
+the role of the machine. ``&endpoint=http://127.0.0.1:8000`` selects a server other than Amazon's.
 
-**Consistency.** Every read is a consistent one. A *global* table is refused, unless its replicas
-are strongly consistent: others take the later of two writes in two regions for the winner, and a
-condition that held in one region is overruled from another.
+**Consistency.** Every read is strongly consistent. A *global* table is rejected, unless its
+replicas are strongly consistent: otherwise the later of two writes in two regions wins, and a
+conditional write in one region may be overwritten from another.
 
-**Late application.** A request may be held up and land after its client gave up. DynamoDB writes an
-item only on a condition, so `lakebed.kv.fenced` makes the contract of it. Amazon refuses a
-request whose signature is more than 15 minutes old, and a signature of a clock that is wrong by
-more than that. So nothing is later than half an hour after a tombstone was written, by whatever
-clock. Tombstones stay for four hours; then DynamoDB itself removes them, by its time to live.
+**Delayed writes.** A request may be delayed and applied after its client gave up. So the driver
+uses `lakebed.kv.fenced` over DynamoDB's conditional writes of single items. Amazon refuses requests
+signed more than 15 minutes ago, and signatures by a clock that is off by more than that. So no
+request is applied later than half an hour after a tombstone was written, by any clock. Tombstones
+are kept for four hours; then DynamoDB removes them, by its time to live.
 
-**Durability.** DynamoDB answers a write when it is stored in more than one data centre. Nothing can
-be set wrong there.
+**Durability.** DynamoDB acknowledges a write when it is stored in more than one data center. This
+is not configurable.
 
-**Limits.** An item holds 400 KB, the key of a partition 2,048 bytes and that within it 1,024. An
-object with a longer name is refused when it is uploaded.
+**Limits.** An item has at most 400 KB, a partition 2,048 bytes and a key 1,024. Uploads of objects
+with longer names are rejected.
 """
 
 import logging
@@ -67,14 +66,14 @@ CREATE_SECONDS: Final = 120.0
 TOMBSTONE_SECONDS: Final = 4 * 3600.0
 CONNECTIONS: Final = 64
 
-# The attributes of an item, short because every item holds their names.
+# Attribute names, short because every item contains them.
 _PARTITION: Final = "p"
 _KEY: Final = "k"
 _VALUE: Final = "v"
 _VERSION: Final = "w"
 _STAMP: Final = "s"
 _EXPIRES: Final = "x"
-"""When DynamoDB may remove a tombstone, in seconds since 1970. Nothing else has it."""
+"""When DynamoDB may remove a tombstone, in seconds since 1970. Set on tombstones only."""
 
 _KEY_SCHEMA: Final[tuple[tuple[str, "KeyTypeType", "ScalarAttributeTypeType"], ...]] = (
     (_PARTITION, "HASH", "B"),
@@ -104,11 +103,11 @@ class DynamoDBCells(CellDatabase):
     tombstone_seconds = TOMBSTONE_SECONDS
 
     def __init__(self, url: str, runtime: Runtime, *, reply_seconds: float = REPLY_SECONDS) -> None:
-        """Connect, and create the table if there is none.
+        """Connect, and create the table if missing.
 
         Raises:
             InvalidArgument: The URL is malformed.
-            ForeignStore: There is a table of that name that is not ours, or cannot be used.
+            ForeignStore: The table exists and is not Lakebed's, or cannot be used.
             StoreUnavailable: The table cannot be reached or created.
         """
         self._runtime = runtime
@@ -147,7 +146,7 @@ class DynamoDBCells(CellDatabase):
             )
         except ClientError as error:
             if _code(error) == "ConditionalCheckFailedException":
-                reply: Mapping[str, Any] = error.response  # botocore's types do not know the item
+                reply: Mapping[str, Any] = error.response  # missing in botocore's types
                 return _cell(reply["Item"]) if reply.get("Item") else None
             raise _failure_of_a_write(error) from error
         except BotoCoreError as error:
@@ -159,7 +158,7 @@ class DynamoDBCells(CellDatabase):
     ) -> tuple[list[tuple[bytes, Cell]], bytes | None]:
         condition, values = f"{_PARTITION} = :partition", {":partition": {"B": partition}}
         if start:
-            # A start that is longer than any key lies right behind its first part.
+            # A start longer than any key sorts right after its truncation.
             cut = start[: self.limits.key_bytes]
             condition += f" AND {_KEY} {'>=' if cut == start else '>'} :start"
             values[":start"] = {"B": cut}
@@ -177,7 +176,7 @@ class DynamoDBCells(CellDatabase):
         return cells, None if not last else _bytes(last, _KEY) + b"\x00"
 
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
-        # There is no list of partitions: this goes through the table.
+        # Full scan: the service has no list of partitions.
         start: dict[str, Any] = {}
         if cursor:
             length = int.from_bytes(cursor[:_LENGTH_BYTES], "big") + _LENGTH_BYTES
@@ -200,8 +199,6 @@ class DynamoDBCells(CellDatabase):
 
     def close(self) -> None:
         self._client.close()
-
-    # The table
 
     def _prepare(self) -> None:
         table = self._describe()
@@ -235,7 +232,7 @@ class DynamoDBCells(CellDatabase):
             )
             _LOGGER.info("created the table %s", self._table)
         except ClientError as error:
-            if _code(error) != "ResourceInUseException":  # another process came first
+            if _code(error) != "ResourceInUseException":  # another process was first
                 raise StoreUnavailable(f"cannot create the table: {error}") from error
         except BotoCoreError as error:
             raise StoreUnavailable(f"cannot create the table: {error}") from error
@@ -253,7 +250,7 @@ class DynamoDBCells(CellDatabase):
             self._runtime.sleep(0.5)
 
     def _expire_tombstones(self) -> None:
-        """Let DynamoDB remove old tombstones; without that they stay, which costs only room."""
+        """Enable the expiry of tombstones; on failure they remain, which only costs space."""
         try:
             reply = self._client.describe_time_to_live(TableName=self._table)
             if reply["TimeToLiveDescription"].get("TimeToLiveStatus") in {"ENABLED", "ENABLING"}:
@@ -275,7 +272,7 @@ class DynamoDBCells(CellDatabase):
 def _parse_url(url: str) -> tuple[str, dict[str, str]]:
     parts, options = split_url(url, options=_OPTIONS, example=_EXAMPLE)
     if not _TABLE_NAME.fullmatch(parts.netloc) or parts.path.strip("/"):
-        # Not what is there instead: some write credentials into a URL.
+        # Do not quote the URL: it may contain credentials.
         raise InvalidArgument(
             f"the URL does not name a table: use {_EXAMPLE} (3 to 255 letters, digits, and _ . -);"
             " credentials come from the environment"
@@ -287,7 +284,7 @@ def _connect(options: Mapping[str, str], reply_seconds: float) -> "DynamoDBClien
     config = Config(
         connect_timeout=CONNECT_SECONDS,
         read_timeout=reply_seconds,
-        # A request that is repeated inside the library could land twice, the second time unfenced.
+        # A retry inside the library could be applied twice, the second time unfenced.
         retries={"total_max_attempts": 1},
         max_pool_connections=CONNECTIONS,
         tcp_keepalive=True,
@@ -309,7 +306,7 @@ def _connect(options: Mapping[str, str], reply_seconds: float) -> "DynamoDBClien
 
 
 def _check_table(table: Mapping[str, Any]) -> None:
-    """Refuse a table that is not ours, or in which conditions do not hold everywhere."""
+    """Reject a foreign table, or a global table without strong consistency."""
     kinds = {each["AttributeName"]: each["AttributeType"] for each in table["AttributeDefinitions"]}
     found = tuple(
         (each["AttributeName"], each["KeyType"], kinds.get(each["AttributeName"]))
@@ -336,7 +333,7 @@ def _read(call: Callable[[], ResultT]) -> ResultT:
 
 
 def _failure_of_a_write(error: ClientError | BotoCoreError) -> OutcomeUnknown:
-    """Say whether a write that failed may have been, or may yet be, applied."""
+    """Return the exception for a failed write: refused, never sent, or of unknown outcome."""
     if isinstance(error, ClientError):
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", _SERVER_ERROR)
         if status < _SERVER_ERROR:
@@ -346,7 +343,7 @@ def _failure_of_a_write(error: ClientError | BotoCoreError) -> OutcomeUnknown:
         return StoreUnreachable(f"cannot reach dynamodb: {error}")
     if isinstance(error, HTTPClientError):
         return OutcomeUnknown(f"dynamodb did not say what became of a write: {error}")
-    # Nothing was sent: there are no credentials, or they cannot be used.
+    # Never sent: the credentials are missing or unusable.
     return StoreUnavailable(f"cannot ask dynamodb: {error}")
 
 

@@ -1,32 +1,32 @@
 """A store in FoundationDB (7.1 or newer): **experimental**.
 
-``foundationdb:///etc/foundationdb/fdb.cluster``, the path of the cluster file;
-``foundationdb://`` for the one that FoundationDB's own tools use. The Python package loads
-``libfdb_c``, which FoundationDB's packages ``foundationdb-clients`` bring; the package must not be
-newer than that library. Keys and certificates for TLS come from ``FDB_TLS_*``.
+``foundationdb:///etc/foundationdb/fdb.cluster``, the path of the cluster file; ``foundationdb://``
+for the default of FoundationDB's tools. The Python package loads ``libfdb_c``, which is part of
+``foundationdb-clients``; the package must not be newer than that library. Keys and certificates for
+TLS come from ``FDB_TLS_*``.
 
-It is experimental since no server could be had to test it with. It is tested with a model of the
-client, in which transactions conflict as the documentation of FoundationDB says.
+Experimental because it was never run against a server. It is tested with a model of the client, in
+which transactions conflict as documented by FoundationDB.
 
-All records are in the subspace ``("lakebed",)``, so a cluster can hold other data, too.
+All records are in the subspace ``("lakebed",)``, so a cluster can contain other data, too.
 
-**Late application.** Every write is a transaction that reads one name, at a version of the database
-that is known before the commit is sent. After a commit whose outcome is unknown, the driver commits
-a transaction that conflicts with whoever read this name before, until FoundationDB has said that it
-is committed. From then on the lost transaction was applied, or would be refused: what it read at an
-older version has been written since. So this is exact, for single keys as for many, and needs
-neither clocks nor tombstones; that is why this driver does not use `lakebed.kv.fenced`.
-If FoundationDB does not answer for a minute, the process ends, as there, and for the same reason.
+**Delayed writes.** Every write is a transaction that reads one key, at a database version known
+before the commit is sent. After a commit with unknown outcome, the driver commits a transaction
+that conflicts with all earlier readers of this key, until FoundationDB has confirmed the commit.
+From then on the lost transaction was applied, or would be refused: the key it read has been written
+since. This is exact, for one record or many, and needs neither clocks nor tombstones, so the driver
+does not use `lakebed.kv.fenced`. If FoundationDB does not answer for a minute, the process ends,
+for the same reason as in `lakebed.kv.fenced`.
 
-**Consistency.** Transactions are strictly serializable. Reads see every write that was answered.
+**Consistency.** Transactions are strictly serializable. Reads see every acknowledged write.
 
-**Durability.** FoundationDB answers a commit when the logs of all replicas have it on disk. (Not
-with the storage engine ``memory`` of a single process that is lost with its disk; how many
-replicas there are is the cluster's configuration, which is not checked.)
+**Durability.** FoundationDB acknowledges a commit when the logs of all replicas have it on disk.
+(Except with the storage engine ``memory`` of a single process that is lost with its disk; the
+number of replicas is part of the cluster's configuration, which is not checked.)
 
-**Limits.** A key has 10,000 bytes and a value 100,000; what is larger is kept in pieces, in the
-subspace ``("lakebed-pieces",)``. A transaction has 10 MB and takes 5 seconds at most; bulk writes
-are cut accordingly.
+**Limits.** A FoundationDB key has at most 10,000 bytes and a value 100,000; larger values are split
+into pieces, in the subspace ``("lakebed-pieces",)``. A transaction is limited to 10 MB and 5
+seconds; bulk writes are split accordingly.
 """
 
 import logging
@@ -70,18 +70,18 @@ ResultT = TypeVar("ResultT")
 
 API_VERSION: Final = 710
 REPLY_SECONDS: Final = 4.0
-"""Less than the 5 seconds that a transaction may take."""
+"""Less than the 5 seconds of a transaction."""
 PAUSE_SECONDS: Final = 0.2
 TRANSACTION_KEYS: Final = 1000
 TRANSACTION_BYTES: Final = 1 << 20
-"""FoundationDB takes 10 MB, and advises one."""
+"""FoundationDB accepts 10 MB, and recommends 1 MB."""
 
-# The tuples ("lakebed",) and ("lakebed-pieces",) as FoundationDB writes them.
+# The tuples ("lakebed",) and ("lakebed-pieces",) in FoundationDB's encoding.
 SUBSPACE: Final = b"\x02lakebed\x00"
 PIECES: Final = b"\x02lakebed-pieces\x00"
 PIECE_BYTES: Final = 90_000
 
-# What is stored: the version, one of these, and the value if it is here.
+# The stored bytes: the version, one of these flags, and the value unless in pieces.
 _HERE: Final = b"\x00"
 _IN_PIECES: Final = b"\x01"
 _HEAD: Final = VERSION_BYTES + 1
@@ -91,7 +91,7 @@ _LIBRARY: Final = (
     "the library of FoundationDB cannot be used: install its package foundationdb-clients, and a"
     " Python package foundationdb that is not newer"
 )
-# Errors of a commit that say that nothing was committed; all others leave it open.
+# Commit errors after which nothing was committed; all others leave the outcome open.
 _REFUSALS: Final = frozenset(
     {
         1007,  # transaction_too_old
@@ -118,18 +118,18 @@ def open_driver(url: str, runtime: Runtime) -> Store:
 
 
 class Pending(Protocol):
-    """A result that the cluster has not sent yet."""
+    """A result not yet received from the cluster."""
 
     @property
     def value(self) -> bytes | None:
-        """Wait for the value; None if there is none."""
+        """Wait for the value; None for a missing key."""
 
     def wait(self) -> object:
         """Wait for the result."""
 
 
 class Transaction(Protocol):
-    """A transaction of the library, as far as it is used here."""
+    """The part of the library's transactions that the driver uses."""
 
     options: Any
 
@@ -147,12 +147,12 @@ class Transaction(Protocol):
 
 
 class FoundationDBStore(Store):
-    """The records below `SUBSPACE` and `PIECES`.
+    """The records in `SUBSPACE` and `PIECES`.
 
     Args:
-        url: Where the cluster file is.
-        runtime: Clock, chance and concurrency.
-        reply_seconds: How long a reply is waited for.
+        url: See `lakebed.kv.drivers.foundationdb`.
+        runtime: Provides clock, randomness and threads.
+        reply_seconds: Time limit for a reply.
         give_up: Ends the process; called when a lost write cannot be fenced.
 
     Raises:
@@ -176,7 +176,7 @@ class FoundationDBStore(Store):
         self._reply_milliseconds = int(1000 * reply_seconds)
         self._give_up = give_up
         self._database = _open(_parse_url(url))
-        # The library keeps one connection for a process, and closes it at its end.
+        # The library has one connection per process, and closes it at exit.
         self._lifetime = Lifetime(runtime, lambda: None, limits=self.limits, shared=True)
         self._read(lambda transaction: transaction.get_read_version().wait())
 
@@ -252,7 +252,7 @@ class FoundationDBStore(Store):
             return list_partitions(first_name, cursor)
 
     def _set_all(self, writes: Sequence[Put]) -> None:
-        """Set several values, in chunks that are each applied whole or not at all."""
+        """Write several values, in atomic chunks."""
         applied = False
         chunks = self._lifetime.chunks(
             writes, keys_max=TRANSACTION_KEYS, bytes_max=TRANSACTION_BYTES
@@ -271,8 +271,6 @@ class FoundationDBStore(Store):
     def close(self) -> None:
         self._lifetime.close()
 
-    # Transactions
-
     def _begin(self) -> Transaction:
         transaction: Transaction = self._database.create_transaction()
         transaction.options.set_timeout(self._reply_milliseconds)
@@ -285,11 +283,11 @@ class FoundationDBStore(Store):
             raise StoreUnavailable(f"foundationdb did not answer: {error}") from error
 
     def _write(self, name: bytes, change: Callable[[Transaction], None]) -> None:
-        """Commit a change, in a transaction that conflicts with whoever writes `name` meanwhile.
+        """Commit a change, in a transaction that conflicts with concurrent writers of `name`.
 
         Raises:
-            StoreUnavailable: Nothing was applied, and nothing will be.
-            OutcomeUnknown: It may have been applied; it will not be from now on.
+            StoreUnavailable: Nothing was applied, or will be.
+            OutcomeUnknown: The change may have been applied, but will not be applied later.
         """
         transaction = self._prepare(name, change)
         try:
@@ -303,15 +301,15 @@ class FoundationDBStore(Store):
                 f"foundationdb did not say what became of a write: {error}"
             ) from error
         except BaseException:
-            # Ctrl-C, or a signal handler that raises: not even then may the write come later.
+            # Ctrl-C, or a signal handler that raises: the write must not be applied later.
             self._fence(name)
             raise
 
     def _prepare(self, name: bytes, change: Callable[[Transaction], None]) -> Transaction:
-        """Return a transaction that has only to be committed: nothing was sent that changes."""
+        """Return a transaction ready to commit; no change has been sent."""
         try:
             transaction = self._begin()
-            # Now, not in the commit: a fence that comes later must have a higher version.
+            # Before the commit: a later fence must have a higher version.
             transaction.get_read_version().wait()
             transaction.add_read_conflict_key(name)
             change(transaction)
@@ -320,12 +318,12 @@ class FoundationDBStore(Store):
         return transaction
 
     def _fence(self, name: bytes) -> None:
-        """Return when whatever read a name before was committed, or cannot be any more."""
+        """Return when no transaction that read a name before can still be committed."""
         give_up_at = self._runtime.monotonic() + FENCE_SECONDS
         while True:
             try:
                 transaction = self._begin()
-                # This conflicts as a write does, and changes nothing.
+                # Conflicts like a write, without a change.
                 transaction.add_write_conflict_key(name)
                 transaction.commit().wait()
             except fdb.FDBError as error:
@@ -354,15 +352,12 @@ def _open(cluster_file: str | None) -> Any:
 
 
 def _parse_url(url: str) -> str | None:
-    """Return the path of the cluster file; None: the usual one."""
+    """Return the path of the cluster file, or None for the default."""
     parts, _ = split_url(url, options=(), example=_EXAMPLE)
     if parts.netloc:
-        # Not what is there instead: some write credentials into a URL.
+        # Do not quote the URL: it may contain credentials.
         raise InvalidArgument(f"the URL does not name a cluster file: use {_EXAMPLE}")
     return parts.path or None
-
-
-# Names and values
 
 
 def _name(partition: bytes, key: bytes = b"") -> bytes:
@@ -376,13 +371,13 @@ def _value(transaction: Transaction, name: bytes) -> bytes | None:
 def _range(
     transaction: Transaction, begin: bytes, end: bytes, limit: int
 ) -> list[tuple[bytes, bytes]]:
-    # One reply of the database has some 80 kB; this asks for as many as it takes.
+    # A reply has about 80 kB; want_all requests as many as necessary.
     found = transaction.get_range(begin, end, limit, streaming_mode=fdb.StreamingMode.want_all)
     return [(pair.key, pair.value) for pair in found]
 
 
 def _pieces(partition: bytes, key: bytes) -> bytes:
-    """Return what the names of all pieces of a value begin with, and no others."""
+    """Return the common prefix of the pieces of a value."""
     return PIECES + row_name(partition) + row_name(key)
 
 

@@ -1,18 +1,18 @@
 """A store in a bucket of Google Cloud Storage, shared by any number of processes and machines.
 
-``gs://bucket``. The bucket must exist; one with the objects of others is refused. Credentials come
-from where Google's tools look for them. ``?endpoint=http://127.0.0.1:4443`` is for a server other
-than Google's, which gets no credentials.
+``gs://bucket``. The bucket must exist; a bucket with foreign objects is rejected. Credentials come
+from Google's default credentials. ``?endpoint=http://127.0.0.1:4443`` selects a server other than
+Google's, which gets no credentials.
 
-How records are kept, compared and deleted is in `lakebed.kv.objects`. Google compares the
-generation of an object, and refuses a token that is older than an hour.
+See `lakebed.kv.objects` for how records are stored, compared and deleted. Google compares the
+generation of an object, and refuses tokens older than an hour.
 
-**Durability.** Google answers a write when it is stored. Reads and listings see it at once. A
-bucket whose rules delete objects, or keep them from being replaced, is refused.
+**Durability.** Google acknowledges a write when it is stored. Reads and listings are consistent. A
+bucket with rules that delete objects, or prevent replacing them, is rejected.
 
-**Limits.** The name of an object has 1,024 bytes. So an object with a name of more than about 500
-bytes is refused when it is uploaded. One and the same object may be written once a second. What
-comes faster Google refuses, and it is tried again: a branch takes about a commit a second.
+**Limits.** An object name has at most 1,024 bytes. So uploads of objects with names longer than
+about 500 bytes are rejected. An object can be written once a second; Google refuses faster writes,
+and they are retried: a branch takes about a commit a second.
 """
 
 import re
@@ -51,7 +51,7 @@ CONNECTIONS: Final = 64
 _BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
 _EXAMPLE: Final = "gs://bucket"
 _ABSENT: Final = 0
-"""The generation of an object that is not there."""
+"""The generation of a missing object."""
 _FIELDS: Final = "items(name,generation,metadata),prefixes,nextPageToken"
 _GONE: Final = "The specified bucket does not exist"
 _SERVER_ERROR: Final = 500
@@ -69,15 +69,15 @@ class GCSCells(ObjectCells):
     name = "gs"
 
     def __init__(self, url: str, runtime: Runtime, *, reply_seconds: float = REPLY_SECONDS) -> None:
-        """Connect, and look at the bucket.
+        """Connect, and check the bucket.
 
         Raises:
-            InvalidArgument: The URL is malformed, or there are no credentials.
-            ForeignStore: The bucket holds something else, or (`UnsafeStore`) would lose records.
-            StoreUnavailable: It cannot be reached, or is not there.
+            InvalidArgument: The URL is malformed, or no credentials were found.
+            ForeignStore: The bucket has foreign objects, or (`UnsafeStore`) would lose records.
+            StoreUnavailable: The bucket cannot be reached, or does not exist.
         """
         super().__init__(runtime)
-        # A request that is repeated inside the library could land twice, the second time unfenced.
+        # A retry inside the library could be applied twice, the second time unfenced.
         self._once: dict[str, object] = {"timeout": (CONNECT_SECONDS, reply_seconds), "retry": None}
         name, endpoint = _parse_url(url)
         self._client = _connect(endpoint)
@@ -108,7 +108,7 @@ class GCSCells(ObjectCells):
                 blob.reload(**self._once)
             except NotFound as error:
                 if _GONE in str(error):
-                    raise  # a bucket that is gone is not an absent key
+                    raise  # a deleted bucket must not look like a missing key
                 return None
             return _found(blob)
 
@@ -182,10 +182,10 @@ class GCSCells(ObjectCells):
 
 
 def check_rules(bucket: Bucket) -> None:
-    """Refuse a bucket that would lose records, or not let them be replaced.
+    """Reject a bucket with rules that delete objects, or prevent replacing them.
 
     Raises:
-        UnsafeStore: It has such a rule.
+        UnsafeStore: The bucket has such a rule.
     """
     wrong = [
         "a rule of its life cycle deletes objects"
@@ -203,7 +203,7 @@ def check_rules(bucket: Bucket) -> None:
 
 
 def _spares_the_newest(condition: dict[str, object]) -> bool:
-    """Whether a rule of a life cycle is about versions that were replaced, and no others."""
+    """Return whether a lifecycle rule applies only to noncurrent versions."""
     return condition.get("isLive") is False or any(
         name in condition
         for name in ("numNewerVersions", "daysSinceNoncurrentTime", "noncurrentTimeBefore")
@@ -214,7 +214,7 @@ def _parse_url(url: str) -> tuple[str, str | None]:
     """Return the bucket, and the endpoint if it is not Google's."""
     parts, options = split_url(url, options={"endpoint"}, example=_EXAMPLE)
     if not _BUCKET.fullmatch(parts.netloc) or parts.path.strip("/"):
-        # Not what is there instead: some write credentials into a URL.
+        # Do not quote the URL: it may contain credentials.
         raise InvalidArgument(
             f"the URL does not name a bucket: use {_EXAMPLE}; credentials come from the environment"
         )
@@ -235,15 +235,12 @@ def _connect(endpoint: str | None) -> Client:
         raise InvalidArgument(f"there are no credentials for Google: {error}") from error
     adapter = HTTPAdapter(pool_maxsize=CONNECTIONS)
     for scheme in ("https://", "http://"):
-        client._http.mount(scheme, adapter)  # noqa: SLF001 - else it has ten connections
+        client._http.mount(scheme, adapter)  # noqa: SLF001 - the default is ten connections
     return client
 
 
 def _found(blob: Blob) -> Found:
     return Found(blob.name, blob.metadata or {}, str(blob.generation))
-
-
-# Requests and what their failures mean
 
 
 def _read(call: Callable[[], ResultT]) -> ResultT:
@@ -256,7 +253,7 @@ def _read(call: Callable[[], ResultT]) -> ResultT:
 
 
 def _failure_of_a_write(error: Exception) -> OutcomeUnknown:
-    """Say whether a write that failed may have been, or may yet be, applied."""
+    """Return the exception for a failed write: refused, never sent, or of unknown outcome."""
     if isinstance(error, GoogleAPICallError) and error.code:
         if error.code < _SERVER_ERROR:
             return StoreUnavailable(f"Google refused the write: {error}")

@@ -1,4 +1,4 @@
-"""What the drivers of Google's databases share: a connection, and what its failures mean."""
+"""Connections to Google's databases, and the interpretation of their failures."""
 
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
@@ -14,12 +14,12 @@ ResultT = TypeVar("ResultT")
 _CHANNEL: Final = (
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),
-    # A request that is repeated inside the library could land twice, the second time unfenced.
+    # A retry inside the library could be applied twice, the second time unfenced.
     ("grpc.enable_retries", 0),
-    # A new channel is a new connection; else all channels of a process share one.
+    # A separate connection per channel; by default, channels share connections.
     ("grpc.use_local_subchannel_pool", 1),
 )
-# Statuses with which a request was refused before anything was changed.
+# Statuses of requests refused without a change.
 _REFUSALS: Final = frozenset(
     {
         grpc.StatusCode.INVALID_ARGUMENT,
@@ -32,7 +32,7 @@ _REFUSALS: Final = frozenset(
         grpc.StatusCode.RESOURCE_EXHAUSTED,
     }
 )
-# How the library says that a request was never sent; it has no status of its own for that.
+# Messages for requests never sent; the library has no status for this case.
 _NOT_SENT: Final = ("failed to connect to all addresses", "Getting metadata from plugin failed")
 
 
@@ -43,10 +43,10 @@ class Connection:
         client: The class of the client.
         transport: The class of its transport.
         emulator: The address of a server other than Google's, which gets no credentials.
-        database: Its name, for messages.
+        database: The database's name, for messages.
 
     Raises:
-        InvalidArgument: There are no credentials.
+        InvalidArgument: No credentials were found.
     """
 
     def __init__(self, client: Any, transport: Any, *, emulator: str | None, database: str) -> None:
@@ -57,10 +57,10 @@ class Connection:
         self._client = self._connect()
 
     def read(self, call: Callable[[Any], ResultT]) -> ResultT:
-        """Ask for something that changes nothing.
+        """Send a request that changes nothing.
 
         Raises:
-            StoreUnavailable: There was no answer.
+            StoreUnavailable: No reply.
         """
         try:
             return self._ask(call)
@@ -70,11 +70,11 @@ class Connection:
             raise StoreUnavailable(f"{self._database} did not answer: {error}") from error
 
     def write(self, call: Callable[[Any], ResultT]) -> ResultT:
-        """Ask for a change.
+        """Send a change.
 
         Raises:
-            StoreUnavailable: It was refused, or never asked for: it will not be applied.
-            OutcomeUnknown: No reply; it may have been applied, or may be later.
+            StoreUnavailable: The change was refused or never sent, and will not be applied.
+            OutcomeUnknown: No reply; the change may have been applied, or may be later.
         """
         try:
             return self._ask(call)
@@ -82,7 +82,6 @@ class Connection:
             raise self._failure_of_a_write(error) from error
 
     def close(self) -> None:
-        """Close it."""
         self._client.transport.close()
 
     def _connect(self) -> Any:
@@ -102,10 +101,10 @@ class Connection:
             ) from error
 
     def _ask(self, call: Callable[[Any], ResultT]) -> ResultT:
-        """Ask on the connection that there is; get another one for the next if no reply comes.
+        """Send a request on the current connection; after a missing reply, replace the connection.
 
-        All requests share a connection, which would be stuck for all of them, or wait before it is
-        made again. The old one ends when nobody waits on it any more.
+        All requests share this connection, so a stuck connection blocks all of them. The old
+        connection ends with its last waiting request.
         """
         client = self._client
         try:

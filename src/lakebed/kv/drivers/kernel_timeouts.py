@@ -1,7 +1,7 @@
-"""Time-outs that the kernel looks after.
+"""Socket time-outs enforced by the kernel.
 
-Python's own would ask it before each step whether that can be done, and each question lets other
-threads run first. With many of them, that takes longer than all the rest of a call.
+Python's own time-outs poll before each operation, and each poll lets other threads run first. With
+many threads, this takes longer than the rest of a call.
 """
 
 import socket
@@ -9,7 +9,7 @@ import struct
 
 
 def bound_by_kernel(connected: socket.socket, seconds: float) -> None:
-    """Let each step on a blocking socket take so long at most; then it fails with `EAGAIN`."""
+    """Limit each operation on a blocking socket; on time-out it fails with `EAGAIN`."""
     bound = struct.pack("ll", *divmod(int(seconds * 1_000_000), 1_000_000))
     for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
         connected.setsockopt(socket.SOL_SOCKET, option, bound)

@@ -1,10 +1,9 @@
-"""The disk that an embedded database lies on: whether it can be trusted, and folders that last.
+"""The disk of an embedded database: checks of its file system, and durable directories.
 
-SQLite's write-ahead log needs memory that all processes share, and locks that the system keeps;
-RocksDB needs such locks, too. A network file system gives one machine neither of another, and some
-give them not even to two processes of one machine: the database is damaged without a word. The disk
-of a host as a virtual machine (virtiofs) or a container (overlay) sees it is not meant: one kernel
-keeps the locks there.
+SQLite's write-ahead log needs memory shared by all processes, and file locks; RocksDB needs locks,
+too. A network file system provides neither between machines, and some not even between processes of
+one machine: the database is corrupted silently. The host's disk seen by a virtual machine
+(virtiofs) or a container (overlay) is safe: there, one kernel manages the locks.
 """
 
 import logging
@@ -48,17 +47,17 @@ NETWORK: Final = frozenset(
 )
 
 DOUBTFUL: Final = frozenset({"9p"})
-"""A folder of another machine, or, where gVisor runs the container, any local disk."""
+"""A directory of another machine, or, if gVisor runs the container, any local disk."""
 
-# The mount point is the fifth field; the file system is the first one behind the dash.
+# The mount point is the fifth field; the file system type is the first one after the dash.
 _LINE: Final = re.compile(r"\S+ \S+ \S+ \S+ (?P<point>\S+) .* - (?P<type>\S+) ")
 _ESCAPED: Final = re.compile(r"\\([0-7]{3})")
 
 
 def file_system_of(path: Path) -> str:
-    """Return the type of the file system that a file lies or would lie on.
+    """Return the type of the file system of a path, which need not exist.
 
-    Nothing where the system does not tell which file systems it has.
+    Empty if the system has no list of mounts.
     """
     try:
         lines = MOUNTS.read_text(errors="surrogateescape").splitlines()
@@ -71,17 +70,17 @@ def file_system_of(path: Path) -> str:
         if match is None:
             continue
         point = Path(_ESCAPED.sub(lambda digits: chr(int(digits[1], 8)), match["point"]))
-        # Of two at the same point, the later one covers the earlier.
+        # Of two mounts at the same point, the later one covers the earlier.
         if place.is_relative_to(point) and len(point.parts) >= depth:
             found, depth = match["type"], len(point.parts)
     return found
 
 
 def check_file_system(path: Path, database: str) -> None:
-    """Refuse a place where a database would not stay whole; warn of one where it might not.
+    """Reject a path on a network file system; log a warning if the file system may be one.
 
     Raises:
-        InvalidArgument: It lies on a network file system.
+        InvalidArgument: The path is on a network file system.
     """
     file_system = file_system_of(path)
     if file_system in NETWORK:
@@ -100,7 +99,7 @@ def check_file_system(path: Path, database: str) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder and those above it, each durable before anything is put into it."""
+    """Create a directory and its missing parents, durably."""
     if folder.is_dir():
         return
     make_folder(folder.parent)
@@ -109,7 +108,7 @@ def make_folder(folder: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Wait until the names in a folder are on disk."""
+    """Wait until the entries of a directory are on disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""A store in the memory of one process: for tests, for trying things out, for the simulator."""
+"""A store in the memory of one process, for tests, demos and the simulator."""
 
 import threading
 from collections import defaultdict
@@ -34,7 +34,7 @@ def open_driver(url: str, runtime: Runtime) -> Store:
 
 
 class MemoryStore(Store):
-    """A sorted map for each partition, under one lock."""
+    """A sorted map per partition, under one lock."""
 
     name = "memory"
     limits = Limits(partition_bytes=1024, key_bytes=4096, value_bytes=64 << 20)
@@ -118,7 +118,7 @@ class MemoryStore(Store):
         self.limits.check(partition, key, value)
 
     def _find(self, partition: bytes, key: bytes) -> Item | None:
-        # Not through the default of the mapping: looking must not create a partition.
+        # Not by the default of the mapping: a lookup must not create a partition.
         items = self._partitions.get(partition)
         return None if items is None else items.get(key)
 

@@ -1,20 +1,20 @@
 """A store in a collection of MongoDB (6.0 or newer), shared by processes and machines.
 
 ``mongodb://user:password@host1,host2/database``, with the options of MongoDB's own URLs, or
-``mongodb+srv://…``. The collection is ``lakebed_kv``. Its documents are found by ``_id``: partition
+``mongodb+srv://…``. The collection is ``lakebed_kv``. The ``_id`` of a document is the partition
 and key as hexadecimal text, since MongoDB orders binary data by length first.
 
-**Consistency and durability.** Whatever the URL says, writes wait until a majority has them in its
-journal, and reads go to the primary, which first makes sure that it still is the primary. A
-standalone server has only its own journal. A primary without a disk, which the storage engine
-``inMemory`` makes, is refused if it tells: only users with the role ``clusterMonitor`` may ask.
+**Consistency and durability.** Regardless of the URL, writes wait for the journal of a majority,
+and reads go to the primary, which first verifies that it still is the primary. A standalone server
+has only its own journal. A primary with the storage engine ``inMemory`` is rejected if detected,
+which requires a user with the role ``clusterMonitor``.
 
-**Late application.** A request may be held up and land after its client gave up. MongoDB replaces
-single documents on a condition, so `lakebed.kv.fenced` makes the contract of it. There is
-no time after which MongoDB would refuse a request that was held up, so tombstones stay: a deleted
-record leaves a small document, unless nothing reads or writes its key any more (`drop_tombstones`).
+**Delayed writes.** A request may be delayed and applied after its client gave up. So the driver
+uses `lakebed.kv.fenced` over conditional replacements of single documents. MongoDB refuses no
+request as too old, so tombstones are kept: a deleted record leaves a small document, unless its key
+is no longer read or written (`drop_tombstones`).
 
-**Limits.** A document holds 16 MB.
+**Limits.** A document has at most 16 MB.
 """
 
 from collections.abc import Callable, Mapping
@@ -52,7 +52,7 @@ CONNECT_SECONDS: Final = 2.0
 REPLY_SECONDS: Final = 5.0
 COLLECTION: Final = "lakebed_kv"
 
-# The fields of a document, short because every document holds their names.
+# Field names, short because every document contains them.
 _ID: Final = "_id"
 _VALUE: Final = "v"
 _VERSION: Final = "w"
@@ -73,7 +73,7 @@ class MongoDBCells(CellDatabase):
 
     Raises:
         InvalidArgument: The URL is malformed.
-        ForeignStore: There is a collection of our name that is not ours.
+        ForeignStore: The collection exists and is not Lakebed's.
         StoreUnavailable: The database cannot be reached.
     """
 
@@ -143,7 +143,8 @@ class MongoDBCells(CellDatabase):
 
         def ask() -> list[Document]:
             if self._is_replicated:
-                # A read of one document is sure to be the primary's; then so is what follows.
+                # A linearizable read of one document proves that this server is the primary; so the
+                # following read is the primary's, too.
                 self._exact.find_one({_ID: ""})
             return list(self._reading.find({_ID: bounds}, sort=[(_ID, 1)], limit=limit))
 
@@ -152,11 +153,11 @@ class MongoDBCells(CellDatabase):
     def _status(self) -> Mapping[str, Any]:
         try:
             return self._client.admin.command("serverStatus")
-        except OperationFailure:  # not all users may ask
+        except OperationFailure:  # some users lack the permission
             return {}
 
     def _prepare(self) -> None:
-        # The older name of "hello", which all servers know.
+        # The older name of "hello", known to all servers.
         answer = _read(lambda: self._client.admin.command("isMaster"))
         self._is_replicated = "setName" in answer or answer.get("msg") == "isdbgrid"
         _check_engine(_read(self._status))
@@ -191,7 +192,7 @@ def _connect(url: str, reply_seconds: float) -> MongoClient[dict[str, Any]]:
     try:
         client = MongoClient(
             url,
-            # A request that is repeated inside the library could land twice.
+            # A retry inside the library could be applied twice.
             retryWrites=False,
             retryReads=False,
             connectTimeoutMS=int(CONNECT_SECONDS * 1000),
@@ -203,7 +204,7 @@ def _connect(url: str, reply_seconds: float) -> MongoClient[dict[str, Any]]:
     except (ConfigurationError, InvalidName, ValueError, TypeError):
         if client is not None:
             client.close()
-        # Without the reason: it quotes parts of the URL.
+        # Omit the reason: it quotes parts of the URL.
         raise InvalidArgument(
             f"the URL is malformed, or does not name a database: use {_EXAMPLE}, with special"
             " characters as %xx"
@@ -221,7 +222,7 @@ def _read(call: Callable[[], ResultT]) -> ResultT:
 
 
 def _failure_of_a_write(error: PyMongoError) -> OutcomeUnknown:
-    """Say whether a write that failed may have been, or may yet be, applied."""
+    """Return the exception for a failed write: refused, never sent, or of unknown outcome."""
     if isinstance(error, ServerSelectionTimeoutError):
         return StoreUnreachable(f"cannot reach mongodb: {error}")
     if isinstance(error, OperationFailure) and not isinstance(

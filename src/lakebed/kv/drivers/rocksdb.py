@@ -1,18 +1,17 @@
-"""A store in RocksDB, a database that is embedded into one process.
+"""A store in RocksDB, a database embedded into one process.
 
-``rocksdb:///data/kv``: a folder, relative to the working directory; with four slashes an absolute
-path. It is made if there is none; a folder with anything else in it is refused. One process at a
-time can open it, so a server on it runs one worker, which also does what the background process
-does elsewhere. Whoever comes second is told that the store is locked.
+``rocksdb:///data/kv``: a directory, relative to the working directory; with four slashes an
+absolute path. A missing directory is created; a directory with other files is rejected. Only one
+process at a time can open it, so a server runs a single worker, which also does the work of the
+background process. Opening it in a second process raises `StoreLocked`.
 
-**Durability.** A write is acknowledged when RocksDB's log is on disk. Those that wait for that at
-the same time share one sync. Nobody is shown a write before it is on disk: who reads a key that is
-just being written waits for it, too.
+**Durability.** A write is acknowledged when RocksDB's log is on disk. Concurrent writes share one
+sync. A write is never visible before it is on disk: a read of a key that is being written waits for
+the sync, too.
 
-**Late application.** There is no network, so nothing is held up. But a write that failed may have
-reached the log, and would be applied when the log is read again. So a write that RocksDB does not
-take (the disk is full or broken) **ends the process**, as in `lakebed.kv.fenced`, and for
-the same reason. The next process finds what is in the log.
+**Delayed writes.** Without a network no request is delayed. But a failed write may have reached the
+log, and would be applied by recovery. So a write error of RocksDB (a full or broken disk) **ends
+the process**, for the same reason as in `lakebed.kv.fenced`. The next process recovers the log.
 """
 
 import logging
@@ -65,12 +64,12 @@ OPEN_FILES: Final = 500
 
 _PREFIX: Final = "rocksdb:///"
 _MARK: Final = "LAKEBED"
-"""A file that says whose folder it is; it is there before the database."""
+"""A file that identifies the directory of a store; created before the database."""
 _LOGGER: Final = logging.getLogger(__name__)
 
 
 def open_driver(url: str, runtime: Runtime) -> Store:
-    """Open the store in a folder, creating it if need be; see `lakebed.kv.open_store`."""
+    """Open the store in a directory, creating it if necessary; see `lakebed.kv.open_store`."""
     return RocksDBStore(_path_of(url), runtime)
 
 
@@ -78,15 +77,15 @@ class RocksDBStore(Store):
     """A RocksDB database of this process.
 
     Args:
-        path: The folder.
-        runtime: Clock, chance and concurrency.
-        give_up: Ends the process; called when RocksDB does not take a write.
+        path: The directory.
+        runtime: Provides clock, randomness and threads.
+        give_up: Ends the process; called after a write error of RocksDB.
 
     Raises:
-        InvalidArgument: The folder lies on a network file system.
-        ForeignStore: There is something else in it.
-        StoreLocked: It is open already, in this process or another one.
-        StoreUnavailable: It cannot be opened.
+        InvalidArgument: The directory is on a network file system.
+        ForeignStore: The directory has other files.
+        StoreLocked: The database is already open, in this process or another.
+        StoreUnavailable: The database cannot be opened.
     """
 
     name = "rocksdb"
@@ -105,7 +104,7 @@ class RocksDBStore(Store):
         self._written = 0
         self._synced = 0
         self._unsynced: dict[bytes, int] = {}
-        """The numbers of writes that may not be on disk yet, by what they wrote."""
+        """For each written row, the number of its write, until it is on disk."""
         self._lifetime = Lifetime(runtime, self._close, limits=self.limits, shared=True)
 
     def get(self, partition: bytes, key: bytes) -> Item:
@@ -155,7 +154,7 @@ class RocksDBStore(Store):
         with self._lifetime.call(partition):
             base = row_name(partition)
             with _reading():
-                # All keys are bytes, whatever the library can hold else.
+                # All keys are bytes, though the library's types are wider.
                 pairs: Iterator[Any] = self._database.items(from_key=base + start)
                 last = after_prefix(base) if end is None else base + end
                 found = takewhile(lambda pair: pair[0] < last, pairs)
@@ -167,7 +166,7 @@ class RocksDBStore(Store):
 
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
         def first_name(start: bytes) -> bytes | None:
-            # All keys are bytes, whatever the library can hold else.
+            # All keys are bytes, though the library's types are wider.
             names: Iterator[Any] = iter(self._database.keys(from_key=start or b"\x00"))
             return next(names, None)
 
@@ -175,7 +174,7 @@ class RocksDBStore(Store):
             return list_partitions(first_name, cursor)
 
     def _set_all(self, writes: Sequence[Put]) -> None:
-        """Set several values, in chunks that are each applied whole or not at all."""
+        """Write several values, in atomic chunks."""
         applied = False
         for begin in range(0, len(writes), CHUNK_KEYS):
             chunk = writes[begin : begin + CHUNK_KEYS]
@@ -195,34 +194,32 @@ class RocksDBStore(Store):
             found: bytes | None = self._database.get(name)
         return found
 
-    # Writes
-
     def _write(
         self,
         names: Sequence[bytes],
         apply: Callable[[], None],
         holds: Callable[[], bool] = lambda: True,
     ) -> bool:
-        """Apply a change if a condition holds; return whether it did, when that is on disk."""
+        """Apply a change if a condition holds; return whether it held, after the sync."""
         with self._writing:
             if held := holds():
                 self._written += 1
-                # First, so that nobody reads it and does not know.
+                # Before the change, so that readers of the change wait for its sync.
                 self._unsynced |= dict.fromkeys(names, self._written)
                 with self._or_end():
                     apply()
-        # What made the condition fail must be on disk, too, before anybody hears of it.
+        # A state that made the condition fail must be on disk, too, before the call returns.
         self._wait_for(*names)
         return held
 
     def _wait_for(self, *names: bytes) -> None:
-        """Return when what was written under these names is on disk."""
+        """Return when the writes of these rows are on disk."""
         number = max((self._unsynced.get(name, 0) for name in names), default=0)
         if number <= self._synced:
             return
         about_to_wait()
         with self._syncing:
-            # Whoever waited here meanwhile: one sync is enough for all.
+            # Another thread may have synced meanwhile: one sync is enough for all.
             if number > self._synced:
                 self._sync()
 
@@ -239,10 +236,10 @@ class RocksDBStore(Store):
 
     @contextmanager
     def _or_end(self) -> Iterator[None]:
-        """End the process if RocksDB does not take a write: it may be in the log already."""
+        """End the process on a write error of RocksDB: the write may be in the log already."""
         try:
             yield
-        except Exception as error:  # noqa: BLE001 - the library has no class of its own for this
+        except Exception as error:  # noqa: BLE001 - the library has no exception class for this
             _LOGGER.critical(
                 "this process ends: RocksDB did not take a write, which may be applied when the"
                 " database is opened again: %s",
@@ -251,7 +248,7 @@ class RocksDBStore(Store):
             self._give_up()
 
     def _close(self) -> None:
-        # The database of a forked child has no threads of its own: to close it would wait for ever.
+        # A forked child has none of the database's threads: closing would wait forever.
         if os.getpid() == self._process:
             self._database.close()
 
@@ -286,7 +283,7 @@ def _open(path: Path) -> Rdict:
 
 
 def _claim(path: Path) -> None:
-    """Make the folder ours, unless it is somebody else's."""
+    """Mark the directory as a Lakebed store, unless it has other files."""
     mark = path / _MARK
     if path.exists() and not mark.exists() and any(path.iterdir()):
         raise ForeignStore(f"{path} is not empty, and not a store of Lakebed")

@@ -1,29 +1,28 @@
 """A store in a database of Google Spanner: **experimental**.
 
-``spanner://project/instance/database``. The database must exist, and speak GoogleSQL; in it the
-table ``lakebed`` is made if there is none, and one of another shape is refused. Credentials come
-from where Google's tools look for them. ``?emulator=127.0.0.1:9010`` is for a server other than
-Google's.
+``spanner://project/instance/database``. The database must exist, and use GoogleSQL; a missing table
+``lakebed`` is created, and a table of another shape rejected. Credentials come from Google's
+default credentials. ``?emulator=127.0.0.1:9010`` selects a server other than Google's.
 
-It is experimental since it was never run against Spanner itself. It is tested with an in-memory
-server of Google's own, which speaks the protocol and reads the SQL, but isolates no transactions.
+Experimental because it was never run against Spanner itself. It is tested with an in-memory server
+of Google's own, which speaks the protocol and parses the SQL, but does not isolate transactions.
 
-**Late application.** A write is a transaction of two requests: a statement that changes the row if
-it has the stamp that is expected, and the commit. Either may be held up and land after its client
-gave up, so `lakebed.kv.fenced` makes the contract of it. That is exact, since transactions
-are serializable: a lost commit that lands behind a touch has read a stamp that is gone by then, so
-Spanner aborts it. No clock takes part in this. Whichever of the two requests gets no reply, the
-write counts as one that may still land. Tombstones stay for a day; then Spanner removes them, by
-the row deletion policy of the table. Long before, it aborts what a lost commit would belong to.
+**Delayed writes.** A write is a transaction of two requests: a statement that changes the row if it
+has the expected stamp, and the commit. Either may be delayed and applied after its client gave up,
+so the driver uses `lakebed.kv.fenced`. This is exact and needs no clock, since transactions are
+serializable: a lost commit after a touch has read an outdated stamp, so Spanner aborts it. If
+either request gets no reply, the write counts as still pending. Tombstones are kept for a day; then
+Spanner removes them, by the row deletion policy of the table. Long before, it aborts the
+transaction of a lost commit.
 
-**Consistency.** Reads are strong: they see every write that was answered.
+**Consistency.** Reads are strong: they see every acknowledged write.
 
-**Durability.** Spanner answers a commit when a majority of the replicas has stored it. Nothing can
-be set wrong there; what is checked at opening is the table and its policy.
+**Durability.** Spanner acknowledges a commit when a majority of the replicas has stored it. This is
+not configurable; the table and its policy are checked at opening.
 
-**Limits.** A key has 8 KiB at most, a cell 10 MiB, and a request that is not a commit 10 MB, in
-which a value takes a third more than its bytes. The server of the tests takes 4 MiB, so values have
-2 MiB at most. A write makes 6 of the 80,000 changes of a commit.
+**Limits.** A key has at most 8 KiB, a cell 10 MiB, and a request other than a commit 10 MB, in
+which base 64 adds a third to a value. The test server accepts 4 MiB, so values have at most 2 MiB.
+A write counts as 6 of the 80,000 mutations of a commit.
 """
 
 import re
@@ -61,8 +60,8 @@ TOMBSTONE_SECONDS: Final = 24 * 3600.0
 
 TABLE: Final = "lakebed"
 _POLICY: Final = "ROW DELETION POLICY (OLDER_THAN(e, INTERVAL 0 DAY))"
-# Partition, key, version, stamp, value, and when a tombstone may go. Names may be longer than those
-# of records, for a scan begins right behind one.
+# Partition, key, version, stamp, value, and expiry time of a tombstone. Partition and key are
+# longer than the limits, because a scan may begin right after a key.
 _KEY: Final = "PRIMARY KEY (p, k)"
 _COLUMNS: Final = (
     "p BYTES(2048) NOT NULL",
@@ -81,7 +80,7 @@ _READ: Final = ("k", "w", "s", "v")
 _STRONG: Final = {"single_use": {"read_only": {"strong": True}}}
 _BEGIN: Final = {"begin": {"read_write": {}, "isolation_level": "SERIALIZABLE"}}
 _COMMITS: Final = 10
-"""How often Spanner may ask for a commit again, which it does for reasons of its own."""
+"""How often Spanner may request a repeated commit."""
 _BYTES: Final = {"code": "BYTES"}
 _TYPES: Final = dict.fromkeys(("p", "k", "w", "s", "v", "old"), _BYTES) | {
     "e": {"code": "TIMESTAMP"}
@@ -100,10 +99,9 @@ class SpannerCells(CellDatabase):
     """The rows of a table.
 
     Raises:
-        InvalidArgument: The URL is malformed, or there are no credentials.
-        ForeignStore: There is a table of that name that is not ours, or (`UnsafeStore`) that would
-            lose records.
-        StoreUnavailable: The database cannot be reached, or the table cannot be made.
+        InvalidArgument: The URL is malformed, or no credentials were found.
+        ForeignStore: The table exists and is not Lakebed's, or (`UnsafeStore`) would lose records.
+        StoreUnavailable: The database cannot be reached, or the table not be created.
     """
 
     name = "spanner"
@@ -116,7 +114,7 @@ class SpannerCells(CellDatabase):
         self._session: str | None = None
         self._options: dict[str, object] = {
             "metadata": (("google-cloud-resource-prefix", self._database),),
-            # A request that is repeated inside the library could land twice.
+            # A retry inside the library could be applied twice.
             "retry": None,
             "timeout": reply_seconds,
         }
@@ -170,7 +168,7 @@ class SpannerCells(CellDatabase):
         return cells, cells[-1][0] + b"\x00" if len(cells) == limit else None
 
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
-        # The first row of a partition tells its name; the next partition lies behind its rows.
+        # Skip scan: the first row gives the partition; the next partition begins after its rows.
         found: list[bytes] = []
         while len(found) < PARTITIONS_PAGE:
             first = _names(cursor + b"\x00") if cursor else []
@@ -182,11 +180,11 @@ class SpannerCells(CellDatabase):
         return found, cursor
 
     def close(self) -> None:
-        # Its session ends by itself.
+        # The session expires by itself.
         self._connection.close()
 
     def _begin(self, statement: str, parameters: Mapping[str, str | None]) -> Any:
-        """Begin a transaction with a statement; None if the row that it inserts is there."""
+        """Begin a transaction with a statement; return None if the row to insert already exists."""
 
         def ask(client: Any) -> Any:
             request = {
@@ -204,7 +202,7 @@ class SpannerCells(CellDatabase):
         return self._connection.write(ask)
 
     def _commit(self, transaction: bytes, reply: Any) -> None:
-        """Commit, with what the reply before says that goes with it."""
+        """Commit, with the precommit token of the previous reply."""
 
         def ask(client: Any) -> Any:
             request: dict[str, Any] = {
@@ -223,7 +221,7 @@ class SpannerCells(CellDatabase):
         raise OutcomeUnknown(f"spanner asked {_COMMITS} times to commit once more")
 
     def _roll_back(self, transaction: bytes) -> None:
-        """Let go of the locks at once; if that fails, Spanner does it some seconds later."""
+        """Release the locks at once; on failure, Spanner releases them some seconds later."""
 
         def ask(client: Any) -> None:
             request = {"session": self._session_of(client), "transaction_id": transaction}
@@ -251,7 +249,7 @@ class SpannerCells(CellDatabase):
         return self._connection.read(ask)
 
     def _session_of(self, client: Any) -> str:
-        """Return the session in which all calls are made; begin one if there is none."""
+        """Return the session of all calls; create one if necessary."""
         session = self._session
         if session is None:
             request = {"database": self._database, "session": {"multiplexed": True}}
@@ -260,18 +258,18 @@ class SpannerCells(CellDatabase):
 
     @contextmanager
     def _refusals(self) -> Iterator[None]:
-        """Tell what Spanner refuses in ways of its own."""
+        """Convert aborts, and forget an expired session."""
         try:
             yield
         except Aborted as error:
             raise StoreUnavailable(f"spanner aborted a transaction: {error}") from error
         except NotFound:
-            self._session = None  # it may have ended, as all do some day
+            self._session = None  # sessions may expire
             raise
 
 
 def _prepare(admin: Connection, database: str, runtime: Runtime) -> None:
-    """Make the table if there is none; refuse one that is not ours or not safe."""
+    """Create the table if missing; reject a foreign or unsafe table."""
     once: dict[str, Any] = {"retry": None, "timeout": OPEN_SECONDS}
 
     def describe(client: Any) -> str | None:
@@ -290,11 +288,11 @@ def _prepare(admin: Connection, database: str, runtime: Runtime) -> None:
     table = admin.read(describe)
     if table is None:
         try:
-            # As a read: to be asked twice for a table does no harm.
+            # As a read: a second request is harmless.
             reason = admin.read(create)
         except StoreUnavailable as error:
             reason = str(error)
-        # Whatever became of it: another process may have come first.
+        # Even after a failure: another process may have been first.
         table = admin.read(describe)
         if table is None:
             raise StoreUnavailable(
@@ -304,14 +302,14 @@ def _prepare(admin: Connection, database: str, runtime: Runtime) -> None:
 
 
 def check_table(statement: str) -> None:
-    """Refuse a table that is not ours, or would lose records.
+    """Reject a table that is not Lakebed's, or would lose records.
 
     Args:
-        statement: The statement that would make it, as Spanner tells it.
+        statement: The table's CREATE statement, as reported by Spanner.
 
     Raises:
-        ForeignStore: Its columns or its primary key are others.
-        UnsafeStore: It removes other rows than those of tombstones.
+        ForeignStore: The columns or the primary key differ.
+        UnsafeStore: The row deletion policy removes more than tombstones.
     """
     found = _squeeze(statement)
     missing = [each for each in (*_COLUMNS, _KEY) if _squeeze(each) not in found]
@@ -320,7 +318,7 @@ def check_table(statement: str) -> None:
             f"the table {TABLE} is not Lakebed's, or of another version: it has no"
             f" {' and no '.join(missing)}"
         )
-    # Without any policy tombstones would stay for ever, which harms nothing else.
+    # Without a policy tombstones are kept forever, which is harmless.
     if _squeeze("ROW DELETION POLICY") in found and _squeeze(_POLICY) not in found:
         raise UnsafeStore(
             f"the table {TABLE} would remove records that are in use: its policy must be {_POLICY}"
@@ -332,16 +330,16 @@ def _is_of_table(statement: str) -> bool:
 
 
 def _squeeze(statement: str) -> str:
-    """Return a statement as it can be compared, however it was laid out."""
+    """Normalize a statement for comparison."""
     return re.sub(r"[\s`]", "", statement).upper()
 
 
 def _parse_url(url: str) -> tuple[str, str | None]:
-    """Return the full name of the database, and the address of a server other than Google's."""
+    """Return the full name of the database, and the address of an emulator or None."""
     parts, options = split_url(url, options={"emulator"}, example=_EXAMPLE)
     names = [parts.netloc, *parts.path.strip("/").split("/")]
     if len(names) != 3 or not all(map(_NAME.fullmatch, names)):  # noqa: PLR2004 - as in the example
-        # Not what is there instead: some write credentials into a URL.
+        # Do not quote the URL: it may contain credentials.
         raise InvalidArgument(
             f"the URL does not name a database: use {_EXAMPLE}; credentials come from the"
             " environment"
@@ -349,9 +347,6 @@ def _parse_url(url: str) -> tuple[str, str | None]:
     project, instance, database = names
     name = f"projects/{project}/instances/{instance}/databases/{database}"
     return name, options.get("emulator")
-
-
-# Rows as Spanner sends them
 
 
 def _text(data: bytes) -> str:
@@ -372,10 +367,10 @@ def _cell(row: Sequence[str | None]) -> Cell:
 
 
 def _merge(replies: Any) -> Iterator[str | None]:
-    """Give out the values of all rows; a large one comes in several pieces."""
+    """Yield the values of all rows; a large value spans several replies."""
     piece = ""
     for reply in replies:
-        message = reply._pb  # noqa: SLF001 - its wrapper takes ten times as long
+        message = reply._pb  # noqa: SLF001 - the wrapper takes ten times as long
         values = [
             None if value.HasField("null_value") else value.string_value for value in message.values
         ]

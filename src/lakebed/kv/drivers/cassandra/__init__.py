@@ -1,34 +1,33 @@
 """A store in a keyspace of Apache Cassandra (4.0 or newer), shared by processes and machines.
 
-``cassandra://user:password@host1,host2:9042/keyspace``. Any of its nodes will do; they tell the
-others. The keyspace must exist, since only its owner knows how many copies it should keep; the
-table ``lakebed_kv`` is made in it. ``?tls=true`` for TLS, ``&ca=/path`` for a certificate authority
-of one's own.
+``cassandra://user:password@host1,host2:9042/keyspace``. Any nodes will do as contact points. The
+keyspace must exist, since only its owner can choose the number of replicas; the table
+``lakebed_kv`` is created in it. ``?tls=true`` for TLS, ``&ca=/path`` for a custom certificate
+authority.
 
-**Consistency.** All writes are *lightweight transactions* (Paxos), with ``SERIAL`` across all data
-centers, and are answered when a quorum has committed them. So a read of a quorum sees all that was
-answered before. What a read has seen, later ones see too, since a read that finds the replicas
-different first makes a quorum of them alike (``read_repair``, which is checked). A round of Paxos
-that nobody finished shows itself to no read, but the next write of that partition finishes it or
-makes it void. The fence writes after each lost reply, so nothing of a live process is left behind.
+**Consistency.** All writes are *lightweight transactions* (Paxos), with ``SERIAL`` consistency
+across all data centers, acknowledged when committed by a quorum. So a quorum read sees all
+acknowledged writes. Reads are monotonic, since a read that finds diverging replicas first repairs a
+quorum of them (``read_repair``, which is checked). An unfinished round of Paxos is visible to no
+read, but the partition's next write completes or invalidates it. The fence writes after each lost
+reply, so a live process leaves no unfinished round.
 
-**Lanes.** Paxos agrees on one write at a time for each of Cassandra's partitions, and writers that
-meet there keep each other from it until time is up. So the keys of one partition are spread over
-16 of Cassandra's by a checksum (column ``lane``), and the threads of a process take turns in each.
+**Lanes.** Paxos agrees on one write at a time per Cassandra partition, and contending writers block
+each other until they time out. So the keys of one partition are distributed over 16 Cassandra
+partitions by a checksum (column ``lane``), and the threads of a process lock each of them.
 
-**Late application.** A request may be held up and land after its client gave up, so
-`lakebed.kv.fenced` makes the contract of single rows that are changed on a condition.
-There is no time after which Cassandra would refuse a request, so what is deleted leaves a small
-row. Nothing is ever deleted in Cassandra's sense: a deleted cell comes back when a node was away
-for too long.
+**Delayed writes.** A request may be delayed and applied after its client gave up, so the driver
+uses `lakebed.kv.fenced` over conditional changes of single rows. Cassandra refuses no request as
+too old, so a deletion leaves a small row. Rows are not deleted as long as delayed requests could
+match them: a deleted Cassandra cell may reappear after a long outage of a node.
 
-**Durability.** A node is refused unless ``commitlog_sync`` is ``batch`` or ``group``: with
-``periodic``, which is the default, it answers up to ten seconds before its disk has the write. All
-nodes that are up are asked. ``?durable=true`` says that copies on several machines are enough, and
-skips that check. A keyspace with ``durable_writes = false`` and a table with a time to live are
-always refused.
+**Durability.** A node is rejected unless ``commitlog_sync`` is ``batch`` or ``group``: with
+``periodic``, the default, it acknowledges a write up to ten seconds before its disk has it. All
+running nodes are checked. ``?durable=true`` declares that replicas on several machines are
+sufficient, and skips this check. A keyspace with ``durable_writes = false`` and a table with a time
+to live are always rejected.
 
-**Limits.** A node takes 16 MiB at once, and keeps a value twice while it is agreed upon.
+**Limits.** A node accepts 16 MiB per request, and stores a value twice during agreement.
 """
 
 from lakebed.kv.drivers.cassandra.driver import CassandraCells, open_driver

@@ -1,4 +1,4 @@
-"""Connections to the nodes of a cluster, and what their errors mean."""
+"""Connections to the nodes of a cluster, and the interpretation of their errors."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -58,27 +58,28 @@ _OPTIONS: Final = frozenset({"tls", "ca", "durable"})
 _EXAMPLE: Final = "cassandra://user:password@host1,host2:9042/keyspace"
 _KEYSPACE: Final = re.compile(r"[a-z][a-z0-9_]{0,47}")
 
-# All that the library raises for a statement.
+# All exceptions of the library for a statement.
 ERRORS: Final = (DriverException, ErrorMessage, NoHostAvailable, ConnectionException)
 
 
 @dataclass(frozen=True, slots=True)
 class CassandraAddress:
-    """What a URL says."""
+    """A parsed URL."""
 
     settings: dict[str, Any]
     keyspace: str
     table: str
     """With its keyspace."""
     trusted: bool
-    """Whether the cluster is said to be durable by other means."""
+    """Whether the cluster is declared to be durable by other means."""
 
 
 def parse_url(url: str) -> CassandraAddress:
-    """Take a URL apart.
+    """Parse the URL of a store.
 
     Raises:
-        InvalidArgument: It is malformed. The message does not quote it: a password may be in it.
+        InvalidArgument: The URL is malformed. The message does not quote it: it may contain a
+            password.
     """
     parts, options = split_url(url, options=_OPTIONS, example=_EXAMPLE)
     keyspace = parts.path.strip("/")
@@ -101,7 +102,7 @@ def parse_url(url: str) -> CassandraAddress:
 
 
 class CassandraClient:
-    """Connections to the nodes of a cluster, and the statements that they know.
+    """Connections to the nodes of a cluster, with prepared statements.
 
     Raises:
         StoreUnreachable: No node can be reached.
@@ -113,7 +114,7 @@ class CassandraClient:
         try:
             self.cluster = Cluster(
                 **address.settings,
-                # Spoken by all versions, and needs no checksums of the library's in Python.
+                # Supported by all versions, and needs no checksums computed in Python.
                 protocol_version=ProtocolVersion.V4,
                 execution_profiles={EXEC_PROFILE_DEFAULT: _profile(reply_seconds)},
                 connect_timeout=CONNECT_SECONDS,
@@ -132,25 +133,25 @@ class CassandraClient:
             raise
 
     def prepare_statements(self) -> None:
-        """Let the cluster know what it will be asked.
+        """Prepare the statements.
 
         Raises:
-            StoreUnavailable: It does not answer.
+            StoreUnavailable: The cluster does not answer.
         """
         for text in (READ, CREATE, REPLACE, ERASE, PAGE, PARTITIONS):
             self._known[text] = read(partial(self._session.prepare, text.format(table=self._table)))
         self._known[PARTITIONS].fetch_size = PARTITIONS_PAGE
-        self._known[PAGE].fetch_size = None  # rows of several lanes are in order only all at once
+        self._known[PAGE].fetch_size = None  # lanes are merged in order only within one page
 
     def ask(self, statement: str, parameters: Sequence[object], **options: Any) -> Any:
-        """Run one of the statements."""
+        """Run a prepared statement."""
         return self._session.execute(self._known[statement], parameters, **options)
 
     def tell(self, question: str, *parameters: object, node: Any = None) -> list[Any]:
-        """Return the rows that answer a question which is asked once.
+        """Return the rows of a one-time query.
 
         Raises:
-            StoreUnavailable: There is no answer.
+            StoreUnavailable: The cluster does not answer.
         """
         rows: list[Any] = read(
             lambda: self._session.execute(
@@ -161,24 +162,23 @@ class CassandraClient:
 
     @property
     def is_open(self) -> bool:
-        """Whether it was not closed yet."""
+        """Return whether the client is not closed yet."""
         return not self.cluster.is_shutdown
 
     def close_after(self, seconds: float) -> None:
-        """Close the connections when all that wait for a reply on them have got it or given up."""
+        """Close the connections when all waiting calls have received a reply or timed out."""
         timer = Timer(seconds, self.close)
         timer.daemon = True
         timer.start()
 
     def close(self) -> None:
-        """Close the connections."""
         self.cluster.shutdown()
 
 
 def _profile(reply_seconds: float) -> ExecutionProfile:
     return ExecutionProfile(
         load_balancing_policy=TokenAwarePolicy(DCAwareRoundRobinPolicy()),
-        # A request that is repeated inside the library could land twice.
+        # A retry inside the library could be applied twice.
         retry_policy=FallthroughRetryPolicy(),
         consistency_level=ConsistencyLevel.QUORUM,
         serial_consistency_level=ConsistencyLevel.SERIAL,
@@ -188,10 +188,10 @@ def _profile(reply_seconds: float) -> ExecutionProfile:
 
 
 def read(call: Callable[[], ResultT]) -> ResultT:
-    """Return the answer to a question that changes nothing.
+    """Run a call that changes nothing.
 
     Raises:
-        StoreUnavailable: There is none.
+        StoreUnavailable: The cluster did not answer.
     """
     try:
         return call()
@@ -202,9 +202,9 @@ def read(call: Callable[[], ResultT]) -> ResultT:
 
 
 def failure_of_a_write(error: Exception) -> OutcomeUnknown:
-    """Say whether a write that failed may have been, or may yet be, applied.
+    """Return the exception for a failed write: refused, never sent, or of unknown outcome.
 
-    "Unavailable" is no refusal: nodes may have gone after one of them had taken the write.
+    "Unavailable" does not mean refused: nodes may have failed after one of them applied the write.
     """
     if isinstance(error, NoHostAvailable):
         return StoreUnreachable(f"cannot reach cassandra: {explain(error)}")
@@ -214,7 +214,7 @@ def failure_of_a_write(error: Exception) -> OutcomeUnknown:
 
 
 def explain(error: Exception) -> str:
-    """Return what went wrong, without a list of all nodes where they refuse the user."""
+    """Return the reason of an error; of rejected credentials, without a list of all nodes."""
     reasons = getattr(error, "errors", None) or {}
     refused = [each for each in dict(reasons).values() if isinstance(each, AuthenticationFailed)]
     return str(refused[0] if refused else error)

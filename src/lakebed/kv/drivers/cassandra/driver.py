@@ -34,7 +34,7 @@ from lakebed.kv.store import Limits, Store
 
 REPLY_SECONDS: Final = 5.0
 TURNS: Final = 251
-"""How many locks the lanes of all partitions share in a process."""
+"""Number of locks per process, shared by the lanes of all partitions."""
 
 
 def open_driver(url: str, runtime: Runtime) -> Store:
@@ -47,9 +47,9 @@ class CassandraCells(CellDatabase):
 
     Raises:
         InvalidArgument: The URL is malformed.
-        ForeignStore: There is a table of our name that is not ours.
+        ForeignStore: The table exists and is not Lakebed's.
         UnsafeStore: The cluster would lose acknowledged writes.
-        StoreUnavailable: It cannot be reached, or the keyspace is missing.
+        StoreUnavailable: The cluster cannot be reached, or the keyspace is missing.
     """
 
     name = "cassandra"
@@ -108,39 +108,39 @@ class CassandraCells(CellDatabase):
         return cells, cells[-1][0] + b"\x00" if len(cells) == limit else None
 
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
-        # The cursor is what the server gave: partitions are in the order of a hash. One that has
-        # several lanes comes several times.
+        # The cursor is the server's paging state: partitions are in hash order. A partition with
+        # several lanes is returned several times.
         reply = read(lambda: self._ask(PARTITIONS, (), paging_state=cursor or None))
         return [partition for partition, _ in reply.current_rows], reply.paging_state
 
     def close(self) -> None:
-        # A forked child has none of the library's threads, and would wait for them for ever.
+        # A forked child has none of the library's threads, and would wait for them forever.
         if os.getpid() == self._process:
             for client in (self._client, *self._left):
                 client.close()
 
     def _ask(self, statement: str, parameters: Sequence[object], **options: Any) -> Any:
-        """Ask on the connections that there are; get others if no node can be had by them.
+        """Run a statement on the current connections; replace them if no node can be reached.
 
-        All threads share a connection to a node, which would be stuck for all of them. After a
-        reply that did not come, the next call goes by others.
+        All threads share a connection per node, so a stuck connection blocks all of them. After a
+        missing reply the next call uses new connections.
         """
         client = self._client
         try:
             return client.ask(statement, parameters, **options)
         except NoHostAvailable:
-            # It was sent to nobody.
+            # The request was not sent.
             return self._renew(client).ask(statement, parameters, **options)
         except (OperationTimedOut, ConnectionException):
-            with suppress(StoreUnavailable):  # what is raised tells of this call
+            with suppress(StoreUnavailable):  # the error of this call is raised
                 self._renew(client)
             raise
 
     def _renew(self, client: CassandraClient) -> CassandraClient:
-        """Return other connections than these.
+        """Replace `client` by new connections, unless another thread already did; return them.
 
         Raises:
-            StoreUnreachable: There are none.
+            StoreUnreachable: No node can be reached.
         """
         tries = self._tries
         with self._renewing:

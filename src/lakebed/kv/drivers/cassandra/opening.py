@@ -1,4 +1,4 @@
-"""What must be there and be safe when a store is opened."""
+"""Checks and table creation when a store is opened."""
 
 import logging
 from typing import Final
@@ -16,12 +16,12 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 
 def prepare(client: CassandraClient, address: CassandraAddress) -> None:
-    """Create the table if there is none; refuse what is not ours or not safe.
+    """Create the table if missing; reject a foreign table or an unsafe configuration.
 
     Raises:
-        ForeignStore: There is a table of our name that is not ours.
+        ForeignStore: The table exists and is not Lakebed's.
         UnsafeStore: The cluster would lose acknowledged writes.
-        StoreUnavailable: It does not answer, or the keyspace is missing.
+        StoreUnavailable: The cluster does not answer, or the keyspace is missing.
     """
     _check_version(client)
     if not address.trusted:
@@ -48,7 +48,7 @@ def _check_version(client: CassandraClient) -> None:
 
 
 def _check_nodes(client: CassandraClient) -> None:
-    """Refuse nodes that answer before a write is on their disk."""
+    """Reject nodes that acknowledge a write before it is on disk."""
     question = "SELECT value FROM system_views.settings WHERE name = 'commitlog_sync'"
     wrong: list[str] = []
     for node in client.cluster.metadata.all_hosts():

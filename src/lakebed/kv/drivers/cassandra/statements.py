@@ -1,17 +1,17 @@
-"""What is stored, and the statements that read and change it; `{table}` has its keyspace."""
+"""The table and its statements; `{table}` includes the keyspace."""
 
 from typing import Final
 from zlib import crc32
 
 LANES: Final = 16
-"""As in `PAGE`; what is stored depends on it."""
+"""As in `PAGE`; part of the storage format."""
 TABLE: Final = "lakebed_kv"
 
 # The columns of the table. The body is never empty, so that no single cell is ever deleted.
 COLUMNS: Final = {"p": "blob", "lane": "tinyint", "k": "blob", "stamp": "blob", "body": "blob"}
-# Rows are deleted only where no caller reads any more, so a replica that missed a deletion for more
-# than three hours, and brings the row back, does no harm. With ten days, Cassandra's default, each
-# scan of announcements would read the deleted ones of ten days.
+# Rows are deleted only when no caller reads them any more, so a row that reappears, from a replica
+# that missed its deletion for more than three hours, is harmless. With Cassandra's default of ten
+# days, each scan of announcements would read ten days of deleted rows.
 CREATE_TABLE: Final = """
     CREATE TABLE IF NOT EXISTS {table}
     (p blob, lane tinyint, k blob, stamp blob, body blob, PRIMARY KEY ((p, lane), k))
@@ -34,5 +34,5 @@ PARTITIONS: Final = "SELECT DISTINCT p, lane FROM {table}"
 
 
 def row_of(partition: bytes, key: bytes) -> tuple[bytes, int, bytes]:
-    """Return the names of a row: its partition, the lane, and the key."""
+    """Return the primary key of a row: partition, lane and key."""
     return partition, crc32(key) % LANES, key

@@ -45,22 +45,22 @@ from lakebed.kv.store import (
 )
 
 TRANSACTION_KEYS: Final = 100
-"""etcd takes 128 steps in a transaction."""
+"""etcd accepts 128 operations in a transaction."""
 TRANSACTION_BYTES: Final = 1 << 20
 PAGE_BYTES: Final = 3 << 20
 LEASE_SECONDS: Final = 24 * 3600
 SESSION_SECONDS: Final = 12 * 3600.0
-"""A session is left long before its lease ends."""
+"""A session is replaced long before its lease ends."""
 PAUSE_SECONDS: Final = 0.2
 SYNC_SECONDS: Final = 2.0
-"""How long a member may take to flush a write that a majority of the others has already."""
+"""How long a member may take to flush a write already flushed by a majority of the others."""
 
 _DATA: Final = b"d"
 _SESSIONS: Final = b"s"
 _NOTHING: Final = b"n"
-"""A key that is never there."""
+"""A key that never exists."""
 _LENGTH_BYTES: Final = 2
-# Behind the version, so that what is stored is larger than the version even if the value is empty.
+# After the version, so that the stored bytes exceed the version even if the value is empty.
 _SEPARATOR: Final = b"\x01"
 _HEAD: Final = VERSION_BYTES + len(_SEPARATOR)
 
@@ -74,7 +74,7 @@ def open_driver(url: str, runtime: Runtime) -> Store:
 
 @dataclass(slots=True)
 class _Session:
-    """A key whose value every write of the session compares."""
+    """A key whose value is compared by every write of the session."""
 
     key: bytes
     epoch: bytes
@@ -85,16 +85,16 @@ class EtcdStore(Store):
     """The keys below a prefix of an etcd cluster.
 
     Args:
-        url: Where it is.
-        runtime: Clock, chance and concurrency.
-        reply_seconds: How long a reply is waited for.
+        url: See `lakebed.kv.drivers.etcd`.
+        runtime: Provides clock, randomness and threads.
+        reply_seconds: Time limit for a reply.
         give_up: Ends the process; called when a lost write cannot be fenced.
 
     Raises:
         InvalidArgument: The URL is malformed.
         ForeignStore: The cluster is too old.
-        UnsafeStore: It would lose acknowledged writes.
-        StoreUnavailable: It cannot be reached.
+        UnsafeStore: The cluster would lose acknowledged writes.
+        StoreUnavailable: The cluster cannot be reached.
     """
 
     name = "etcd"
@@ -161,7 +161,7 @@ class EtcdStore(Store):
             return self._scan(partition, start, limit, end)
 
     def partition_page(self, cursor: bytes) -> tuple[list[bytes], bytes | None]:
-        # The first key of a partition tells its name; the next one lies behind all of its keys.
+        # Skip scan: the first key gives the partition; the next partition begins after its prefix.
         data = self._prefix + _DATA
         start, end = cursor or data, _successor(data)
         page: list[bytes] = []
@@ -193,7 +193,7 @@ class EtcdStore(Store):
         return items
 
     def _set_all(self, writes: Sequence[Put]) -> None:
-        """Set several values, in chunks that are each applied whole or not at all."""
+        """Write several values, in atomic chunks."""
         applied = False
         chunks = self._lifetime.chunks(
             writes, keys_max=TRANSACTION_KEYS, bytes_max=TRANSACTION_BYTES
@@ -219,14 +219,14 @@ class EtcdStore(Store):
             raise ForeignStore(f"etcd has version {status['version']}: 3.4 or newer is needed")
 
     def _check_durability(self) -> None:
-        """Refuse members that do not flush a write to their disk before it is answered."""
+        """Reject members that acknowledge a write before it is flushed to disk."""
         before = self._gateway.count_syncs()
         give_up_at = self._runtime.monotonic() + SYNC_SECONDS
         while before:
-            # It deletes nothing, and goes through the log of all members all the same.
+            # Deletes nothing, but is appended to the log of all members.
             self._gateway.read("/v3/kv/deleterange", {"key": encode(self._prefix + _NOTHING)})
             after = self._gateway.count_syncs()
-            # A member that does not answer any more is not known to be one of them.
+            # A member that no longer answers is not proven to be unsafe.
             before = {each: n for each, n in before.items() if after.get(each) == n}
             if before and self._runtime.monotonic() >= give_up_at:
                 raise UnsafeStore(
@@ -235,10 +235,8 @@ class EtcdStore(Store):
                     " kept by other means"
                 )
 
-    # Keys and values
-
     def _key(self, partition: bytes, key: bytes) -> bytes:
-        # The length keeps partitions apart of which one begins with the other.
+        # The length separates partitions of which one is a prefix of the other.
         return b"%b%b%b%b%b" % (
             self._prefix,
             _DATA,
@@ -255,7 +253,7 @@ class EtcdStore(Store):
         base = self._key(partition, b"")
         range_end = _successor(base) if end is None else base + end
         items: list[Item] = []
-        # The gateway takes only so much in one reply: large values come a few at a time.
+        # The gateway limits the size of a reply: read large values a few at a time.
         largest = max(1, PAGE_BYTES // self.limits.value_bytes)
         while len(items) < limit:
             wanted = limit - len(items)
@@ -280,14 +278,12 @@ class EtcdStore(Store):
                 raise
         return self._gateway.read("/v3/kv/range", body | {"limit": str(largest)})
 
-    # Writes
-
     def _write(self, conditions: list[Json], steps: list[Json]) -> bool:
-        """Apply steps if all conditions hold; return whether they did.
+        """Apply operations if all conditions hold; return whether they did.
 
         Raises:
-            StoreUnavailable: Nothing was applied, and nothing will be.
-            OutcomeUnknown: The steps may have been applied; they will not be from now on.
+            StoreUnavailable: Nothing was applied, or will be.
+            OutcomeUnknown: The operations may have been applied, but will not be applied later.
         """
         session = self._take_session()
         body = {
@@ -301,7 +297,8 @@ class EtcdStore(Store):
             self._sessions.append(session)
             raise
         except BaseException as error:
-            # Also Ctrl-C, or a signal handler that raises: not even then may the write come later.
+            # Also after Ctrl-C, or a signal handler that raises: the write must not be applied
+            # later.
             _LOGGER.warning("lost the reply to a write: %s", str(error))
             self._fence(session)
             self._sessions.append(session)
@@ -321,7 +318,7 @@ class EtcdStore(Store):
         made_at = self._runtime.monotonic()
         key = self._prefix + _SESSIONS + self._runtime.random_bytes(VERSION_BYTES)
         session = _Session(key, self._runtime.random_bytes(VERSION_BYTES), made_at)
-        # What comes late of these two harms nobody: no other session has this key.
+        # Delayed requests are harmless here: no other session uses this key.
         try:
             lease = self._gateway.write("/v3/lease/grant", {"TTL": str(LEASE_SECONDS)})["ID"]
             put = {"key": encode(key), "value": encode(session.epoch), "lease": lease}
@@ -333,7 +330,7 @@ class EtcdStore(Store):
         return session
 
     def _fence(self, session: _Session) -> None:
-        """Change the epoch of a session; return when etcd has said that it is changed."""
+        """Change the epoch of a session; return when etcd has confirmed the change."""
         give_up_at = self._runtime.monotonic() + FENCE_SECONDS
         epoch = self._runtime.random_bytes(VERSION_BYTES)
         body = {
@@ -350,8 +347,8 @@ class EtcdStore(Store):
         }
         while True:
             try:
-                # Not succeeded: an earlier one of these was, or the key is gone with its lease.
-                # Either way the old epoch is no longer there, and never will be.
+                # If it did not succeed, an earlier attempt did, or the key has expired with its
+                # lease. In both cases the old epoch does not exist any more, and never will.
                 self._gateway.write("/v3/kv/txn", body)
             except OutcomeUnknown as error:
                 if self._runtime.monotonic() >= give_up_at:
@@ -381,7 +378,8 @@ def _conditions(name: bytes, predicate: Predicate) -> list[Json]:
         result = "EQUAL" if predicate is ABSENT else "GREATER"
         return [{"key": key, "target": "CREATE", "result": result, "create_revision": "0"}]
     assert isinstance(predicate, bytes)
-    # What is stored begins with the version, and is longer: it lies between it and its successor.
+    # The stored bytes begin with the version, and are longer: they lie between the version and its
+    # successor.
     between = [{"key": key, "target": "VALUE", "result": "GREATER", "value": encode(predicate)}]
     above = _successor(predicate)
     if above != b"\x00":
@@ -403,5 +401,5 @@ def _delete(key: bytes) -> Json:
 
 
 def _successor(prefix: bytes) -> bytes:
-    """Return the first bytes after all that begin with a prefix, or etcd's "no end"."""
+    """Return the smallest bytes greater than all keys with a prefix, or etcd's "no end"."""
     return after_prefix(prefix) or b"\x00"

@@ -1,4 +1,4 @@
-"""Requests to etcd's HTTP gateway, and what their failures mean."""
+"""Requests to etcd's HTTP gateway, and the interpretation of their failures."""
 
 import re
 from base64 import b64decode, b64encode
@@ -25,7 +25,7 @@ DEFAULT_PREFIX: Final = "lakebed"
 _EXAMPLE: Final = "etcd://host:2379/prefix"
 _OPTIONS: Final = frozenset({"tls", "ca", "durable"})
 
-# Codes of gRPC with which etcd refuses a request before it proposes it to the others.
+# gRPC codes with which etcd refuses a request before proposing it to the other members.
 _INVALID_ARGUMENT: Final = 3
 _NOT_FOUND: Final = 5
 _PERMISSION_DENIED: Final = 7
@@ -55,18 +55,18 @@ Json = dict[str, Any]
 
 
 def encode(data: bytes) -> str:
-    """Return bytes as the gateway takes them."""
+    """Encode bytes for the gateway."""
     return b64encode(data).decode()
 
 
 def decode(text: str | None) -> bytes:
-    """Return bytes that the gateway sent; it leaves out what is empty."""
+    """Decode bytes from the gateway, which omits empty values."""
     return b64decode(text or "")
 
 
 @dataclass(frozen=True, slots=True)
 class EtcdAddress:
-    """What a URL says."""
+    """A parsed URL."""
 
     endpoints: tuple[str, ...]
     prefix: bytes
@@ -74,16 +74,17 @@ class EtcdAddress:
     password: str
     ca: str | None
     trusted: bool
-    """Whether its writes are said to be kept by other means than its disk."""
+    """Whether the service is declared to be durable by other means."""
 
 
 def parse_url(url: str) -> EtcdAddress:
-    """Take a URL apart.
+    """Parse the URL of a store.
 
     Raises:
-        InvalidArgument: It is malformed. The message does not quote it: a password may be in it.
+        InvalidArgument: The URL is malformed. The message does not quote it: it may contain a
+            password.
     """
-    # Several members are not a host: a parser of URLs would take them for a wrong port.
+    # Replace the list of members, in which a URL parser would find an invalid port.
     login, at, hosts = url.partition("://")[2].partition("/")[0].partition("?")[0].rpartition("@")
     parts, options = split_url(
         url.replace(f"{login}{at}{hosts}", "hosts", 1), options=_OPTIONS, example=_EXAMPLE
@@ -114,7 +115,7 @@ def _is_address(endpoint: str) -> bool:
 
 
 class EtcdGateway:
-    """One etcd cluster; the next member is asked when one cannot be reached."""
+    """An etcd cluster; if a member cannot be reached, the next member is used."""
 
     def __init__(self, address: EtcdAddress, *, reply_seconds: float) -> None:
         self._address = address
@@ -130,16 +131,16 @@ class EtcdGateway:
             ) from None
 
     def close(self) -> None:
-        """Close the connections. No call is under way, and none follows."""
+        """Close the connections; no call is running, and none follows."""
         while self._idle:
             self._idle.pop().close()
 
     @contextmanager
     def _connected(self) -> Iterator[httpx.Client]:
-        """Lend a client of one connection to one call.
+        """Yield a client with a single connection for a single call.
 
-        Calls that share a client break each other's connections: httpx takes one that another
-        thread has just begun to use, and that has an answer, for an idle one that has ended.
+        Calls with a shared client break each other's connections: httpx treats a connection with
+        unread data, just taken by another thread, as idle and closed.
         """
         try:
             client = self._idle.pop()
@@ -148,7 +149,7 @@ class EtcdGateway:
                 timeout=self._timeout,
                 limits=httpx.Limits(max_connections=1),
                 verify=self._verify,
-                trust_env=False,  # a database is reached directly, not by the environment's proxies
+                trust_env=False,  # connect directly, not by the environment's proxies
             )
         try:
             yield client
@@ -156,10 +157,10 @@ class EtcdGateway:
             self._idle.append(client)
 
     def read(self, path: str, body: Mapping[str, Any]) -> Json:
-        """Ask something that changes nothing.
+        """Send a request that changes nothing.
 
         Raises:
-            StoreUnavailable: There was no answer.
+            StoreUnavailable: No reply.
         """
         try:
             return self.write(path, body)
@@ -169,11 +170,11 @@ class EtcdGateway:
             raise StoreUnavailable(str(error)) from error
 
     def write(self, path: str, body: Mapping[str, Any]) -> Json:
-        """Ask for a change.
+        """Send a change.
 
         Raises:
-            StoreUnavailable: It was refused, or never sent.
-            OutcomeUnknown: It may have been applied, or may be later.
+            StoreUnavailable: The request was refused, or never sent.
+            OutcomeUnknown: The change may have been applied, or may be later.
         """
         if self._address.user is not None and self._token is None:
             self._authenticate()
@@ -183,14 +184,14 @@ class EtcdGateway:
             return answer
         code, message = _explain(reply)
         if code == _UNAUTHENTICATED and self._token is not None:
-            self._token = None  # tokens last for minutes; the next try gets a new one
+            self._token = None  # tokens expire after minutes; the next attempt gets a new token
         if code not in _REFUSALS:
             raise OutcomeUnknown(f"etcd did not say what became of a request: {message}")
         kind = StoreFull if _NO_ROOM in message else StoreUnavailable
         raise kind(f"etcd refused a request: {message}")
 
     def count_syncs(self) -> dict[str, float]:
-        """Return how often each member has flushed its log to the disk; of those that tell."""
+        """Return the number of log flushes per member, for members with accessible metrics."""
         found: dict[str, float] = {}
         for endpoint in self._address.endpoints:
             try:
@@ -225,7 +226,7 @@ class EtcdGateway:
 
 
 def _explain(reply: httpx.Response) -> tuple[int | None, str]:
-    """Return the code of gRPC and the message of an error."""
+    """Return the gRPC code and the message of an error."""
     try:
         answer = reply.json()
         return int(answer["code"]), str(answer.get("message") or answer.get("error"))

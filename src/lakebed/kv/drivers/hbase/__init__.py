@@ -1,24 +1,23 @@
 """A store in a table of Apache HBase (2.2 or newer), shared by processes and machines.
 
-``hbase://host:9090/table``, or ``…/namespace:table``. The host runs HBase's Thrift server of the
-second kind (``hbase thrift2 start``), as it comes: the binary protocol, not framed. ``?tls=true``
-for TLS, ``&ca=/path`` for a certificate authority of one's own, ``&pool_size=40`` for that many
-connections at most. The table is made if there is none. The Thrift server asks for no password: let
-only Lakebed's machines reach it.
+``hbase://host:9090/table``, or ``…/namespace:table``. The host runs HBase's Thrift 2 server
+(``hbase thrift2 start``) with its defaults: the binary protocol, not framed. ``?tls=true`` for TLS,
+``&ca=/path`` for a custom certificate authority, ``&pool_size=40`` for the maximum number of
+connections. A missing table is created. The Thrift server has no authentication: restrict access to
+Lakebed's machines.
 
 **Consistency.** A row is served by one region server, which reads and changes it in order.
 
-**Durability.** Each write asks for ``FSYNC_WAL``, whatever is set for the table: it is answered
-when the disks of HDFS have it. A table whose columns have a time to live is refused. HBase on a
-local disk (standalone) does not wait for it, and does not tell.
+**Durability.** Each write requests ``FSYNC_WAL``, regardless of the table's setting: it is
+acknowledged when the disks of HDFS have it. A table whose columns have a time to live is rejected.
+HBase on a local disk (standalone) does not wait for the disk, which the driver cannot detect.
 
-**Late application.** A request may be held up and land after its client gave up; the Thrift server
-repeats requests by itself, too. HBase changes single rows on a condition, so
-`lakebed.kv.fenced` makes the contract of it: a request matches one stamp, which is there
-once, so it is applied once at most. There is no time after which HBase would refuse a request, so
-what is deleted leaves a small row.
+**Delayed writes.** A request may be delayed and applied after its client gave up; the Thrift server
+also retries requests itself. So the driver uses `lakebed.kv.fenced` over HBase's conditional
+changes of single rows: a request matches one unique stamp, so it is applied at most once. HBase
+refuses no request as too old, so a deletion leaves a small row.
 
-**Limits.** A row has a name of 32 KB at most, and a cell 10 MB, unless set otherwise.
+**Limits.** By default a row name has at most 32 KB, and a cell 10 MB.
 """
 
 from lakebed.kv.drivers.hbase.driver import HBaseCells, open_driver

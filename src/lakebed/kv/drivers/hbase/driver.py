@@ -29,14 +29,14 @@ ResultT = TypeVar("ResultT")
 REPLY_SECONDS: Final = 5.0
 OPEN_SECONDS: Final = 30.0
 
-# Names are short because every cell holds them.
+# Names are short because every cell contains them.
 FAMILY: Final = b"d"
 STAMP: Final = b"s"
 BODY: Final = b"b"
 _FOR_EVER: Final = 2**31 - 1
-"""As HBase writes the time to live of what stays."""
+"""HBase's value for an unlimited time to live."""
 
-# With this the Thrift server refuses a write by itself.
+# Message of the Thrift server when it refuses a write itself.
 _READ_ONLY: Final = "Thrift Server is in Read-only mode"
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -52,9 +52,9 @@ class HBaseCells(CellDatabase):
 
     Raises:
         InvalidArgument: The URL is malformed.
-        ForeignStore: There is a table of that name that is not ours.
+        ForeignStore: The table exists and is not Lakebed's.
         UnsafeStore: The table would lose acknowledged writes.
-        StoreUnavailable: It cannot be reached or created.
+        StoreUnavailable: The table cannot be reached or created.
     """
 
     name = "hbase"
@@ -72,7 +72,7 @@ class HBaseCells(CellDatabase):
             database="hbase",
             explain=explain,
         )
-        # To make a table takes longer than to write a row.
+        # Creating a table takes longer than writing a row.
         opening = Pool(
             partial(HBaseLink, address, reply_seconds=max(OPEN_SECONDS, reply_seconds)),
             1,
@@ -100,7 +100,7 @@ class HBaseCells(CellDatabase):
             durability=SERVICE.TDurability.FSYNC_WAL,
         )
         try:
-            # Without a stamp the question is whether there is none.
+            # A stamp of None requires that the row has no stamp.
             swapped = _ask(
                 self._pool,
                 lambda call: call.checkAndPut(self._table, name, FAMILY, STAMP, stamp, put),
@@ -154,7 +154,7 @@ class HBaseCells(CellDatabase):
 
 
 def _ask(pool: Pool[HBaseLink], ask: Callable[[Any], ResultT]) -> ResultT:
-    """Make a call on a connection, which is kept if the call was answered."""
+    """Make a call on a connection, and keep the connection if the call was answered."""
     link = pool.take()
     kept: HBaseLink | None = None
     try:
@@ -180,10 +180,10 @@ def _read(make: Ask, ask: Callable[[Any], ResultT]) -> ResultT:
 
 
 def _failure_of_a_write(error: Exception) -> OutcomeUnknown:
-    """Say whether a write that failed may have been, or may yet be, applied.
+    """Return the exception for a failed write: refused, never sent, or of unknown outcome.
 
-    An error that HBase tells is no refusal: the Thrift server may have tried several times, of
-    which an earlier one was applied.
+    An error reported by HBase does not mean refused: the Thrift server may have made several
+    attempts, and an earlier one may have been applied.
     """
     if _READ_ONLY in str(getattr(error, "message", "")):
         return StoreUnavailable(f"hbase refused the write: {explain(error)}")
@@ -191,7 +191,7 @@ def _failure_of_a_write(error: Exception) -> OutcomeUnknown:
 
 
 def _prepare_table(make: Ask, name: str) -> None:
-    """Create the table if there is none; refuse one that is not ours or not safe."""
+    """Create the table if missing; reject a foreign or unsafe table."""
     namespace, _, qualifier = name.rpartition(":")
     table = SERVICE.TTableName(ns=namespace.encode() or None, qualifier=qualifier.encode())
     if not _read(make, lambda call: call.tableExists(table)):
@@ -201,7 +201,7 @@ def _prepare_table(make: Ask, name: str) -> None:
             make(lambda call: call.createTable(made, None))
             _LOGGER.info("created the table %s", name)
         except SERVICE.TIOError as error:
-            # Another process came first; if not, the next call says what is wrong.
+            # Another process was first; otherwise the next call reports the error.
             _LOGGER.info("did not create the table %s: %s", name, explain(error))
         except ERRORS as error:
             raise StoreUnavailable(f"cannot create the table: {explain(error)}") from error

@@ -1,4 +1,4 @@
-"""A connection to a Thrift server of HBase on which nothing waits for ever."""
+"""A connection to HBase's Thrift server with time limits on every wait."""
 
 import re
 import select
@@ -19,7 +19,7 @@ from lakebed.kv.pool import POOL_SIZE
 from lakebed.kv.urls import pool_size, split_url, tls_context
 
 CONNECT_SECONDS: Final = 2.0
-# Busy connections are not looked at: every look lets another thread run first.
+# Busy connections are not polled: every poll lets another thread run first.
 LOOK_AFTER_SECONDS: Final = 0.02
 DEFAULT_PORT: Final = 9090
 _OPTIONS: Final = frozenset({"tls", "ca", "pool_size"})
@@ -30,13 +30,13 @@ SERVICE: Final = thriftpy2.load(
     str(Path(__file__).parent / "service.thrift"), module_name="lakebed_hbase_thrift"
 )
 
-# All that a call raises. After an error that the server tells, its connection goes on.
+# All exceptions of a call. After an error reported by the server, the connection remains usable.
 ERRORS: Final = (TException, OSError)
 
 
 @dataclass(frozen=True, slots=True)
 class HBaseAddress:
-    """What a URL says."""
+    """A parsed URL."""
 
     host: str
     port: int
@@ -46,10 +46,11 @@ class HBaseAddress:
 
 
 def parse_url(url: str) -> HBaseAddress:
-    """Take a URL apart.
+    """Parse the URL of a store.
 
     Raises:
-        InvalidArgument: It is malformed. The message does not quote it: some write a password.
+        InvalidArgument: The URL is malformed. The message does not quote it: it may contain a
+            password.
     """
     parts, options = split_url(url, options=_OPTIONS, example=_EXAMPLE)
     table = parts.path.strip("/")
@@ -68,7 +69,7 @@ def parse_url(url: str) -> HBaseAddress:
 
 
 class HBaseLink:
-    """One connection, for one call at a time.
+    """A connection, for a single call at a time.
 
     Raises:
         OSError: The server cannot be reached.
@@ -95,20 +96,20 @@ class HBaseLink:
         self._used_at = monotonic()
 
     def is_usable(self) -> bool:
-        """Whether the connection is, as far as one can tell without asking, still open.
+        """Return whether the connection is, as far as known locally, still open.
 
-        An idle connection with something to read has been ended by the server.
+        An idle connection with data to read has been closed by the server.
         """
         now = monotonic()
         idle_seconds, self._used_at = now - self._used_at, now
         return idle_seconds < LOOK_AFTER_SECONDS or not self._input.poll(0)
 
     def close(self) -> None:
-        """Close the connection; the server may still be at work on what was sent."""
+        """Close the connection; the server may still be running the last request."""
         self._socket.close()
 
 
 def explain(error: BaseException) -> str:
-    """Return what went wrong, in one line; the server adds where in its program."""
+    """Return the reason of an error, in one line, without the server's stack trace."""
     text = str(getattr(error, "message", None) or error).strip()
     return text.splitlines()[0] if text else type(error).__name__

@@ -1,5 +1,5 @@
-// What the driver uses of the second Thrift interface of HBase (2.2 or newer). The numbers and types
-// of fields are HBase's; fields and calls that the driver does not use are left out.
+// The part of HBase's Thrift 2 interface (2.2 or newer) that the driver uses. Field numbers and types
+// are HBase's; unused fields and calls are omitted.
 
 enum TDurability { FSYNC_WAL = 4 }
 

@@ -1,29 +1,28 @@
 """A store in a MySQL or MariaDB database, shared by any number of processes and machines.
 
-``mysql://user:password@host:3306/database``, or ``mariadb://…``, which is the same; ``?tls=true``
-for TLS, ``&ca=/path`` for a certificate authority of one's own, ``&pool_size=40`` for that many
-connections at most. MySQL 8.0 or MariaDB 10.6, or newer, reached directly: a proxy that gives
-statements to other connections is detected and refused.
+``mysql://user:password@host:3306/database``, or equivalently ``mariadb://…``; ``?tls=true`` for
+TLS, ``&ca=/path`` for a custom certificate authority, ``&pool_size=40`` for the maximum number of
+connections. Requires MySQL 8.0 or MariaDB 10.6, or newer, and direct connections: a proxy that
+distributes statements over connections is detected and rejected.
 
-One table of InnoDB; every call is one statement that commits by itself.
+One InnoDB table; every call is one statement that commits by itself.
 
-**Durability.** A server is refused unless ``innodb_flush_log_at_trx_commit`` is 1 and, where it
-writes a binary log, ``sync_binlog`` is 1. A Galera cluster is refused: its nodes take writes side
-by side, and a read on one of them may be older than a write on another. ``?durable=true`` says that
-the service keeps its writes by other means (Amazon Aurora does), and skips the first two checks. A
-server that is read-only, as replicas are, is never used.
+**Durability.** A server is rejected unless ``innodb_flush_log_at_trx_commit`` is 1 and, with a
+binary log, ``sync_binlog`` is 1. A Galera cluster is rejected: its nodes accept writes
+concurrently, and a read on one node may be older than a write on another. ``?durable=true``
+declares that the service is durable by other means (as Amazon Aurora is), and skips the first two
+checks. A read-only server, such as a replica, is never used.
 
-**Late application.** A statement may be held up and land after its client gave up. So every
-connection takes a *named lock* of the server when it is made, under a name that is used once. The
-server lets go of it when the connection has ended there, and whatever it did with it. After a lost
-reply the driver opens another connection, kills the lost one and takes its lock. Once it has that,
-the lost connection's write was applied or never will be. This is exact and needs no clock: a server
-that was restarted has no such lock, and has recovered what was committed before it lets anyone in.
-A fence that cannot be finished in time ends the process, as `lakebed.kv.fenced` says.
+**Delayed writes.** A statement may be delayed and applied after its client gave up. So every new
+connection takes a *named lock* with a unique name on the server. The server releases the lock when
+the connection has ended and its transaction is finished. After a lost reply the driver opens
+another connection, kills the lost one and takes its lock. From then on the outcome of the lost
+write is final. This is exact and needs no clock: a restarted server has no such lock, and has
+finished its recovery before it accepts connections. A fence that cannot be finished in time ends
+the process, see `lakebed.kv.fenced`.
 
-After a failover the new primary decides. The old one must be kept from serving, as for any other
-use of MySQL, and replication must wait for the new one (semi-synchronous replication), or what was
-acknowledged is lost.
+After a failover the new primary is authoritative. The old primary must be fenced off, as for any
+use of MySQL, and replication must be semi-synchronous, or acknowledged writes are lost.
 """
 
 from lakebed.kv.drivers.mysql.driver import MySQLStore, open_driver

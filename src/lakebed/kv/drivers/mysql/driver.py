@@ -1,4 +1,4 @@
-"""The calls of the interface as statements, and what their errors mean."""
+"""The calls of the interface as statements, and the interpretation of their errors."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -57,7 +57,7 @@ RECONNECT_SECONDS: Final = 0.1
 CHUNK_KEYS: Final = 500
 CHUNK_BYTES: Final = 4 << 20
 PACKET_BYTES: Final = 16 << 20
-"""What the server must take in one statement: a value, of which quoting may double each byte."""
+"""Required packet size of the server: a value, whose size may double by quoting."""
 
 _FULL: Final = frozenset({ER.RECORD_FILE_FULL, ER.DISK_FULL})
 _DURABLE: Final = {"innodb_flush_log_at_trx_commit": "1", "sync_binlog": "1"}
@@ -75,16 +75,16 @@ class MySQLStore(Store):
     """A table in a MySQL or MariaDB database.
 
     Args:
-        url: Where it is.
-        runtime: Clock, chance and concurrency.
-        reply_seconds: How long a reply is waited for.
+        url: See `lakebed.kv.drivers.mysql`.
+        runtime: Provides clock, randomness and threads.
+        reply_seconds: Time limit for a reply.
         give_up: Ends the process; called when a fence cannot be finished.
 
     Raises:
         InvalidArgument: The URL is malformed.
-        ForeignStore: There is a table of our name that is not ours.
+        ForeignStore: The table exists and is not Lakebed's.
         UnsafeStore: The server would lose acknowledged writes.
-        StoreUnavailable: It cannot be reached.
+        StoreUnavailable: The server cannot be reached.
     """
 
     name = "mysql"
@@ -178,13 +178,13 @@ class MySQLStore(Store):
         return items
 
     def _set_all(self, writes: Sequence[Put]) -> None:
-        """Set several values, in chunks that are each applied whole or not at all."""
+        """Write several values, in atomic chunks."""
         applied = False
         chunks = self._lifetime.chunks(writes, keys_max=CHUNK_KEYS, bytes_max=CHUNK_BYTES)
         for chunk in chunks:
             parameters = [
                 part
-                # In one order everywhere: writers rarely get stuck.
+                # Sorted, so that concurrent writers rarely deadlock.
                 for partition, key, value, _, version in sorted(chunk, key=itemgetter(0, 1))
                 for part in (partition, key, value, version or new_version(self._runtime))
             ]
@@ -196,13 +196,11 @@ class MySQLStore(Store):
     def close(self) -> None:
         self._lifetime.close()
 
-    # Reads
-
     def _get_chunk(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
         wanted: dict[bytes, list[bytes]] = {}
         for partition, key in keys:
             wanted.setdefault(partition, []).append(key)
-        # One statement: it reads all at one moment.
+        # One statement reads all keys at one moment.
         statement = " UNION ALL ".join([statements.GET_SOME] * len(wanted))
         parameters = [part for pair in wanted.items() for part in pair]
         self._lifetime.begin(*keys[0])
@@ -230,14 +228,12 @@ class MySQLStore(Store):
             self._pool.give_back(link, kept)
         return found
 
-    # Writes
-
     def _write(self, statement: str, *parameters: object) -> int:
-        """Run a write and return how many rows it matched.
+        """Run a write and return the number of matched rows.
 
         Raises:
-            StoreUnavailable: None, and none will be.
-            OutcomeUnknown: Perhaps some, but from now on none.
+            StoreUnavailable: No row was changed, or will be.
+            OutcomeUnknown: Rows may have been changed, but will not be changed later.
         """
         link = self._pool.take()
         kept: MySQLLink | None = None
@@ -257,7 +253,7 @@ class MySQLStore(Store):
                 f"mysql did not say what became of a write: {explain(error)}"
             ) from error
         except BaseException:
-            # Ctrl-C, or a signal handler that raises: not even then may the write come later.
+            # Ctrl-C, or a signal handler that raises: the write must not be applied later.
             kept = self._fence(link)
             raise
         finally:
@@ -265,11 +261,7 @@ class MySQLStore(Store):
         return found
 
     def _fence(self, lost: MySQLLink) -> MySQLLink:
-        """Return when what was sent on a lost connection can no longer be applied.
-
-        Returns:
-            A new connection.
-        """
+        """Return a new connection when the lost connection's statement can no longer be applied."""
         lost.close()
         give_up_at = self._runtime.monotonic() + FENCE_SECONDS
         reason = "the server has not ended its connection"
@@ -300,7 +292,7 @@ def _prepare(link: MySQLLink, *, trusted: bool) -> None:
 
 
 def _check_settings(link: MySQLLink, *, trusted: bool) -> None:
-    """Refuse a server that may lose what it acknowledged, or cannot take our values."""
+    """Reject a server that may lose acknowledged writes, or cannot take large values."""
     found: dict[str, str] = dict(link.ask(statements.SETTINGS, (*_DURABLE, *_OTHERS)))
     if found.get("wsrep_on") == "ON":
         raise UnsafeStore(
@@ -313,7 +305,7 @@ def _check_settings(link: MySQLLink, *, trusted: bool) -> None:
             f" {found['max_allowed_packet']} and must be at least {PACKET_BYTES}"
         )
     if found.get("log_bin") != "ON":
-        found["sync_binlog"] = "1"  # there is no such log
+        found["sync_binlog"] = "1"  # no binary log
     wrong = [
         f"{name} is {found[name]} and must be {wanted}"
         for name, wanted in _DURABLE.items()
@@ -327,7 +319,7 @@ def _check_settings(link: MySQLLink, *, trusted: bool) -> None:
 
 
 def _prepare_table(link: MySQLLink) -> None:
-    """Create the table if there is none; make sure that it is ours if there is one."""
+    """Create the table if missing, else check its columns."""
     columns = link.ask(statements.DESCRIBE, statements.TABLE)
     if not columns:
         link.ask(statements.CREATE)
@@ -343,5 +335,5 @@ def _prepare_table(link: MySQLLink) -> None:
 
 
 def _text(column: str | bytes) -> str:
-    """MySQL 8 gives some names as bytes."""
+    """Return a column name, which MySQL 8 may return as bytes."""
     return column.decode() if isinstance(column, bytes) else column

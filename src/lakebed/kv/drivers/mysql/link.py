@@ -1,4 +1,4 @@
-"""A connection on which nothing waits for ever, and which can be proved to have ended."""
+"""A connection with time limits on every wait, whose end on the server can be verified."""
 
 import select
 import socket
@@ -20,15 +20,15 @@ from lakebed.kv.urls import is_on, pool_size, split_url, tls_context
 CONNECT_SECONDS: Final = 2
 REPLY_SECONDS: Final = 5.0
 LIFETIME_SECONDS: Final = 120.0
-# Busy connections are not looked at: every look lets another thread run first.
+# Busy connections are not polled: every poll lets another thread run first.
 LOOK_AFTER_SECONDS: Final = 0.02
 DEFAULT_PORT: Final = 3306
 _OPTIONS: Final = frozenset({"tls", "ca", "pool_size", "durable"})
 _EXAMPLE: Final = "mysql://user:password@host:3306/database"
 
-# Errors of the server have these numbers; those between are of the library, which lost a reply.
+# Error numbers of the client library, which lost a reply; all others are the server's.
 _CLIENT_ERRORS: Final = range(2000, 3000)
-# With these a server ends a statement or a connection: perhaps in the middle of a commit.
+# The server ends a statement or a connection with these errors, perhaps during a commit.
 _ENDINGS: Final = frozenset(
     {ER.SERVER_SHUTDOWN, ER.QUERY_INTERRUPTED, ER.ERROR_DURING_COMMIT, 1927, 1969, 3024}
 )
@@ -38,19 +38,20 @@ Rows = Sequence[tuple[Any, ...]]
 
 @dataclass(frozen=True, slots=True)
 class MySQLAddress:
-    """What a URL says."""
+    """A parsed URL."""
 
     settings: dict[str, Any]
     pool_size: int
     trusted: bool
-    """Whether the service is said to be durable by other means."""
+    """Whether the service is declared to be durable by other means."""
 
 
 def parse_url(url: str) -> MySQLAddress:
-    """Take a URL apart.
+    """Parse the URL of a store.
 
     Raises:
-        InvalidArgument: It is malformed. The message does not quote it: a password may be in it.
+        InvalidArgument: The URL is malformed. The message does not quote it: it may contain a
+            password.
     """
     parts, options = split_url(url, options=_OPTIONS, example=_EXAMPLE)
     database = unquote(parts.path.strip("/"))
@@ -64,7 +65,7 @@ def parse_url(url: str) -> MySQLAddress:
         "user": unquote(parts.username),
         "password": unquote(parts.password or ""),
         "database": database,
-        # Else the library reads all certificates for each connection, and checks none of them.
+        # Otherwise the library reads all certificates for each connection, and checks none.
         "ssl_disabled": True,
     }
     context = tls_context(options)
@@ -75,9 +76,9 @@ def parse_url(url: str) -> MySQLAddress:
 
 
 class _Connection(pymysql.Connection):
-    """A connection whose time-outs are the kernel's, unless it is encrypted."""
+    """A connection with time-outs enforced by the kernel, unless it is encrypted."""
 
-    # The library's types leave these out.
+    # Missing in the library's types.
     _rfile: BinaryIO
     _sock: socket.socket
     _force_close: Callable[[], None]
@@ -114,14 +115,14 @@ class _Connection(pymysql.Connection):
 
 
 class MySQLLink:
-    """One connection, with the named lock that is let go when the server has ended it."""
+    """A connection with a named lock, which the server releases when the connection has ended."""
 
     def __init__(self, address: MySQLAddress, runtime: Runtime, *, reply_seconds: float) -> None:
         """Connect to the primary server.
 
         Raises:
-            pymysql.Error: It cannot be reached, or refuses.
-            StoreUnavailable: It cannot be used.
+            pymysql.Error: The server cannot be reached, or refuses the connection.
+            StoreUnavailable: The server cannot be used.
         """
         self._runtime = runtime
         self._connection = _Connection(
@@ -132,7 +133,7 @@ class MySQLLink:
             connect_timeout=CONNECT_SECONDS,
             sql_mode=statements.SQL_MODE,
             init_command=statements.PREPARE_SESSION,
-            # Rows that matched are counted, also those that already were as they should be.
+            # Count matched rows, including unchanged ones.
             client_flag=CLIENT.FOUND_ROWS,
         )
         self._cursor = self._connection.cursor()
@@ -141,7 +142,7 @@ class MySQLLink:
             self._take_own_lock()
             self._connected_at = self._used_at = runtime.monotonic()
             self._input = select.poll()
-            # PyMySQL has no other way to its socket.
+            # PyMySQL has no public access to its socket.
             self._input.register(self._connection._sock.fileno(), select.POLLIN)  # noqa: SLF001
         except BaseException:
             self.close()
@@ -163,25 +164,25 @@ class MySQLLink:
         """Run a statement and return the rows.
 
         Raises:
-            pymysql.Error: See `is_refusal` for what it means.
+            pymysql.Error: For its meaning see `is_refusal`.
         """
         self._cursor.execute(statement, parameters)
         rows: Rows = self._cursor.fetchall()
         return rows
 
     def change(self, statement: str, parameters: Sequence[object]) -> int:
-        """Run a statement and return how many rows matched.
+        """Run a statement and return the number of matched rows.
 
         Raises:
-            pymysql.Error: See `is_refusal` for what it means.
+            pymysql.Error: For its meaning see `is_refusal`.
         """
         matched: int = self._cursor.execute(statement, parameters)
         return matched
 
     def is_usable(self) -> bool:
-        """Whether the connection is young and, as far as one can tell without asking, still open.
+        """Return whether the connection is recent enough and, as far as known locally, still open.
 
-        An idle connection with something to read has been ended by the server.
+        An idle connection with data to read has been closed by the server.
         """
         now = self._runtime.monotonic()
         idle_seconds, self._used_at = now - self._used_at, now
@@ -190,17 +191,17 @@ class MySQLLink:
         return idle_seconds < LOOK_AFTER_SECONDS or not self._input.poll(0)
 
     def end(self, lock: str) -> bool:
-        """End the connection that holds a lock; return whether the server has let go of it.
+        """Kill the connection that holds a lock; return whether the server has released the lock.
 
         Raises:
-            pymysql.Error: This connection failed; nothing is known.
+            pymysql.Error: This connection failed; the state of the other is unknown.
         """
         ((owner,),) = self.ask(statements.OWNER, lock)
         if owner is not None:
             try:
                 self.ask(statements.KILL, owner)
             except pymysql.Error as error:
-                if code_of(error) != ER.NO_SUCH_THREAD:  # it ended by itself
+                if code_of(error) != ER.NO_SUCH_THREAD:  # the connection ended by itself
                     raise
         ((taken,),) = self.ask(statements.TAKE_LOCK, lock)
         if taken != 1:
@@ -209,23 +210,23 @@ class MySQLLink:
         return True
 
     def close(self) -> None:
-        """Close the connection; the server may still be at work on what was sent."""
-        self._connection._force_close()  # noqa: SLF001 - close() would write to it first, and wait
+        """Close the connection; the server may still be running the last statement."""
+        self._connection._force_close()  # noqa: SLF001 - close() would first write to it and wait
 
 
 def code_of(error: pymysql.Error) -> int:
-    """Return the number of an error; 0 if it has none."""
+    """Return the number of an error, or 0 if it has none."""
     code = error.args[0] if error.args else 0
     return code if isinstance(code, int) else 0
 
 
 def is_refusal(error: pymysql.Error) -> bool:
-    """Whether an error is the server's word that the statement changed nothing."""
+    """Return whether an error proves that the statement changed nothing."""
     code = code_of(error)
     return code > 0 and code not in _CLIENT_ERRORS and code not in _ENDINGS
 
 
 def explain(error: BaseException) -> str:
-    """Return what went wrong, in one line."""
+    """Return the reason of an error, in one line."""
     text = str(error.args[-1]) if error.args else ""
     return " ".join(text.split()) or type(error).__name__

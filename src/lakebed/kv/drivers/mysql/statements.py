@@ -1,13 +1,13 @@
-"""The SQL of the driver: the table, and one statement for each call."""
+"""The SQL of the driver: the table, and one statement per call."""
 
 from typing import Final
 
-# The parts put together here are all constants of this module.
+# All interpolated parts are constants of this module.
 # ruff: noqa: S608
 
 TABLE: Final = "lakebed_kv"
 
-# Partition and key share an entry of the index, which holds at most 3,072 bytes.
+# Partition and key share an index entry of at most 3,072 bytes.
 CREATE: Final = f"""
 CREATE TABLE IF NOT EXISTS {TABLE} (
     `partition` VARBINARY(512) NOT NULL,
@@ -32,8 +32,8 @@ SELECT engine FROM information_schema.tables WHERE table_schema = DATABASE() AND
 """
 SETTINGS: Final = "SHOW GLOBAL VARIABLES WHERE Variable_name IN %s"
 
-# Each statement sees what was committed before it began; racing writers do not lock gaps between
-# keys. Bytes are quoted by backslashes, which one of the modes would switch off.
+# Each statement sees the commits before its start, and concurrent writers do not lock gaps between
+# keys. Bytes are quoted with backslashes, which the mode NO_BACKSLASH_ESCAPES would disable.
 PREPARE_SESSION: Final = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
 SQL_MODE: Final = "STRICT_ALL_TABLES"
 
@@ -61,7 +61,7 @@ SCAN_TO: Final = (
     f"SELECT `key`, `value`, `version` FROM {TABLE}"
     " WHERE `partition` = %s AND `key` >= %s AND `key` < %s ORDER BY `key` LIMIT %s"
 )
-# By the index, from each partition straight to the next one.
+# An index scan, from each partition directly to the next.
 PARTITIONS: Final = (
     f"SELECT DISTINCT `partition` FROM {TABLE} WHERE `partition` > %s ORDER BY `partition` LIMIT %s"
 )
@@ -76,5 +76,5 @@ DELETE_IF: Final = f"{DELETE} AND `version` = %s"
 
 
 def set_many(rows: int) -> str:
-    """Return the statement that writes so many rows."""
+    """Return the statement that writes this number of rows."""
     return INSERT + f", {ROW}" * (rows - 1) + _REPLACE

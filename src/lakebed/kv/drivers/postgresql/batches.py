@@ -1,11 +1,11 @@
 """Writes that share a statement.
 
-A batch is one statement, so it is applied whole or not at all, and its outcome is settled as that
-of any other statement (see `lakebed.kv.drivers.postgresql`) before its writes get their results. A
-statement cannot write a key twice, so of several writes of a key each goes into another batch.
+A batch is one statement, so it is atomic, and its outcome is determined as for any other statement
+(see `lakebed.kv.drivers.postgresql`) before its writes get their results. A statement cannot write
+a key twice, so each of several writes of a key goes into another batch.
 
-A write may name places to read after it. Those of a batch are read together, once its statement is
-committed.
+A write may have keys to read after it. The keys of a batch are read together, after the commit of
+its statement.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from lakebed.kv.store import Item, Version
 
 BATCH_WRITES: Final = 64
 BATCHED_BYTES: Final = 16 << 10
-"""Values larger than this are written alone."""
+"""Larger values are written alone."""
 
 Place = tuple[bytes, bytes]
 """A partition and a key."""
@@ -29,9 +29,9 @@ class PostgresWrite(group_commit.Write):
         partition: Its partition.
         key: Its key.
         value: The value.
-        version: The version that the write gives it.
-        predicate: The version that it replaces, if it replaces a certain one.
-        places: The places to read after it.
+        version: The new version.
+        predicate: The version to replace, or empty.
+        places: The keys to read afterwards.
     """
 
     __slots__ = (
@@ -58,13 +58,13 @@ class PostgresWrite(group_commit.Write):
         self.places = places
         self.applied = False
         self.found: Mapping[Place, Item | None] = {}
-        """The items at its places, and at those of the other writes of its batch."""
+        """The items at the places of all writes in the batch."""
         self.read_error: Exception | None = None
-        """Why the places were not read, though the write may have been applied."""
+        """The error of the read, though the write may have been applied."""
 
     @property
     def row(self) -> tuple[bytes, ...]:
-        """The parameters of its statement."""
+        """The parameters of the statement."""
         row = (self.partition, self.key, self.value, self.version)
         return (*row, self.predicate) if self.predicate else row
 
@@ -72,7 +72,7 @@ class PostgresWrite(group_commit.Write):
 def choose(
     leader: PostgresWrite, queue: Sequence[PostgresWrite]
 ) -> tuple[list[PostgresWrite], list[PostgresWrite]]:
-    """Split a queue into a batch with no key twice, and the rest; see `GroupCommit`."""
+    """Split a queue into a batch without duplicate keys, and the rest; see `GroupCommit`."""
     places = {(leader.partition, leader.key)}
     batch, rest = [leader], []
     for write in queue:

@@ -1,4 +1,4 @@
-"""The calls of the interface as statements, and what their errors mean."""
+"""The calls of the interface as statements, and the interpretation of their errors."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -59,7 +59,7 @@ DISK_FULL: Final = "53100"
 POOL_SIZE_MAX: Final = 1000
 _POOL_SIZE_OPTION: Final = "pool_size"
 
-# Of each kind of write, the statement for one and that for many.
+# For each kind of write, the statements for a single row and for many rows.
 _Statements = tuple[LiteralString, LiteralString]
 SET: Final[_Statements] = (statements.SET, statements.SET_MANY)
 CREATE: Final[_Statements] = (statements.SET_IF_ABSENT, statements.CREATE_MANY)
@@ -67,7 +67,7 @@ SWAP: Final[_Statements] = (statements.SET_IF_VERSION, statements.SWAP_MANY)
 
 _BATCHES_MAX: Final = 2
 WINDOW_SECONDS: Final = 0.0003
-"""How long a leader waits for more writes, if the last batch had several."""
+"""How long a leader waits for more writes if the last batch had several."""
 
 _Group = tuple[GroupCommit[PostgresWrite], _Statements]
 
@@ -83,18 +83,18 @@ class PostgreSQLStore(Store):
     """A table in a PostgreSQL database."""
 
     name = "postgresql"
-    # Partition and key share an entry of the index, which holds at most 2,704 bytes.
+    # Partition and key share an index entry of at most 2,704 bytes.
     limits = Limits(partition_bytes=512, key_bytes=2048, value_bytes=16 << 20)
     shared_between_processes = True
 
     def __init__(
         self, url: str, runtime: Runtime, *, patience: PostgresTimeouts | None = None
     ) -> None:
-        """Connect, and create the table if there is none.
+        """Connect, and create the table if missing.
 
         Raises:
-            InvalidArgument: The URL is malformed, or asks for a pool of a size that cannot be.
-            ForeignStore: There is a table of our name that is not ours.
+            InvalidArgument: The URL is malformed, or the pool size out of range.
+            ForeignStore: The table exists and is not Lakebed's.
             StoreUnavailable: The database cannot be reached.
         """
         self._runtime = runtime
@@ -193,7 +193,7 @@ class PostgreSQLStore(Store):
         return wire.items_at(keys, self._read(*_read_of(keys)))
 
     def _set_all(self, writes: Sequence[Put]) -> None:
-        """Set several values, in chunks that are each applied whole or not at all."""
+        """Write several values, in atomic chunks."""
         applied = False
         for chunk in self._chunks(writes):
             with applied_before(any_step=applied):
@@ -201,7 +201,7 @@ class PostgreSQLStore(Store):
             applied = True
 
     def _chunks(self, writes: Sequence[Put]) -> Iterator[dict[Place, Put]]:
-        # A statement cannot write a key twice: the last value of a key replaces those before.
+        # A statement cannot write a key twice: the last value of a key replaces earlier ones.
         chunk: dict[Place, Put] = {}
         size = 0
         for put in writes:
@@ -215,7 +215,7 @@ class PostgreSQLStore(Store):
             yield chunk
 
     def _set_chunk(self, chunk: dict[Place, Put]) -> None:
-        # In one order everywhere: two writers never wait for each other.
+        # Sorted, so that concurrent writers cannot deadlock.
         puts = [chunk[place] for place in sorted(chunk)]
         marks = self._runtime.random_bytes(VERSION_BYTES * len(puts))
         rows = [
@@ -225,10 +225,10 @@ class PostgreSQLStore(Store):
         self._write(statements.SET_MANY, *map(wire.array, zip(*rows, strict=True)))
 
     def _put(self, put: Put, reads: Sequence[Place] = ()) -> PostgresWrite:
-        """Write a value, and read some keys behind it; return the write with what was read.
+        """Write a value, then read some keys; return the write with the items read.
 
         Raises:
-            PredicateFailed: Its predicate does not hold.
+            PredicateFailed: The predicate does not hold.
         """
         partition, key, value, predicate, version = put
         self._check(partition, key, value)
@@ -250,7 +250,7 @@ class PostgreSQLStore(Store):
         return write
 
     def _group(self, kind: _Statements) -> _Group:
-        """Return the queue of one kind of write."""
+        """Create the queue of a kind of write."""
 
         def commit(batch: Batch[PostgresWrite]) -> None:
             self._commit(batch.fill(), kind)
@@ -259,7 +259,7 @@ class PostgreSQLStore(Store):
         return group, kind
 
     def _write_in(self, group: _Group, write: PostgresWrite) -> bool:
-        """Write together with concurrent writes of one kind; return whether it was applied."""
+        """Write in a batch with concurrent writes of its kind; return whether applied."""
         queue, kind = group
         if len(write.value) > BATCHED_BYTES:
             self._commit([write], kind)
@@ -268,7 +268,7 @@ class PostgreSQLStore(Store):
         return write.applied
 
     def _commit(self, batch: Sequence[PostgresWrite], kind: _Statements) -> Sequence[PostgresWrite]:
-        """Commit writes of one kind; return them with their results."""
+        """Commit writes of the same kind; return them with their results."""
         written = self._run(_write_of(batch, *kind), batch)
         versions = {wire.value(written, row, 0) for row in range(written.ntuples)}
         for write in batch:
@@ -276,7 +276,7 @@ class PostgreSQLStore(Store):
         return batch
 
     def _run(self, question: Question, batch: Sequence[PostgresWrite]) -> PGresult:
-        """Write a batch, and hand out what is read behind it; raises as `_run_write`."""
+        """Write a batch, and distribute the items read after it; raises as `_run_write`."""
         places = list(dict.fromkeys(chain.from_iterable([write.places for write in batch])))
         if not places:
             return self._run_write(question).written
@@ -312,30 +312,28 @@ class PostgreSQLStore(Store):
         return found
 
     def _write(self, statement: LiteralString, *parameters: bytes) -> int:
-        """Run a write and return how many rows it changed; raises as `_run_write`."""
+        """Run a write and return the number of changed rows; raises as `_run_write`."""
         answers = self._run_write(Question(statement, parameters))
         return answers.written.command_tuples or 0
 
     def _run_write(self, write: Question, read: Question | None = None) -> Answers:
-        """Run a write, and a read behind it if there is one; return what they say.
-
-        The deadline is put before the parameters of the write.
+        """Run a write, and optionally a read after it, with the deadline as first parameter.
 
         Raises:
-            StoreUnavailable: Nothing was changed, and nothing will be.
-            OutcomeUnknown: Perhaps something was, but from now on nothing will be.
+            StoreUnavailable: Nothing was changed, or will be.
+            OutcomeUnknown: Rows may have been changed, but will not be changed later.
         """
         link = self._pool.take()
         kept: PostgresLink | None = None
         deadline = link.deadline()
-        # After the deadline was computed, so that a pause in between only makes the wait longer.
+        # Computed after the deadline, so that a pause in between only makes the wait longer.
         settled_at = self._runtime.monotonic() + self._patience.settled_seconds
         try:
             answers = link.ask(write.due_by(deadline), read)
             kept = link if answers.error is None else None
         except psycopg.Error as error:
-            # Not kept even after a mere refusal: if the server's clock was set, and deadlines are
-            # wrong, only a new connection helps.
+            # Close the connection even after an SQL error: if the server's clock was set, deadlines
+            # stay wrong until a new connection reads the clock.
             if link.rolled_back(error):
                 raise _refusal(error) from error
             _LOGGER.warning("lost the reply to a write: %s", explain(error))
@@ -344,8 +342,8 @@ class PostgreSQLStore(Store):
                 f"postgresql did not say what became of a write: {explain(error)}"
             ) from error
         except BaseException:
-            # Ctrl-C, or a signal handler that raises: not even then may the write be applied after
-            # this call has ended.
+            # Ctrl-C, or a signal handler that raises: the write must not be applied after this call
+            # has ended.
             kept = self._settle(link, settled_at)
             raise
         finally:
@@ -353,10 +351,10 @@ class PostgreSQLStore(Store):
         return answers
 
     def _settle(self, lost: PostgresLink, settled_at: float) -> PostgresLink | None:
-        """Return when what was sent on a lost connection can no longer be applied.
+        """Return when the statement sent on a lost connection can no longer be applied.
 
         Returns:
-            A new connection, if there is one.
+            A new connection, or None if no connection could be made.
         """
         lost.close()
         replacement = self._replace(lost)
@@ -366,7 +364,7 @@ class PostgreSQLStore(Store):
         return replacement
 
     def _replace(self, lost: PostgresLink) -> PostgresLink | None:
-        """Make a new connection and end the process of the lost one; None if that failed."""
+        """Make a new connection and terminate the lost one's backend; None on failure."""
         try:
             link = self._connect()
         except psycopg.Error as error:
@@ -382,7 +380,7 @@ class PostgreSQLStore(Store):
 
 
 def _parse_url(url: str) -> tuple[str, int]:
-    """Return what PostgreSQL's library takes of a URL, and the size of the pool."""
+    """Return the libpq part of a URL, and the pool size."""
     server, question_mark, query = url.rpartition("?")
     if not question_mark:
         server, query = url, ""
@@ -397,7 +395,7 @@ def _parse_url(url: str) -> tuple[str, int]:
     try:
         conninfo_to_dict(conninfo)
     except psycopg.Error:
-        # Without the reason: it quotes parts of the URL, and one of them is the password.
+        # Omit the reason: it quotes parts of the URL, including the password.
         raise InvalidArgument(
             "the URL is malformed: use postgresql://user:password@host:port/database, with special"
             " characters as %xx"
@@ -412,7 +410,7 @@ def _parse_url(url: str) -> tuple[str, int]:
 def _write_of(
     batch: Sequence[PostgresWrite], of_one: LiteralString, of_many: LiteralString
 ) -> Question:
-    """Return what writes a batch, by one of two statements."""
+    """Return the query for writing a batch."""
     if len(batch) == 1:
         return Question(of_one, batch[0].row)
     rows = sorted([write.row for write in batch])
@@ -420,7 +418,7 @@ def _write_of(
 
 
 def _read_of(places: Sequence[Place]) -> Question:
-    """Return what reads the items at some places, with the number of each."""
+    """Return the query for reading several places; its rows begin with the place's number."""
     if len(places) <= statements.FEW_KEYS:
         parameters = list(chain.from_iterable(places))
         return Question(statements.GET_FEW[len(places) - 1], parameters)

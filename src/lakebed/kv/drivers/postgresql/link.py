@@ -1,10 +1,9 @@
-"""A connection on which nothing waits for ever, and which can be proved to have ended.
+"""A connection with time limits on every wait, whose end on the server can be verified.
 
-There are two ways to ask. `execute` is a cursor of psycopg, for what is asked once for each
-connection. `ask` and `look_up` are for the statements of the store: parameters and values are bytes
-in the form of the protocol, so nothing has to find out how to convert them, and waiting is one call
-of ``poll``. That takes a third of the processor time of a cursor, and a call to the store is little
-else.
+`execute` uses a cursor of psycopg, for the statements that run once per connection. `ask` and
+`look_up` run the statements of the store: parameters and values are bytes in the protocol's binary
+form, so no type adaptation is needed, and waiting is one call of ``poll``. This takes a third of
+the processor time of a cursor, and processor time dominates the cost of a call to the store.
 """
 
 import select
@@ -26,41 +25,41 @@ Row = tuple[Any, ...]
 
 CLOCK_MARGIN_SECONDS: Final = 0.5
 LIFETIME_SECONDS: Final = 120.0
-# Busy connections are not looked at: every look lets another thread run first.
+# Busy connections are not polled: every poll lets another thread run first.
 LOOK_AFTER_SECONDS: Final = 0.02
 FIRST_PAUSE_SECONDS: Final = 0.001
 LONGEST_PAUSE_SECONDS: Final = 0.1
 NEAR_SECONDS: Final = 0.00025
-"""A server that answers within this is near: on this machine, or beside it."""
+"""Latency of a server on this machine or in the same data center."""
 _FORGET_SECONDS: Final = NEAR_SECONDS / 16
 _NEAR_WAIT_MS: Final = 1
 
 PIPED_BYTES: Final = 32 << 10
-"""The library sends what is larger before it adds the message that commits it."""
+"""The library flushes larger messages before the sync message that commits the statement."""
 
 _SUCCESSES: Final = (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostgresTimeouts:
-    """How long each step of a call may take."""
+    """Time limits of the steps of a call."""
 
     connect_seconds: int = 2
-    """To connect to one address of the server; the library takes no less than this."""
+    """To connect to one address of the server; the minimum of the library."""
 
     start_seconds: float = 5.0
-    """From the beginning of a write until the server starts on it; later it refuses it."""
+    """From the start of a write until the server begins it; later the server refuses it."""
 
     run_seconds: float = 5.0
-    """From there until the server has done its work or given up."""
+    """From there until the server has finished or timed out."""
 
     reply_seconds: float = 12.0
-    """From the beginning of a call until its reply. Longer than the two before together, so that
-    a slow server gives its own answer."""
+    """From the start of a call until its reply. Longer than `start_seconds` plus `run_seconds`, so
+    that a slow server reports its own timeout."""
 
     @property
     def settled_seconds(self) -> float:
-        """From the beginning of a write until it can no longer be applied, whatever happened."""
+        """From the start of a write until it surely can no longer be applied."""
         return self.start_seconds + self.run_seconds + CLOCK_MARGIN_SECONDS
 
 
@@ -71,23 +70,23 @@ class Question(NamedTuple):
     parameters: Sequence[bytes]
 
     def due_by(self, deadline: float) -> "Question":
-        """Return a write with its deadline."""
+        """Return the write with its deadline."""
         return Question(self.statement, (wire.float8(deadline), *self.parameters))
 
 
 class Answers(NamedTuple):
-    """What came of a write that was committed, and of the read behind it."""
+    """Results of a committed write, and of the read after it."""
 
     written: PGresult
     found: PGresult | None = None
-    """Nothing, if the read failed or there was none."""
+    """None if the read failed or was not requested."""
     error: psycopg.Error | None = None
-    """Why the read failed; the connection is not to be used again."""
+    """The error of the read; the connection must not be used again."""
 
 
 @dataclass(frozen=True, slots=True)
 class BackendProcess:
-    """A process that serves a connection. Numbers are used again; one with its times is not."""
+    """The process that serves a connection. The start times distinguish reused process ids."""
 
     pid: int
     started: int
@@ -95,7 +94,7 @@ class BackendProcess:
 
 
 class _BoundedConnection(psycopg.Connection[Row]):
-    """A connection on which nothing waits longer than `reply_seconds`."""
+    """A connection on which no wait exceeds `reply_seconds`."""
 
     reply_seconds: float | None = None
 
@@ -106,7 +105,7 @@ class _BoundedConnection(psycopg.Connection[Row]):
 
 
 class PostgresLink:
-    """One connection with what it takes to end the process that serves it."""
+    """A connection that knows its backend process, so that another connection can terminate it."""
 
     def __init__(
         self, connection: _BoundedConnection, patience: PostgresTimeouts, runtime: Runtime
@@ -117,8 +116,8 @@ class PostgresLink:
         self._runtime = runtime
         self.backend, clock = self._identify()
         self._connected_at = self._used_at = runtime.monotonic()
-        # The clock was read at some moment before this one. Taking it for this moment makes the
-        # server's clock look slow, and deadlines early.
+        # The clock was read at an unknown earlier moment. Assuming this moment makes the server's
+        # clock appear slow, and deadlines early.
         self._server_clock_offset = clock - self._connected_at
         self._input = select.poll()
         self._input.register(connection.fileno(), select.POLLIN)
@@ -126,20 +125,20 @@ class PostgresLink:
         self._room.register(connection.fileno(), select.POLLIN | select.POLLOUT)
         self._prepared: dict[str, bytes] = {}
         self._least_seconds = 0.0
-        """The least that replies to reads took of late."""
+        """Lowest latency of recent reads."""
 
     @classmethod
     def connect(cls, conninfo: str, patience: PostgresTimeouts, runtime: Runtime) -> Self:
         """Connect to the primary server.
 
         Raises:
-            psycopg.Error: It cannot be reached, or refuses.
+            psycopg.Error: The server cannot be reached, or refuses the connection.
         """
         connection = _BoundedConnection.connect(
             conninfo,
             autocommit=True,
             connect_timeout=patience.connect_seconds,
-            # A standby lags behind: what it reads may be old.
+            # A standby lags behind: its reads may be stale.
             target_session_attrs="read-write",
         )
         connection.reply_seconds = patience.reply_seconds
@@ -152,10 +151,10 @@ class PostgresLink:
     def execute(
         self, statement: LiteralString, parameters: Sequence[object]
     ) -> psycopg.Cursor[Row]:
-        """Run a statement and wait for the whole reply.
+        """Run a statement and wait for the complete reply.
 
         Raises:
-            psycopg.Error: See `rolled_back` for what it means.
+            psycopg.Error: For its meaning see `rolled_back`.
         """
         about_to_wait()
         cursor = self._cursor.execute(statement, parameters, prepare=True, binary=True)
@@ -164,10 +163,10 @@ class PostgresLink:
         return cursor
 
     def ask(self, write: Question, read: Question | None = None) -> Answers:
-        """Run a write, and behind its commit a read; wait for the whole replies.
+        """Run a write, and after its commit a read; wait for the complete replies.
 
         Raises:
-            psycopg.Error: Of the write; see `rolled_back` for what it means.
+            psycopg.Error: Of the write; for its meaning see `rolled_back`.
         """
         give_up_at = self._runtime.monotonic() + self._patience.reply_seconds
         if read is not None and sum(map(len, write.parameters)) <= PIPED_BYTES:
@@ -183,11 +182,11 @@ class PostgresLink:
             return Answers(written, error=error)
 
     def _ask_both(self, write: Question, read: Question, give_up_at: float) -> Answers:
-        """Send both at once.
+        """Send both statements in a pipeline, each followed by its own sync message.
 
-        Each ends with a message of its own that commits it, as if it had been asked alone: the read
-        sees all that was committed before the write was, and the write goes in one piece with what
-        commits it, so that no part of it can come late.
+        Each sync commits its statement, as if sent alone: the read sees all commits before the
+        write's. The write is sent in one piece with its sync, so that no part of it can arrive
+        late.
         """
         connection = self._connection.pgconn
         names = [self._prepare(each.statement, give_up_at) for each in (write, read)]
@@ -209,15 +208,14 @@ class PostgresLink:
         return Answers(written, found)
 
     def look_up(self, statement: LiteralString, parameters: Sequence[bytes]) -> PGresult:
-        """Run a statement that reads, as `ask` does.
+        """Run a reading statement, as `ask` does.
 
-        A server that is near answers sooner than another thread has taken over the work of this
-        one, which it would do at the first sign of waiting. So this waits for such an answer, for a
-        moment, before it says that it waits. How near a server is, the quickest of the last replies
-        tells: a busy machine makes the others slow.
+        A near server replies sooner than another thread takes over at the first sign of waiting. So
+        poll briefly before releasing the interpreter. Whether a server is near is estimated by the
+        lowest latency of recent replies: on a busy machine the others are slow.
 
         Raises:
-            psycopg.Error: See `rolled_back` for what it means.
+            psycopg.Error: For its meaning see `rolled_back`.
         """
         begun = self._runtime.monotonic()
         give_up_at = begun + self._patience.reply_seconds
@@ -231,20 +229,20 @@ class PostgresLink:
 
     @property
     def is_near(self) -> bool:
-        """Whether a reply may come sooner than another thread could take over."""
+        """Return whether a reply may arrive sooner than another thread could take over."""
         return self._least_seconds < NEAR_SECONDS
 
     def _send(
         self, statement: LiteralString, parameters: Sequence[bytes], give_up_at: float
     ) -> None:
-        """Hand a statement to the library, prepared; what does not fit waits to be sent."""
+        """Pass a prepared statement to the library, which buffers unsent data."""
         name = self._prepare(statement, give_up_at)
         self._connection.pgconn.send_query_prepared(
             name, parameters, _formats(parameters), Format.BINARY
         )
 
     def _prepare(self, statement: LiteralString, give_up_at: float) -> bytes:
-        """Return the name of a statement, which is prepared when it is first asked for."""
+        """Return the name of a statement; prepare it on first use."""
         name = self._prepared.get(statement)
         if name is None:
             name = b"lakebed_%d" % len(self._prepared)
@@ -254,7 +252,7 @@ class PostgresLink:
         return name
 
     def _reply(self, give_up_at: float) -> PGresult:
-        """Send what waits to be sent, and return the reply to it once it is complete."""
+        """Send buffered data, and return the complete reply."""
         self._flush(give_up_at)
         reply: PGresult | None = None
         while (result := self._result(give_up_at)) is not None:
@@ -266,9 +264,9 @@ class PostgresLink:
         return reply
 
     def _piped_reply(self, give_up_at: float) -> PGresult:
-        """Return the reply to the next statement that was sent, once its transaction has ended.
+        """Return the reply to the next pipelined statement, once its transaction has ended.
 
-        It may be that of a failure, which may come behind that of a success: a commit can fail.
+        The reply may be an error after a success: a commit can fail.
 
         Raises:
             psycopg.Error: The connection ended before.
@@ -279,7 +277,7 @@ class PostgresLink:
             result = self._result(give_up_at)
             if result is not None and result.status == ExecStatus.PIPELINE_SYNC:
                 break
-            if result is None and was_end:  # there is nothing more to come
+            if result is None and was_end:  # no more results
                 raise psycopg.OperationalError("the connection ended before the reply was complete")
             was_end = result is None
             reply = result or reply
@@ -288,14 +286,14 @@ class PostgresLink:
         return reply
 
     def _flush(self, give_up_at: float) -> None:
-        """Send what waits to be sent."""
+        """Send buffered data."""
         connection = self._connection.pgconn
         while connection.flush():
             self._wait(self._room, give_up_at)
             connection.consume_input()
 
     def _result(self, give_up_at: float) -> PGresult | None:
-        """Return the next result, or None behind those of a statement."""
+        """Return the next result, or None after the last result of a statement."""
         connection = self._connection.pgconn
         while connection.is_busy():
             self._wait(self._input, give_up_at)
@@ -303,10 +301,10 @@ class PostgresLink:
         return connection.get_result()
 
     def _wait(self, events: select.poll, give_up_at: float) -> None:
-        """Wait until there is something to read, or room to write.
+        """Wait until the socket is readable or writable.
 
         Raises:
-            psycopg.OperationalError: There is nothing in time.
+            psycopg.OperationalError: The time limit has passed.
         """
         about_to_wait()
         left = give_up_at - self._runtime.monotonic()
@@ -315,9 +313,9 @@ class PostgresLink:
             raise psycopg.OperationalError(f"there was no reply within {seconds:g} seconds")
 
     def rolled_back(self, error: psycopg.Error) -> bool:
-        """Whether an error is the server's word that the statement changed nothing.
+        """Return whether an error proves that the statement changed nothing.
 
-        An error that ends the session is not: it may concern something that came later.
+        An error that ends the session does not: it may refer to a later event.
         """
         return (
             error.sqlstate is not None
@@ -326,15 +324,15 @@ class PostgresLink:
         )
 
     def deadline(self) -> float:
-        """The latest time, by the server's clock, at which it may start on a write sent now."""
+        """Return the latest time, by the server's clock, to begin a write sent now."""
         latest = self._runtime.monotonic() + self._patience.start_seconds
         return latest + self._server_clock_offset
 
     def is_usable(self) -> bool:
-        """Whether the connection is young and, as far as one can tell without asking, still open.
+        """Return whether the connection is recent enough and, as far as known locally, still open.
 
-        A server that ends a connection says so: an idle connection with something to read has been
-        ended.
+        A server notifies before it closes a connection: an idle connection with data to read has
+        been closed.
         """
         now = self._runtime.monotonic()
         idle_seconds, self._used_at = now - self._used_at, now
@@ -343,15 +341,15 @@ class PostgresLink:
         return idle_seconds < LOOK_AFTER_SECONDS or not self._input.poll(0)
 
     def end(self, backend: BackendProcess) -> None:
-        """End the process of another connection, and wait until it is gone.
+        """Terminate the process of another connection, and wait until it has ended.
 
-        However long that takes: while the process is listed, its write may yet be applied.
+        Without a time limit: while the process is listed, its write may still be applied.
 
         Raises:
-            psycopg.Error: This connection failed; nothing is known.
+            psycopg.Error: This connection failed; the state of the other is unknown.
         """
         if backend.server_started != self.backend.server_started:
-            return  # the process went with its server
+            return  # the process ended with its server
         process = (backend.pid, backend.started)
         pause = FIRST_PAUSE_SECONDS
         self.execute(statements.TERMINATE, process)
@@ -360,7 +358,7 @@ class PostgresLink:
             pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 
     def close(self) -> None:
-        """Close the connection; the server may still be at work on what was sent."""
+        """Close the connection; the server may still be running the last statement."""
         self._connection.close()
 
     def _identify(self) -> tuple[BackendProcess, float]:
@@ -381,12 +379,11 @@ def _formats(parameters: Sequence[bytes]) -> list[Format]:
 
 
 def _check(reply: PGresult) -> None:
-    """Raise the error that a reply tells of, if it does."""
     if reply.status not in _SUCCESSES:
         raise error_from_result(reply)
 
 
 def explain(error: BaseException) -> str:
-    """Return what went wrong, in one line."""
+    """Return the reason of an error, in one line."""
     message = error.diag.message_primary if isinstance(error, psycopg.Error) else None
     return " ".join((message or str(error)).split()) or type(error).__name__

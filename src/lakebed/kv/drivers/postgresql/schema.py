@@ -1,4 +1,4 @@
-"""The table, created by whichever process comes first."""
+"""Creation and check of the table."""
 
 import logging
 from typing import Final
@@ -11,15 +11,15 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 
 def prepare_schema(link: PostgresLink) -> None:
-    """Create the table if there is none; make sure that it is ours if there is one.
+    """Create the table if missing, else check its columns.
 
     Raises:
-        ForeignStore: There is something else of that name.
-        psycopg.Error: The database failed; the connection must be closed, and nothing is half done.
+        ForeignStore: Another relation has this name.
+        psycopg.Error: The database failed; close the connection. No partial change remains.
     """
     found = link.execute(statements.DESCRIBE, ()).fetchone()
     if found is None:
-        # If one of these fails, the lock goes with the connection.
+        # On failure, the lock is released with the connection.
         link.execute(statements.LOCK_SCHEMA, ())
         link.execute(statements.CREATE_IF_ABSENT, ())
         link.execute(statements.UNLOCK_SCHEMA, ())

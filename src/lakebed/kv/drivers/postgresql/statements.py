@@ -1,15 +1,15 @@
-"""The SQL of the driver: the table, and one statement for each call.
+"""The SQL of the driver: the table, and one statement per call.
 
 The first parameter of every write is its deadline, in seconds since 1970 by the server's clock.
 """
 
 from typing import Final, LiteralString
 
-# The parts put together here are all constants of this module.
+# All interpolated parts are constants of this module.
 # ruff: noqa: S608
 
-# What the table must look like: its kind and its columns with their types. Tables of older versions
-# are partitioned by hash, and go on as they are: all statements are the same.
+# The table's expected kind, and columns with their types. Tables of older versions are partitioned
+# by hash, and remain in use: all statements are the same.
 KINDS: Final = ("r", "p")
 COLUMNS: Final = ("partition bytea", "key bytea", "value bytea", "version bytea")
 DESCRIBE: Final = """
@@ -19,9 +19,8 @@ SELECT relkind::text, array(
 FROM pg_class WHERE oid = to_regclass('lakebed_kv')
 """
 
-# Racing processes create the table one after the other: the first does, the rest find it. Locking
-# is a statement of its own, since only a new statement is sure to see what others created
-# meanwhile. The number only has to be ours.
+# Serializes concurrent creation of the table. Locking is a separate statement, since only a new
+# statement is sure to see tables created meanwhile. The number is arbitrary.
 LOCK_SCHEMA: Final = "SELECT pg_advisory_lock(7021801416893550637)"
 UNLOCK_SCHEMA: Final = "SELECT pg_advisory_unlock(7021801416893550637)"
 CREATE_IF_ABSENT: Final = """
@@ -40,11 +39,10 @@ END
 $$
 """
 
-# Who serves this connection, since when, on a server running since when; what its clock shows.
-# Then the settings of the session. All statements find their rows by the primary key: the plans
-# that are switched off would be chosen only by mistake, before the table has statistics, and would
-# read a whole partition for one page. Replies mean that the write is durable: where the default
-# waits for no disk, ours does.
+# The backend process, its start time, the server's start time, and its clock. Then the settings of
+# the session. All statements find their rows by the primary key: the disabled plans would be chosen
+# only by mistake, before the table has statistics, and would read a whole partition for one page. A
+# reply must mean that the write is durable: so synchronous_commit is never off.
 IDENTIFY: Final = """
 SELECT pg_backend_pid(),
     (extract(epoch FROM activity.backend_start) * 1000000)::bigint,
@@ -63,7 +61,7 @@ SELECT pg_backend_pid(),
 FROM pg_stat_get_activity(pg_backend_pid()) AS activity
 """
 
-# The time of the start tells a process from a later one with the same number.
+# The start time distinguishes a process from a later one with the same process id.
 _LISTED: Final[LiteralString] = """
 FROM pg_stat_get_activity($1) AS activity
 WHERE (extract(epoch FROM activity.backend_start) * 1000000)::bigint = $2
@@ -73,12 +71,12 @@ TERMINATE: Final = "SELECT pg_terminate_backend(pid) " + _LISTED
 
 GET: Final = "SELECT value, version FROM lakebed_kv WHERE partition = $1 AND key = $2"
 
-# For few keys, which is nearly always: each finds its one partition when the statement starts, in
-# half the time of the statement below.
+# For few keys, the common case: takes half the time of the statement below, since each key finds
+# its one partition when the statement starts.
 _GET_NUMBERED: Final[LiteralString] = (
     "SELECT {0}::int4, value, version FROM lakebed_kv WHERE partition = ${1} AND key = ${2}"
 )
-# Texts of the module, so that statements made of them are known to hold nothing else.
+# Literals, so that the statements built from them are known to contain no other text.
 _PLACES: Final[tuple[tuple[LiteralString, LiteralString, LiteralString], ...]] = (
     *(("1", "1", "2"), ("2", "3", "4"), ("3", "5", "6"), ("4", "7", "8")),
     *(("5", "9", "10"), ("6", "11", "12"), ("7", "13", "14"), ("8", "15", "16")),
@@ -88,9 +86,9 @@ GET_FEW: Final[tuple[LiteralString, ...]] = tuple(
     " UNION ALL ".join(_GET_NUMBERED.format(*place) for place in _PLACES[: count + 1])
     for count in range(FEW_KEYS)
 )
-"""The statement for one key, for two, and so on."""
+"""Statements for one key, for two, and so on."""
 
-# OFFSET 0 keeps the planner from turning the look-ups by key into one join over the whole table.
+# OFFSET 0 prevents the planner from merging the lookups into one join over the whole table.
 GET_MANY: Final = """
 SELECT wanted.number::int4, found.value, found.version
 FROM unnest($1::bytea[], $2::bytea[]) WITH ORDINALITY AS wanted (partition, key, number)
@@ -109,7 +107,7 @@ SELECT key, value, version FROM lakebed_kv
 WHERE partition = $1 AND key >= $2 AND key < $4 ORDER BY key LIMIT $3
 """
 
-# From each partition straight to the next one, whatever lies between: few rows are read.
+# Skip scan: from each partition directly to the next, so few rows are read.
 PARTITIONS: Final = """
 WITH RECURSIVE found (partition) AS (
     (SELECT partition FROM lakebed_kv WHERE partition > $1 ORDER BY partition LIMIT 1)
@@ -122,8 +120,8 @@ WITH RECURSIVE found (partition) AS (
 SELECT partition FROM found LIMIT $2
 """
 
-# A late statement must fail, not match nothing. The failing branch depends on the clock, so that
-# the planner cannot compute it beforehand.
+# A late statement must fail, not match no row. The failing branch depends on the clock, so that the
+# planner cannot evaluate it in advance.
 _LATE: Final[LiteralString] = "decode('late: ' || clock_timestamp()::text, 'hex')"
 _IN_TIME: Final[LiteralString] = "clock_timestamp() < to_timestamp($1)"
 _VALUE: Final[LiteralString] = f"CASE WHEN {_IN_TIME} THEN $4::bytea ELSE {_LATE} END"
@@ -145,7 +143,7 @@ SET_IF_ABSENT: Final = _INSERT + _LEAVE
 SET_IF_EXISTS: Final = _UPDATE + " RETURNING version"
 SET_IF_VERSION: Final = _UPDATE + " AND version = $6 RETURNING version"
 
-# Rows come in the order of their keys, the same everywhere: two writers never wait for each other.
+# Rows are sorted by key, so that concurrent writers cannot deadlock.
 _INSERT_MANY: Final[LiteralString] = (
     f"INSERT INTO lakebed_kv (partition, key, value, version)"
     f" SELECT CASE WHEN {_IN_TIME} THEN partition ELSE {_LATE} END, key, value, version"
@@ -154,9 +152,9 @@ _INSERT_MANY: Final[LiteralString] = (
 )
 SET_MANY: Final = _INSERT_MANY + _REPLACE
 CREATE_MANY: Final = _INSERT_MANY + _LEAVE
-"""Returns the versions of those that were created."""
+"""Returns the versions of the created rows."""
 
-# Each row is found by its key, one after the other, in the order in which they come.
+# Each row is looked up by key, one after the other, in the given order.
 SWAP_MANY: Final = (
     f"UPDATE lakebed_kv AS stored SET version = rows.version,"
     f" value = CASE WHEN {_IN_TIME} THEN rows.value ELSE {_LATE} END"
@@ -165,7 +163,7 @@ SWAP_MANY: Final = (
     f" WHERE stored.partition = rows.partition AND stored.key = rows.key"
     f" AND stored.version = rows.predicate RETURNING rows.version"
 )
-"""Returns the versions of those that were written."""
+"""Returns the versions of the updated rows."""
 
 DELETE: Final = f"DELETE FROM lakebed_kv WHERE partition = $2 AND key = $3 AND {_UNLESS_LATE}"
 DELETE_IF: Final = DELETE + " AND version = $4"

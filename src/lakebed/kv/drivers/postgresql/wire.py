@@ -1,7 +1,4 @@
-"""Parameters and values of the store's statements, in the binary form of the protocol.
-
-Nearly all of them are bytes, which stand for themselves.
-"""
+"""Parameters and values of the store's statements, in the binary form of the protocol."""
 
 import struct
 from collections.abc import Callable, Sequence
@@ -14,10 +11,10 @@ from lakebed.kv.store import Item
 
 _BYTEA: Final = 17
 _LENGTH: Final = struct.Struct("!i")
-# One dimension, no nulls, the type; then the length of the dimension, and its first index.
+# Array header: one dimension, no nulls, the element type, the length, the first index.
 _ARRAY_HEAD: Final = struct.Struct("!iiiii")
 
-# As Item._make, without a frame of Python for each row.
+# Like Item._make, without a Python frame per row.
 _item = cast("Callable[[tuple[Any, ...]], Item]", partial(tuple.__new__, Item))
 
 int8 = struct.Struct("!q").pack
@@ -25,7 +22,7 @@ float8 = struct.Struct("!d").pack
 
 
 def array(values: Sequence[bytes]) -> bytes:
-    """Return an array of bytea."""
+    """Encode an array of bytea."""
     parts = [_ARRAY_HEAD.pack(1, 0, _BYTEA, len(values), 1)]
     for value in values:
         parts += (_LENGTH.pack(len(value)), value)
@@ -38,13 +35,13 @@ def value(found: PGresult, row: int, column: int) -> bytes:
 
 
 def items(found: PGresult) -> list[Item]:
-    """Return the rows of a statement whose columns are those of an item."""
+    """Return rows with the columns of an item."""
     get = found.get_value
     return [_item((get(row, 0), get(row, 1), get(row, 2))) for row in range(found.ntuples)]
 
 
 def items_at(places: Sequence[tuple[bytes, bytes]], found: PGresult) -> list[Item | None]:
-    """Return what was found at some places: rows of the number of a place, value and version."""
+    """Return the items at places, from rows of place number, value and version."""
     items: list[Item | None] = [None] * len(places)
     get = cast("Callable[[int, int], bytes]", found.get_value)
     for row in range(found.ntuples):

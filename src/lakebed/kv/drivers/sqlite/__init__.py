@@ -1,4 +1,4 @@
-"""A store in one SQLite file: the embedded default. Threads and processes may share the file."""
+"""A store in a SQLite file: the embedded default. Threads and processes may share the file."""
 
 from lakebed.kv.drivers.sqlite.driver import open_driver
 

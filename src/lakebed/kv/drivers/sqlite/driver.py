@@ -1,4 +1,4 @@
-"""The store: what each call of the interface is in SQL; and the connections for reading."""
+"""The calls of the interface in SQL, and the connections for reading."""
 
 import os
 import sqlite3
@@ -34,14 +34,14 @@ ResultT = TypeVar("ResultT")
 Row = tuple[Any, ...]
 
 as_item = cast("Callable[[Row], Item]", partial(tuple.__new__, Item))
-"""As ``Item._make``, without a frame of Python for each row."""
+"""Like ``Item._make``, without a Python frame per row."""
 
 
 class Readers:
-    """A pool of idle connections; the one used last, whose cache is warm, goes first.
+    """A pool of idle connections; the most recently used, whose cache is warm, is reused first.
 
-    A query is always read to its end, so that no connection keeps a snapshot: it would show old
-    data and keep the log from being emptied.
+    Queries are read to the end, because an open snapshot would return stale data and keep the log
+    from being truncated.
     """
 
     def __init__(self, file: DatabaseFile) -> None:
@@ -51,7 +51,7 @@ class Readers:
         self._process = os.getpid()
 
     def fetch(self, query: str, parameters: Row, make: Callable[[Row], ResultT]) -> list[ResultT]:
-        """Return the rows of a query, each made into a result.
+        """Return the rows of a query, each converted by `make`.
 
         Raises:
             StoreUnavailable: SQLite could not answer.
@@ -59,8 +59,8 @@ class Readers:
         """
         connection = self._take()
         try:
-            # Each row is made into its result at once: twice the objects would mean twice the work
-            # for the garbage collector, which costs more than the query.
+            # Convert row by row: a second list of objects would double the work of the garbage
+            # collector, which costs more than the query.
             rows = list(map(make, connection.execute(query, parameters)))
         except sqlite3.Error as error:
             connection.close()
@@ -69,7 +69,7 @@ class Readers:
         return rows
 
     def close(self) -> None:
-        """Close the idle connections; those in use are closed when they come back."""
+        """Close idle connections now, and the others when they are returned."""
         self._closed = True
         if os.getpid() == self._process:
             self._close_idle()
@@ -78,7 +78,7 @@ class Readers:
         if self._closed:
             raise StoreClosed
         if os.getpid() != self._process:
-            # SQLite forbids to use a connection in a child, even to close it.
+            # SQLite forbids using a connection in a child, even closing it.
             raise StoreClosed("the store was opened in another process")
         try:
             return self._idle.pop()
@@ -91,7 +91,7 @@ class Readers:
 
     def _give_back(self, connection: sqlite3.Connection) -> None:
         self._idle.append(connection)
-        # In this order: either we see that the pool was closed, or close() sees this connection.
+        # In this order: either this thread sees `_closed`, or close() sees this connection.
         if self._closed:
             self._close_idle()
 
@@ -103,11 +103,11 @@ class Readers:
                 return
 
 
-# Numbered in the order of the columns; the columns of a SELECT in the order of an Item.
+# Parameters are numbered in the order of the columns; a SELECT has the columns of an Item.
 _GET: Final = "SELECT key, value, version FROM entries WHERE partition = ?1 AND key = ?2"
 
-# One statement for a few keys: to begin and end a read takes the locks of the log each time. And
-# one row for all: with each row Python lets other threads run, and has to wait for them afterwards.
+# A single statement for a few keys, because each read takes and releases the locks of the log. A
+# single result row, because Python releases and reacquires the interpreter for each row.
 _FEW_KEYS: Final = 8
 
 
@@ -123,7 +123,7 @@ def _get_few(count: int) -> str:
 
 
 _GET_FEW: Final = tuple(map(_get_few, range(1, _FEW_KEYS + 1)))
-"""The statement for one key, for two, and so on."""
+"""Statements for one key, for two, and so on."""
 
 _SCAN: Final = """
     SELECT key, value, version FROM entries
@@ -133,7 +133,7 @@ _SCAN_TO: Final = """
     SELECT key, value, version FROM entries
     WHERE partition = ?1 AND key >= ?2 AND key < ?4 ORDER BY key LIMIT ?3
 """
-# From each partition straight to the next one, whatever lies between: few rows are read.
+# Skip scan: from each partition directly to the next, so few rows are read.
 _PARTITIONS: Final = """
     WITH RECURSIVE found(partition) AS (
         SELECT min(partition) FROM entries WHERE partition > ?1
@@ -157,12 +157,12 @@ _DELETE_IF: Final = f"{_DELETE} AND version = ?3"
 
 
 def open_driver(url: str, runtime: Runtime) -> Store:
-    """Open the store in a file, creating it if need be; see `lakebed.kv.open_store`."""
+    """Open the store in a file, creating it if necessary; see `lakebed.kv.open_store`."""
     return SqliteStore(DatabaseFile(path_of(url)), runtime)
 
 
 def _items(rows: list[tuple[Any, ...]]) -> list[Item | None]:
-    """Return what `_GET_FEW` found, in the order of the keys."""
+    """Return the items of a `_GET_FEW` row, in the order of the keys."""
     [row] = rows
     return [
         None if row[begin] is None else as_item(row[begin : begin + 3])
@@ -171,7 +171,7 @@ def _items(rows: list[tuple[Any, ...]]) -> list[Item | None]:
 
 
 class SqliteStore(Store):
-    """A store in one file: reads on connections of a pool, writes on one that callers share."""
+    """A store in a file: reads use a pool of connections, writes share a single connection."""
 
     name = "sqlite"
     limits = Limits(partition_bytes=1024, key_bytes=4096, value_bytes=64 << 20)
@@ -268,7 +268,7 @@ class SqliteStore(Store):
         items: list[Item | None] = []
         for begin in range(0, len(keys), _FEW_KEYS):
             few = keys[begin : begin + _FEW_KEYS]
-            # The library takes a bytearray at once; for bytes, it looks for adapters.
+            # The library accepts a bytearray directly; for bytes, it searches for adapters.
             parameters = tuple(map(bytearray, chain.from_iterable(few)))
             items += _items(self._readers.fetch(_GET_FEW[len(few) - 1], parameters, tuple))
         return items

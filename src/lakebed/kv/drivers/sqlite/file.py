@@ -1,11 +1,10 @@
-"""The file: finding it by its URL, creating it once, refusing files of others, connecting to it.
+"""The database file: locate, create, validate and connect.
 
-A Lakebed file carries an application id in its header. Any other file is refused and left as it
-is, byte for byte. That takes care, since to open a database in the ordinary way can change it:
-SQLite finishes what a crashed program left behind, and the last connection to close tidies up. So
-the header is read through a connection that promises SQLite that the file is immutable. (Reading
-it with ``open`` would be worse: closing a file drops all the locks that this process holds on it,
-those of SQLite in other stores included.)
+A Lakebed file has an application id in its header. Any other file is rejected without changing a
+byte. Opening a database in the ordinary way can change it: SQLite recovers after a crash, and the
+last connection to close checkpoints. So the header is read through a connection opened as
+immutable. (Reading with ``open`` would be worse: closing a file drops all locks of this process on
+it, including those of SQLite in other stores.)
 """
 
 import logging
@@ -21,7 +20,7 @@ from lakebed.kv.drivers.local_disk import check_file_system, make_folder, sync_f
 from lakebed.kv.errors import ForeignStore, InvalidArgument, StoreFull, StoreUnavailable
 
 PATIENCE_SECONDS: Final = 10.0
-"""How long to wait for a lock that another process holds."""
+"""Time limit for waiting for another process's lock."""
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -30,7 +29,7 @@ _PREFIX: Final = "sqlite:///"
 _PAUSE_SECONDS: Final = 0.002
 _LEAST_ROOM_BYTES: Final = 1 << 16
 
-# Ordered by bytes, since blobs compare as memcmp does. Without rowid: one tree, no second look-up.
+# Blobs compare as memcmp does. Without rowid: one tree, no second lookup.
 _CREATE_TABLE: Final = """
     CREATE TABLE entries (
         partition BLOB NOT NULL,
@@ -41,13 +40,13 @@ _CREATE_TABLE: Final = """
     ) WITHOUT ROWID
 """
 
-# FULL: the log is on disk before a commit returns. The second asks the same of macOS, where a plain
+# FULL: the log is on disk before a commit returns. fullfsync: the same on macOS, where a plain
 # fsync does not reach the disk.
 _SETTINGS: Final = ("PRAGMA synchronous = FULL", "PRAGMA fullfsync = ON")
 
 
 def path_of(url: str) -> Path:
-    """Return the absolute path of the file that a URL names; see `lakebed.kv.open_store`.
+    """Return the absolute path of the file of a URL; see `lakebed.kv.open_store`.
 
     Raises:
         InvalidArgument: The URL does not name a file.
@@ -62,20 +61,20 @@ def path_of(url: str) -> Path:
         raise InvalidArgument("a sqlite store is a file; for one in memory use memory://")
     if any(character in name for character in "?#\0"):
         raise InvalidArgument(f"a sqlite store has no options: leave out ?, # and NUL in {url!r}")
-    # Absolute, because connections are opened later too, when the working directory may be another.
+    # Absolute, because connections are also opened after a change of the working directory.
     return Path(name).absolute()
 
 
 class DatabaseFile:
-    """A Lakebed database, created if it was not there."""
+    """A Lakebed database file, created if missing."""
 
     def __init__(self, path: Path) -> None:
-        """Find or create the file.
+        """Open or create the file.
 
         Raises:
-            InvalidArgument: It lies on a network file system.
-            ForeignStore: What is there is not a Lakebed database.
-            StoreUnavailable: It cannot be created or opened.
+            InvalidArgument: The file is on a network file system.
+            ForeignStore: The file exists and is not a Lakebed database.
+            StoreUnavailable: The file cannot be created or opened.
         """
         check_file_system(path, "SQLite")
         self.path = path
@@ -88,12 +87,12 @@ class DatabaseFile:
             raise self.failure(error) from error
 
     def connect(self, *, create: bool = False) -> sqlite3.Connection:
-        """Open a connection without transactions of its own; any thread may use it, one at a time.
+        """Open a connection in autocommit mode, usable by any thread, one at a time.
 
-        It waits with patience for locks, of which even a setting may need one.
+        Waits up to `PATIENCE_SECONDS` for locks, which even a setting may need.
 
         Raises:
-            sqlite3.Error: SQLite cannot open it.
+            sqlite3.Error: SQLite cannot open the file.
         """
         mode = "rwc" if create else "rw"
         connection = sqlite3.connect(
@@ -112,9 +111,9 @@ class DatabaseFile:
         return connection
 
     def failure(self, error: Exception) -> StoreUnavailable:
-        """What to raise for an error of SQLite that changed nothing."""
+        """Return the exception for an error of SQLite that changed nothing."""
         code = error_code(error)
-        # Making room for its shared memory, SQLite calls a full disk an I/O error.
+        # When allocating shared memory, SQLite reports a full disk as an I/O error.
         if code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and self._is_disk_full()):
             return StoreFull(f"no room for the write to {self.path}: the disk is full")
         return StoreUnavailable(f"cannot use {self.path}: {error}")
@@ -124,14 +123,14 @@ class DatabaseFile:
         return status.f_bavail * status.f_frsize < _LEAST_ROOM_BYTES
 
     def log_bytes(self) -> int:
-        """The size of the write-ahead log beside the file."""
+        """Return the size of the write-ahead log beside the file."""
         try:
             return self.log_path.stat().st_size
         except FileNotFoundError:
             return 0
 
     def _refuse_foreign(self) -> None:
-        # First the log: a racing creator makes it only after it has filled the file.
+        # Check the log first: a concurrent creator makes it only after filling the file.
         log_is_there = self.log_bytes() > 0
         try:
             status = self.path.stat()
@@ -153,7 +152,7 @@ class DatabaseFile:
     def _application_id(self) -> int:
         uri = f"{self.path.as_uri()}?immutable=1"
         with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
-            # Or SQLite would call a file damaged that another process is making longer just now.
+            # Otherwise SQLite would report a file as damaged while another process extends it.
             connection.execute("PRAGMA writable_schema = ON")
             try:
                 return _pragma(connection, "application_id")
@@ -168,7 +167,7 @@ class DatabaseFile:
             while True:
                 try:
                     self._create_table(connection)
-                    # Others that open the file at the same moment can make this fail at once.
+                    # Can fail at once if another process opens the file at the same moment.
                     mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
                     break
                 except sqlite3.OperationalError as error:
@@ -181,7 +180,7 @@ class DatabaseFile:
     def _create_table(self, connection: sqlite3.Connection) -> None:
         if _pragma(connection, "application_id") == APPLICATION_ID:
             return
-        # Before the switch to the log: the mark must be in the file itself, where the check looks.
+        # Before the switch to WAL: the id must be in the file itself, where the check reads it.
         connection.execute("BEGIN IMMEDIATE")
         try:
             if _pragma(connection, "application_id") != APPLICATION_ID:
@@ -198,13 +197,13 @@ class DatabaseFile:
 
 
 def error_code(error: Exception) -> int:
-    """The primary result code of SQLite, or 0."""
+    """Return the primary result code of SQLite, or 0."""
     code: int = getattr(error, "sqlite_errorcode", 0)
     return code & 0xFF
 
 
 def is_busy(error: sqlite3.Error) -> bool:
-    """Whether another connection holds the lock."""
+    """Return whether another connection holds the lock."""
     return error_code(error) == sqlite3.SQLITE_BUSY
 
 

@@ -1,9 +1,9 @@
-"""The connection that writes to the file; concurrent writes share its transactions.
+"""The writing connection; concurrent writes share its transactions.
 
-The leader of a batch (`lakebed.kv.group_commit`) takes the lock on the file and only then collects
-the writes behind it, so that the time it waits for another process makes its batch larger. All
-writes of a batch get their results after the commit. That holds for a failed predicate too: it may
-rest on a write of the same batch, which is not certain before.
+The leader of a batch (`lakebed.kv.group_commit`) takes the file lock and only then collects the
+queued writes, so that waiting for another process makes the batch larger. All writes of a batch get
+their results after the commit. This includes failed predicates, which may depend on a write of the
+same, uncommitted batch.
 """
 
 import logging
@@ -27,28 +27,27 @@ class BatchedRead(NamedTuple):
     parameters: Row
 
 
-# How long to wait for the lock. Other servers give it back after each batch; a program that keeps
-# it for longer may keep it for hours, and whoever waits for an answer had better know soon.
+# Time limit for the lock. Other servers release the lock after each batch; any other program may
+# keep the lock for hours, so fail fast.
 LOCK_SECONDS: Final = 5.0
 
-# A batch ends when it has reached either; other processes wait for the lock meanwhile.
+# Limits of a batch: other processes wait for the lock meanwhile.
 BATCH_OPERATIONS: Final = 1000
 BATCH_BYTES: Final = 16 << 20
 
-# SQLite moves the log into the file when it has grown a little, and then starts it anew; but never
-# while anyone reads from it, and on a busy store someone always does. Beyond this size, hold up
-# the writers until the readers are through.
+# SQLite checkpoints and restarts a log of some size, but not during a read, and a busy store is
+# always being read. Beyond this size, writers wait until the readers are finished.
 LARGEST_LOG_BYTES: Final = 64 << 20
 
-# How much has to be written until the log is looked at again, and about what a row adds to it.
+# Bytes written until the log size is checked again, and approximate log growth per row.
 LOOK_BYTES: Final = 1 << 20
 _ROW_BYTES: Final = 16 << 10
 _READERS_PATIENCE_SECONDS: Final = 1.0
 
 WINDOW_SECONDS: Final = 0.0002
-"""How long a leader waits for more writes, if the last batch had several."""
+"""How long a leader waits for more writes if the last batch had several."""
 
-# SQLite's own waiting sleeps for up to 100 ms at a time, many times what a commit takes.
+# SQLite's own busy handler sleeps up to 100 ms at a time, far longer than a commit.
 _SHORTEST_PAUSE_SECONDS: Final = 0.0001
 _LONGEST_PAUSE_SECONDS: Final = 0.0005
 
@@ -56,11 +55,11 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 
 Step = tuple[str, Sequence[Row]]
-"""A statement, and the rows that it is run for."""
+"""A statement and its rows."""
 
 
 class _Operation(Write):
-    """Steps up to the first one that changes nothing, then a query; and what came of them."""
+    """Steps up to the first without an effect, then a query; with their results."""
 
     __slots__ = ("done", "found", "query", "size_bytes", "steps")
 
@@ -70,15 +69,16 @@ class _Operation(Write):
         self.size_bytes = size_bytes
         self.query = query
         self.done = 0
-        """How many steps changed something."""
+        """Number of steps with an effect."""
         self.found: list[tuple[object, ...]] = []
         """The rows of the query."""
 
     def run(self, connection: sqlite3.Connection) -> None:
-        """Run the steps, in the transaction that was begun."""
+        """Run the steps in the current transaction."""
         self.done = 0
         for statement, rows in self.steps:
-            # No cursor is kept in a name: it would keep the lock when the connection is replaced.
+            # Do not keep the cursor in a variable: it would keep the lock when the connection is
+            # replaced.
             if not connection.executemany(statement, rows).rowcount:
                 return
             self.done += 1
@@ -87,7 +87,7 @@ class _Operation(Write):
 def _choose(
     leader: _Operation, queue: Sequence[_Operation]
 ) -> tuple[list[_Operation], list[_Operation]]:
-    """Split the queue where a batch has reached its size; see `GroupCommit`."""
+    """Split the queue at the size limit of a batch; see `GroupCommit`."""
     size_bytes = leader.size_bytes
     count = 0
     while count < min(len(queue), BATCH_OPERATIONS - 1) and size_bytes < BATCH_BYTES:
@@ -97,7 +97,7 @@ def _choose(
 
 
 class SQLiteWriter:
-    """The connection that writes to a file, and the queue in front of it."""
+    """The writing connection of a file, with its queue."""
 
     def __init__(self, file: DatabaseFile) -> None:
         """Connect.
@@ -106,30 +106,30 @@ class SQLiteWriter:
             sqlite3.Error: The file cannot be opened.
         """
         self.commits = 0
-        """Transactions committed so far."""
+        """Number of committed transactions."""
         self.writes = 0
-        """Operations in those transactions."""
+        """Number of committed operations."""
         self._file = file
         self._connection = self._connect()
         self._group = GroupCommit(self._write, _choose, window_seconds=WINDOW_SECONDS)
         self._log_limit_bytes = LARGEST_LOG_BYTES
         self._unseen_bytes = 0
-        """About what the log has grown by since it was looked at."""
+        """Approximate growth of the log since the last check."""
 
     def execute(
         self, steps: Sequence[Step], query: BatchedRead | None = None, *, size_bytes: int = 0
     ) -> tuple[int, list[tuple[Any, ...]]]:
-        """Run steps up to the first one that changes nothing, and a query behind them.
+        """Run steps up to the first without an effect, then a query.
 
-        The query is part of the transaction, and sees what was there when that was committed: no
-        other process writes meanwhile, and all that is written with it comes before.
+        The query is part of the transaction and sees the state at its commit: no other process
+        writes meanwhile, and all writes of the batch precede the query.
 
         Returns:
-            How many steps changed something, and the rows of the query.
+            The number of steps with an effect, and the rows of the query.
 
         Raises:
             StoreUnavailable: Nothing was changed.
-            OutcomeUnknown: The commit failed in a way that leaves open whether it was applied.
+            OutcomeUnknown: The commit failed, and may have been applied.
             StoreClosed: The writer was closed.
         """
         done = self._group.run(_Operation(steps, size_bytes, query))
@@ -141,7 +141,7 @@ class SQLiteWriter:
             self._connection.close()
 
     def _write(self, batch: Batch[_Operation]) -> None:
-        """Take the lock on the file, collect a batch, and commit it; see `GroupCommit`."""
+        """Take the file lock; collect and commit a batch; see `GroupCommit`."""
         error: OutcomeUnknown | None
         try:
             locked_out = self._begin()
@@ -150,7 +150,7 @@ class SQLiteWriter:
             if not locked_out and isinstance(error, StoreUnavailable) and len(operations) > 1:
                 self._write_each(operations)
                 error = None
-        except Exception as unexpected:  # noqa: BLE001 - whatever it is, the writes need a result
+        except Exception as unexpected:  # noqa: BLE001 - the writes need a result in any case
             error = self._unknown(unexpected)
         self._unseen_bytes += sum(
             operation.size_bytes + _ROW_BYTES * sum(len(rows) for _, rows in operation.steps)
@@ -164,14 +164,14 @@ class SQLiteWriter:
             raise error
 
     def _write_each(self, operations: Sequence[_Operation]) -> None:
-        """Commit operations one by one: the failure of one must not fail the others."""
+        """Commit each operation separately, so that a failure has no effect on the rest."""
         locked_out: OutcomeUnknown | None = None
         for operation in operations:
             locked_out = copy_error(locked_out) if locked_out else self._begin()
             operation.error = locked_out or self._finish([operation])
 
     def _begin(self) -> StoreUnavailable | None:
-        """Take the lock on the file, which other processes write to as well."""
+        """Take the file lock, shared with other processes."""
         give_up_at = time.monotonic() + LOCK_SECONDS
         pause = _SHORTEST_PAUSE_SECONDS
         while True:
@@ -192,12 +192,12 @@ class SQLiteWriter:
             pause = min(pause * 1.2, _LONGEST_PAUSE_SECONDS)
 
     def _finish(self, batch: list[_Operation]) -> OutcomeUnknown | None:
-        """Run the operations in the transaction just begun, and commit it."""
+        """Run the operations in the current transaction, and commit it."""
         try:
             for each in batch:
                 each.run(self._connection)
             self._fetch(batch)
-        except Exception as error:  # noqa: BLE001 - the transaction is rolled back, whatever it was
+        except Exception as error:  # noqa: BLE001 - rolled back after any error
             self._roll_back()
             return self._file.failure(error)
         try:
@@ -212,7 +212,7 @@ class SQLiteWriter:
         return None
 
     def _fetch(self, batch: list[_Operation]) -> None:
-        """Make the queries of a batch, which see all of its writes."""
+        """Run the queries of a batch, which see all of its writes."""
         made: dict[BatchedRead, list[tuple[object, ...]]] = {}
         for each in batch:
             if each.query is not None:
@@ -225,19 +225,19 @@ class SQLiteWriter:
 
     def _roll_back(self) -> None:
         try:
-            # SQLite may have done it already: it does after some errors.
+            # SQLite rolls back by itself after some errors.
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
         except sqlite3.Error:
             self._replace_connection()
 
     def _unknown(self, error: Exception) -> OutcomeUnknown:
-        """Settle what a failed commit may have left, and say that its outcome is unknown."""
+        """Invalidate the remains of a failed commit, and return its error."""
         _LOGGER.warning("a commit to %s failed: %s", self._file.path, error)
         self._replace_connection()
-        # The failed commit may lie whole in the log, where a recovery after a crash would find and
-        # apply it. The next commit overwrites it there; so make one that changes nothing. Should
-        # that fail too, the callers must still get their answer.
+        # The log may contain the complete failed commit, which a recovery after a crash would
+        # apply. The next commit overwrites that part of the log, so make an empty commit. Even if
+        # this fails, the callers must get their result.
         with suppress(Exception):
             if self._begin() is None:
                 self._connection.execute("PRAGMA user_version = 0")
@@ -262,7 +262,7 @@ class SQLiteWriter:
                 self._file.path,
                 size_bytes,
             )
-        # A reader that does not end must not hold up the writers again and again.
+        # A long-running reader must not block the writers repeatedly.
         self._log_limit_bytes = 2 * size_bytes if busy else LARGEST_LOG_BYTES
 
     def _replace_connection(self) -> None:

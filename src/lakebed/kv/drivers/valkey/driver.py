@@ -58,15 +58,10 @@ def open_driver(url: str, runtime: Runtime) -> Store:
 class ValkeyStore(Store):
     """Hashes and sorted sets of a server.
 
-    Args:
-        url: Where it is.
-        runtime: Clock, chance and concurrency.
-        patience: How long things may take.
-
     Raises:
         InvalidArgument: The URL is malformed.
         UnsafeStore: The server would lose acknowledged writes.
-        StoreUnavailable: It cannot be reached.
+        StoreUnavailable: The server cannot be reached.
     """
 
     name = "valkey"
@@ -156,7 +151,7 @@ class ValkeyStore(Store):
         return items
 
     def _set_all(self, writes: Sequence[Put]) -> None:
-        """Set several values, in chunks of a partition, each applied whole or not at all."""
+        """Write several values, in atomic chunks of one partition."""
         applied = False
         for partition in dict.fromkeys(put.partition for put in writes):
             of_partition = [put for put in writes if put.partition == partition]
@@ -176,9 +171,9 @@ class ValkeyStore(Store):
         self._lifetime.close()
 
     def _check_cluster(self) -> None:
-        """Refuse a server in cluster mode: it takes no script over the two keys of a partition."""
+        """Reject a server in cluster mode, where a script cannot use both keys of a partition."""
         answer = b""
-        with self._pool.reading() as link, suppress(valkey.ResponseError):  # not all users may ask
+        with self._pool.reading() as link, suppress(valkey.ResponseError):  # no permission
             answer = ask(link, "INFO", "cluster")
         if b"cluster_enabled:1" in answer:
             raise UnsafeStore(
@@ -187,7 +182,7 @@ class ValkeyStore(Store):
             )
 
     def _check_durability(self) -> None:
-        """Refuse a server that may lose what it acknowledged."""
+        """Reject a server that may lose acknowledged writes."""
         with self._pool.reading() as link:
             replication = ask(link, "INFO", "replication").decode()
             found = {}
@@ -216,11 +211,9 @@ class ValkeyStore(Store):
                 " say by ?durable=true that the service keeps its writes by other means"
             )
 
-    # Reads
-
     def _get_chunk(self, keys: Sequence[tuple[bytes, bytes]]) -> list[Item | None]:
         with self._lifetime.call(*keys[0]), self._pool.reading() as link:
-            # All at once, and the server answers in order: no item is older than those before it.
+            # Pipelined, and answered in order: no item is older than the items before it.
             link.send_packed_command(
                 link.pack_commands([("HGET", _names(of)[0], key) for of, key in keys])
             )
@@ -230,27 +223,25 @@ class ValkeyStore(Store):
             for (_, key), stored in zip(keys, found, strict=True)
         ]
 
-    # Writes
-
     def _write(self, script: str, partition: bytes, *arguments: bytes) -> bool:
-        """Run a script that writes; return whether its condition held.
+        """Run a writing script; return whether its condition held.
 
         Raises:
-            StoreUnavailable: Nothing was applied, and nothing will be.
-            OutcomeUnknown: It may have been applied; it will not be from now on.
+            StoreUnavailable: Nothing was applied, or will be.
+            OutcomeUnknown: The write may have been applied, but will not be applied later.
         """
         link = self._pool.take()
         answered = False
         try:
             deadline = self._pool.deadline(link)
-            # After the deadline was computed, so that a pause in between makes the wait longer.
+            # Computed after the deadline, so that a pause in between only makes the wait longer.
             settled_at = self._runtime.monotonic() + self._patience.settled_seconds
             held = self._run(link, script, partition, [b"%d" % deadline, *arguments], settled_at)
             answered = True
             return held
         finally:
             if not answered:
-                link.disconnect()  # after a refusal, too: a new one reads the server's clock again
+                link.disconnect()  # even after a refusal: the next one reads the clock again
             self._pool.give_back(link)
 
     def _run(
@@ -272,7 +263,7 @@ class ValkeyStore(Store):
                 f"the server did not say what became of a write: {error}"
             ) from error
         except BaseException:
-            # Ctrl-C, or a signal handler that raises: not even then may the write come later.
+            # Ctrl-C, or a signal handler that raises: the write must not be applied later.
             self._wait_until(settled_at)
             raise
 
@@ -282,7 +273,7 @@ class ValkeyStore(Store):
 
 
 def _names(partition: bytes) -> list[bytes]:
-    """The hash and the sorted set of a partition."""
+    """Return the names of a partition's hash and sorted set."""
     return [_HASHES + partition, PREFIX + b"z:" + partition]
 
 

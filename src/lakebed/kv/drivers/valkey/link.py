@@ -1,8 +1,8 @@
 """Connections to a server, and deadlines by its clock.
 
-A call makes as few system calls as it can, since each lets other threads run first: one that sends
-and one that receives. So time-outs are the kernel's, and whether a connection is still open is
-asked only if it lay idle.
+A call makes as few system calls as possible, one to send and one to receive, since each lets other
+threads run first. So the kernel enforces time-outs, and only idle connections are checked for
+closure.
 """
 
 import os
@@ -27,9 +27,9 @@ from lakebed.kv.urls import is_on, split_url
 
 CONNECT_SECONDS: Final = 1.0
 CLOCK_SECONDS: Final = 120.0
-"""How long a reading of the server's clock is used: clocks drift less than the margin in it."""
+"""Maximum age of a clock reading: clocks drift less than the margin meanwhile."""
 FRESH_SECONDS: Final = 1.0
-"""A connection that was used that long ago is taken for open."""
+"""Maximum idle time after which a connection is assumed to be open."""
 DEFAULT_PORT: Final = 6379
 _OPTIONS: Final = frozenset({"tls", "ca", "durable"})
 _EXAMPLE: Final = "valkey://host:6379/0"
@@ -37,34 +37,35 @@ _EXAMPLE: Final = "valkey://host:6379/0"
 
 @dataclass(frozen=True, slots=True)
 class ValkeyTimeouts:
-    """How long things may take, in seconds."""
+    """Time limits, in seconds."""
 
     start_seconds: float = 4.0
-    """A write that has not begun by then, on the server, is refused by it."""
+    """A write that has not begun by then is refused by the server."""
     reply_seconds: float = 5.0
     margin_seconds: float = 0.5
 
     @property
     def settled_seconds(self) -> float:
-        """After this time a write has begun and ended, or never will."""
+        """Return the time after which a write has ended, or never begins."""
         return self.start_seconds + self.margin_seconds
 
 
 @dataclass(frozen=True, slots=True)
 class ValkeyAddress:
-    """What a URL says."""
+    """A parsed URL."""
 
     settings: dict[str, Any]
     tls: bool
     trusted: bool
-    """Whether the service is said to be durable by other means."""
+    """Whether the service is declared to be durable by other means."""
 
 
 def parse_url(url: str) -> ValkeyAddress:
-    """Take a URL apart.
+    """Parse the URL of a store.
 
     Raises:
-        InvalidArgument: It is malformed. The message does not quote it: a password may be in it.
+        InvalidArgument: The URL is malformed. The message does not quote it: it may contain a
+            password.
     """
     parts, options = split_url(url, options=_OPTIONS, example=_EXAMPLE)
     database = parts.path.strip("/") or "0"
@@ -93,11 +94,11 @@ class _Clock:
 
     server_seconds: float
     read_by: float
-    """When the answer had come, by our clock: the server read its clock before."""
+    """Local time of the reply: the server read its clock earlier."""
 
 
 class ValkeyPool:
-    """Connections to one server; the one used last is used next."""
+    """Connections to one server; the most recently used is reused first."""
 
     def __init__(self, address: ValkeyAddress, patience: ValkeyTimeouts, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -106,23 +107,23 @@ class ValkeyPool:
         self._tls = address.tls
         self._settings: dict[str, object] = {
             "socket_connect_timeout": CONNECT_SECONDS,
-            # What the library repeats could land twice, the second time behind its deadline.
+            # A retry inside the library could be applied twice, the second time after its deadline.
             "retry": Retry(NoBackoff(), 0),
             "valkey_connect_func": self._greet,
             **address.settings,
         }
-        # With the time at which they were given back.
+        # With the time of their return.
         self._idle: list[tuple[Connection, float]] = []
         self._closed = False
         self._process = os.getpid()
 
     def take(self) -> Connection:
-        """Lend a connection, until `give_back`.
+        """Take a connection; `give_back` must follow.
 
         Raises:
             StoreClosed: The pool was closed, or belongs to another process.
-            StoreUnreachable: There is none.
-            StoreUnavailable: The server does not let us in.
+            StoreUnreachable: The server cannot be reached.
+            StoreUnavailable: The server rejected the credentials.
         """
         if self._closed or os.getpid() != self._process:
             raise StoreClosed
@@ -141,17 +142,17 @@ class ValkeyPool:
         return connection
 
     def give_back(self, connection: Connection) -> None:
-        """Take a connection back, which may be broken."""
+        """Return a connection, which may be broken."""
         self._idle.append((connection, monotonic()))
         if self._closed:
             self.close()
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Lend a connection for something that changes nothing.
+        """Yield a connection for a call that changes nothing.
 
         Raises:
-            StoreUnavailable: There was no answer.
+            StoreUnavailable: The server did not answer.
         """
         connection = self.take()
         answered = False
@@ -162,14 +163,14 @@ class ValkeyPool:
             raise StoreUnavailable(f"the server did not answer: {error}") from error
         finally:
             if not answered:
-                connection.disconnect()  # an answer that nobody took must not be the next one's
+                connection.disconnect()  # an unread reply must not answer the next command
             self.give_back(connection)
 
     def deadline(self, connection: Connection) -> int:
-        """Return when a write that is sent now must have begun, in microseconds of the server.
+        """Return the deadline of a write sent now, in microseconds of the server's clock.
 
         Raises:
-            StoreUnavailable: The server does not tell the time.
+            StoreUnavailable: The server does not report its clock.
         """
         now = self._runtime.monotonic()
         clock = self._clocks[connection]
@@ -183,7 +184,7 @@ class ValkeyPool:
         return int((clock.server_seconds + elapsed + self._patience.start_seconds) * 1_000_000)
 
     def close(self) -> None:
-        """Close the idle connections now, the others when they come back."""
+        """Close idle connections now, and the others when they are returned."""
         self._closed = True
         with suppress(IndexError):
             while True:
@@ -210,7 +211,7 @@ class ValkeyPool:
 
 
 def _has_ended(connection: Connection) -> bool:
-    """Whether the server has closed an idle connection, or sent what nobody asked for."""
+    """Return whether the server has closed an idle connection, or sent unexpected data."""
     try:
         return bool(connection.can_read())
     except (valkey.ConnectionError, OSError):
@@ -220,7 +221,7 @@ def _has_ended(connection: Connection) -> bool:
 def run_script(
     connection: Connection, script: str, keys: Sequence[bytes], arguments: Sequence[bytes]
 ) -> Any:
-    """Run a script by its hash; the server learns it the first time."""
+    """Run a script by its hash; load it on first use."""
     name = sha1(script.encode(), usedforsecurity=False).hexdigest()
     try:
         return ask(connection, "EVALSHA", name, str(len(keys)), *keys, *arguments)
@@ -229,6 +230,6 @@ def run_script(
 
 
 def ask(connection: Connection, *command: str | bytes) -> Any:
-    """Send a command and return the answer."""
+    """Send a command and return the reply."""
     connection.send_command(*command)
     return connection.read_response()

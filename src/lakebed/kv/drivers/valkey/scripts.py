@@ -1,9 +1,9 @@
-"""The scripts. KEYS: the hash of a partition, the sorted set of its keys. ARGV[1]: the deadline."""
+"""Lua scripts. KEYS: the partition's hash, and the sorted set of its keys. ARGV[1]: deadline."""
 
 from typing import Final
 
 LATE: Final = "LAKEBED_LATE"
-"""Begins the error of a script that came after its deadline."""
+"""Prefix of the error for a missed deadline."""
 
 _IN_TIME: Final = f"""
 local now = redis.call('TIME')
@@ -12,7 +12,7 @@ if now[1] * 1000000 + now[2] > tonumber(ARGV[1]) then
 end
 """
 
-# What is stored under a field is the version, 16 bytes, and behind it the value.
+# A hash field contains the version, 16 bytes, followed by the value.
 SET: Final = (
     _IN_TIME
     + """
