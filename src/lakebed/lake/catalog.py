@@ -1,7 +1,7 @@
-"""The catalog put together: one object whose attributes are its rooms.
+"""Composition of the catalog.
 
-The rules that keep objects and garbage collection out of each other's way are in `uploads`,
-`links`, `copies` and `addresses`. What deletes data is in `lakebed.reclaim`.
+`uploads`, `links` and `copies` keep objects safe from garbage collection. Data is deleted in
+`lakebed.reclaim`.
 """
 
 from lakebed.base.runtime import Runtime
@@ -36,7 +36,7 @@ from lakebed.lake.usage import Usage
 
 
 class Catalog:
-    """All that the doors ask for. One for each process, used by its threads."""
+    """The operations shared by all APIs. One instance per process, used by all threads."""
 
     def __init__(
         self,
@@ -51,19 +51,19 @@ class Catalog:
         signer: Signer | None = None,
         runs_imports: bool = True,
     ) -> None:
-        """Put a catalog on an engine, and on the store and the storage that the engine is on.
+        """Build the catalog on an engine and the engine's stores.
 
         Args:
             engine: The engine.
-            store: Links and tasks go there too.
-            block: The objects are there.
-            runtime: Clock, chance and concurrency.
-            settings: Times and bounds; whoever sets them calls their `check` first.
-            links: What may be linked.
+            store: Also stores links, tasks, imports and pull requests.
+            block: Stores the objects.
+            runtime: Clock, randomness and concurrency.
+            settings: Times and limits, already validated by `CatalogSettings.check`.
+            links: Rules for linking.
             run_in_background: Runs dumps and restores.
-            signer: Signs URLs where the storage does not.
-            runs_imports: Whether imports that are started here run in the background of this
-                process. If not, another process calls `import_runner` now and then.
+            signer: Signs URLs if the storage does not.
+            runs_imports: Whether imports run in the background of this process. If not, another
+                process calls `import_runner` regularly.
         """
         settings = settings or CatalogSettings()
         addresses = Addresses(runtime, settings)
@@ -71,7 +71,7 @@ class Catalog:
         stager = Stager(engine, block, runtime, freshness)
         purge_marks = PurgeMarks(store)
         self.storage_scheme = block.scheme
-        """What the URLs of storage namespaces begin with."""
+        """URL scheme of storage namespaces."""
         self.repositories = engine.repositories
         self.refs = Refs(engine, store, block, runtime, purge_marks)
         self.ref_changes = engine.refs

@@ -1,8 +1,8 @@
-"""The checksums that clients of S3 send with the bytes of an object, and ask for with them.
+"""S3 checksums of objects and parts.
 
-The uploader computes one; the gateway compares it with the bytes that arrive; it is kept with the
-entry (see `entry_metadata`); and the reader compares it with the bytes that come back. So damage
-anywhere on the way, in the storage too, is found.
+The client computes a checksum; the gateway compares it with the received bytes and stores it with
+the entry (see `entry_metadata`); readers compare it with the bytes they receive. This detects
+corruption in transit and in the storage.
 """
 
 import re
@@ -18,24 +18,24 @@ from lakebed.block.streams import HashedChunks
 
 
 class Digest(Protocol):
-    """A checksum under way, as `hashlib` has them."""
+    """A checksum in progress, with the interface of `hashlib`."""
 
     def update(self, data: bytes, /) -> None:
-        """Take in some more bytes."""
+        """Add more bytes."""
 
     def digest(self) -> bytes:
         """Return the checksum of the bytes so far."""
 
 
 class MD5Digest(Digest, Protocol):
-    """An MD5 under way."""
+    """An MD5 in progress."""
 
     def hexdigest(self) -> str:
         """Return the MD5 of the bytes so far, in hexadecimal."""
 
 
 def _crt() -> Any:
-    """Return the library for the checksums that Python has not; it comes with the server."""
+    """Return the library for checksums missing from Python; servers have it installed."""
     try:
         from awscrt import checksums  # only servers have it
     except ImportError as error:
@@ -44,7 +44,7 @@ def _crt() -> Any:
 
 
 class _Crc:
-    """A cyclic redundancy check under way."""
+    """A cyclic redundancy check in progress."""
 
     def __init__(self, function: Callable[[bytes, int], int], size: int) -> None:
         self._function = function
@@ -65,29 +65,29 @@ ALGORITHMS: Final[Mapping[str, Callable[[], Digest]]] = {
     "sha1": lambda: sha1(usedforsecurity=False),
     "sha256": sha256,
 }
-"""By the names that S3 gives them, in lower case."""
+"""Checksum algorithms by their S3 names, in lower case."""
 
 _SIZES: Final = {"crc32": 4, "crc32c": 4, "crc64nvme": 8, "sha1": 20, "sha256": 32}
-"""How many bytes each has."""
+"""Bytes per digest."""
 
 _COMBINABLE: Final = ("crc32", "crc32c", "crc64nvme")
-"""The checksums of two runs of bytes make that of both."""
+"""Algorithms for which the checksum of a whole follows from the checksums of its parts."""
 
 _COMPOSITE: Final = re.compile(r"(.+)-([1-9][0-9]{0,4})", re.ASCII)
 """The value of a composite checksum: base 64, which has no hyphen, then the number of parts."""
 
 
 class ChecksumType(StrEnum):
-    """What the checksum of an object is made of."""
+    """The input of an object's checksum."""
 
     COMPOSITE = "COMPOSITE"
-    """The checksums of its parts; their number is added to it."""
+    """The checksums of the object's parts; the value ends in the number of parts."""
     FULL_OBJECT = "FULL_OBJECT"
-    """All of its bytes."""
+    """All bytes of the object."""
 
 
 class Scheme(NamedTuple):
-    """How the checksum of an object in parts is made of theirs."""
+    """The way to derive an object's checksum from the checksums of its parts."""
 
     algorithm: str
     """One of `ALGORITHMS`."""
@@ -98,7 +98,7 @@ SCHEMES: Final = frozenset(
     [Scheme(name, ChecksumType.FULL_OBJECT) for name in _COMBINABLE]
     + [Scheme(name, ChecksumType.COMPOSITE) for name in ALGORITHMS if name != "crc64nvme"]
 )
-"""The ones that S3 has."""
+"""The schemes supported by S3."""
 
 
 class Checksum(NamedTuple):
@@ -107,26 +107,26 @@ class Checksum(NamedTuple):
     algorithm: str
     """One of `ALGORITHMS`."""
     value: str
-    """In base 64; a composite one ends in the number of parts, as in ``AAAAAA==-3``."""
+    """Base 64; a composite value ends in the number of parts, as in ``AAAAAA==-3``."""
 
     @property
     def type(self) -> ChecksumType:
-        """What it is made of, which its value shows."""
+        """The input of the checksum, as shown by its value."""
         is_composite = _COMPOSITE.fullmatch(self.value) is not None
         return ChecksumType.COMPOSITE if is_composite else ChecksumType.FULL_OBJECT
 
     def __str__(self) -> str:
-        """As it is kept."""
+        """Return the stored form."""
         return f"{self.algorithm}:{self.value}"
 
     @classmethod
     def of(cls, algorithm: str, digest: bytes) -> "Checksum":
-        """Return a digest as headers spell it."""
+        """Encode a digest as in headers."""
         return cls(algorithm, b64encode(digest).decode())
 
     @classmethod
     def parse(cls, text: str) -> "Checksum | None":
-        """Return a checksum from the text that was kept; None: it is not one."""
+        """Parse the stored form; return None if it is invalid."""
         algorithm, _, value = text.partition(":")
         composite = _COMPOSITE.fullmatch(value)
         digest = decoded(composite[1] if composite else value)
@@ -136,29 +136,29 @@ class Checksum(NamedTuple):
 
 
 class Proof(Protocol):
-    """Bytes that are compared with a checksum as they are read, if one came with them."""
+    """Verification of bytes against an announced checksum while they are read."""
 
     @property
     def algorithm(self) -> str | None:
-        """Of the checksum that comes with them; known before the first byte."""
+        """Algorithm of the announced checksum, or None; known before the first byte."""
 
     @property
     def md5(self) -> MD5Digest | None:
-        """Their MD5 so far, if it is computed as they are read."""
+        """MD5 of the bytes so far, or None if it is not computed while reading."""
 
     def proved(self) -> Checksum | None:
-        """Return the checksum that they were found to have; known after the last byte."""
+        """Return the verified checksum, or None without one; known after the last byte."""
 
 
 def hashed_by(proof: Proof | None, chunks: Iterable[bytes]) -> Iterable[bytes]:
-    """Return chunks that need not be hashed by the storage, if their proof does it."""
+    """Return chunks that the storage need not hash if `proof` does."""
     return chunks if proof is None or proof.md5 is None else HashedChunks(chunks, proof.md5)
 
 
 def of_parts(scheme: Scheme, parts: Iterable[tuple[Checksum, int]]) -> Checksum:
-    """Return the checksum of an object, from those of its parts and their sizes.
+    """Combine the checksums and sizes of an object's parts into the object's checksum.
 
-    No byte of the object is read: a CRC of the whole follows from those of the parts.
+    Does not read the object: the CRC of the whole follows from the CRCs of the parts.
     """
     algorithm = scheme.algorithm
     digests = [(b64decode(checksum.value), size) for checksum, size in parts]
@@ -175,7 +175,7 @@ def of_parts(scheme: Scheme, parts: Iterable[tuple[Checksum, int]]) -> Checksum:
 
 
 def fed(chunks: Iterable[bytes], digests: Sequence[Digest]) -> Iterator[bytes]:
-    """Yield the chunks as they are, and feed them to the digests on the way."""
+    """Yield the chunks unchanged, feeding each to the digests."""
     for chunk in chunks:
         for digest in digests:
             digest.update(chunk)
@@ -183,7 +183,7 @@ def fed(chunks: Iterable[bytes], digests: Sequence[Digest]) -> Iterator[bytes]:
 
 
 def decoded(value: str) -> bytes | None:
-    """Return the bytes that a text encodes in strict base 64; None: it does not."""
+    """Decode strict base 64; return None if `value` is invalid."""
     try:
         digest = b64decode(value, validate=True)
     except ValueError:

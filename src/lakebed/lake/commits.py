@@ -1,4 +1,4 @@
-"""Changing the heads of branches: commit, merge, revert, cherry-pick, reset."""
+"""Changes to branch heads: commit, merge, revert, cherry-pick, reset."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -23,27 +23,27 @@ from lakebed.lake.errors import InvalidMetadata
 
 ORIGIN_KEY: Final = "cherry-pick-origin"
 ORIGIN_COMMITTER_KEY: Final = "cherry-pick-committer"
-"""Where a cherry-picked commit says, in its metadata, which commit it repeats, and whose."""
+"""Metadata keys of a cherry-picked commit: the original commit and its committer."""
 
 RESERVED: Final = ".lakebed."
-"""What names in a commit's metadata begin with that Lakebed alone writes, of that one commit."""
+"""Prefix of commit metadata keys reserved for Lakebed; not copied to other commits."""
 PULL_REQUEST_KEY: Final = f"{RESERVED}pull_request"
-"""Where the merge of a pull request says which one it is of."""
+"""Metadata key of a merge commit that holds the id of its pull request."""
 
 
 STRATEGY_KEY: Final = ".lakefs.merge.strategy"
-"""Where a merge says, in its commit's metadata, which side wins; or that a conflict ends it."""
+"""Metadata key of a merge commit that holds its strategy."""
 DEFAULT_STRATEGY: Final = "default"
 STRATEGIES: Final[Mapping[str, Strategy | None]] = {
     "": None,
     "dest-wins": Strategy.DEST_WINS,
     "source-wins": Strategy.SOURCE_WINS,
 }
-"""Which side wins where both changed an object, by the names that clients know."""
+"""Merge strategies by the names known to clients: the side that wins a conflict, if any."""
 
 
 def default_message(source: str, destination: str) -> str:
-    """Return the message of a merge that was given none."""
+    """Return the message of a merge without a message of its own."""
     return f"Merge '{source}' into '{destination}'"
 
 
@@ -59,7 +59,7 @@ def merge_request(
     allow_empty: bool,
     keep_staged: bool = False,
 ) -> MergeRequest:
-    """Return what a merge asks for in the words of clients; `strategy` is one of `STRATEGIES`."""
+    """Build the request for a merge; `strategy` is a key of `STRATEGIES`."""
     return MergeRequest(
         committer=committer,
         message=message or default_message(source, destination),
@@ -72,10 +72,10 @@ def merge_request(
 
 
 def check_commit_words(message: str, metadata: Mapping[str, str]) -> None:
-    """Refuse a message or metadata that a client cannot give to a commit.
+    """Reject a message or metadata that clients cannot give to a commit.
 
     Raises:
-        InvalidMetadata: One of them is too long, or a name in the metadata begins as ours do.
+        InvalidMetadata: One of them is too long, or a metadata key has the reserved prefix.
     """
     if (size := len(message.encode())) > WORDS_BYTES_MAX:
         raise InvalidMetadata(
@@ -95,11 +95,11 @@ def check_commit_words(message: str, metadata: Mapping[str, str]) -> None:
 
 
 def find_source(engine: Engine, repository: Repository, ref: str) -> Commit:
-    """Return the commit of a ref that a branch is about to lead to.
+    """Return the commit of a ref before a branch is pointed to it.
 
     Raises:
-        CommitRefused: A hook refused it.
-        RefNotFound, InvalidRef: There is none.
+        CommitRefused: A hook refused the commit.
+        RefNotFound, InvalidRef: The ref has no commit.
     """
     commit = engine.resolver.commit(repository, ref)
     engine.refusals.check(repository, ref, commit.id)
@@ -107,11 +107,11 @@ def find_source(engine: Engine, repository: Repository, ref: str) -> Commit:
 
 
 class HeadChanges:
-    """Gives branches of all repositories new heads, and discards what is staged on them.
+    """Changes branch heads and discards uncommitted changes.
 
     All methods raise `RepositoryNotFound`, `BranchNotFound`, `ReadOnly` or `Protected` if the
     branch cannot be changed, and `InvalidMetadata` for a message or metadata that clients cannot
-    give to a commit. For the rest see `Committer`, `Merger` and `Resetter`.
+    give to a commit. See `Committer`, `Merger` and `Resetter` for further errors.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -126,7 +126,7 @@ class HeadChanges:
         *,
         source_metarange: str | None = None,
     ) -> CommitResult:
-        """Commit what is staged on a branch, or else a metarange that is there already."""
+        """Commit the uncommitted changes of a branch, or an existing metarange."""
         check_commit_words(request.message, request.metadata)
         engine = self._engine
         opened = engine.readings.to_write(repository_id, branch)
@@ -142,7 +142,7 @@ class HeadChanges:
     def merge(
         self, repository_id: RepositoryID, source: str, branch: BranchID, request: MergeRequest
     ) -> Commit:
-        """Merge a ref, as it is now, into a branch."""
+        """Merge the commit that a ref points to now into a branch."""
         check_commit_words(request.message, request.metadata)
         repository = self._engine.repositories.get_writable(repository_id)
         ends = self._read_ends(repository, source, branch)
@@ -156,10 +156,10 @@ class HeadChanges:
     def _read_ends(
         self, repository: Repository, source: str, branch: BranchID
     ) -> tuple[Commit, Branch | None] | None:
-        """Return the commit of a ref, and a branch: in one call, and one for their commits.
+        """Read a source commit and a destination branch with two store calls.
 
         Returns:
-            None if one of them does not exist, or it takes more calls to find the commit.
+            None if either does not exist, or the ref takes more calls to resolve.
         """
         engine = self._engine
         places = engine.resolver.places(repository, source)
@@ -185,7 +185,7 @@ class HeadChanges:
         *,
         parent_number: int | None = None,
     ) -> Commit:
-        """Undo on a branch what a commit changed, compared with one of its parents."""
+        """Undo on a branch the changes of a commit relative to one of its parents."""
         check_commit_words(request.message, request.metadata)
         repository = self._engine.repositories.get_writable(repository_id)
         self._engine.protection.check_strict(repository, branch)
@@ -206,12 +206,11 @@ class HeadChanges:
         metadata: Mapping[str, str] | None = None,
         parent_number: int | None = None,
     ) -> Commit:
-        """Do again on a branch what a commit changed.
+        """Apply the changes of a commit to a branch.
 
-        The new commit has the message and the metadata of the old one, as far as no others are
-        given, and says in its metadata where it comes from. If the branch has all of these changes
-        already, it is an empty commit: whoever picks a list of commits, or asks again after a lost
-        reply, is not stopped by those that are there.
+        Message and metadata default to the original's; reserved metadata keys name the original.
+        If the branch already has all of the changes, the new commit is empty: a client that picks
+        a list of commits, or retries after a lost reply, is not stopped by commits picked before.
         """
         check_commit_words(message or "", metadata or {})
         repository = self._engine.repositories.get_writable(repository_id)
@@ -240,25 +239,25 @@ class HeadChanges:
 
     @traced("catalog.reset")
     def reset(self, repository_id: RepositoryID, branch: BranchID) -> None:
-        """Discard all that is staged on a branch."""
+        """Discard all uncommitted changes of a branch."""
         repository = self._engine.readings.to_write(repository_id, branch).repository
         self._engine.resetter.reset(repository, branch)
 
     @traced("catalog.reset_object")
     def reset_object(self, repository_id: RepositoryID, branch: BranchID, path: bytes) -> None:
-        """Discard what is staged for one path."""
+        """Discard the uncommitted change of one path."""
         repository = self._engine.readings.to_write(repository_id, branch).repository
         self._engine.resetter.reset_key(repository, branch, path)
 
     @traced("catalog.reset_prefix")
     def reset_prefix(self, repository_id: RepositoryID, branch: BranchID, prefix: bytes) -> None:
-        """Discard what is staged for the paths that begin with a prefix."""
+        """Discard the uncommitted changes of all paths with a prefix."""
         repository = self._engine.readings.to_write(repository_id, branch).repository
         self._engine.resetter.reset_prefix(repository, branch, prefix)
 
     @traced("catalog.hard_reset")
     def hard_reset(self, repository_id: RepositoryID, branch: BranchID, ref: str) -> None:
-        """Make a branch without uncommitted changes point to the commit of a ref."""
+        """Point a branch without uncommitted changes to the commit of a ref."""
         repository = self._engine.readings.to_write(repository_id, branch).repository
         target = find_source(self._engine, repository, ref)
         before_try = partial(self._engine.hooks.before_leaving, repository)

@@ -1,29 +1,27 @@
-"""Copying objects, within a branch and elsewhere, and changing their metadata.
+"""Copying objects within and between branches, and changing their metadata.
 
-A copy gets an address of its own, and the storage copies the bytes there. Two kinds of objects
-share their address with the copy instead, which costs nothing.
+A copy normally gets an address of its own, to which the storage copies the bytes. Two kinds of
+objects share their address with the copy instead, at no cost:
 
-*An object that a commit of the repository names* is not collected, unless the commit has expired.
-So a copy makes sure, after it is staged, that the commit it went by has not: garbage collection
-reads first which commits have expired, and then what is staged, so it meets the copy. If the commit
-has expired, the entry is taken back, and the bytes are copied, if they are still there. (While
-somebody may hold a URL to write it, an object that was linked is copied, so that the copy does not
-change with it.)
+*Objects referenced by a commit of the repository.* Garbage collection does not delete them unless
+the commit has expired. After staging, the copy checks that the commit has not: garbage collection
+reads the expired commits first and staged entries second, so its scan finds the copy. If the commit
+has expired, the entry is removed again and the bytes are copied, if they still exist. (A linked
+object is copied while an upload URL for it may be valid, so that the copy cannot change with it.)
 
-*A young object* shares its address on its branch. It must be young because garbage collection
-leaves young objects alone: a look that finds neither the old entry (deleted meanwhile) nor the new
-one (not there yet) does no harm. If the object has grown old by the time the copy is to be
-acknowledged, the entry is taken back and the bytes are copied after all.
+*Recently created objects*, on their own branch. Garbage collection skips objects within the grace
+period, so a scan that finds neither the old entry (just deleted) nor the new one (not yet staged)
+does no harm. If the grace period has ended when the copy is to be acknowledged, the entry is
+removed again and the bytes are copied.
 
-An external object (see `external`) is never collected: on its branch it is always shared. One that
-was adopted from lakeFS is collected, and is like those that a commit names.
+External objects (see `external`) are never collected and are always shared on their branch. Objects
+adopted from lakeFS are collected, and are handled like objects referenced by a commit.
 
-What was purged is not copied. A copy of bytes is acknowledged only if its source was not marked to
-be purged by the time at which the copy was staged (see `purge.marks`); one that shares the address
-shares the mark, whenever that comes.
+Purged objects are not copied. A byte copy is acknowledged only if its source had no purge mark when
+the copy was staged (see `purge_marks`); a copy that shares the address shares the mark.
 
-Of an unverified object (see `pins`), the bytes are copied that a reader would get: copying is a
-first read too. A copy that shares the address shares its pin, and looks at nothing.
+Copying an unverified object (see `pins`) counts as its first read and copies the bytes that a
+reader would get. A copy that shares the address shares the pin and reads nothing.
 """
 
 import logging
@@ -76,29 +74,29 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Copy:
-    """What to copy, and where to."""
+    """The source and the destination of a copy."""
 
     source: Repository
     ref: str
-    """Where the entry was found in it."""
+    """The ref of the source repository that has the entry."""
     entry: Entry
     known: Reading
-    """The branch to copy to, as it was read for that."""
+    """The destination branch, as read for this write."""
     path: bytes
     content_type: str
     metadata: Mapping[str, str]
     condition: Condition | None
     digest: str | None = None
-    """The digest of the request, if its client sent an id."""
+    """Digest of the request, or None if its client sent no id."""
 
     @property
     def repository(self) -> Repository:
-        """The repository to copy to."""
+        """The destination repository."""
         return self.known.repository
 
 
 def _is_external(copy: _Copy) -> bool:
-    """Whether garbage collection never takes the object: it was imported, or is lakeFS's still."""
+    """Whether garbage collection never deletes the object: imported, or owned by lakeFS."""
     entry = copy.entry
     return entry.address_type is AddressType.FULL and not copy.source.has_adopted(entry.address)
 
@@ -145,25 +143,25 @@ class Copies:
         """Copy an object to a path of a branch.
 
         Args:
-            repository_id: Where to.
-            branch: To which branch.
-            path: To which path.
+            repository_id: The destination repository.
+            branch: The destination branch.
+            path: The destination path.
             source_ref: The ref to copy from.
             source_path: The object to copy.
-            source_repository_id: Its repository, if it is another one.
-            content_type: Of the copy; None: as the object's.
-            metadata: Of the copy; None: as the object's.
-            condition: Whether to write, given what is there.
-            invocation: The request, so that a repeat of a conditional one is recognised.
-            source_condition: Whether to copy, given what is there to be copied.
+            source_repository_id: The source repository; defaults to the destination.
+            content_type: Of the copy; defaults to the source's.
+            metadata: Of the copy; defaults to the source's.
+            condition: Whether to write, given the existing entry.
+            invocation: The request, to detect a repeat of a conditional copy.
+            source_condition: Whether to copy, given the source entry.
 
         Raises:
-            InvalidPath, InvalidMetadata: No object can have this path, or such metadata.
-            EntryNotFound, RefNotFound, InvalidRef: There is nothing to copy.
-            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
-            MissingBytes: The object to copy is gone from the storage, or (`Purged`) is to go.
-            CommitExpired: It is gone because the commit of the ref has expired.
-            ChangedBytes: The storage has another object by now.
+            InvalidPath, InvalidMetadata: The path or the metadata is invalid.
+            EntryNotFound, RefNotFound, InvalidRef: The source does not exist.
+            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: The branch is not writable.
+            MissingBytes: The storage lost the source, or (`Purged`) it is purged.
+            CommitExpired: The source is deleted because the commit of the ref has expired.
+            ChangedBytes: The storage has a different object at the source address.
             PreconditionFailed: A condition does not hold.
             Stale: Copying took too long.
             TooManyTries: Without a condition, the copy may be visible.
@@ -203,12 +201,12 @@ class Copies:
         path: bytes,
         metadata: Mapping[str, str],
     ) -> ObjectStats:
-        """Replace the user's metadata of an object; its content stays, even if it changes now.
+        """Replace the user metadata of an object, keeping its content even under races.
 
         Raises:
-            EntryNotFound: There is no such object.
-            TooManyTries: Others kept changing the object; nothing was changed.
-            Also what `copy` raises, except `PreconditionFailed`.
+            EntryNotFound: The object does not exist.
+            TooManyTries: Concurrent writers kept changing the object; nothing was changed.
+            Also the errors of `copy`, except `PreconditionFailed`.
         """
         check_metadata(metadata)
         for _ in range(_TRIES):
@@ -229,15 +227,15 @@ class Copies:
             try:
                 return self._make(copy, may_share=True)
             except PreconditionFailed:
-                continue  # another object is there by now: set its metadata
+                continue  # overwritten meanwhile: set the metadata of the new object
         raise TooManyTries(f"setting the metadata of {quoted(path)}", _TRIES)
 
     def _find(self, repository: Repository, ref: str, path: bytes) -> Entry:
-        """Return an entry of a repository that was read before.
+        """Return an entry of a repository read earlier.
 
         Raises:
-            EntryNotFound, RefNotFound, InvalidRef: There is none.
-            RepositoryNotFound: The repository was deleted since.
+            EntryNotFound, RefNotFound, InvalidRef: The entry does not exist.
+            RepositoryNotFound: The repository has since been deleted.
         """
         found, entry = self._engine.reader.find(repository.id, ref, path)
         if found.unique_id != repository.unique_id:
@@ -262,10 +260,9 @@ class Copies:
         return self._copy_bytes(copy)
 
     def _has_not_expired(self, repository: Repository, commit_id: CommitID) -> IsFresh:
-        """Return a test of whether a copy may use the address of an object that a commit names.
+        """Return a test of whether a copy can use the address of an object in a commit.
 
-        It is made before the copy is staged, when there is nothing to look for, and then each time
-        after it was.
+        `Stager` calls it once before staging, when there is nothing to check, and again after.
         """
         is_staged = False
 
@@ -279,13 +276,13 @@ class Copies:
         return test
 
     def _is_settled(self, copy: _Copy, issued: ObjectPath | None) -> bool:
-        """Whether nobody holds a URL any more by which the object could be replaced."""
+        """Whether every URL by which the object could be replaced has expired."""
         if OF_ONE_ADDRESS.isdisjoint(copy.entry.metadata):
             return True
         return issued is not None and self._freshness.is_settled(issued)
 
     def _find_holder(self, copy: _Copy) -> CommitID | None:
-        """Return the commit of the repository that is written to which names the object itself."""
+        """Return the commit of the destination repository that references the object, if any."""
         entry = copy.entry
         if copy.source.unique_id != copy.repository.unique_id:
             return None
@@ -333,7 +330,7 @@ class Copies:
         except BlockError:
             self._stager.discard(address)  # it may have been stored
             raise
-        # Nobody else can write to the new address.
+        # The new address was issued to no one else, so its content cannot change.
         metadata = {
             name: value for name, value in copy.metadata.items() if name not in OF_ONE_ADDRESS
         }
@@ -344,8 +341,8 @@ class Copies:
                 copy.path,
                 issued,
                 size=copy.entry.size,
-                # Of an imported object there may be none. Something must say which bytes these are,
-                # or all objects of one size would be the same.
+                # Imported objects may lack a checksum. An empty one would make all objects of one
+                # size equal.
                 checksum=copy.entry.checksum or etag or "",
                 content_type=copy.content_type,
                 metadata=metadata,
@@ -361,7 +358,7 @@ class Copies:
 
 
 def _still(entry: Entry) -> Condition:
-    """Return the condition that an entry is still the one that was read."""
+    """Return the condition that the entry is unchanged."""
 
     def is_still(found: Entry | None) -> bool:
         return (

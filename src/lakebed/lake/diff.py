@@ -1,4 +1,4 @@
-"""What differs: between two refs, or between a branch and what is staged on it."""
+"""Differences between two refs, and uncommitted changes of a branch."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,11 +18,11 @@ from lakebed.lake.object_pages import etags, user_metadata
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One object that differs: as it is on the right, or as it was, if it was removed."""
+    """A differing object: its right side, or its left side if it was removed."""
 
     change: ChangeType
     conflict: bool
-    """Whether the left changed it too, to something else."""
+    """Whether the left side changed the object too, to a different content."""
     path: bytes
     size: int
     """In bytes."""
@@ -30,19 +30,19 @@ class Difference:
     mtime: datetime
     content_type: str
     metadata: Mapping[str, str] = field(hash=False)
-    """The user's own."""
+    """The user's own metadata."""
 
 
 class DifferencePage(EntryPage[Difference]):
     """A page of differences: rows with the columns of `DIFF_SCHEMA`.
 
-    A column `conflict` says whether the left changed a row too; without it, it did so to none.
+    Column `conflict` tells whether the left side also changed the row; absent, no row conflicts.
     """
 
     __slots__ = ()
 
     def __init__(self, page: EntryPage[DiffEntry]) -> None:
-        """Take a page of the engine."""
+        """Wrap a page of the engine."""
         super().__init__(page.rows, page.folded, has_more=page.has_more, values_of=_differences)
 
     def etags(self) -> pa.Array:
@@ -50,7 +50,7 @@ class DifferencePage(EntryPage[Difference]):
         return etags(self.rows)
 
     def user_metadata(self) -> pa.MapArray | None:
-        """Return the user's own metadata of each row; None: no row has any."""
+        """Return the user metadata of each row, or None if no row has any."""
         return user_metadata(self.rows)
 
 
@@ -73,7 +73,7 @@ def _difference(item: DiffEntry) -> Difference:
 
 
 class Differences:
-    """Compares refs of all repositories."""
+    """Lists differences of all repositories."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -82,10 +82,10 @@ class Differences:
     def list_uncommitted(
         self, repository_id: RepositoryID, branch: BranchID, query: EntryQuery
     ) -> DifferencePage:
-        """Return a page of what is staged on a branch and differs from its head.
+        """Return a page of uncommitted changes that differ from the branch head.
 
         Raises:
-            RepositoryNotFound, BranchNotFound: There is no such branch.
+            RepositoryNotFound, BranchNotFound: The branch does not exist.
         """
         return DifferencePage(self._engine.reader.list_changes(repository_id, branch, query))
 
@@ -99,14 +99,14 @@ class Differences:
         *,
         since_parting: bool = False,
     ) -> DifferencePage:
-        """Return a page of what is different on the right.
+        """Return a page of differences of `right` from `left`.
 
-        With `since_parting`, only what the right changed since the two had their last commit in
-        common ("three dots"); otherwise all that differs between them ("two dots").
+        With `since_parting`, only changes of `right` since the merge base ("three dots");
+        otherwise all differences ("two dots").
 
         Raises:
-            RepositoryNotFound, RefNotFound, InvalidRef: There is nothing to compare.
-            Invalid: They have no ancestor in common.
+            RepositoryNotFound, RefNotFound, InvalidRef: A side does not exist.
+            Invalid: The commits have no common ancestor.
         """
         engine = self._engine
         repository = engine.repositories.get(repository_id)

@@ -1,27 +1,24 @@
-"""What the catalog keeps in the metadata of an entry for itself: headers, parts, marks of bytes.
+"""Reserved entry metadata: HTTP headers, parts, checksum, content ETag and request digests.
 
-Clients of S3 set headers that go with the bytes wherever they are read (``Content-Encoding`` and
-others). They may ask for one part of an object that was uploaded in parts, and for the checksum
-that came with the bytes. All this is kept in the entry's metadata, under names that begin with
-`RESERVED`. So the files of commits need no columns that nearly every row leaves empty, and commits,
-merges, copies and dumps carry it along without knowing of it. No client sees these names: what the
-catalog returns (`ObjectStats`, `Difference`) has only the user's own in its `metadata`.
+S3 clients set headers that accompany the bytes of an object (``Content-Encoding`` and others), read
+single parts of a multipart upload, and request the checksum sent with the bytes. Entries store all
+of this in their metadata, under keys with the prefix `RESERVED`: the files of commits need no
+mostly empty columns, and commits, merges, copies and dumps carry it along unchanged. Clients never
+see these keys: `metadata` of `ObjectStats` and `Difference` has only the user's own.
 
-The ETag of the storage is kept with objects that somebody else could write again (see `links`). It
-holds for one address: a copy of the storage in another place has other ETags, and nobody has a URL
-to write there. An object that was linked before it was there is marked as *unverified* instead (see
-`pins`), and this mark holds for one address too.
+The storage's ETag is stored for objects that another client could overwrite (see `links`). It is
+valid for one address only: a copy of the storage elsewhere has other ETags, and no URLs to write
+it. An object linked before its upload is marked as *unverified* instead (see `pins`), again for
+one address.
 
-A conditional write keeps a digest of its request, by which a repeat of it is recognised, and those
-of the requests before it (see `repeats`). They hold for the path and the branch that were written
-to; copies go without them.
+A conditional write stores the digest of its request, to detect a repeat, and digests of earlier
+requests (see `repeats`). They are valid for one path and branch, so copies omit them.
 
-Checksum, ETag, mark and digests are not part of an entry's identity: the same bytes are the same
-object, for commits and merges, whatever algorithm a client used, wherever they are and whoever saw
-them.
+Checksum, ETag, unverified mark and digests are not part of an entry's identity: equal bytes are
+the same object for commits and merges, whatever their checksum algorithm, address or reader.
 
-Whoever can write metadata by the REST API can write these names too. So what is read is checked,
-and what makes no sense is ignored.
+Clients that can write metadata through the REST API can write these keys too, so values are
+validated when read, and invalid values ignored.
 """
 
 import hashlib
@@ -43,9 +40,9 @@ UNVERIFIED: Final = f"{RESERVED}unverified"
 REQUESTS: Final = f"{RESERVED}requests"
 
 OUTSIDE_IDENTITY: Final = frozenset({CHECKSUM, CONTENT, REQUESTS, UNVERIFIED})
-"""What objects may differ in and still count as the same."""
+"""Metadata keys that are not part of an entry's identity."""
 OF_ONE_ADDRESS: Final = frozenset({CONTENT, UNVERIFIED})
-"""What means nothing for a copy of the bytes at another address."""
+"""Metadata keys without meaning for a copy of the bytes at another address."""
 
 HEADERS: Final = (
     "Cache-Control",
@@ -54,12 +51,12 @@ HEADERS: Final = (
     "Content-Language",
     "Expires",
 )
-"""The headers that are kept. (The content type has a place of its own.)"""
+"""The headers stored with an object. (The content type has a field of its own.)"""
 
 _NAMES: Final = {_HEADER + name.lower(): name for name in HEADERS}
 
 _PARTS_TEXT_MAX: Final = 1000
-"""If the sizes of the parts do not fit into so many characters, they are not kept."""
+"""The sizes of the parts are not stored if they need more characters."""
 
 _ETAG: Final = re.compile(r"[!#-~]{1,256}", re.ASCII)
 
@@ -69,14 +66,14 @@ _RUNS: Final = re.compile(r"[0-9]{1,13}x[0-9]{1,5}(?:,[0-9]{1,13}x[0-9]{1,5})*",
 
 
 class Split(NamedTuple):
-    """The metadata of an entry, split in two."""
+    """User metadata and reserved metadata of an entry."""
 
     user: Mapping[str, str]
     reserved: Mapping[str, str]
 
 
 class PartRange(NamedTuple):
-    """Where a part of an object is."""
+    """The bytes of a part within its object."""
 
     offset: int
     size: int
@@ -86,7 +83,7 @@ _NOTHING: Final[Mapping[str, str]] = {}
 
 
 def split(metadata: Mapping[str, str]) -> Split:
-    """Split metadata into the user's own and what is reserved."""
+    """Split metadata into the user's own and reserved keys."""
     if not any(name.startswith(RESERVED) for name in metadata):
         return Split(metadata, _NOTHING)
     reserved = {name: value for name, value in metadata.items() if name.startswith(RESERVED)}
@@ -95,12 +92,12 @@ def split(metadata: Mapping[str, str]) -> Split:
 
 
 def for_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the metadata that keep some of `HEADERS`."""
+    """Return the metadata that stores some of `HEADERS`."""
     return {_HEADER + name.lower(): value for name, value in headers.items()}
 
 
 def headers_of(reserved: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers that are kept."""
+    """Return the stored headers."""
     return {
         _NAMES[name]: value
         for name, value in reserved.items()
@@ -109,20 +106,20 @@ def headers_of(reserved: Mapping[str, str]) -> dict[str, str]:
 
 
 def for_parts(sizes: Sequence[int]) -> dict[str, str]:
-    """Return the metadata that keep the sizes of an object's parts, in their order."""
+    """Return the metadata that stores the sizes of an object's parts, in order."""
     runs = (f"{size}x{len(list(same))}" for size, same in groupby(sizes))
     text = ",".join(runs)
     return {_PARTS: text} if len(text) <= _PARTS_TEXT_MAX else {}
 
 
 def of_bytes(metadata: Mapping[str, str]) -> dict[str, str]:
-    """Return the metadata that describe the bytes of an entry, and go wherever they go."""
+    """Return the metadata that describes the bytes of an entry and accompanies them."""
     names = (_PARTS, CHECKSUM, CONTENT, UNVERIFIED)
     return {name: metadata[name] for name in names if name in metadata}
 
 
 def parts_of(reserved: Mapping[str, str], size: int) -> list[PartRange] | None:
-    """Return the parts of an object of a size, in their order; None: they are not known."""
+    """Return the parts of an object of `size` bytes, in order, or None if unknown."""
     text = reserved.get(_PARTS, "")
     if len(text) > _PARTS_TEXT_MAX or not _RUNS.fullmatch(text):
         return None
@@ -139,35 +136,35 @@ def parts_of(reserved: Mapping[str, str], size: int) -> list[PartRange] | None:
 
 
 def for_checksum(checksum: Checksum | None) -> dict[str, str]:
-    """Return the metadata that keep the checksum of an object, if it has one."""
+    """Return the metadata that stores the checksum of an object, if it has one."""
     return {} if checksum is None else {CHECKSUM: str(checksum)}
 
 
 def checksum_of(reserved: Mapping[str, str]) -> Checksum | None:
-    """Return the checksum that is kept."""
+    """Return the stored checksum, or None."""
     return Checksum.parse(reserved[CHECKSUM]) if CHECKSUM in reserved else None
 
 
 def for_requests(digests: Sequence[str]) -> dict[str, str]:
-    """Return the metadata that keep the digests of requests, the newest first."""
+    """Return the metadata that stores digests of requests, newest first."""
     return {REQUESTS: ",".join(digests)} if digests else {}
 
 
 def requests_of(entry: Entry | None) -> list[str]:
-    """Return the digests of requests that are kept with an entry, the newest first."""
-    if entry is None or REQUESTS not in entry.metadata:  # as nearly always
+    """Return the request digests stored with an entry, newest first."""
+    if entry is None or REQUESTS not in entry.metadata:  # the usual case
         return []
     return list(filter(_REQUEST.fullmatch, entry.metadata[REQUESTS].split(",")))
 
 
 def for_content(address: Address, etag: ETag) -> dict[str, str]:
-    """Return the metadata that keep what the storage calls the content at an address."""
+    """Return the metadata that stores the storage's ETag of an address."""
     return {CONTENT: f"{_place(address)}:{etag}"}
 
 
 def content_of(reserved: Mapping[str, str], address: Address) -> ETag | None:
-    """Return what the storage called the content at an address; None: that was not kept."""
-    if CONTENT not in reserved:  # as nearly always
+    """Return the stored ETag of an address, or None if it is unknown."""
+    if CONTENT not in reserved:  # the usual case
         return None
     place, _, etag = reserved[CONTENT].partition(":")
     if not _ETAG.fullmatch(etag) or (place != ANY_PLACE and place != _place(address)):
@@ -176,17 +173,17 @@ def content_of(reserved: Mapping[str, str], address: Address) -> ETag | None:
 
 
 def is_imported(reserved: Mapping[str, str]) -> bool:
-    """Whether an object was imported, by what is kept with it."""
+    """Whether an object was imported."""
     return reserved.get(CONTENT, "").startswith(f"{ANY_PLACE}:")
 
 
 def for_unverified(address: Address) -> dict[str, str]:
-    """Return the metadata that say that nobody has seen the object at an address."""
+    """Return the metadata that marks the object at an address as unverified."""
     return {UNVERIFIED: _place(address)}
 
 
 def is_unverified(reserved: Mapping[str, str], address: Address) -> bool:
-    """Whether nobody had seen the object at an address when its entry was made."""
+    """Whether the object at an address was linked without having been seen."""
     return UNVERIFIED in reserved and reserved[UNVERIFIED] == _place(address)
 
 

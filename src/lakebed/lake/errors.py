@@ -1,43 +1,43 @@
-"""What the catalog refuses or cannot do, by what the caller does next.
+"""Errors of the catalog.
 
 LakebedError
 └── CatalogError
-    ├── InvalidPath         a path that no object can have              (also a ValueError)
-    ├── BadDigest           the bytes that came are not those announced (also a ValueError)
-    ├── PreviewTooLarge     to show an object would cost too much
-    ├── UnreadableTable     an object is not the table that it claims   (also a ValueError)
-    ├── NotComparable       rows of two versions cannot be compared so  (also a ValueError)
-    ├── MissingBytes        the entry is there, and its object is gone
-    │   ├── UnreadableAddress   the entry has an address that cannot be read
-    │   └── Purged              on purpose: somebody purged it
-    ├── NothingLeft         no deleted repository of that name left anything (also a KeyError)
-    ├── InvalidPurge        a purge that cannot be done so              (also a ValueError)
-    ├── ChangedBytes        the entry is there, and its object is another one by now
-    ├── InvalidLink         the address was not given out for this, or is used up
-    │   └── LinkExpired     it was given out too long ago
-    ├── AddressTaken        the address lies in the namespace of a repository
-    ├── AddressClosed       the address lies in the namespace of a deleted repository
-    ├── MultipartNotFound   there is no such multipart upload           (also a KeyError)
-    ├── WrongAddress        the upload goes to another address          (also a ValueError)
-    ├── UploadNotUnfinished there is no such upload to be ended         (also a KeyError)
-    ├── InvalidParts        an upload cannot be completed so            (also a ValueError)
+    ├── InvalidPath         invalid object path                        (also a ValueError)
+    ├── BadDigest           received bytes differ from their checksum  (also a ValueError)
+    ├── PreviewTooLarge     a preview would cost too much
+    ├── UnreadableTable     an object is not a table of its format     (also a ValueError)
+    ├── NotComparable       rows of two versions cannot be compared    (also a ValueError)
+    ├── MissingBytes        the storage lost the object of an entry
+    │   ├── UnreadableAddress   the address of the entry is invalid
+    │   └── Purged              the object was purged
+    ├── NothingLeft         no data left of a deleted repository       (also a KeyError)
+    ├── InvalidPurge        an invalid purge                           (also a ValueError)
+    ├── ChangedBytes        the storage has a different object than the entry
+    ├── InvalidLink         the address was issued for another object, or is used
+    │   └── LinkExpired     the address was issued too long ago
+    ├── AddressTaken        the address is in the namespace of a repository
+    ├── AddressClosed       the address is in the namespace of a deleted repository
+    ├── MultipartNotFound   no such multipart upload                   (also a KeyError)
+    ├── WrongAddress        the upload has another address             (also a ValueError)
+    ├── UploadNotUnfinished no such unfinished upload                  (also a KeyError)
+    ├── InvalidParts        an upload cannot be completed              (also a ValueError)
     │   ├── PartsOutOfOrder, PartMissing, PartTooSmall
-    │   └── ChecksumUnknown     a checksum was announced that does not follow from the parts'
-    ├── TaskNotFound        there is no such task                       (also a KeyError)
-    ├── InvalidImport       an import that cannot be done so            (also a ValueError)
-    │   └── NothingToImport     a source holds no objects
-    ├── InvalidPull         a pull request that cannot be made so       (also a ValueError)
-    ├── PullNotFound        there is no such pull request               (also a KeyError)
-    ├── PullStatusRefused   a pull request cannot be merged, closed or reopened as it is
-    ├── PullBusy            somebody else merges or changes a pull request just now
-    ├── ImportOver          an import that has ended, or is just being published
+    │   └── ChecksumUnknown     the announced checksum cannot be derived from the parts'
+    ├── TaskNotFound        no such task                               (also a KeyError)
+    ├── InvalidImport       an invalid import                          (also a ValueError)
+    │   └── NothingToImport     a source has no objects
+    ├── InvalidPull         an invalid pull request                    (also a ValueError)
+    ├── PullNotFound        no such pull request                       (also a KeyError)
+    ├── PullStatusRefused   the status of a pull request forbids the operation
+    ├── PullBusy            a concurrent merge or change of a pull request
+    ├── ImportOver          an import that has ended or is being published
     ├── JobSilent           the Spark job of an import has died
-    ├── InvalidRun          a run of garbage collection that is not there, or not so far
-    │                                                                   (also a ValueError)
-    ├── ClocksDiffer        the clocks of a server and of the storage differ by too much
-    └── InvalidSettings     settings that contradict each other         (also a ValueError)
+    ├── InvalidRun          no such garbage collection run, or not prepared
+    │                                                                  (also a ValueError)
+    ├── ClocksDiffer        the clocks of server and storage differ too much
+    └── InvalidSettings     contradictory settings                     (also a ValueError)
 
-The errors of the layers below that the doors raise or catch by name are here as well.
+Re-exports the errors of lower layers that the APIs raise or catch.
 """
 
 from typing import ClassVar
@@ -110,37 +110,37 @@ class CatalogError(LakebedError):
 
 
 class InvalidPath(CatalogError, ValueError):
-    """A path that no object can have; nothing was done."""
+    """An invalid object path; nothing was done."""
 
     kind = "invalid_path"
 
 
 class PreviewTooLarge(CatalogError):
-    """A preview would have to read more, or work for longer, than it may."""
+    """A preview would exceed its limit of bytes or time."""
 
     kind = "preview_too_large"
 
 
 class UnreadableTable(CatalogError, ValueError):
-    """An object that is not the table that it claims to be."""
+    """An object that is not a valid table of its format."""
 
     kind = "unreadable_table"
 
 
 class NotComparable(CatalogError, ValueError):
-    """Two versions of an object whose rows cannot be compared, or not by these columns."""
+    """Two versions of an object whose rows cannot be compared, or not by the given columns."""
 
     kind = "not_comparable"
 
 
 class InvalidMetadata(CatalogError, ValueError):
-    """Metadata, or a message, that is too large; or names that are not for clients."""
+    """Metadata or a message that is too large, or a reserved metadata key."""
 
     kind = "invalid_metadata"
 
 
 class BadDigest(CatalogError, ValueError):
-    """The bytes that came are not those that were announced; nothing was written."""
+    """The received bytes differ from the announced checksum; nothing was written."""
 
     kind = "bad_digest"
 
@@ -149,7 +149,7 @@ class BadDigest(CatalogError, ValueError):
 
 
 class MissingBytes(CatalogError):
-    """The entry is there, but the storage has no object at its address."""
+    """The entry exists, but the storage has no object at its address."""
 
     kind = "missing_bytes"
 
@@ -159,7 +159,7 @@ class MissingBytes(CatalogError):
 
 
 class UnreadableAddress(MissingBytes):
-    """The entry is there, but what it has for an address is none, so its object cannot be read."""
+    """The entry exists, but its address is invalid, so its object cannot be read."""
 
     kind = "unreadable_address"
 
@@ -173,7 +173,7 @@ class UnreadableAddress(MissingBytes):
 
 
 class Purged(MissingBytes):
-    """The entry is there, and its object was deleted from all history."""
+    """The entry exists, but its object was purged from all history."""
 
     kind = "purged"
 
@@ -183,7 +183,7 @@ class Purged(MissingBytes):
 
 
 class NothingLeft(CatalogError, NotFoundMixin):
-    """No deleted repository of that name has left anything that is known."""
+    """No deleted repository of this name has known data left."""
 
     kind = "nothing_left"
 
@@ -192,13 +192,13 @@ class NothingLeft(CatalogError, NotFoundMixin):
 
 
 class InvalidPurge(CatalogError, ValueError):
-    """A purge that cannot be done so; nothing was done."""
+    """A purge that is not possible; nothing was done."""
 
     kind = "invalid_purge"
 
 
 class ChangedBytes(CatalogError):
-    """The entry is there, but what the storage has at its address is not what it stands for."""
+    """The entry exists, but the storage has a different object at its address."""
 
     kind = "changed_bytes"
 
@@ -217,19 +217,19 @@ class ChangedBytes(CatalogError):
 
 
 class InvalidLink(CatalogError):
-    """An address that was not given out for this branch and path, or was used for another link."""
+    """An address that was not issued for this branch and path, or was already linked elsewhere."""
 
     kind = "invalid_link"
 
 
 class LinkExpired(InvalidLink):
-    """An address that was given out too long ago; ask for another, and upload again."""
+    """An address that was issued too long ago; request another and upload again."""
 
     kind = "link_expired"
 
 
 class AddressTaken(CatalogError):
-    """An address that lies where a repository keeps its own data, and can be staged nowhere."""
+    """An address in the storage namespace of a repository; cannot be staged."""
 
     kind = "address_taken"
 
@@ -241,7 +241,7 @@ class AddressTaken(CatalogError):
 
 
 class AddressClosed(CatalogError):
-    """An address that lies where a deleted repository left its data, and can be staged nowhere."""
+    """An address in the storage namespace of a deleted repository; cannot be staged."""
 
     kind = "address_closed"
 
@@ -254,7 +254,7 @@ class AddressClosed(CatalogError):
 
 
 class MultipartNotFound(CatalogError, NotFoundMixin):
-    """There is no such multipart upload: never begun, completed, aborted or expired."""
+    """The multipart upload does not exist: never begun, completed, aborted or expired."""
 
     kind = "multipart_not_found"
 
@@ -263,7 +263,7 @@ class MultipartNotFound(CatalogError, NotFoundMixin):
 
 
 class WrongAddress(CatalogError, ValueError):
-    """A request about an upload names an address that the upload does not go to."""
+    """The address in a request differs from the address of the upload."""
 
     kind = "wrong_address"
 
@@ -275,7 +275,7 @@ class WrongAddress(CatalogError, ValueError):
 
 
 class UploadNotUnfinished(CatalogError, NotFoundMixin):
-    """There is no such upload that could be ended: never begun, finished, ended or expired."""
+    """The unfinished upload does not exist: never begun, finished, ended or expired."""
 
     kind = "upload_not_unfinished"
 
@@ -286,31 +286,31 @@ class UploadNotUnfinished(CatalogError, NotFoundMixin):
 
 
 class InvalidParts(CatalogError, ValueError):
-    """A multipart upload cannot be completed with the parts named; it is open as before."""
+    """A multipart upload cannot be completed with the given parts and stays open."""
 
     kind = "invalid_parts"
 
 
 class PartsOutOfOrder(InvalidParts):
-    """Parts are named by ascending number, each once."""
+    """The part numbers are not strictly ascending."""
 
     kind = "parts_out_of_order"
 
 
 class PartMissing(InvalidParts):
-    """A part named was not uploaded, or with other bytes."""
+    """A listed part was not uploaded, or has different bytes."""
 
     kind = "part_missing"
 
 
 class PartTooSmall(InvalidParts):
-    """Only the last part may be as small as that."""
+    """A part other than the last is too small."""
 
     kind = "part_too_small"
 
 
 class ChecksumUnknown(InvalidParts):
-    """A checksum of the object was announced that does not follow from those of its parts."""
+    """An announced checksum of the object cannot be derived from the checksums of its parts."""
 
     kind = "checksum_unknown"
 
@@ -322,7 +322,7 @@ class ChecksumUnknown(InvalidParts):
 
 
 class TaskNotFound(CatalogError, NotFoundMixin):
-    """There is no such task: never begun, or forgotten since."""
+    """The task does not exist: never begun, or its record has been removed."""
 
     kind = "task_not_found"
 
@@ -331,18 +331,18 @@ class TaskNotFound(CatalogError, NotFoundMixin):
 
 
 class InvalidImport(CatalogError, ValueError):
-    """An import that cannot be done as it was asked for."""
+    """An import whose parameters are invalid."""
 
     kind = "invalid_import"
 
 
 class NothingToImport(InvalidImport):
-    """There is nothing at a source; the branch was left as it is."""
+    """A source has no objects; the branch is unchanged."""
 
     kind = "nothing_to_import"
 
     def __init__(self, place: object, strays: str = "") -> None:
-        """`strays` describes the files there that are no objects, if there are any."""
+        """`strays` describes files at the source that are not objects, if any."""
         why = (
             f"there are only {strays}, which are not imported"
             if strays
@@ -354,7 +354,7 @@ class NothingToImport(InvalidImport):
 
 
 class ImportOver(CatalogError):
-    """An import that cannot be canceled any more."""
+    """An import that can no longer be canceled."""
 
     kind = "import_over"
 
@@ -363,7 +363,7 @@ class ImportOver(CatalogError):
 
 
 class JobSilent(CatalogError):
-    """The program that makes the metarange of an import was not heard of for too long."""
+    """The Spark job of an import sent no heartbeat for too long."""
 
     kind = "job_silent"
 
@@ -375,13 +375,13 @@ class JobSilent(CatalogError):
 
 
 class InvalidPull(CatalogError, ValueError):
-    """A pull request that cannot be made, or not be changed so; nothing was done."""
+    """A pull request with invalid parameters or changes; nothing was done."""
 
     kind = "invalid_pull_request"
 
 
 class PullNotFound(CatalogError, NotFoundMixin):
-    """There is no such pull request in this repository."""
+    """The repository has no such pull request."""
 
     kind = "pull_request_not_found"
 
@@ -390,13 +390,13 @@ class PullNotFound(CatalogError, NotFoundMixin):
 
 
 class PullStatusRefused(CatalogError):
-    """A pull request is not open, or cannot become what was asked for; nothing was done."""
+    """The status of a pull request forbids the operation; nothing was done."""
 
     kind = "bad_pull_request_status"
 
 
 class PullBusy(CatalogError):
-    """Somebody else merges or changes a pull request just now; ask again in a moment."""
+    """A pull request is being merged or changed concurrently; retry in a moment."""
 
     kind = "pull_request_busy"
 
@@ -405,13 +405,13 @@ class PullBusy(CatalogError):
 
 
 class InvalidRun(CatalogError, ValueError):
-    """A run of garbage collection that does not exist, or is not prepared so far."""
+    """A garbage collection run that does not exist, or is not yet prepared."""
 
     kind = "invalid_run"
 
 
 class ClocksDiffer(CatalogError):
-    """The clocks of a server and of the storage differ by more than the settings allow."""
+    """The clocks of the server and the storage differ by more than the settings allow."""
 
     kind = "clocks_differ"
 
@@ -423,6 +423,6 @@ class ClocksDiffer(CatalogError):
 
 
 class InvalidSettings(CatalogError, ValueError):
-    """Settings that contradict each other; the message names them."""
+    """Settings that contradict each other, named in the message."""
 
     kind = "invalid_settings"

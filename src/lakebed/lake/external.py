@@ -1,9 +1,8 @@
-"""External objects: entries for objects that are outside of all repositories.
+"""External objects: entries for objects outside of all repositories.
 
-Garbage collection never touches such an object; its owner keeps it. So its address must not lie in
-the namespace of any repository: there it would be the object of another entry, and could be
-collected with it. Nor may it lie where a deleted repository left its objects: who might read them
-was said by the policies about that repository.
+Garbage collection never deletes such objects; their owner manages them. Their addresses must not
+lie in the namespace of a repository, where they could be collected as the object of another entry,
+or of a deleted repository, whose policies limited access to its objects.
 """
 
 from collections.abc import Mapping
@@ -30,7 +29,7 @@ from lakebed.lake.uploads import Stager
 
 
 class ExternalObjects:
-    """Stages objects that are outside of all repositories."""
+    """Stages entries for external objects."""
 
     def __init__(self, engine: Engine, block: BlockStore, runtime: Runtime, stager: Stager) -> None:
         self._engine = engine
@@ -53,26 +52,26 @@ class ExternalObjects:
         metadata: Mapping[str, str] | None = None,
         condition: Condition | None = None,
     ) -> ObjectStats:
-        """Stage an entry for an object, without looking whether the object is there.
+        """Stage an entry for an object without checking that the object exists.
 
         Args:
-            repository_id: Where.
-            branch: On which branch.
-            path: Under which path.
-            address: Where the object is.
-            checksum: Of its content.
+            repository_id: The destination repository.
+            branch: The destination branch.
+            path: The path of the entry.
+            address: The address of the object.
+            checksum: Of the content.
             size: In bytes.
-            mtime: When it was written; None: now.
-            content_type: What kind of data it is.
-            metadata: The user's own.
-            condition: Whether to write, given what is there.
+            mtime: Modification time; defaults to now.
+            content_type: Media type.
+            metadata: User metadata.
+            condition: Whether to write, given the existing entry.
 
         Raises:
-            InvalidPath, InvalidMetadata: No object can have this path, or such metadata.
+            InvalidPath, InvalidMetadata: The path or the metadata is invalid.
             InvalidAddress: The storage of this installation has no such address.
-            AddressTaken: A repository keeps its own data there.
-            AddressClosed: A deleted repository left its data there.
-            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
+            AddressTaken: The address is in the namespace of a repository.
+            AddressClosed: The address is in the namespace of a deleted repository.
+            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: The branch is not writable.
             PreconditionFailed: The condition does not hold.
             TooManyTries: Without a condition, the entry may be visible.
             OutcomeUnknown: The entry may be visible.

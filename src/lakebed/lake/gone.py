@@ -1,4 +1,4 @@
-"""Why the bytes of an object are not there: looked up only when the storage says so."""
+"""Explanation of missing objects, computed only after the storage reported one missing."""
 
 from lakebed.base.errors import LakebedError
 from lakebed.engine.engine import Engine
@@ -9,10 +9,10 @@ from lakebed.lake.purge_marks import PurgeMarks
 
 
 def missing(engine: Engine, purge_marks: PurgeMarks, stats: ObjectStats) -> LakebedError:
-    """Return the error for an object that the storage does not have.
+    """Return the error for an object missing from the storage.
 
-    It is `Purged` if it was purged, `CommitExpired` if the commit that shows it has expired, or
-    else `MissingBytes`.
+    `Purged` if the object was purged, `CommitExpired` if its commit has expired, otherwise
+    `MissingBytes`.
     """
     why = purge_marks.why_missing(stats.path, stats.address)
     if stats.seen_at is not None and not isinstance(why, Purged):
@@ -23,5 +23,5 @@ def missing(engine: Engine, purge_marks: PurgeMarks, stats: ObjectStats) -> Lake
         except CommitExpired as expired:
             return expired
         except LakebedError:
-            pass  # the ref is gone by now: then nobody can say more
+            pass  # the ref has been deleted: the cause is unknown
     return why

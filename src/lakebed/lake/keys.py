@@ -1,23 +1,23 @@
-"""The catalog's records, which are in the partition of their repository.
+"""Records of the catalog, stored in the partition of their repository.
 
-| keys                                  | what                                         |
+| keys                                  | value                                        |
 |---------------------------------------|----------------------------------------------|
-| links/<object uid>                    | addresses that were given out                |
-| pins/<object uid>                     | what was read first of unverified objects    |
-| multiparts/<upload id>                | multipart uploads, open or completed lately  |
-| multipart_parts/<upload id>/<number>  | their parts                                  |
+| links/<object uid>                    | issued addresses                             |
+| pins/<object uid>                     | content first read of unverified objects     |
+| multiparts/<upload id>                | multipart uploads, open or just completed    |
+| multipart_parts/<upload id>/<number>  | parts of multipart uploads                   |
 | tasks/<id>                            | dumps and restores, running or ended         |
 | imports/<id>                          | imports, running or ended                    |
-| gc/last_run                           | when a run of garbage collection last ended  |
-| gc/seen                               | the last run and purge that are known        |
+| gc/last_run                           | end of the last garbage collection run       |
+| gc/seen                               | the last known run and purge                 |
 | pulls/<id>                            | pull requests, newest first                  |
-| pulls_merging/<id>                    | those whose merge may be under way           |
+| pulls_merging/<id>                    | pull requests whose merge may be in progress |
 
-Purged objects are in a partition of their own, ``purges``, as ``purges/<address>``: who reads an
-object knows its address, and a copy may be made in another repository.
+Purged objects have a partition of their own, ``purges``, as ``purges/<address>``: a reader knows
+the address of an object, and copies may be made in other repositories.
 
-Imports that have not ended are also in a partition of their own, ``imports``, as ``waiting/<id>``:
-whoever runs them need not go through all repositories.
+Imports that have not ended are also in partition ``imports``, as ``waiting/<id>``: the import
+runner need not scan all repositories.
 """
 
 from collections.abc import Callable
@@ -58,14 +58,14 @@ WAITING: Final = RecordKind(b"waiting/", pb.WaitingImport, ("repository", "uniqu
 
 
 def copy_of(message: MessageT) -> MessageT:
-    """Return a record to be changed, where the one that was read must stay as it is."""
+    """Return a mutable copy of a record."""
     copy = type(message)()
     copy.CopyFrom(message)
     return copy
 
 
 def remove_where(records: Records[MessageT], is_over: Callable[[MessageT], bool]) -> int:
-    """Remove the records that are over, unless someone changes them just then; return how many."""
+    """Remove records that are over, except concurrently changed ones; return their number."""
     removed = 0
     for record in records.scan_readable():
         if is_over(record.message):

@@ -1,53 +1,51 @@
-"""Links: a client uploads straight to the storage, and then links its object to a path.
+"""Links: a client uploads directly to the storage, then links the object to a path.
 
-An address is given out for one branch and path, for a limited time. Its object uid is the token:
-the record `links/<uid>` says what it was given out for. It can be linked once.
+An address is issued for one branch and path, for a limited time, and can be linked once. Its object
+uid is the token: the record `links/<uid>` stores branch, path and expiry.
 
-**Giving out**
+**Issuing an address**
 
-    1. the record, `open`, with branch, path, address and expiry
-    2. the address, and perhaps a presigned URL, to the client
+    1. write the record, `open`, with branch, path, address and expiry
+    2. return the address, and optionally a presigned URL, to the client
 
 **Linking**
 
-    1. read the record: this branch, this path, not expired
-    2. look at the object: it is there, and has the size that the client says
-    3. the record, `consumed`, with the entry, only over the very record read in 1
-    4. stage the entry; once it is staged, or proposed on a condition, read the record again: if it
-       is gone or `aborted`, take the entry back
-    5. the record, `staged`; then the answer
+    1. read the record: same branch, same path, not expired
+    2. stat the object: it exists, and has the size given by the client
+    3. write the record, `consumed`, with the entry, only if unchanged since step 1
+    4. stage the entry; once staged (for a condition: proposed), read the record again; if it is
+       missing or `aborted`, remove the entry again
+    5. write the record, `staged`; then reply
 
-*What holds.* An address stands for one entry, for ever: whoever stages it has read `consumed` and
-stages the entry in that record, whichever of several requests wrote it in step 3. The object is
-protected from garbage collection before the client knows its address: by the record until that is
-`staged`, by the entry from step 4 on, and by its age in any case (see `addresses.Freshness`). A
-record that is `staged` protects nothing: what was staged and deleted since is garbage.
+*Invariants.* An address belongs to one entry forever: a request stages an entry only after reading
+it from a `consumed` record, whichever request wrote that in step 3. The object is safe from
+garbage collection before the client knows its address: the record protects it until `staged`, the
+entry from step 4 on, and the grace period in any case (see `uploads.Freshness`). A `staged` record
+protects nothing: an object staged and since deleted is garbage.
 
-*Aborting* (`end`) makes a record `aborted`, if it is not `staged`. A collection that looks later
-and ignores the age of objects is safe: either the entry was staged when step 4 read the record, and
-so before the abort and before the look; or step 4 reads `aborted`, and nobody is told that it
-worked.
+*Aborting* (`end`) sets a record to `aborted` unless it is `staged`. A later collection that ignores
+the age of objects is safe: either the entry was staged when step 4 read the record, so before the
+abort and the collection's scan; or step 4 reads `aborted`, and the link is not acknowledged.
 
 *A request that dies, or whose reply is lost,* after
 
 - 1, 2: has changed nothing.
-- 3: has decided. A repeat with the same arguments goes on with 4; with others, it is refused.
-- 4: the entry is visible, and nobody was told so. A repeat stages the same entry once more, on a
-  condition too: an equal entry that stands there already is its own. (If the path was written to in
-  between, the repeat comes later: without a condition it wins, as any late write does.)
-- 5: a repeat answers the same and stages nothing, whatever became of the path since.
+- 3: is decided. A repeat with equal arguments continues with 4; others are refused.
+- 4: has left a visible entry without acknowledgment. A repeat stages the same entry again, on a
+  condition too: an equal existing entry counts as its own. (If the path was written in between,
+  the repeat is the later write and, without a condition, wins.)
+- 5: a repeat returns the same reply and stages nothing, even if the path has since changed.
 
-*The object that was linked stays the one.* A presigned URL outlives the link: until it expires, its
-holder could write to the address again. Where the storage lets that replace the object, step 3
-keeps the ETag that it saw in the entry, and every read asks for that content and no other.
+*The linked object cannot be replaced.* A presigned URL stays valid after linking, so a client could
+write to the address again. If the storage lets such a write replace the object, step 3 stores the
+ETag in the entry, and every read requires it.
 
-*An object that is not there* is refused in step 2. An installation may allow it (`LinkSettings`):
-then the entry has the size and the checksum that the client claims, and is marked as unverified.
-What holds for it is in `pins`.
+*A missing object* is refused in step 2. `LinkSettings` can allow it: then the entry has the size
+and the checksum given by the client and is marked as unverified; see `pins`.
 
-A record is removed a while after its link has expired, and one that is `consumed` not before its
-object is too old to be staged: until then its client may repeat the request. An object that was
-uploaded and never linked is garbage from then on.
+A record is removed some time after its link has expired; a `consumed` one not before its object is
+too old to be staged, so that the client can repeat the request until then. An object uploaded and
+never linked is garbage from then on.
 """
 
 import logging
@@ -102,18 +100,18 @@ _LinkRecord = Record[pb.Link]
 
 @dataclass(frozen=True, slots=True)
 class PhysicalAddress:
-    """An address that was given out."""
+    """An issued address."""
 
     address: Address
     expires: datetime
-    """Until when it can be linked."""
+    """End of the time in which the address can be linked."""
     upload: PresignedURL | None
-    """Where to upload to, if that was asked for."""
+    """Upload URL, or None if none was requested."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """What a client asks to link."""
+    """A request to link an object."""
 
     repository: Repository
     branch: BranchID
@@ -126,17 +124,17 @@ class _Request:
 
     @property
     def name(self) -> bytes:
-        """The name of the record."""
+        """The key of the link's record."""
         return self.issued.uid.encode()
 
     def wants(self, entry: Entry) -> bool:
-        """Whether it is a request for this entry."""
+        """Whether `entry` is the entry requested."""
         identity = identity_of(entry.size, self.checksum, self.content_type, self.metadata)
         return entry.identity == identity and self.size in {None, entry.size}
 
 
 class Links:
-    """Addresses given out to clients."""
+    """Issues addresses and links their objects."""
 
     def __init__(
         self,
@@ -167,13 +165,13 @@ class Links:
     def get_physical_address(
         self, repository_id: RepositoryID, branch: BranchID, path: bytes, *, presign: bool = False
     ) -> PhysicalAddress:
-        """Give out an address that can be linked to a path of a branch, once, for a while.
+        """Issue an address that can be linked once to a path of a branch, for a limited time.
 
         Raises:
-            InvalidPath: No object can have this path.
-            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
-            NotSupported: It is to be presigned, and nobody signs URLs.
-            OutcomeUnknown: Nothing was given out.
+            InvalidPath: The path is invalid.
+            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: The branch is not writable.
+            NotSupported: `presign` was given, but neither storage nor server signs URLs.
+            OutcomeUnknown: No address was issued.
         """
         check_path(path)
         repository = self._engine.readings.to_write(repository_id, branch).repository
@@ -203,29 +201,29 @@ class Links:
         metadata: Mapping[str, str] | None = None,
         condition: Condition | None = None,
     ) -> ObjectStats:
-        """Link the object that was uploaded to an address; repeating it answers the same.
+        """Link the object uploaded to an address; a repeat returns the same result.
 
         Args:
-            repository_id: Where.
-            branch: The branch that the address was given out for.
-            path: The path that it was given out for.
+            repository_id: The destination repository.
+            branch: The branch for which the address was issued.
+            path: The path for which the address was issued.
             address: The address.
             checksum: Of the object's content.
-            size: In bytes; None: as it is found, if it is there.
-            content_type: What kind of data it is.
-            metadata: The user's own.
-            condition: Whether to write, given what is there.
+            size: In bytes; defaults to the size of the stored object.
+            content_type: Media type.
+            metadata: User metadata.
+            condition: Whether to write, given the existing entry.
 
         Raises:
-            InvalidMetadata: No object can have such metadata.
-            InvalidLink: The address was not given out for this, was linked with other arguments, or
-                holds no such object.
-            LinkExpired: It was given out too long ago.
-            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
+            InvalidMetadata: The metadata is invalid.
+            InvalidLink: The address was issued for another path, was linked with other arguments,
+                or has no such object.
+            LinkExpired: The address was issued too long ago.
+            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: The branch is not writable.
             PreconditionFailed: The condition does not hold.
-            Stale: Linking took too long, or somebody ended the link meanwhile.
+            Stale: Linking took too long, or the link was ended concurrently.
             TooManyTries, OutcomeUnknown: The object may be visible; repeat the request to find out.
-                With a condition, `TooManyTries` says that it is not.
+                With a condition, `TooManyTries` means that the object is not visible.
             BlockError: The storage refused or failed.
         """
         check_path(path)
@@ -259,22 +257,22 @@ class Links:
         return stats_of(repository.namespace, entry)
 
     def clean(self, repository: Repository, times: CatalogSettings | None = None) -> int:
-        """Remove the records of links that expired a while ago; return how many."""
+        """Remove the records of links that expired some time ago; return their number."""
         settings = times or self._settings
         now = self._runtime.now()
         return remove_where(self._links(repository), lambda link: is_over(link, settings, now))
 
     def unfinished(self, repository: Repository, start: bytes = b"") -> Iterator[_LinkRecord]:
-        """Iterate over the links that were not staged yet, by name, from `start` on."""
+        """Yield the unfinished links in order of their keys, from `start` on."""
         found = self._links(repository).scan(start=start)
         now = self._runtime.now()
         return (each for each in found if may_finish(each.message, self._settings, now))
 
     def end(self, repository: Repository, name: bytes) -> bool:
-        """Abort a link that was not staged yet; return whether there was one.
+        """Abort an unfinished link; return False if there is none.
 
         Raises:
-            OutcomeUnknown: It may be aborted by now.
+            OutcomeUnknown: The link may be aborted.
         """
         links = self._links(repository)
         for _ in range(_TRIES):
@@ -286,14 +284,14 @@ class Links:
             try:
                 links.set_if(record.name, aborted, record.predicate)
             except PredicateFailed:
-                continue  # somebody links it just now
+                continue  # linked concurrently: read the record again
             return True
         raise TooManyTries(f"ending the link {name.decode()}", _TRIES)
 
     # Steps 1 to 3
 
     def _consume(self, request: _Request) -> _LinkRecord:
-        """Return the record of a link that is consumed, by this request or by one like it."""
+        """Return the `consumed` or `staged` record, written by this request or an equal one."""
         links = self._links(request.repository)
         for _ in range(_TRIES):
             record = links.find(request.name)
@@ -317,7 +315,7 @@ class Links:
             except StoreUnavailable:
                 raise
             except (PredicateFailed, OutcomeUnknown):
-                continue  # the next look shows who it was
+                continue  # read the record to learn whose write succeeded
             return Record(record.name, consumed, version)
         raise TooManyTries(f"linking {request.issued}", _TRIES)
 
@@ -334,7 +332,7 @@ class Links:
             )
 
     def _consumed_record(self, link: pb.Link, request: _Request) -> pb.Link:
-        """Return the record that step 3 writes."""
+        """Build the record for step 3."""
         address = request.repository.namespace.address(str(request.issued))
         try:
             found = self._look(request, address)
@@ -350,7 +348,7 @@ class Links:
         return consumed
 
     def _look(self, request: _Request, address: Address) -> ObjectInfo:
-        """Step 2."""
+        """Check existence and size of the object (step 2)."""
         info = self._block.head(address)
         if request.size not in {None, info.size}:
             raise InvalidLink(
@@ -360,7 +358,7 @@ class Links:
         return info
 
     def _unverified(self, request: _Request, address: Address, error: ObjectNotFound) -> Entry:
-        """Return the entry of an object that is not there, from what the client says."""
+        """Build the entry of a missing object from the client's arguments."""
         if self._require_object:
             raise InvalidLink(
                 f"there is no object at {address}: upload it first, and link it then"
@@ -373,7 +371,7 @@ class Links:
         return _new_entry(request, request.size, self._runtime.now(), for_unverified(address))
 
     def _kept(self, found: ObjectInfo) -> dict[str, str]:
-        """Return what the entry keeps of the object, so that no other is taken for it."""
+        """Return the entry metadata that identifies the object, if it could be replaced."""
         if self._block.presigned_put_creates_only:
             return {}
         return for_content(found.address, found.etag)
@@ -383,10 +381,10 @@ class Links:
     def _note_staged(self, request: _Request, read: _LinkRecord) -> None:
         links = self._links(request.repository)
         record: _LinkRecord | None = read
-        with applied_before(any_step=True):  # the entry is staged
+        with applied_before(any_step=True):  # the entry is already staged
             for _ in range(_TRIES):
-                # Expired by now, or noted by a repeat of this request. If somebody has aborted it,
-                # that was after the entry was staged.
+                # Removed as expired, or written by a repeat of this request. An abort found here
+                # came after the entry was staged.
                 if record is None or record.message.state == _STAGED:
                     return
                 staged = copy_of(record.message)
@@ -406,9 +404,9 @@ class Links:
 
 
 class _Standing:
-    """Whether a link may be acknowledged: its object is fresh, and its record still stands.
+    """Whether a link can be acknowledged: its object is recent, its record not aborted.
 
-    The record was read just before the first call; each later one reads it again.
+    The caller read the record just before the first call; later calls read it again.
     """
 
     def __init__(self, links: Records[pb.Link], record: _LinkRecord, is_fresh: IsFresh) -> None:
@@ -431,21 +429,21 @@ class _Standing:
 
 
 def is_unfinished(link: pb.Link) -> bool:
-    """Whether an address that was given out was neither linked nor ended."""
+    """Whether an issued address was neither linked nor ended."""
     return link.state in {_OPEN, _CONSUMED}
 
 
 def is_over(link: pb.Link, settings: CatalogSettings, now: float) -> bool:
-    """Whether no request can link an address any more, and none is at it that began in time."""
+    """Whether an address can no longer be linked, not even by a request begun before its expiry."""
     margin = settings.longest_request_seconds + settings.skew_seconds
-    # A link that was decided can be repeated for as long as its object may be staged.
+    # A consumed link can be repeated while its object can be staged.
     longer = max(0, settings.longest_hold_seconds - settings.link_life_seconds)
     kept_us = to_us(longer) if link.state == _CONSUMED else 0
     return link.expires_us + kept_us < to_us(now - margin)
 
 
 def may_finish(link: pb.Link, settings: CatalogSettings, now: float) -> bool:
-    """Whether an address that was given out may still be linked, or is being linked."""
+    """Whether an issued address can still be linked, or is being linked."""
     return is_unfinished(link) and not is_over(link, settings, now)
 
 
@@ -464,7 +462,7 @@ def _entry_of(link: _LinkRecord) -> Entry:
 
 
 def _new_entry(request: _Request, size: int, modified: float, kept: Mapping[str, str]) -> Entry:
-    """Return the entry that a request asks for; `kept` goes into its metadata."""
+    """Build the requested entry, adding `kept` to its metadata."""
     return new_entry(
         request.path,
         str(request.issued),

@@ -1,4 +1,4 @@
-"""The files of committed metadata (ranges, metaranges), for programs that read them directly."""
+"""Files of committed metadata (ranges, metaranges), for programs that read them directly."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,7 +12,7 @@ from lakebed.formats import MetaRangeID, RangeID, metarange_path, range_path
 
 
 class FileKind(StrEnum):
-    """What a file of committed metadata is."""
+    """The kind of a committed metadata file."""
 
     RANGE = "range"
     METARANGE = "metarange"
@@ -20,7 +20,7 @@ class FileKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MetadataFile:
-    """A file that is there."""
+    """An existing file."""
 
     address: Address
     size: int
@@ -28,7 +28,7 @@ class MetadataFile:
 
 
 class MetadataFiles:
-    """The files of committed metadata of all repositories."""
+    """Finds and reads the committed metadata files of all repositories."""
 
     def __init__(self, engine: Engine, block: BlockStore) -> None:
         self._engine = engine
@@ -38,11 +38,11 @@ class MetadataFiles:
     def find(
         self, repository_id: RepositoryID, kind: FileKind, file_id: str
     ) -> MetadataFile | None:
-        """Return a file, if it is there.
+        """Return a file, or None if it does not exist.
 
         Raises:
-            RepositoryNotFound: There is no such repository.
-            InvalidName: No file can have this id.
+            RepositoryNotFound: The repository does not exist.
+            InvalidName: The id is malformed.
             BlockError: The storage refused or failed.
         """
         namespace = self._engine.repositories.get(repository_id).namespace
@@ -59,7 +59,7 @@ class MetadataFiles:
 
     @traced("catalog.read_metadata_file")
     def read(self, file: MetadataFile) -> ByteStream:
-        """Return the bytes of a file that was found.
+        """Return the bytes of a file.
 
         Raises:
             BlockError: The storage refused or failed.

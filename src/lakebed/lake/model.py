@@ -1,4 +1,4 @@
-"""Objects as the catalog shows them, and how an object becomes an entry."""
+"""Objects as shown to clients, their identity and their limits."""
 
 import hashlib
 from collections.abc import Mapping
@@ -18,26 +18,26 @@ from lakebed.lake.errors import InvalidMetadata, InvalidPath, UnreadableAddress
 DEFAULT_CONTENT_TYPE: Final = "application/octet-stream"
 
 PATH_BYTES_MAX: Final = KEY_BYTES_MAX
-"""As with S3; every store can hold it."""
+"""The limit of S3, within the key size of every store."""
 METADATA_BYTES_MAX: Final = 8 << 10
 METADATA_NAMES_MAX: Final = 64
-"""Of an object. S3 answers its metadata in headers. Many clients and proxies take 16 KiB of them
-and no more, some a hundred; text that is not ASCII grows by half on the way."""
+"""Limits of an object's metadata. S3 returns metadata as headers. Many clients and proxies accept
+at most 16 KiB of headers, some at most 100 of them; encoding non-ASCII text adds half its size."""
 _HEADER_CHARACTERS_MAX: Final = 1024
 _DERIVED_DIGITS: Final = 40
 
 
 class PinKey(NamedTuple):
-    """Which record says what the first reader of an unverified object found; see `pins`."""
+    """The key of the record that pins an unverified object; see `pins`."""
 
     partition: bytes
-    """Of the store."""
+    """Partition of the store."""
     address: ObjectPath
 
 
 @dataclass(frozen=True, slots=True)
 class SeenAt:
-    """Where an object was found."""
+    """The repository and ref that an object was read from."""
 
     repository: Repository
     ref: str
@@ -45,38 +45,37 @@ class SeenAt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectStats:
-    """An object as a ref shows it."""
+    """An object as shown by a ref."""
 
     path: bytes
     location: Address | str
-    """Where its bytes are; a text if the entry has an address that cannot be read."""
+    """The object's address, or the entry's text if it is no valid address."""
     size: int
     """In bytes."""
     checksum: str
-    """The ETag that clients see: of an object that was uploaded here, the MD5 of its bytes in
-    hexadecimal; see `etag_of`."""
+    """The ETag shown to clients: the hexadecimal MD5 of an object uploaded here; see `etag_of`."""
     mtime: datetime
     content_type: str
     metadata: Mapping[str, str] = field(hash=False)
-    """The user's own."""
+    """The user's own metadata."""
     reserved: Mapping[str, str] = field(hash=False, default_factory=dict)
-    """What the catalog keeps with it; see `entry_metadata`."""
+    """Metadata reserved for the catalog; see `entry_metadata`."""
     pin: PinKey | None = field(default=None, compare=False)
-    """If it was linked before anybody had seen it, and `pins.with_pin` described it."""
+    """Set by `pins.with_pin` for unverified objects."""
     seen_at: SeenAt | None = field(default=None, compare=False)
-    """Where `Objects.stat` found it."""
+    """Set by `Objects.stat`."""
 
     @property
     def has_address(self) -> bool:
-        """Whether `address` can be read."""
+        """Whether `address` is valid."""
         return not isinstance(self.location, str)
 
     @property
     def address(self) -> Address:
-        """Where its bytes are.
+        """The object's address.
 
         Raises:
-            UnreadableAddress: The entry has an address that cannot be read.
+            UnreadableAddress: The address of the entry is invalid.
         """
         if isinstance(self.location, str):
             raise UnreadableAddress(self.path, self.location)
@@ -85,17 +84,17 @@ class ObjectStats:
 
 @dataclass(frozen=True, slots=True)
 class PresignedURL:
-    """A URL that lets its holder read, or write, one object for a while."""
+    """A URL that grants read or write access to one object for a limited time."""
 
     url: str
     expires: datetime
 
 
 def etag_of(entry: Entry) -> str:
-    """Return the ETag of an entry: its checksum, or else one derived from identity and address.
+    """Return the ETag of an entry: its checksum, or one derived from identity and address.
 
-    An imported object has no checksum unless its storage names the MD5 of the bytes. Its identity
-    holds the ETag of the storage, so that the derived one changes when the object does.
+    An imported object has no checksum unless its storage reports an MD5. Its identity includes the
+    storage's ETag, so the derived ETag changes when the object does.
     """
     return entry.checksum or derived_etag(entry.identity, entry.address)
 
@@ -103,20 +102,20 @@ def etag_of(entry: Entry) -> str:
 def derived_etag(identity: bytes, address: str) -> str:
     """Return the ETag of an entry without a checksum.
 
-    Clients that verify downloads take 32 hexadecimal digits for an MD5, and older SDKs for Java
-    take anything without a hyphen for one: this has 40 digits and a hyphen.
+    Clients that verify downloads take 32 hexadecimal digits for an MD5, and older Java SDKs
+    anything without a hyphen. The derived ETag has 40 digits and a hyphen.
     """
     digest = hashlib.sha256(len(identity).to_bytes(8, "big") + identity + address.encode())
     return f"{digest.hexdigest()[:_DERIVED_DIGITS]}-1"
 
 
 def stats_of(namespace: Namespace, entry: Entry, seen_at: SeenAt | None = None) -> ObjectStats:
-    """Return what is known of an entry in a repository's namespace."""
+    """Describe an entry in a repository's namespace."""
     return stats_at(location_of(namespace, entry.address, entry.address_type), entry, seen_at)
 
 
 def stats_at(location: Address | str, entry: Entry, seen_at: SeenAt | None = None) -> ObjectStats:
-    """Return what is known of an entry whose bytes are at a place."""
+    """Describe an entry whose bytes are at `location`."""
     user, reserved = split(entry.metadata)
     return ObjectStats(
         path=entry.key,
@@ -132,14 +131,14 @@ def stats_at(location: Address | str, entry: Entry, seen_at: SeenAt | None = Non
 
 
 def physical_address(namespace: Namespace, entry: Entry) -> Address:
-    """Return where the bytes of an entry are, in the one canonical form."""
+    """Return the address of an entry's bytes, in canonical form."""
     return address_in(namespace, entry.address, entry.address_type)
 
 
 def location_of(namespace: Namespace, text: str, address_type: AddressType) -> Address | str:
-    """Return the address that an entry holds; the text itself if it is none.
+    """Return the address of an entry, or the text itself if it is no valid address.
 
-    A listing goes on past such an entry: it moved in before addresses were checked.
+    Listings must not fail on such entries, migrated before addresses were checked.
     """
     try:
         return address_in(namespace, text, address_type)
@@ -148,7 +147,7 @@ def location_of(namespace: Namespace, text: str, address_type: AddressType) -> A
 
 
 def address_in(namespace: Namespace, text: str, address_type: AddressType) -> Address:
-    """Return the address that an entry in a repository's namespace holds as a text."""
+    """Parse the address of an entry in a repository's namespace."""
     if address_type is AddressType.RELATIVE:
         return namespace.address(text)
     return Address.parse(text)
@@ -165,7 +164,7 @@ def new_entry(
     content_type: str,
     metadata: Mapping[str, str],
 ) -> Entry:
-    """Return the entry of an object, with its identity; `modified` is in seconds since 1970."""
+    """Build the entry of an object with its identity; `modified` is in seconds since 1970."""
     return Entry(
         key=path,
         identity=identity_of(size, checksum, content_type, metadata),
@@ -180,14 +179,14 @@ def new_entry(
 
 
 def identity_of(size: int, checksum: str, content_type: str, metadata: Mapping[str, str]) -> bytes:
-    """Return the identity of an object: a hash of all that is known of it, except where and when.
+    """Return the identity of an object: a hash of its properties except address and time.
 
-    The same bytes uploaded again have the same identity, and so change nothing, with whatever
-    checksum they come and whatever the storage calls them. Every part goes in with its length, so
-    that no two objects hash alike.
+    Uploading the same bytes again yields the same identity, and so no change, whatever S3 checksum
+    or storage ETag accompanies them. Each part is hashed with its length, so that the encoding is
+    injective.
     """
     digest = hashlib.sha256(size.to_bytes(8, "big"))
-    # Of an imported object there may be no checksum: then its ETag alone says what it is.
+    # An imported object may lack a checksum: then only its ETag identifies the content.
     outside = OUTSIDE_IDENTITY if checksum else OUTSIDE_IDENTITY - {CONTENT}
     counting = sorted(item for item in metadata.items() if item[0] not in outside)
     items = [text for item in counting for text in item]
@@ -199,10 +198,10 @@ def identity_of(size: int, checksum: str, content_type: str, metadata: Mapping[s
 
 
 def check_path(path: bytes) -> None:
-    """Refuse what cannot be the path of an object.
+    """Check the path of an object.
 
     Raises:
-        InvalidPath: It is empty, or too long.
+        InvalidPath: The path is empty or too long.
     """
     if not path:
         raise InvalidPath("the path of an object must not be empty")
@@ -214,10 +213,10 @@ def check_path(path: bytes) -> None:
 
 
 def check_metadata(metadata: Mapping[str, str]) -> None:
-    """Refuse metadata that S3 could not answer in the headers of a response.
+    """Check that metadata fits into the headers of an S3 response.
 
     Raises:
-        InvalidMetadata: There is too much of it.
+        InvalidMetadata: The metadata is too large.
     """
     if len(metadata) > METADATA_NAMES_MAX:
         raise InvalidMetadata(
@@ -233,10 +232,10 @@ def check_metadata(metadata: Mapping[str, str]) -> None:
 
 
 def check_header(what: str, text: str) -> None:
-    """Refuse a text that cannot be a header of a response, as content types and checksums are.
+    """Check a text returned as a response header, such as a content type or checksum.
 
     Raises:
-        InvalidMetadata: It is too long, or has characters that no header has.
+        InvalidMetadata: The text is too long or not printable ASCII.
     """
     if len(text) > _HEADER_CHARACTERS_MAX or not (text.isascii() and text.isprintable()):
         raise InvalidMetadata(

@@ -1,4 +1,4 @@
-"""Pages of objects in columns, for answers that are made of whole columns."""
+"""Columnar pages of objects, for responses built from whole columns."""
 
 import numpy as np
 import pyarrow as pa
@@ -15,19 +15,19 @@ from lakebed.lake.pins import with_pin
 
 
 class ObjectPage(EntryPage[ObjectStats]):
-    """A page of objects: rows with the columns of entries, and what the catalog says of them."""
+    """A page of objects: rows with the columns of entries."""
 
     __slots__ = ("_repository",)
 
     def __init__(self, repository: Repository, page: EntryPage[Entry]) -> None:
-        """Take a page of entries of a repository."""
+        """Wrap a page of entries of a repository."""
         source = page.follows_from
         super().__init__(
             page.rows,
             page.folded,
             has_more=page.has_more,
             values_of=self._stats,
-            # Addresses of objects are made of what entries say and of the namespace.
+            # The addresses of objects depend on the entries and the namespace.
             follows_from=None if source is None else (source, str(repository.namespace)),
         )
         self._repository = repository
@@ -36,9 +36,9 @@ class ObjectPage(EntryPage[ObjectStats]):
         return [with_pin(self._repository, entry) for entry in entries_of(rows)]
 
     def addresses(self) -> tuple[str, pa.Array]:
-        """Return where the bytes of each row are: what all addresses begin with, then the rest.
+        """Return the addresses of all rows: their common prefix, and the rest of each.
 
-        Both together are the one canonical form, or what an entry has that is no address.
+        Prefix and rest together are the canonical address, or the entry's invalid one.
         """
         namespace = self._repository.namespace
         texts, types = self.column("address"), self.column("address_type")
@@ -56,12 +56,12 @@ class ObjectPage(EntryPage[ObjectStats]):
         return etags(self.rows)
 
     def user_metadata(self) -> pa.MapArray | None:
-        """Return the user's own metadata of each row; None: no row has any."""
+        """Return the user metadata of each row, or None if no row has any."""
         return user_metadata(self.rows)
 
 
 def etags(rows: pa.Table) -> pa.Array:
-    """Return the ETags of entries, as `etag_of` does of one."""
+    """Return the ETags of entries; see `etag_of`."""
     checksums = one_array(rows, "checksum")
     lacks = pc.equal(checksums, "")
     if not lacks.true_count:
@@ -75,10 +75,7 @@ def etags(rows: pa.Table) -> pa.Array:
 
 
 def user_metadata(rows: pa.Table) -> pa.MapArray | None:
-    """Return the metadata of entries without what the catalog keeps there for itself.
-
-    None: nothing is left of it, as with most pages.
-    """
+    """Return the metadata of entries without reserved keys, or None if no row has any."""
     maps = one_array(rows, "metadata")
     offsets = maps.offsets.to_numpy()
     if offsets[0] == offsets[-1]:
@@ -95,18 +92,18 @@ def user_metadata(rows: pa.Table) -> pa.MapArray | None:
 
 
 def _are_of_one_store(texts: pa.Array) -> bool:
-    """Whether all texts are addresses in the canonical form, in the store of the first one."""
+    """Whether all texts are canonical addresses in the store of the first."""
     try:
         store = f"{Address.parse(texts[0].as_py()).store}/"
     except InvalidAddress:
         return False
-    longer = pc.greater(pc.binary_length(texts), len(store))  # its name is ASCII
+    longer = pc.greater(pc.binary_length(texts), len(store))  # store names are ASCII
     of_store = pc.and_(pc.starts_with(texts, store), longer)
     return of_store.false_count == 0 and _may_all_be_paths(texts)
 
 
 def _may_all_be_paths(texts: pa.Array) -> bool:
-    """Whether no text is empty or has a NUL in it."""
+    """Whether no text is empty or contains a NUL."""
     if not len(texts):
         return True
     _, bounds, data = texts.buffers()

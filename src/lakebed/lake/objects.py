@@ -29,14 +29,14 @@ from lakebed.lake.purge_marks import PurgeMarks
 
 @dataclass(frozen=True, slots=True)
 class NotDeleted:
-    """One of many paths that could not be deleted."""
+    """A path of a bulk deletion that failed."""
 
     path: bytes
     error: LakebedError
 
 
 class Objects:
-    """The objects of all repositories."""
+    """Reads, lists and deletes the objects of all repositories."""
 
     def __init__(
         self,
@@ -56,27 +56,25 @@ class Objects:
 
     @traced("catalog.stat")
     def stat(self, repository_id: RepositoryID, ref: str, path: bytes) -> ObjectStats:
-        """Return what is known of an object.
+        """Return the properties of an object.
 
         Raises:
-            RepositoryNotFound, RefNotFound, InvalidRef: There is nothing to read from.
-            EntryNotFound: There is no such object.
+            RepositoryNotFound, RefNotFound, InvalidRef: The ref does not exist.
+            EntryNotFound: The object does not exist.
         """
         repository, entry = self._engine.reader.find(repository_id, ref, path)
         return with_pin(repository, entry, ref)
 
     @traced("catalog.read")
     def read(self, stats: ObjectStats, *, byte_range: ByteRange | None = None) -> ByteStream:
-        """Return the bytes of an object that was asked for by `stat`, or some of them.
-
-        There are as many bytes as `stats` says.
+        """Return the bytes of an object, or a range of them; fails unless the size matches `stats`.
 
         Raises:
-            MissingBytes: The storage has no such object any more; `Purged`: on purpose.
-            CommitExpired: It has none because the commit of the ref has expired.
-            ChangedBytes: It has another object.
-            RangeNotSatisfiable: The object holds none of the bytes asked for.
-            BlockError: The storage refuses or fails.
+            MissingBytes: The object is missing from the storage; `Purged` if it was purged.
+            CommitExpired: The object was deleted because the commit of the ref has expired.
+            ChangedBytes: The storage has a different object.
+            RangeNotSatisfiable: The range lies outside the object.
+            BlockError: The storage refused or failed.
         """
         resolve(byte_range, stats.size)
         try:
@@ -94,16 +92,16 @@ class Objects:
         return stream
 
     def check_bytes(self, stats: ObjectStats) -> None:
-        """Return if the storage has the object now that `stats` describes.
+        """Check that the storage has the object described by `stats`.
 
-        It looks only if somebody could have replaced the object: then, before a URL is given out
-        by which it is read past the server. For an unverified object this is a first read.
+        Called before a presigned read URL is issued. Reads the storage only for objects that could
+        have been replaced. For an unverified object this counts as the first read.
 
         Raises:
-            MissingBytes: The storage has no such object any more; `Purged`: on purpose.
-            CommitExpired: It has none because the commit of the ref has expired.
-            ChangedBytes: It has another object.
-            BlockError: The storage refuses or fails.
+            MissingBytes: The object is missing from the storage; `Purged` if it was purged.
+            CommitExpired: The object was deleted because the commit of the ref has expired.
+            ChangedBytes: The storage has a different object.
+            BlockError: The storage refused or failed.
         """
         try:
             etag = self._pins.content_of(stats)
@@ -118,7 +116,7 @@ class Objects:
             raise resized(stats, found.size)
 
     def presign(self, stats: ObjectStats) -> PresignedURL:
-        """Return a URL that lets its holder read an object for a while; see also `check_bytes`.
+        """Return a URL for reading an object for a limited time; see also `check_bytes`.
 
         Raises:
             NotSupported: Neither the storage nor the server signs URLs.
@@ -130,27 +128,27 @@ class Objects:
         """Return a page of objects and common prefixes of a ref, in order of their paths.
 
         Raises:
-            RepositoryNotFound, RefNotFound, InvalidRef: There is nothing to list.
+            RepositoryNotFound, RefNotFound, InvalidRef: The ref does not exist.
         """
         return ObjectPage(*self._engine.reader.list_entries(repository_id, ref, query))
 
     @traced("catalog.check_writable")
     def check_writable(self, repository_id: RepositoryID, branch: BranchID) -> None:
-        """Return if a write to the branch that began now would not be refused.
+        """Check that the branch accepts writes.
 
         Raises:
-            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It would be.
+            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: The branch is not writable.
         """
         self._engine.readings.to_write(repository_id, branch)
 
     @traced("catalog.delete")
     def delete(self, repository_id: RepositoryID, branch: BranchID, path: bytes) -> None:
-        """Stage that an object is not there; it need not be there now.
+        """Stage the deletion of an object, whether or not it exists.
 
         Raises:
-            InvalidPath: No object can have this path.
-            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
-            TooManyTries, OutcomeUnknown: It may have been done.
+            InvalidPath: The path is invalid.
+            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: The branch is not writable.
+            TooManyTries, OutcomeUnknown: The deletion may have been staged.
         """
         check_path(path)
         known = self._engine.readings.to_write(repository_id, branch)
@@ -160,10 +158,10 @@ class Objects:
     def delete_many(
         self, repository_id: RepositoryID, branch: BranchID, paths: Sequence[bytes]
     ) -> list[NotDeleted]:
-        """Delete many objects, each as by `delete`; return those that could not be, and why.
+        """Delete many objects as `delete` does; return the failures.
 
         Raises:
-            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: None of them can be.
+            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: The branch is not writable.
         """
         self._engine.readings.to_write(repository_id, branch)
 

@@ -1,28 +1,27 @@
-"""Pins: what the first reader of an unverified object found, which all later readers hold to.
+"""Pins: the content first read of an unverified object, required of all later reads.
 
-Where `LinkSettings.require_object` is off, an address can be linked before anything was uploaded
-there. Nobody has seen the object then, so its entry cannot say which one is meant: the entry is
-marked as *unverified* (see `entry_metadata`). It may be committed by the time the object comes, and
-a commit never changes. So what the first reader finds goes into a record of its own,
-`pins/<object uid>`.
+With `LinkSettings.require_object` off, an address can be linked before its upload. The ETag is then
+unknown, and the entry is marked as *unverified* (see `entry_metadata`). It may already be committed
+when the object arrives, and commits are immutable. Therefore the first reader stores the object's
+ETag in a record of its own, `pins/<object uid>`.
 
 **Reading an unverified object**
 
-    1. read the pin; if there is one, its ETag is what the storage is asked for
-    2. look at the object: it is there, and is as long as the client said when it linked it
-    3. the pin, with ETag and length, only if there is none yet
-    4. ask the storage for the content that the pin names, whoever wrote it
+    1. read the pin; if it exists, go to step 4
+    2. stat the object: it exists, and has the size given when it was linked
+    3. write the pin, with ETag and size, only if none exists
+    4. read the object with the pinned ETag as a condition, whoever wrote the pin
 
-*What holds.* Bytes reach a reader in step 4 alone, and a pin is written once. So all readers of an
-address get the same bytes, or an error. Of two first readers who see different objects, one writes
-the pin; the other finds it in the next round, and holds to it.
+*Invariant.* Readers receive bytes in step 4 only, and a pin is written once. So all readers of an
+address receive the same bytes, or an error. Of two first readers that see different objects, one
+writes the pin; the other reads it when it retries, and uses it.
 
-*A reader that dies, or whose reply is lost,* after step 3 leaves a pin of an object that was there.
+*A reader that dies, or whose reply is lost,* after step 3 leaves a pin of an object that existed.
 
-An object of another length is refused and not pinned: the client may still upload the right one.
-Copies on a branch may share an address, and so share its pin. A pin protects nothing from garbage
-collection, as the entry does that. It is removed once its object is gone and was issued so long ago
-that no URL to write it works any more: then nothing names it, or what names it stays without bytes.
+An object of another size is refused and not pinned: the client can still upload the right one.
+Copies on a branch that share an address share its pin. Pins do not protect objects from garbage
+collection; entries do. A pin is removed once its object is deleted and every URL to write it has
+expired: then no entry references the address, or its entries have lost their bytes for good.
 """
 
 import logging
@@ -49,13 +48,13 @@ from lakebed.lake.settings import CatalogSettings
 _TRIES: Final = 10
 
 LOOKS_MAX: Final = 100
-"""How many objects one pass of cleaning looks for in a repository; the next pass goes on."""
+"""Objects checked per repository in one cleaning pass; the next pass continues from there."""
 
 _LOGGER: Final = logging.getLogger(__name__)
 
 
 class Pins:
-    """The pins of all repositories."""
+    """Creates and removes the pins of all repositories."""
 
     def __init__(
         self, store: Store, block: BlockStore, runtime: Runtime, settings: CatalogSettings
@@ -65,18 +64,18 @@ class Pins:
         self._runtime = runtime
         self._settings = settings
         self._positions: dict[UniqueID, bytes] = {}
-        """Where the next pass of cleaning begins; without one, at the first pin."""
+        """Start of the next cleaning pass; defaults to the first pin."""
 
     def content_of(self, stats: ObjectStats) -> ETag | None:
-        """Return what the storage must call the content of an object; None: that is not known.
+        """Return the ETag required of an object, or None if it is unknown.
 
-        Of an unverified object this is a first read, unless there was one.
+        Pins an unverified object on its first read.
 
         Raises:
-            MissingBytes: The storage has no object, and nobody has read one.
-            ChangedBytes: It has one of another length than the client said.
-            TooManyTries, OutcomeUnknown: It may be pinned by now.
-            BlockError: The storage refuses or fails.
+            MissingBytes: The object does not exist and is not pinned.
+            ChangedBytes: Its size is not the size given when it was linked.
+            TooManyTries, OutcomeUnknown: The object may be pinned.
+            BlockError: The storage refused or failed.
         """
         kept = entry_metadata.content_of(stats.reserved, stats.address)
         if kept is not None or stats.pin is None:
@@ -93,12 +92,12 @@ class Pins:
             except StoreUnavailable:
                 raise
             except (PredicateFailed, OutcomeUnknown):
-                continue  # the next look shows whose pin it is
+                continue  # read the pin to learn whose write succeeded
             return ETag(pin.etag)
         raise TooManyTries(f"reading {quoted(stats.path)} first", _TRIES)
 
     def _look(self, stats: ObjectStats, key: PinKey) -> pb.Pin:
-        """Step 2."""
+        """Check existence and size of the object (step 2)."""
         try:
             found = self._block.head(stats.address)
         except ObjectNotFound as error:
@@ -108,7 +107,7 @@ class Pins:
         return pb.Pin(address=str(key.address), etag=found.etag, size=found.size)
 
     def clean(self, repository: Repository, times: CatalogSettings | None = None) -> int:
-        """Remove pins of objects that are gone; look for some of them, and return how many."""
+        """Remove pins of deleted objects, checking `LOOKS_MAX` pins; return the number removed."""
         pins = Records(self._store, PINS, repository.partition)
         start = self._positions.pop(repository.unique_id, b"")
         broken: list[bytes] = []
@@ -132,7 +131,7 @@ class Pins:
     def _is_over(
         self, repository: Repository, record: Record[pb.Pin], times: CatalogSettings
     ) -> bool:
-        # As old as this, no presigned URL to write it works: see `CatalogSettings.check`.
+        # Presigned URLs to write objects of this age have expired: see `CatalogSettings.check`.
         age = times.min_age_seconds + times.skew_seconds
         is_old = issued_us(ObjectUID(record.name.decode())) < to_us(self._runtime.now() - age)
         return is_old and not self._block.exists(
@@ -141,19 +140,19 @@ class Pins:
 
 
 def with_pin(repository: Repository, entry: Entry, ref: str | None = None) -> ObjectStats:
-    """Return what is known of an entry, of a ref, and if it is unverified, its pin."""
+    """Describe an entry of a ref; of an unverified entry, with its pin."""
     seen_at = None if ref is None else SeenAt(repository, ref)
     stats = stats_of(repository.namespace, entry, seen_at)
     location = stats.location
     if isinstance(location, str) or not entry_metadata.is_unverified(stats.reserved, location):
         return stats
-    # Users can write metadata, and so the mark; only addresses that were given out have a pin.
+    # Users can write metadata, and so this mark; only issued addresses can have a pin.
     issued = ObjectPath.parse(entry.address)
     return stats if issued is None else replace(stats, pin=PinKey(repository.partition, issued))
 
 
 def is_compared(stats: ObjectStats) -> bool:
-    """Whether each read compares the object in the storage with the one that was recorded."""
+    """Whether reads compare the stored object with its recorded ETag."""
     kept = entry_metadata.content_of(stats.reserved, stats.address)
     return kept is not None or stats.pin is not None
 
@@ -165,7 +164,7 @@ def _held_to(pin: pb.Pin, stats: ObjectStats) -> ETag:
 
 
 def replaced(stats: ObjectStats) -> ChangedBytes:
-    """Return the error that the storage has another object."""
+    """Return the error for an object that was replaced in the storage."""
     if entry_metadata.is_imported(stats.reserved):
         return changed(stats, "is not the one that was imported")
     how = "that was linked" if stats.pin is None else "that was read first"
@@ -173,11 +172,11 @@ def replaced(stats: ObjectStats) -> ChangedBytes:
 
 
 def resized(stats: ObjectStats, size: int) -> ChangedBytes:
-    """Return the error that the storage has an object of another length."""
+    """Return the error for an object of a different size."""
     return changed(stats, f"has {size} bytes and not {stats.size}")
 
 
 def changed(stats: ObjectStats, how: str) -> ChangedBytes:
-    """Return the error that the storage does not have what an entry stands for."""
+    """Return the error for an object that differs from its entry."""
     imported = entry_metadata.is_imported(stats.reserved)
     return ChangedBytes(stats.path, stats.address, how, imported=imported)

@@ -1,20 +1,20 @@
-"""Places in the storage that clients name: where a repository goes, where an object is.
+"""Storage locations given by clients: storage namespaces and object addresses.
 
-A place has one spelling, that of `lakebed.block.address`. Permissions are asked for it, and it is
-what is used: two spellings of one place are allowed or denied alike.
+A location has one spelling, defined by `lakebed.block.address`. Permissions are checked for the
+same spelling that is used, so that two spellings of a location cannot be treated differently.
 
-A component ``.`` or ``..`` is refused. To a storage it is a name like any other, but programs on
-the way there may resolve it, and then the place would be another one than the permission was for.
+Path components ``.`` and ``..`` are refused. Storages take them as ordinary names, but programs in
+between may resolve them, and reach another location than the one permitted.
 """
 
 from lakebed.block import Address, InvalidAddress, Namespace
 
 
 def parse_namespace(url: str) -> Namespace:
-    """Return the storage namespace that a client names.
+    """Parse the storage namespace given by a client.
 
     Raises:
-        InvalidAddress: It is not a URL of a storage, or has a component ``.`` or ``..``.
+        InvalidAddress: Not a storage URL, or a URL with a component ``.`` or ``..``.
     """
     namespace = Namespace.parse(url)
     _refuse_dots(namespace, namespace.prefix)
@@ -22,10 +22,10 @@ def parse_namespace(url: str) -> Namespace:
 
 
 def parse_address(url: str) -> Address:
-    """Return the address that a client names.
+    """Parse the address given by a client.
 
     Raises:
-        InvalidAddress: It is not a URL of an object, or has a component ``.`` or ``..``.
+        InvalidAddress: Not an object URL, or a URL with a component ``.`` or ``..``.
     """
     address = Address.parse(url)
     _refuse_dots(address, address.path)
@@ -33,9 +33,9 @@ def parse_address(url: str) -> Address:
 
 
 def spelling_of(place: Namespace | Address) -> str:
-    """Return the one spelling of a place, as permissions name it; of a namespace, no slash ends it.
+    """Return the spelling of a location for permissions: canonical, without a trailing slash.
 
-    (Policies are read so that a slash at the end makes no difference.)
+    (Policies are parsed so that a trailing slash makes no difference.)
     """
     text = str(place)
     return text.removesuffix("/") if isinstance(place, Namespace) else text

@@ -1,7 +1,7 @@
-"""URLs that let their holders read, or write, one object for a while, or send one part of it.
+"""Presigned URLs: read or write one object, or upload one part, for a limited time.
 
-Most storages sign such URLs themselves. For those that do not (a local disk) the server may: it
-gives the catalog a signer, and serves what was signed.
+Most storages sign such URLs themselves. For others (a local disk) the server passes the catalog a
+signer, and serves the signed URLs.
 """
 
 from datetime import UTC, datetime
@@ -13,19 +13,19 @@ from lakebed.lake.model import PresignedURL
 
 
 class Signer(Protocol):
-    """Signs URLs. The time at which one ends is given in seconds since 1970."""
+    """Signs URLs. Expiry times are in seconds since 1970."""
 
     def sign(self, method: str, address: Address, expires: int, size: int | None = None) -> str:
-        """Return a URL for a method (GET, PUT); `size`: that an object to be read must have."""
+        """Sign a URL for a method (GET, PUT); `size` is the required size of an object to read."""
 
     def sign_part(
         self, address: Address, upload_id: UploadId, number: int, expires: int, life_seconds: int
     ) -> str:
-        """Return a URL to send a part of an upload to, which lives for so long."""
+        """Sign a URL to upload a part, valid for `life_seconds`."""
 
 
 class Presigning:
-    """Signs, or has the storage sign."""
+    """Presigns URLs by the storage or by the server's signer."""
 
     def __init__(
         self, block: BlockStore, runtime: Runtime, *, life_seconds: float, signer: Signer | None
@@ -35,15 +35,15 @@ class Presigning:
         self._life_seconds = max(1, int(life_seconds))
         self._signer = None if block.supports_presign else signer
         self.by_storage = block.supports_presign
-        """Whether a URL leads to the storage, past the server."""
+        """Whether URLs lead to the storage directly, bypassing the server."""
         self.supported = block.supports_presign or signer is not None
         self.parts_supported = block.supports_uploads and (
             block.supports_presign_part or self._signer is not None
         )
-        """Whether there are URLs for the parts of uploads."""
+        """Whether parts of uploads have URLs."""
 
     def to_read(self, address: Address, size: int | None = None) -> PresignedURL:
-        """Return a URL to read an object by GET; of what size it must be, only the server checks.
+        """Return a URL to read an object by GET; only server-signed URLs enforce `size`.
 
         Raises:
             NotSupported: Neither the storage nor the server signs URLs.
@@ -67,16 +67,16 @@ class Presigning:
         return PresignedURL(url, _moment(expires))
 
     def check_parts_supported(self) -> None:
-        """Return if there are URLs for the parts of uploads.
+        """Check that URLs for parts of uploads are supported.
 
         Raises:
-            NotSupported: There are none.
+            NotSupported: URLs for parts are not supported.
         """
         if not self.parts_supported:
             raise NotSupported(f"there are no presigned URLs for parts on {self._block.scheme}")
 
     def to_send_part(self, address: Address, upload_id: UploadId, number: int) -> PresignedURL:
-        """Return a URL to send one part of an upload by PUT.
+        """Return a URL to upload one part by PUT.
 
         Raises:
             NotSupported: Neither the storage nor the server signs URLs for parts.
@@ -90,7 +90,7 @@ class Presigning:
         return PresignedURL(url, _moment(expires))
 
     def _expires(self) -> int:
-        # Taken before the URL is made: the time we name must not be later than the real end.
+        # Read before signing: the reported expiry must not be later than the actual one.
         return int(self._runtime.now()) + self._life_seconds
 
 

@@ -1,12 +1,12 @@
-"""Marks of objects that were purged, or are about to be.
+"""Marks of objects purged or about to be purged.
 
-A mark is a record under the whole address of an object. Two kinds of readers look at it:
+A mark is a record keyed by the full address of an object. It is read
 
-- who finds that an object is not in the storage, to say why. Nobody else pays for it.
-- who copies bytes, *after* the copy is staged. The purge writes its marks first and searches
-  afterwards. So either the copy was staged before the search, which finds it; or it sees the mark,
-  marks its own address, takes the entry back and discards the bytes. (A commit may have taken the
-  entry meanwhile. Then the mark says why there are no bytes.)
+- when an object is missing from the storage, to explain why. Other reads cost nothing.
+- by copies of bytes, *after* staging. A purge writes its marks first and searches entries
+  afterwards. So either the copy was staged before the search, which finds it; or the copy sees the
+  mark, marks its own address, removes its entry again and discards the bytes. (If a commit has
+  taken the entry meanwhile, the mark explains the missing bytes.)
 """
 
 from collections.abc import Iterable, Iterator
@@ -29,21 +29,21 @@ _TRIES: Final = 10
 
 
 class PurgeMarks:
-    """The marks of all repositories."""
+    """The purge marks of all repositories."""
 
     def __init__(self, store: Store) -> None:
         self._records = Records(store, PURGES, PURGES_PARTITION)
 
     def find(self, address: Address) -> pb.Purge | None:
-        """Return the mark of an object, if it has one."""
+        """Return the mark of an object, or None."""
         record = self._records.find(_name(address))
         return None if record is None else record.message
 
     def add(self, address: Address, mark: pb.Purge) -> bool:
-        """Mark an object; return False if it has a mark, which stays as it is.
+        """Mark an object; return False if it already has a mark, which is left unchanged.
 
         Raises:
-            TooManyTries, StoreUnavailable: It may not be marked.
+            TooManyTries, StoreUnavailable: The object may not be marked.
         """
         for _ in range(_TRIES):
             try:
@@ -53,22 +53,22 @@ class PurgeMarks:
             except StoreUnavailable:
                 raise
             except OutcomeUnknown:
-                continue  # if it was written, the next try finds it
+                continue  # retry: if the write succeeded, the predicate fails
             return True
         raise TooManyTries(f"marking {address}", _TRIES)
 
     def note_purged(self, address: Address, purged_us: int) -> None:
-        """Note that the bytes of a marked object are gone; a repeat keeps the first time."""
+        """Record the deletion time of a marked object; a repeat keeps the first time."""
         record = self._records.find(_name(address))
         if record is None or record.message.purged_us:
             return
         purged = copy_of(record.message)
         purged.purged_us = purged_us
-        with suppress(PredicateFailed):  # another request has noted it
+        with suppress(PredicateFailed):  # recorded by a concurrent request
             self._records.set_if(record.name, purged, record.predicate)
 
     def why_missing(self, path: bytes, address: Address) -> MissingBytes:
-        """Return the error that the bytes of an object are not there."""
+        """Return the error for an object without bytes."""
         mark = self.find(address)
         if mark is None:
             return MissingBytes(path, address)
@@ -82,14 +82,14 @@ class PurgeMarks:
             raise why
 
     def watch(self, sources: Iterable[Address], copy: Address) -> "CopyWatch":
-        """Return a test for the freshness of a copy: none of its sources is marked."""
+        """Return a test, for after staging, that no source of a copy is marked."""
         return CopyWatch(self, list(sources), copy)
 
     def restore(self, repository: Repository, block: BlockStore) -> int:
-        """Mark again what the files in a namespace say was purged there; return how many.
+        """Recreate the marks from the purge files of a namespace; return the number of new marks.
 
         Raises:
-            DamagedFile, ForeignFile: A file does not say what was purged.
+            DamagedFile, ForeignFile: A file is not a valid purge file.
             BlockError: The storage refused or failed.
         """
         return sum(
@@ -100,20 +100,20 @@ class PurgeMarks:
 
 
 class CopyWatch:
-    """Looks whether what was copied is to be purged, each time it is called."""
+    """Test that the sources of a copy are not marked; marks the copy if one is."""
 
     def __init__(self, marks: PurgeMarks, sources: list[Address], copy: Address) -> None:
         self._marks = marks
         self._sources = sources
         self._copy = copy
         self.mark: pb.Purge | None = None
-        """The mark that it saw: the copy has it too by now, and must not be acknowledged."""
+        """The mark found, or None. If set, the copy is marked too and must not be acknowledged."""
 
     def __call__(self) -> bool:
         for source in self._sources:
             mark = self._marks.find(source)
             if mark is not None:
-                self._marks.add(self._copy, mark)  # before the entry is taken back
+                self._marks.add(self._copy, mark)  # before the entry is removed again
                 self.mark = mark
                 return False
         return True

@@ -1,4 +1,4 @@
-"""Branches, tags and other refs: what they are, what led to them, who may change them."""
+"""Branches, tags and other refs: reading, history, protection rules, dumps."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,31 +33,31 @@ from lakebed.lake.purge_marks import PurgeMarks
 _VERSION: Final = re.compile("[0-9a-f]{32}")
 _TRIES: Final = 10
 _NEVER_SET: Final = "none"
-"""The version of rules that were never set."""
+"""The version of protection rules never set."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProtectionRules:
-    """The rules that protect branches of a repository, as they were read."""
+    """The branch protection rules of a repository, as read."""
 
     patterns: tuple[str, ...]
     strict: frozenset[str]
-    """Those of the patterns under which only merges change a branch."""
+    """The patterns under which only merges change a branch."""
     version: str
-    """Stands for this set of rules: to replace them only if nobody else did."""
+    """Identifies this set of rules, for compare-and-swap."""
 
 
 class _Rules(NamedTuple):
-    """Rules that are to be stored."""
+    """Protection rules to be stored."""
 
     patterns: Sequence[str]
     strict: Mapping[str, bool]
-    """What is known of them; a pattern that is not in it stays as it was."""
+    """Strictness per pattern; patterns without an entry keep their current value."""
 
 
 @dataclass(frozen=True, slots=True)
 class MergeBase:
-    """The best common ancestor of two refs."""
+    """The best common ancestor of two refs, with their commits."""
 
     source: Commit
     destination: Commit
@@ -65,7 +65,7 @@ class MergeBase:
 
 
 class Refs:
-    """The refs of all repositories."""
+    """Reads the refs of all repositories; changes protection rules; dumps and restores."""
 
     def __init__(
         self,
@@ -91,10 +91,10 @@ class Refs:
         after: str = "",
         show_hidden: bool = False,
     ) -> Iterator[Branch]:
-        """Iterate over the branches whose names begin with `prefix`, in order, past `after`.
+        """Yield branches with a name prefix, in order, after the name `after`.
 
         Raises:
-            RepositoryNotFound: There is no such repository.
+            RepositoryNotFound: The repository does not exist.
         """
         repository = self._engine.repositories.get(repository_id)
         found = self._engine.branches.list(repository, prefix=prefix, after=after)
@@ -105,7 +105,7 @@ class Refs:
         """Return a branch.
 
         Raises:
-            RepositoryNotFound, BranchNotFound: There is none.
+            RepositoryNotFound, BranchNotFound: The branch does not exist.
         """
         return self._engine.branches.get(self._engine.repositories.get(repository_id), branch)
 
@@ -114,10 +114,10 @@ class Refs:
     def list_tags(
         self, repository_id: RepositoryID, *, prefix: str = "", after: str = ""
     ) -> Iterator[Tag]:
-        """Iterate over the tags whose names begin with `prefix`, in order, past `after`.
+        """Yield tags with a name prefix, in order, after the name `after`.
 
         Raises:
-            RepositoryNotFound: There is no such repository.
+            RepositoryNotFound: The repository does not exist.
         """
         repository = self._engine.repositories.get(repository_id)
         return self._engine.tags.list(repository, prefix=prefix, after=after)
@@ -127,7 +127,7 @@ class Refs:
         """Return a tag.
 
         Raises:
-            RepositoryNotFound, TagNotFound: There is none.
+            RepositoryNotFound, TagNotFound: The tag does not exist.
         """
         return self._engine.tags.get(self._engine.repositories.get(repository_id), tag)
 
@@ -135,10 +135,10 @@ class Refs:
 
     @traced("catalog.get_commit")
     def get_commit(self, repository_id: RepositoryID, ref: str) -> Commit:
-        """Return the commit that a ref leads to; of a branch, its head.
+        """Return the commit of a ref; of a branch, its head.
 
         Raises:
-            RepositoryNotFound, RefNotFound, InvalidRef: There is none.
+            RepositoryNotFound, RefNotFound, InvalidRef: The ref has no commit.
         """
         repository, commit_id = self._engine.readings.commit_of(repository_id, ref)
         return self._engine.commits.get(repository, commit_id)
@@ -148,7 +148,7 @@ class Refs:
         """Return the commit of a ref, and the hook that refused it, or None if none did.
 
         Raises:
-            RepositoryNotFound, RefNotFound, InvalidRef: There is none.
+            RepositoryNotFound, RefNotFound, InvalidRef: The ref has no commit.
         """
         repository, commit_id, refused_by = self._find_judged(repository_id, ref)
         return self._engine.commits.get(repository, commit_id), refused_by
@@ -175,22 +175,22 @@ class Refs:
         prefixes: Sequence[bytes] = (),
         look_ahead: bool = True,
     ) -> LogPage:
-        """Return a page of the commits that led to a ref, the latest first.
+        """Return a page of the history of a ref, newest commit first.
 
         Args:
-            repository_id: Where.
-            ref: Where to begin.
-            amount: At most so many commits.
-            after: The id of the last commit of the page before.
-            first_parent: Follow only the first parent of each.
-            since: Leave out older commits; a time without a zone is in UTC.
-            stop_at: A ref: show its commit, and nothing of its own history.
-            paths: If these or prefixes are given, only commits that changed one of them.
+            repository_id: The repository.
+            ref: The first commit.
+            amount: The maximum number of commits.
+            after: The id of the last commit of the previous page.
+            first_parent: Follow only first parents.
+            since: Omit older commits; a time without a zone is in UTC.
+            stop_at: A ref: show its commit, but omit its history.
+            paths: With paths or prefixes, show only commits that changed one of them.
             prefixes: See `paths`.
-            look_ahead: Find out whether more follow, which may take a search.
+            look_ahead: Determine whether more commits follow, which may take a search.
 
         Raises:
-            RepositoryNotFound, RefNotFound, InvalidRef, CommitNotFound: There is no such history.
+            RepositoryNotFound, RefNotFound, InvalidRef, CommitNotFound: A ref or commit is missing.
         """
         repository, head, refused_by = self._find_judged(repository_id, ref)
         resolver = self._engine.resolver
@@ -215,8 +215,8 @@ class Refs:
         """Return the best common ancestor of two refs, and their commits.
 
         Raises:
-            RepositoryNotFound, RefNotFound, InvalidRef: There is nothing to compare.
-            Invalid: They have no ancestor in common.
+            RepositoryNotFound, RefNotFound, InvalidRef: A ref does not exist.
+            Invalid: The refs have no common ancestor.
         """
         repository = self._engine.repositories.get(repository_id)
         left = self._engine.resolver.commit(repository, source)
@@ -227,10 +227,10 @@ class Refs:
 
     @traced("catalog.get_protection")
     def get_protection(self, repository_id: RepositoryID) -> ProtectionRules:
-        """Return the rules that protect branches of a repository.
+        """Return the branch protection rules of a repository.
 
         Raises:
-            RepositoryNotFound: There is no such repository.
+            RepositoryNotFound: The repository does not exist.
         """
         found = self._engine.protection.get(self._engine.repositories.get(repository_id))
         return ProtectionRules(found.patterns, found.strict, _version_of(found.predicate))
@@ -244,17 +244,17 @@ class Refs:
         strict: Mapping[str, bool] | None = None,
         version: str | None = None,
     ) -> None:
-        """Replace the rules that protect branches; with `version`, only those of that version.
+        """Replace the branch protection rules, optionally only those of a `version`.
 
-        `strict` says under which patterns only merges change a branch. A pattern that it does not
-        name stays as it was: a client that knows only patterns must not take this away.
+        `strict` maps patterns to whether only merges change their branches. Other patterns keep
+        their value: a client that knows only patterns must not remove this protection.
 
         Raises:
-            RepositoryNotFound: There is no such repository.
+            RepositoryNotFound: The repository does not exist.
             Invalid: A pattern can match no branch.
-            PreconditionFailed: The rules are others by now; nothing was written.
-            TooManyTries: Others always changed them first.
-            OutcomeUnknown: They may have been replaced.
+            PreconditionFailed: The rules have changed since `version`; nothing was written.
+            TooManyTries: Concurrent changes kept winning.
+            OutcomeUnknown: The rules may have been replaced.
         """
         expected = None if version is None else _predicate_of(version)
 
@@ -269,7 +269,7 @@ class Refs:
     def add_protection(
         self, repository_id: RepositoryID, pattern: str, *, strict: bool | None = None
     ) -> None:
-        """Add a rule to those that protect branches; raises as `set_protection` does."""
+        """Add a branch protection rule; raises as `set_protection` does."""
         said = {} if strict is None else {pattern: strict}
         self._change_protection(
             repository_id, lambda found: _Rules([*found.patterns, pattern], said)
@@ -277,7 +277,7 @@ class Refs:
 
     @traced("catalog.remove_protection")
     def remove_protection(self, repository_id: RepositoryID, pattern: str) -> None:
-        """Remove a rule, if it is there; raises as `set_protection` does."""
+        """Remove a rule, if it exists; raises as `set_protection` does."""
         self._change_protection(
             repository_id,
             lambda found: _Rules([each for each in found.patterns if each != pattern], {}),
@@ -286,7 +286,7 @@ class Refs:
     def _change_protection(
         self, repository_id: RepositoryID, change: Callable[[Protection], _Rules]
     ) -> None:
-        """Replace the rules over those that were read, and no others."""
+        """Replace the rules with compare-and-swap, retrying on concurrent changes."""
         repository, protection = (
             self._engine.repositories.get(repository_id),
             self._engine.protection,
@@ -307,7 +307,7 @@ class Refs:
         """Write all branches, tags and commits into the repository's storage namespace.
 
         Raises:
-            RepositoryNotFound: There is no such repository.
+            RepositoryNotFound: The repository does not exist.
             BlockError: The storage refused or failed.
         """
         repository = self._engine.repositories.get(repository_id)
@@ -315,9 +315,9 @@ class Refs:
 
     @traced("catalog.restore_refs")
     def restore(self, repository_id: RepositoryID, dump_id: DumpID) -> None:
-        """Bring a dump back into a bare repository; raises as `restore_refs` does.
+        """Restore a dump into a bare repository; raises as `restore_refs` does.
 
-        What was purged is marked first, so that those who read it are told why it is not there.
+        Restores purge marks first, so that readers are told why purged objects are missing.
         """
         repository = self._engine.repositories.get_writable(repository_id)
         self._purge_marks.restore(repository, self._block)

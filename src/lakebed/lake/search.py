@@ -1,4 +1,4 @@
-"""Finding objects by a part of their paths, some of a lake at a time."""
+"""Search for objects by a part of their paths, in bounded steps."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -12,26 +12,26 @@ from lakebed.lake.object_pages import ObjectPage
 from lakebed.lake.objects import Objects
 
 LOOKED_AT_MAX: Final = 100_000
-"""How many objects one request looks at."""
+"""Objects scanned by one request."""
 SECONDS_MAX: Final = 5.0
-"""For how long one request looks."""
+"""Time limit of one request."""
 STEP: Final = 1000
-"""How many objects are listed at once."""
+"""Objects per listing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult:
-    """Objects whose paths have a text in them, and how far the search came."""
+    """Objects whose paths contain a text, and the end of the scan."""
 
     objects: list[ObjectStats]
     has_more: bool
-    """Whether there are objects that it has not looked at."""
+    """Whether unscanned objects remain."""
     last: bytes
-    """The path that it looked at last: the next search goes on behind it."""
+    """The last path scanned: the next search continues after it."""
 
 
 class ObjectSearch:
-    """Looks for objects by their paths. How many it looks at, and for how long, is bounded."""
+    """Searches objects by path; limits the objects and the time of each search."""
 
     def __init__(self, objects: Objects, runtime: Runtime) -> None:
         self._objects = objects
@@ -41,12 +41,12 @@ class ObjectSearch:
     def find(
         self, repository_id: RepositoryID, ref: str, text: str, query: EntryQuery
     ) -> SearchResult:
-        """Find objects of a ref whose paths have a text behind the prefix; case does not matter.
+        """Find objects of a ref whose paths contain a text after the prefix, ignoring case.
 
-        It lists objects once at least, so whoever goes on behind `last` comes to the end.
+        Scans at least one listing, so repeating from `last` reaches the end.
 
         Raises:
-            RepositoryNotFound, RefNotFound, InvalidRef: There is nothing to look at.
+            RepositoryNotFound, RefNotFound, InvalidRef: The ref does not exist.
         """
         until = self._runtime.monotonic() + SECONDS_MAX
         wanted = text.casefold()
@@ -66,7 +66,7 @@ class ObjectSearch:
 
 
 def _matching(page: ObjectPage, skipped: int, wanted: str) -> list[ObjectStats]:
-    """Return the objects of a page whose paths have a text behind so many bytes."""
+    """Return the objects of a page whose paths contain a text after `skipped` bytes."""
     keys = page.column("key").to_pylist()
     places = [
         place

@@ -1,8 +1,8 @@
-"""How long things live, and how these times depend on each other.
+"""Lifetimes of objects, links and tasks, and their dependencies.
 
-Garbage collection may delete an object that nothing names, once it is old enough. A writer with an
-object that nothing names *yet* (an upload under way, an address given out, a copy) must be done
-before that: most of these times are about this, and `check` makes sure that they agree.
+Garbage collection can delete an unreferenced object once it is old enough. A writer of an object
+not *yet* referenced (an upload in progress, an issued address, a copy) must finish before that.
+Most of these times ensure this, and `check` verifies that they are consistent.
 """
 
 from dataclasses import dataclass
@@ -16,58 +16,59 @@ HOUR = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkSettings:
-    """What may be linked."""
+    """Rules for linking objects."""
 
     require_object: bool = True
-    """Whether an object must be there when its address is linked. If not, clients may link first
-    and upload later, or never; what they say of the object is believed until the first read."""
+    """Require that an object exists when its address is linked. If off, clients may link first and
+    upload later, or never; size and checksum given by the client are trusted until the first
+    read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogSettings:
-    """Times and bounds of objects, links, tasks and the preparation of garbage collection."""
+    """Times and limits of objects, links, tasks and the preparation of garbage collection."""
 
     link_life_seconds: float = 6 * HOUR
-    """How long an address that was given out can be linked."""
+    """How long an issued address can be linked."""
 
     presign_life_seconds: float = 0.25 * HOUR
-    """How long a presigned URL works."""
+    """How long a presigned URL is valid."""
 
     longest_request_seconds: float = 600.0
-    """How long a request may work on metadata. The bytes of an upload may take longer: up to half
-    of `min_age_seconds`."""
+    """Maximum time for the metadata work of a request. The bytes of an upload may take longer: up
+    to half of `min_age_seconds`."""
 
     copy_window_seconds: float = HOUR
-    """How young an object must be for a copy on its branch to share its address."""
+    """Maximum age of an object whose address a copy on its branch can share."""
 
     multipart_life_seconds: float = 7 * 24 * HOUR
     """How long a multipart upload may stay open."""
 
     partition_life_seconds: float = HOUR
-    """How long one process puts new objects under one partition of a branch."""
+    """How long one process puts new objects into one partition of a branch."""
 
     partition_objects_max: int = 100_000
-    """How many objects it puts there, at most."""
+    """Maximum number of objects that one process puts into a partition."""
 
     min_age_seconds: float = 24 * HOUR
-    """Younger objects are never garbage, even if nothing names them."""
+    """Grace period: younger objects are never garbage, even if unreferenced."""
 
     gap_seconds: float = HOUR
-    """The least time between the two looks that must both find an object to be garbage."""
+    """Minimum time between the two marking phases that must both find an object unreferenced."""
 
     skew_seconds: float = 300.0
-    """How far the clocks of servers and storages may differ."""
+    """Maximum clock difference between servers and storages."""
 
     versions: Literal["keep", "delete"] = "keep"
-    """Older versions of deleted garbage, in a bucket that keeps versions: ``delete`` them too, or
-    ``keep`` them for the bucket's lifecycle rules. Versions protect from mistakes, ours among them:
-    only the operator may give that up."""
+    """Older versions of deleted garbage in a versioned bucket: ``delete`` them too, or ``keep``
+    them for the bucket's lifecycle rules. Versions protect from mistakes, including Lakebed's:
+    only the operator may give up that protection."""
 
     task_life_seconds: float = 24 * HOUR
-    """How long the result of a task is kept."""
+    """How long the result of a task is stored."""
 
     task_heartbeat_seconds: float = 60.0
-    """A task that wrote no heartbeat for so long has died with its process."""
+    """A task without a heartbeat for this long has died with its process."""
 
     @property
     def longest_hold_seconds(self) -> float:
@@ -76,7 +77,7 @@ class CatalogSettings:
 
     @property
     def partition_open_seconds(self) -> float:
-        """How long after its making a partition may still get objects."""
+        """Time after its creation in which a partition may still receive objects."""
         return (
             self.partition_life_seconds
             + max(self.longest_hold_seconds, self.multipart_life_seconds)
@@ -84,10 +85,10 @@ class CatalogSettings:
         )
 
     def check(self, engine: EngineSettings) -> None:
-        """Refuse settings under which data could be lost, or nothing could work.
+        """Reject settings that could lose data or make operations fail.
 
         Raises:
-            InvalidSettings: Two of them contradict each other; the message names both.
+            InvalidSettings: Two settings contradict each other; the message names both.
         """
         for name in self.__slots__:
             value = getattr(self, name)

@@ -1,8 +1,8 @@
-"""Lists of addresses, one file for each folder, for programs that read the storage directly.
+"""Symlink files: lists of addresses per folder, for programs that read the storage directly.
 
-Hive's SymlinkTextInputFormat reads a table from ``symlink.txt`` files, each of which names the
-objects of one partition. They are written below ``_lakebed/symlinks/<branch>/`` in the namespace,
-and replaced by the next request.
+Hive's SymlinkTextInputFormat reads a table from ``symlink.txt`` files, each with the addresses of
+one partition. They are written below ``_lakebed/symlinks/<branch>/`` in the namespace, and replaced
+by the next request.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ _PAGE: Final = 1000
 
 
 class Symlinks:
-    """Writes lists of addresses."""
+    """Writes symlink files."""
 
     def __init__(self, engine: Engine, block: BlockStore) -> None:
         self._engine = engine
@@ -30,12 +30,12 @@ class Symlinks:
 
     @traced("catalog.write_symlinks")
     def write(self, repository_id: RepositoryID, branch: BranchID, prefix: bytes) -> Namespace:
-        """Write the lists of all folders below a prefix; return where they are.
+        """Write the files of all folders below a prefix; return their root folder.
 
         Raises:
-            RepositoryNotFound, BranchNotFound: There is nothing to list.
-            UnreadableAddress: An entry has an address that cannot be read.
-            BlockError: The storage refused or failed; some lists may have been written.
+            RepositoryNotFound, BranchNotFound: The branch does not exist.
+            UnreadableAddress: The address of an entry is invalid.
+            BlockError: The storage refused or failed; some files may have been written.
         """
         repository = self._engine.repositories.get(repository_id)
         self._engine.branches.get(repository, branch)
@@ -43,7 +43,7 @@ class Symlinks:
         open_folders: dict[str, list[str]] = {}
         for entry in self._entries(repository, branch, prefix):
             path = entry.key.decode(errors="replace")
-            # Keys come in order: a folder that this key is not below will get no more keys.
+            # Keys are sorted: a folder that is no prefix of this key is complete.
             for folder in [each for each in open_folders if not path.startswith(each)]:
                 self._save(target, folder, open_folders.pop(folder))
             folder = path[: path.rfind("/") + 1]

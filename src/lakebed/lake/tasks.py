@@ -1,9 +1,9 @@
-"""Tasks: what takes longer than a client waits for, done in the background.
+"""Tasks: long-running operations in the background.
 
-A task is a record in its repository. The process that runs it writes a heartbeat into the record
-now and then, and at the end the result. Nobody takes a task over: if its process dies, the
-heartbeats end, and from then on the task counts as failed. (If it is alive after all, because it
-was held up or a clock is wrong, its end will still be written.)
+A task is a record in its repository. The process that runs it regularly writes a heartbeat into the
+record, and finally the result. Tasks are not taken over: if its process dies, heartbeats stop and
+the task counts as failed. (If the process is alive after all, delayed or with a wrong clock, its
+result is still written.)
 """
 
 import logging
@@ -31,13 +31,13 @@ from lakebed.lake.refs import Refs
 from lakebed.lake.settings import CatalogSettings
 
 TaskID = NewType("TaskID", str)
-"""Names a task within its repository."""
+"""Id of a task, unique within its repository."""
 
 RunInBackground = Callable[[Callable[[], None]], object]
-"""Begins to run a function, and does not wait for it."""
+"""Starts a function without waiting for its end."""
 
 Tell = Callable[[str], object]
-"""Takes the progress of a task, which its status shows."""
+"""Reports the progress of a task, shown by its status."""
 
 DUMP_REFS: Final = "dump_refs"
 RESTORE_REFS: Final = "restore_refs"
@@ -51,29 +51,29 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskStatus:
-    """What is known about a task."""
+    """Status of a task."""
 
     id: TaskID
     kind: str
     done: bool
-    """Whether it ended, one way or the other."""
+    """Whether the task has ended, successfully or not."""
     updated: datetime
     progress: str | None
-    """How far it has come, while it goes on, if its kind of task says so."""
+    """Progress of a running task, or None if its kind reports none."""
     result: str | None
-    """What it made, if it succeeded; of dumps and restores, the id of the dump."""
+    """Result of a successful task; of a dump or restore, the id of the dump."""
     error: str | None
-    """Why it failed, if it did."""
+    """Error of a failed task."""
     error_kind: str | None
 
 
 def run_inline(work: Callable[[], None]) -> None:
-    """Run a task before its starter goes on: for tests, and for programs that can wait."""
+    """Run a task synchronously: for tests, and for programs that can wait."""
     work()
 
 
 class Tasks:
-    """The tasks of all repositories."""
+    """Starts tasks of all repositories and reads their status."""
 
     def __init__(
         self,
@@ -93,24 +93,24 @@ class Tasks:
 
     @traced("catalog.start_dump")
     def start_dump(self, repository_id: RepositoryID) -> TaskID:
-        """Begin a dump of all refs of a repository.
+        """Start a dump of all refs of a repository.
 
         Raises:
-            RepositoryNotFound: There is none.
+            RepositoryNotFound: The repository does not exist.
         """
         repository = self._engine.repositories.get(repository_id)
         return self.start(repository, DUMP_REFS, lambda: self._refs.dump(repository_id))
 
     @traced("catalog.start_restore")
     def start_restore(self, repository_id: RepositoryID, dump_id: DumpID) -> TaskID:
-        """Begin to restore a dump into a bare repository.
+        """Start restoring a dump into a bare repository.
 
         Raises:
-            RepositoryNotFound: There is none.
-            Invalid: It is not bare.
+            RepositoryNotFound: The repository does not exist.
+            Invalid: The repository is not bare.
         """
         repository = self._engine.repositories.get(repository_id)
-        is_restored(self._store, repository, dump_id)  # refuses one that has refs of its own
+        is_restored(self._store, repository, dump_id)  # raises if the repository is not bare
 
         def restore() -> str:
             self._refs.restore(repository_id, dump_id)
@@ -120,11 +120,11 @@ class Tasks:
 
     @traced("catalog.task_status")
     def status(self, repository_id: RepositoryID, task_id: TaskID, kind: str) -> TaskStatus:
-        """Return what is known of a task of a kind.
+        """Return the status of a task of a kind.
 
         Raises:
-            RepositoryNotFound: There is no such repository.
-            TaskNotFound: There is no such task, or not any more.
+            RepositoryNotFound: The repository does not exist.
+            TaskNotFound: The task does not exist, or its record was removed.
         """
         repository = self._engine.repositories.get(repository_id)
         record = self._records(repository).find(task_id.encode())
@@ -148,7 +148,7 @@ class Tasks:
         )
 
     def clean(self, repository: Repository, times: CatalogSettings | None = None) -> int:
-        """Remove the records of tasks that ended, or died, a while ago; return how many."""
+        """Remove the records of tasks that ended or died some time ago; return their number."""
         settings = times or self._settings
         overdue_us = to_us(self._runtime.now() - settings.task_life_seconds)
 
@@ -159,13 +159,13 @@ class Tasks:
         return remove_where(self._records(repository), is_over)
 
     def start(self, repository: Repository, kind: str, work: Callable[[], str]) -> TaskID:
-        """Begin a task; the work returns its result."""
+        """Start a task; `work` returns its result."""
         return self.start_telling(repository, kind, lambda _tell: work())
 
     def start_telling(
         self, repository: Repository, kind: str, work: Callable[[Tell], str]
     ) -> TaskID:
-        """Begin a task whose work reports its progress; the work returns its result."""
+        """Start a task that reports its progress; `work` returns its result."""
         task_id = TaskID(self._runtime.random_bytes(10).hex())
         begun = pb.Task(kind=kind, state=pb.TASK_STATE_RUNNING, started_us=now_us(self._runtime))
         begun.updated_us = begun.started_us
@@ -182,7 +182,7 @@ class Tasks:
     def _run(
         self, repository: Repository, task_id: TaskID, begun: pb.Task, work: Callable[[Tell], str]
     ) -> None:
-        """Do the work and write heartbeats until it is over; then write the result."""
+        """Do the work while writing heartbeats; then write the result."""
         records = self._records(repository)
         ended = copy_of(begun)
         failures: list[Exception] = []
@@ -194,7 +194,7 @@ class Tasks:
         def show_alive() -> bool:
             alive = copy_of(begun)
             alive.updated_us = now_us(self._runtime)
-            # If one heartbeat is lost, the next comes soon.
+            # A lost heartbeat is made up for by the next.
             with suppress(OutcomeUnknown):
                 records.set(task_id.encode(), alive)
             return True
@@ -203,7 +203,7 @@ class Tasks:
             try:
                 ended.result = work(show)
                 ended.state = pb.TASK_STATE_DONE
-            except Exception as error:  # noqa: BLE001 - noted below, and raised if unexpected
+            except Exception as error:  # noqa: BLE001 - recorded below, and raised if unexpected
                 failures.append(error)
 
         beat_seconds = self._settings.task_heartbeat_seconds / _BEATS_A_TIMEOUT
@@ -248,5 +248,5 @@ def _note_error(task: pb.Task, error: Exception) -> None:
     task.state = pb.TASK_STATE_FAILED
     if isinstance(error, LakebedError):
         task.error, task.error_kind = error.public_message or str(error), error.kind
-    else:  # its text is for the log: it may name what clients should not see
+    else:  # only logged: the text may contain details not meant for clients
         task.error, task.error_kind = _INTERNAL, LakebedError.kind

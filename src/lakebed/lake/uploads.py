@@ -1,23 +1,22 @@
-"""Uploading: bytes to a fresh address, then an entry that names it.
+"""Uploads: write bytes to a new address, then stage an entry that references it.
 
-1. Find out whether the write would be refused, before any byte is taken.
-2. Stream the bytes to an address that nobody else has. The object that was under the path stays as
-   it is, so no reader ever sees half of an object, and no commit changes after it was made.
-3. Stage the entry, by what 1 has read, or if the bytes took their time, by what is there now. Only
-   now is the object visible. The same records are read again with that write: it is taken back if
-   it would be refused by then.
+1. Check that the write is allowed, before accepting any byte.
+2. Stream the bytes to a unique address. The existing object of the path stays unchanged, so readers
+   never see a partial object, and commits never change.
+3. Stage the entry, using the records read in 1, or if the bytes took long, current ones. Only now
+   is the object visible. The write reads the same records again and is undone if it is no longer
+   allowed.
 
-A process that dies after 2 leaves an object that nothing names: garbage, which is collected when it
-is old enough. So does an error after 2, unless it is certain that the entry was never visible: then
-the object is removed at once. That is certain of each conditional write that is refused. A plain
-write that is taken back may have been visible for a while, and may be in a commit: its object
-stays.
+A process that dies after 2 leaves an unreferenced object, deleted by garbage collection once old
+enough. So does an error after 2, unless the entry was certainly never visible: then the object is
+deleted at once. This is certain for every refused conditional write. An unconditional write that is
+undone may have been visible for a while, and may be in a commit: its object is kept.
 
-**Addresses** of new objects. Paths have the form that `lakebed.formats.object_paths` describes. A
-process takes a new partition after so many objects and after so long, so that garbage collection
-can skip the partitions that will get no more objects.
+**Addresses** of new objects have the form described in `lakebed.formats.object_paths`. A process
+begins a new partition after a number of objects or a time, so that garbage collection can skip
+partitions that receive no more objects.
 
-`Stager` stages objects that were just stored: the last step of uploads and copies.
+`Stager` stages stored objects: the last step of uploads and copies.
 """
 
 import logging
@@ -68,11 +67,11 @@ class _Partition:
 
 
 class Issued(NamedTuple):
-    """Where a new object goes."""
+    """The address issued for a new object."""
 
     path: ObjectPath
     text: str
-    """The path as the entry holds it."""
+    """The path as stored in the entry."""
     address: Address
 
 
@@ -94,7 +93,7 @@ class Addresses:
         self._current: _Partition | None = None
 
     def issue(self, repository: Repository, branch: BranchID) -> Issued:
-        """Return a path that no other object has or will have."""
+        """Return a path that is unique for all time."""
         now = self._runtime.now()
         uid = new_object_uid(to_us(now), self._runtime.random_bytes(OBJECT_RANDOM_BYTES))
         path = ObjectPath(repository.unique_id, branch, self._partition(now), uid)
@@ -107,9 +106,9 @@ class Addresses:
             if (
                 current is None
                 or current.objects >= self._objects_max
-                # Also when the clock was set back: the time in its name would be too late.
+                # If the clock was set back, the partition's name would be in the future.
                 or not 0 <= now - current.made < self._life_seconds
-                # A process that was forked off takes its own.
+                # A forked process needs a partition of its own.
                 or current.process_id != self._process_id()
             ):
                 current = self._current = self._new(now)
@@ -124,11 +123,10 @@ class Addresses:
 class Freshness:
     """Judges the age of objects by the clock of this process.
 
-    This is the rule that keeps writers and garbage collection out of each other's way. Garbage
-    collection leaves objects alone that are younger than `min_age_seconds`. A writer stages an
-    object only while it is younger than half of that, and checks the age again before it
-    acknowledges. So if a collection has not seen the entry, the object was too young for it when it
-    set its cutoff.
+    This rule keeps writers and garbage collection from interfering. Collection skips objects
+    younger than `min_age_seconds`. A writer stages an object only while it is younger than half of
+    that, and checks the age again before acknowledging. So if a collection did not see the entry,
+    the object was within the grace period when the collection set its cutoff.
     """
 
     def __init__(self, runtime: Runtime, settings: CatalogSettings) -> None:
@@ -138,23 +136,23 @@ class Freshness:
         self._url_us = to_us(settings.presign_life_seconds + settings.skew_seconds)
 
     def test(self, path: ObjectPath) -> IsFresh:
-        """Return a test of whether an object may still be staged."""
+        """Return a test of whether an object can still be staged."""
         issued_us = path.issued_us
         return lambda: now_us(self._runtime) - issued_us < self._hold_us
 
     def may_share(self, path: ObjectPath) -> bool:
-        """Whether an object is so young that a copy may use its address."""
+        """Whether an object is young enough for a copy to share its address."""
         return now_us(self._runtime) - path.issued_us < self._window_us
 
     def is_settled(self, path: ObjectPath) -> bool:
-        """Whether an object is so old that no URL to write it works any more."""
+        """Whether all URLs to write an object have expired."""
         return now_us(self._runtime) - path.issued_us > self._url_us
 
 
 _LOGGER: Final = logging.getLogger(__name__)
 
 _NEVER_VISIBLE: Final = (*REFUSALS, PreconditionFailed, Stale, TooManyTries)
-"""How a conditional write ends whose entry was never visible. After any error of another write the
+"""Errors of a conditional write whose entry was never visible. After any error of another write the
 entry may have been visible for a moment, and so may have been committed: its object is left to
 garbage collection."""
 
@@ -173,7 +171,7 @@ class Stager:
         self._freshness = freshness
 
     def check(self, known: Reading, path: bytes, condition: Condition) -> None:
-        """Refuse a write whose condition does not hold now, before any work is done for it.
+        """Reject a write early if its condition does not hold now.
 
         Raises:
             PreconditionFailed: The condition does not hold.
@@ -189,19 +187,19 @@ class Stager:
         digest: str | None = None,
         is_fresh: IsFresh | None = None,
     ) -> Entry | None:
-        """Stage an entry, always or on a condition.
+        """Stage an entry, optionally on a condition.
 
         Args:
-            known: The branch, as it was read for this write.
-            entry: What to stage.
-            condition: Whether to write, given what is there.
-            digest: That of a conditional request, if its client sent an id: nothing is staged if
+            known: The branch, as read for this write.
+            entry: The entry to stage.
+            condition: Whether to write, given the existing entry.
+            digest: Digest of a conditional request, if its client sent an id: stage nothing if
                 another attempt of the request took effect.
-            is_fresh: Whether the entry may be acknowledged, asked after it was staged or proposed.
+            is_fresh: Whether the entry can be acknowledged, tested after staging or proposing it.
 
         Returns:
-            The entry that was staged, by this attempt or another, or None if that of the other was
-            replaced since.
+            The entry staged by this or another attempt, or None if another attempt's has since
+            been replaced.
 
         Raises:
             As `Writer.put` and `Writer.put_if`.
@@ -227,19 +225,18 @@ class Stager:
         digest: str | None = None,
         watch: IsFresh | None = None,
     ) -> ObjectStats:
-        """Stage the entry of an object at an address that nobody else has; arguments as for `put`.
+        """Stage the entry of an object at a unique address; arguments as for `put`.
 
-        If it is certain that the entry was never visible, the object is removed. With `watch`, it
-        is acknowledged only if that holds after it was staged, or proposed.
+        The object is deleted if its entry was certainly never visible. `watch` is an additional
+        test, as `is_fresh` of `put`.
 
         Raises:
-            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to any
-                more.
+            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: The branch is not writable.
             PreconditionFailed: The condition does not hold.
-            Stale: The object is too old to be staged, or the watch does not hold.
+            Stale: The object is too old to be staged, or `watch` does not hold.
             TooManyTries, OutcomeUnknown: The object may be visible.
             Without a condition, the object may have been visible for a while after any of these,
-            and may be in a commit. With one, only after `OutcomeUnknown`.
+            and may be in a commit. With a condition, only after `OutcomeUnknown`.
         """
         entry = new_entry(
             path,
@@ -269,7 +266,7 @@ class Stager:
         return stats_of(known.repository.namespace, staged or entry)
 
     def discard(self, address: Address) -> None:
-        """Remove an object that was never visible; if that fails, it is garbage."""
+        """Delete an object that was never visible; on failure, leave it to garbage collection."""
         try:
             self._block.delete(address)
         except BlockError as error:
@@ -277,16 +274,16 @@ class Stager:
 
 
 def or_done(condition: Condition | None, entry: Entry) -> Condition | None:
-    """Return a condition that also holds where this very entry stands already.
+    """Return a condition that also holds if this very entry is already staged.
 
-    For an entry that a record was decided on, once, at an address of its own: an equal one was
-    staged by an earlier request for the same record, whose repeat is to succeed.
+    For an entry stored in a record and staged at an address of its own: an equal existing entry was
+    staged by an earlier request for the same record, whose repeat must succeed.
     """
     return condition and (lambda found: found == entry or condition(found))
 
 
 class Uploads:
-    """Stores objects and stages them."""
+    """Uploads objects."""
 
     def __init__(
         self, engine: Engine, block: BlockStore, addresses: Addresses, stager: Stager
@@ -310,26 +307,26 @@ class Uploads:
         invocation: Invocation | None = None,
         proof: Proof | None = None,
     ) -> ObjectStats:
-        """Store an object and stage it; when this returns, every later read sees it or newer.
+        """Store an object and stage it; once this returns, all reads see it or a newer one.
 
         Args:
-            repository_id: Where.
-            branch: On which branch.
-            path: Under which path.
-            chunks: Its bytes. If this raises, nothing is written, and the exception goes through.
-            content_type: What kind of data it is.
-            metadata: The user's own.
-            condition: Whether to write, given what is there.
-            invocation: The request, so that a repeat of a conditional one is recognised.
-            proof: Of the bytes; the checksum that it finds is kept with them.
+            repository_id: The destination repository.
+            branch: The destination branch.
+            path: The path of the object.
+            chunks: The bytes. If iterating raises, nothing is written and the exception propagates.
+            content_type: Media type.
+            metadata: User metadata.
+            condition: Whether to write, given the existing entry.
+            invocation: The request, to detect a repeat of a conditional write.
+            proof: Verifies the bytes; the verified checksum is stored with the object.
 
         Raises:
-            InvalidPath, InvalidMetadata: No object can have this path, or such metadata.
-            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
+            InvalidPath, InvalidMetadata: The path or the metadata is invalid.
+            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: The branch is not writable.
             PreconditionFailed: The condition does not hold.
-            Stale: The bytes took too long to come. Without a condition, the object may have been
-                visible for a while, and may be in a commit; so if one of those before came up while
-                the bytes came.
+            Stale: The upload took too long. Without a condition, the object may have been visible
+                for a while and may be in a commit; likewise if one of the errors above arose during
+                the upload.
             TooManyTries: Without a condition, the object may be visible.
             OutcomeUnknown: The object may be visible.
             BlockError: The storage refused or failed; nothing is visible.

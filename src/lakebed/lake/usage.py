@@ -1,7 +1,7 @@
-"""How many requests an installation answered, month by month.
+"""Number of requests served by an installation, per month.
 
-Each process counts in memory and adds to the one record of the month now and then: a record for
-each request would cost more than the request. What a process counted last is lost when it ends.
+Each process counts in memory and regularly adds its count to the record of the month: a record per
+request would cost more than the request. Counts not yet stored when a process ends are lost.
 """
 
 import logging
@@ -17,7 +17,7 @@ from lakebed.kv.schema import METADATA_PARTITION
 from lakebed.kv.store import Predicate
 
 FLUSH_SECONDS: Final = 60.0
-"""How often a process adds what it counted, while requests come."""
+"""How often a process stores its count while requests arrive."""
 
 _PREFIX: Final = b"usage/"
 _TRIES: Final = 10
@@ -35,7 +35,7 @@ class MonthlyUsage:
 
 
 class Usage:
-    """Counts requests. One for each process, used by its threads."""
+    """Counts requests. One instance per process, used by all threads."""
 
     def __init__(self, store: Store, runtime: Runtime) -> None:
         self._store = store
@@ -45,7 +45,7 @@ class Usage:
         self._due = runtime.monotonic() + FLUSH_SECONDS
 
     def count(self) -> None:
-        """Count a request; one request in a while takes the time to store the sum."""
+        """Count a request; store the count if `FLUSH_SECONDS` have passed."""
         with self._lock:
             self._pending += 1
             if self._runtime.monotonic() < self._due:
@@ -53,15 +53,15 @@ class Usage:
             self._due = self._runtime.monotonic() + FLUSH_SECONDS
         try:
             self.flush()
-        except (OutcomeUnknown, TooManyTries) as error:  # no request fails for being counted
+        except (OutcomeUnknown, TooManyTries) as error:  # counting must not fail a request
             _LOGGER.warning("the count of requests could not be stored: %s", error)
 
     def flush(self) -> None:
-        """Add what was counted to the record of this month.
+        """Add the pending count to the record of this month.
 
         Raises:
-            StoreUnavailable, TooManyTries: Nothing was added; the next time adds it too.
-            OutcomeUnknown: It may have been added, and is not added again.
+            StoreUnavailable, TooManyTries: Nothing was added; the count stays pending.
+            OutcomeUnknown: The count may have been added, and is dropped.
         """
         with self._lock:
             counted, self._pending = self._pending, 0
@@ -75,10 +75,10 @@ class Usage:
             raise
 
     def report(self) -> list[MonthlyUsage]:
-        """Return what was counted, by month; what other processes did not store yet is missing.
+        """Return the counts by month, without counts pending in other processes.
 
         Raises:
-            OutcomeUnknown, TooManyTries: The store fails.
+            OutcomeUnknown, TooManyTries: The store failed.
         """
         self.flush()
         found: list[MonthlyUsage] = []
@@ -100,7 +100,7 @@ class Usage:
             try:
                 self._store.set(METADATA_PARTITION, key, str(before + counted).encode(), predicate)
             except PredicateFailed:
-                continue  # another process was first
+                continue  # another process wrote first
             return
         raise TooManyTries("counting requests", _TRIES)
 

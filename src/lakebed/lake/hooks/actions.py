@@ -1,4 +1,4 @@
-"""Hooks put together: one object for a server process, which the doors ask for runs."""
+"""Composition of hooks: one object per server process, used by the APIs."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -32,14 +32,14 @@ from lakebed.lake.hooks.settings import HookLimits
 from lakebed.lake.tasks import RunInBackground, run_inline
 
 TRIALS_MAX: Final = 8
-"""How many trials of hooks a process runs at once."""
+"""Maximum number of concurrent trials per process."""
 
 _LOGGER: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class HookTrial:
-    """A hook that is tried by hand."""
+    """A hook of a trial."""
 
     hook_run_id: str
     action: str
@@ -48,15 +48,15 @@ class HookTrial:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A run of hooks by hand, which has begun."""
+    """A started trial: a run of hooks by hand."""
 
     run_id: RunID | None
-    """None: no action is for the event."""
+    """Id of the run, or None if no action matches the event."""
     hooks: tuple[HookTrial, ...]
 
 
 class Actions:
-    """Runs hooks, and keeps what became of them. One for each process, used by its threads."""
+    """Runs hooks and records their results. One instance per process, used by all threads."""
 
     def __init__(
         self,
@@ -76,24 +76,24 @@ class Actions:
         run_hook: RunHook | None = None,
         stores_early: bool = True,
     ) -> None:
-        """Put hooks on an engine, and attach its guard to them.
+        """Build the hooks of an engine and attach its guard to them.
 
         Args:
-            guard: What the engine asks.
+            guard: The guard called by the engine.
             engine: The engine.
-            catalog: Reads the action files.
-            store: Runs go there.
-            block: Logs go there.
-            runtime: Clock, chance and concurrency.
-            settings: What hooks may do.
-            heartbeat_seconds: A run that gave no sign of life for so long has died.
-            new_caller: What hooks may ask of the server.
+            catalog: Reads action files.
+            store: Stores runs.
+            block: Stores logs.
+            runtime: Clock, randomness and concurrency.
+            settings: Limits of hooks.
+            heartbeat_seconds: A run without a heartbeat for this long has died.
+            new_caller: Creates the server API available to hooks.
             while_waiting: Entered while a request waits for hooks.
             run_in_background: Runs trials.
-            runs_post_hooks: Whether what comes after operations runs in the background of this
-                process. If not, another process calls `post.run_waiting` now and then.
-            run_hook: Runs one hook; None: as servers do.
-            stores_early: Whether what hooks print is stored while they run, for who watches.
+            runs_post_hooks: Whether post hooks run in the background of this process. If not,
+                another process calls `post.run_waiting` regularly.
+            run_hook: Runs one hook; defaults to the implementation of servers.
+            stores_early: Whether output is stored while hooks run, so that it can be followed.
         """
         self._engine = engine
         self._settings = settings
@@ -136,14 +136,14 @@ class Actions:
     def try_out(
         self, repository_id: RepositoryID, ref: str, event_type: EventType, *, username: str
     ) -> Trial:
-        """Begin to run the hooks that an event on a ref would run; nothing else happens.
+        """Start the hooks that an event on a ref would run, without the event's operation.
 
-        What they print can be read while they run (`Runs.output`).
+        Their output can be read while they run (`Runs.output`).
 
         Raises:
-            RepositoryNotFound, RefNotFound, InvalidRef: There is no such ref.
-            InvalidAction: An action file cannot be used.
-            TooManyTrials: Too many run already.
+            RepositoryNotFound, RefNotFound, InvalidRef: The ref does not exist.
+            InvalidAction: An action file is invalid.
+            TooManyTrials: Too many trials are running.
         """
         repository = self._engine.repositories.get(repository_id)
         commit = self._engine.resolver.commit(repository, ref)
@@ -195,7 +195,7 @@ class Actions:
             self._trials -= 1
 
     def clean(self, repository: Repository) -> int:
-        """Remove the runs that were kept for long enough; return how many."""
+        """Remove runs older than `run_days`; return their number."""
         return self.runs.clean(repository, days=self._settings.run_days)
 
     def _on_waiting(self) -> None:

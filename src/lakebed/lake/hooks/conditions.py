@@ -1,8 +1,8 @@
-"""The ``if`` of a hook: whether it runs.
+"""The ``if`` of a hook, which decides whether the hook runs.
 
-It is an expression of ``success()`` (no hook of the action failed before), ``failure()`` (one
-did), ``true``, ``false``, parentheses, and the operators ``!``, ``not``, ``&&``, ``and``, ``||``,
-``or``, ``==`` and ``!=``. Nothing stands for ``success()``.
+Expressions consist of ``success()`` (no earlier hook of the action failed), ``failure()`` (one
+failed), ``true``, ``false``, parentheses, and the operators ``!``, ``not``, ``&&``, ``and``,
+``||``, ``or``, ``==`` and ``!=``. An empty text means ``success()``.
 """
 
 import re
@@ -14,14 +14,14 @@ _WORDS: Final = {"&&": "and", "||": "or", "!": "not"}
 
 
 class InvalidCondition(ValueError):
-    """An ``if`` that is not an expression; the message shows it."""
+    """An ``if`` that is not a valid expression; the message quotes it."""
 
 
 def evaluate(text: str, *, has_failed: bool) -> bool:
-    """Return whether a hook runs, given whether a hook of its action failed before.
+    """Return whether a hook runs, given whether an earlier hook of its action failed.
 
     Raises:
-        InvalidCondition: The text is not an expression. `parse_action` has made sure that it is.
+        InvalidCondition: The text is not an expression. `parse_action` has ruled this out.
     """
     if not text.strip():
         return not has_failed
@@ -29,7 +29,7 @@ def evaluate(text: str, *, has_failed: bool) -> bool:
 
 
 class _Reader:
-    """Works out an expression while it is read: ``or`` binds least, then ``and``, ``==``, ``!``."""
+    """Evaluates an expression; operators by rising precedence: ``or``, ``and``, ``==``, ``!``."""
 
     def __init__(self, text: str, *, has_failed: bool) -> None:
         self._text = text
@@ -57,7 +57,7 @@ class _Reader:
         return tokens
 
     def _take(self, *wanted: str) -> str:
-        """Take the next token if it is one of these, else nothing."""
+        """Take the next token if it is in `wanted`; otherwise return an empty string."""
         return self._tokens.pop(0) if self._tokens and self._tokens[0] in wanted else ""
 
     def _any(self) -> bool:

@@ -1,4 +1,4 @@
-"""When a hook must have ended."""
+"""Deadlines of hooks."""
 
 from collections.abc import Callable
 from typing import Final
@@ -7,11 +7,11 @@ from lakebed.base.runtime import Runtime
 from lakebed.lake.hooks.errors import HookFailed
 
 _POLL_SECONDS: Final = 0.25
-"""How long a hook may go on after it was cancelled."""
+"""Maximum delay between cancellation and the end of a hook."""
 
 
 class Deadline:
-    """When a hook must have ended: at a time, or when it is cancelled."""
+    """The end of a hook's time, or its cancellation."""
 
     def __init__(self, runtime: Runtime, until: float, is_cancelled: Callable[[], bool]) -> None:
         self._runtime = runtime
@@ -19,18 +19,18 @@ class Deadline:
         self._is_cancelled = is_cancelled
 
     def check(self) -> float:
-        """Return how long to wait until the next check.
+        """Return the time to wait until the next check.
 
         Raises:
-            HookFailed: It is time to end.
+            HookFailed: The time is over, or the hook was cancelled.
         """
         return min(self.left(), _POLL_SECONDS)
 
     def left(self) -> float:
-        """Return how long it may still take.
+        """Return the time left.
 
         Raises:
-            HookFailed: It is time to end.
+            HookFailed: The time is over, or the hook was cancelled.
         """
         if self._is_cancelled():
             raise HookFailed("the hook was cancelled")
@@ -40,16 +40,16 @@ class Deadline:
         return left
 
     def sleep(self, seconds: float) -> None:
-        """Do nothing for a while.
+        """Sleep.
 
         Raises:
-            HookFailed: It is time to end.
+            HookFailed: The time is over, or the hook was cancelled.
         """
         end = self._runtime.monotonic() + seconds
         while (left := end - self._runtime.monotonic()) > 0:
             self._runtime.sleep(min(left, self.check()))
 
     def sooner(self, seconds: float) -> "Deadline":
-        """Return a deadline that is at most so many seconds away."""
+        """Return a deadline at most `seconds` away."""
         until = min(self._until, self._runtime.monotonic() + seconds)
         return Deadline(self._runtime, until, self._is_cancelled)

@@ -1,4 +1,4 @@
-"""Durations as Go writes them: ``90s``, ``1m30s``, ``1.5h``."""
+"""Durations in the syntax of Go: ``90s``, ``1m30s``, ``1.5h``."""
 
 import re
 from typing import Final
@@ -19,7 +19,7 @@ _WHOLE: Final = re.compile(rf"([-+]?)((?:{_NUMBER}(?:ns|us|µs|μs|ms|s|m|h)){{1
 
 
 def parse_duration(text: str) -> float:
-    """Return the seconds of a duration.
+    """Return a duration in seconds.
 
     Raises:
         ValueError: The text is not a duration.

@@ -1,22 +1,24 @@
-"""Why a hook did not run, or refused.
+"""Errors of hooks.
 
 LakebedError
 └── HookError
-    ├── InvalidAction       an action file cannot be used
-    └── HookFailed          a hook ran and failed, or could not run
+    ├── InvalidAction       an invalid action file
+    ├── HookFailed          a hook failed, or could not run
+    ├── TooManyTrials       too many trials are running
+    └── RunNotFound         no such run, or it has not ended
 """
 
 from lakebed.base.errors import LakebedError
 
 
 class HookError(LakebedError):
-    """Something about hooks went wrong."""
+    """Any error of hooks."""
 
     kind = "hooks"
 
 
 class InvalidAction(HookError, ValueError):
-    """An action file cannot be used; the message names the file and the reason."""
+    """An invalid action file; the message names the file and the reason."""
 
     kind = "invalid_action"
 
@@ -27,13 +29,13 @@ class InvalidAction(HookError, ValueError):
 
 
 class HookFailed(HookError):
-    """A hook ran and failed, or could not run. The message holds no secret."""
+    """A hook failed, or could not run. The message contains no secret."""
 
     kind = "hook_failed"
 
 
 class TooManyTrials(HookError):
-    """As many hooks are tried by hand as a process may run at once; try again."""
+    """The process already runs the maximum number of trials; retry later."""
 
     kind = "too_many_trials"
 
@@ -42,7 +44,7 @@ class TooManyTrials(HookError):
 
 
 class RunNotFound(HookError):
-    """There is no such run, or it has not ended."""
+    """The run does not exist, or has not ended."""
 
     kind = "run_not_found"
 

@@ -1,4 +1,4 @@
-"""The events that hooks are run for, and what a hook is told about one."""
+"""Events that trigger hooks, and their payload."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class EventType(StrEnum):
-    """The events, spelled as in action files and on the wire."""
+    """Events, spelled as in action files and in the API."""
 
     PREPARE_COMMIT = "prepare-commit"
     PRE_COMMIT = "pre-commit"
@@ -29,12 +29,12 @@ class EventType(StrEnum):
 
     @property
     def is_post(self) -> bool:
-        """Whether it comes after the operation, which no hook can refuse any more."""
+        """Whether the event follows the operation, so that hooks cannot refuse it."""
         return self.value.startswith("post-")
 
     @property
     def is_creation(self) -> bool:
-        """Whether a branch or a tag is made."""
+        """Whether a branch or a tag is created."""
         return "-create-" in self.value
 
     @property
@@ -44,13 +44,13 @@ class EventType(StrEnum):
 
     @property
     def is_about_tag(self) -> bool:
-        """Whether it concerns a tag, so that there is no branch to match."""
+        """Whether the event concerns a tag, so that no branch can match."""
         return self.value.endswith("-tag")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitDetails:
-    """What Lua scripts see as ``action.commit``."""
+    """The commit as passed to Lua scripts in ``action.commit``."""
 
     message: str = ""
     meta_range_id: str = ""
@@ -62,23 +62,23 @@ class CommitDetails:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookEvent:
-    """One event, for all hooks of its run. Texts that do not apply are empty."""
+    """One event, shared by all hooks of its run. Texts that do not apply are empty."""
 
     event_type: EventType
     run_id: str
-    """The run that the event started: the same when the event is delivered again."""
+    """The run started by the event; unchanged if the event is delivered again."""
     event_time: datetime
-    """It has a time zone."""
+    """Timezone-aware."""
     repository_id: str
     repository_uid: str
-    """The repository's unique id: one of the same name that is made later has another."""
+    """Unique id of the repository; a later repository of the same name has another."""
     storage_namespace: str
     source_ref: str
-    """The branch or the commit that the event is about; of a merge, its source."""
+    """The branch or commit of the event; of a merge, its source."""
     username: str
-    """Who triggered the event."""
+    """The user who triggered the event."""
     script_ref: str = ""
-    """Where the scripts that action files name are read; empty: at `source_ref`."""
+    """Ref for reading scripts named by action files; defaults to `source_ref`."""
     branch_id: str = ""
     tag_id: str = ""
     commit_id: str = ""
@@ -86,13 +86,13 @@ class HookEvent:
     committer: str = ""
     commit_metadata: Mapping[str, str] = field(default_factory=dict)
     merge_source: str = ""
-    """The source of a merge, as the user spelled it."""
+    """The source of a merge, as given by the user."""
     pre_run_id: str = ""
-    """Of a post event: the run of the event before the operation, if there was one."""
+    """For a post event, the run of the matching pre event, if any."""
     commit: CommitDetails = CommitDetails()
 
     def payload(self, *, action_name: str, hook_id: str) -> dict[str, object]:
-        """Return what a hook is sent: the body of a webhook, and ``lakeFS_event`` of Airflow."""
+        """Return the payload sent to a hook: webhook body, and ``lakeFS_event`` for Airflow."""
         always: dict[str, object] = {
             "event_type": self.event_type.value,
             "event_time": rfc3339(self.event_time),
@@ -114,5 +114,5 @@ class HookEvent:
 
 
 def rfc3339(moment: datetime) -> str:
-    """Return a moment as hooks are told it: UTC, in whole seconds."""
+    """Format a time for hooks: UTC, in whole seconds."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,11 +1,10 @@
-"""Finding and reading the action files of a commit.
+"""Reading the action files of a commit.
 
-A file that cannot be used refuses the operation, so everything that can be known without running
-a hook is checked here. Names that Lakebed does not know are errors too: a gate whose condition is
-misspelled would stand open.
+An invalid file refuses the operation, so files are fully validated here without running a hook.
+Unknown fields are errors: a hook with a typo in ``if`` would silently never run.
 
-Most repositories have none. That costs one look into one range, which whoever commits has in
-memory, and is remembered for the content.
+Most repositories have no action files. Finding that out costs one lookup in one range, which a
+committer has in memory, and is cached per metarange.
 """
 
 import re
@@ -37,15 +36,15 @@ from lakebed.lake.hooks.yaml_reader import InvalidYaml, Node, Scalar, plain, rea
 from lakebed.lake.pins import with_pin
 
 FOLDER: Final = "_lakefs_actions/"
-"""Action files are the objects right below it, whatever their names end with."""
+"""Prefix of action files: all objects directly below it, whatever their suffix."""
 FILE_BYTES_MAX: Final = 512 << 10
-"""The largest action file."""
+"""Maximum size of an action file."""
 HOOKS_MAX: Final = 100
-"""How many hooks an action may have."""
+"""Maximum number of hooks per action."""
 PRE_SECONDS_MAX: Final = 540.0
-"""How long the hooks of one action may take together, if somebody waits for them."""
+"""Maximum total time of an action's hooks if a request waits for them."""
 POST_SECONDS_MAX: Final = 6 * 3600.0
-"""The same, if nobody waits for them."""
+"""Maximum total time of an action's hooks in the background."""
 
 _NAME: Final = re.compile(r"\w[\w\-. ]+", re.ASCII)
 _NAME_LENGTH_MAX: Final = 255
@@ -54,7 +53,7 @@ _HOOK_ID: Final = re.compile(r"[_a-zA-Z][\-_a-zA-Z0-9]{1,255}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookSpec:
-    """A hook as an action file describes it; its properties are checked."""
+    """A hook of an action file, with validated properties."""
 
     action_name: str
     id: str
@@ -63,27 +62,27 @@ class HookSpec:
     condition: str = ""
     """The text of ``if``; see `lakebed.lake.hooks.conditions`."""
     timeout_seconds: float = 60.0
-    """How long it may take."""
+    """Maximum run time."""
     properties: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionFile:
-    """An action file."""
+    """A parsed action file."""
 
     path: str
     name: str
     description: str = ""
     events: Mapping[EventType, tuple[str, ...]]
-    """For each event the patterns of branches; no pattern: all branches."""
+    """Branch patterns per event; no pattern means all branches."""
     hooks: tuple[HookSpec, ...]
 
 
 def parse_action(path: str, content: bytes) -> ActionFile:
-    """Read an action file.
+    """Parse and validate an action file.
 
     Raises:
-        InvalidAction: It cannot be used.
+        InvalidAction: The file is invalid.
     """
     if len(content) > FILE_BYTES_MAX:
         raise InvalidAction(path, f"it has more than {FILE_BYTES_MAX} bytes")
@@ -94,10 +93,10 @@ def parse_action(path: str, content: bytes) -> ActionFile:
 
 
 def check_names(actions: Iterable[ActionFile]) -> None:
-    """Make sure that no two actions have one name.
+    """Check that the names of actions are unique.
 
     Raises:
-        InvalidAction: Two have.
+        InvalidAction: Two actions have the same name.
     """
     seen: dict[str, ActionFile] = {}
     for action in actions:
@@ -108,7 +107,7 @@ def check_names(actions: Iterable[ActionFile]) -> None:
 
 
 class _Wrong(ValueError):
-    """Something in the file is wrong; the message says where and why."""
+    """An error in an action file; the message gives place and reason."""
 
 
 def _read_action(path: str, node: Node) -> ActionFile:
@@ -240,7 +239,7 @@ def _fields(node: Node, place: str, known: set[str]) -> dict[str, Node]:
 
 
 def _text(fields: Mapping[str, Node], name: str, place: str = "") -> str:
-    """Return a text as it is written: ``name: 2024`` is the text 2024."""
+    """Return a text as written: ``name: 2024`` is the text 2024."""
     node = fields.get(name)
     if node is None or _is_null(node):
         return ""
@@ -254,24 +253,24 @@ def _is_null(node: Node) -> bool:
 
 
 FILES_MAX: Final = 1000
-"""The largest number of action files, and of folders beside them."""
+"""Maximum number of action files and folders in `FOLDER`."""
 _REMEMBERED: Final = 10_000
 
 
 class ActionReader:
-    """Reads the action files of all repositories; one for a process."""
+    """Reads the action files of all repositories. One instance per process."""
 
     def __init__(self, engine: Engine, catalog: Catalog, runtime: Runtime) -> None:
         self._engine = engine
         self._catalog = catalog
-        # What is known to have no action files. It never changes.
+        # Metaranges without action files. Metaranges are immutable.
         self._without: LRU[tuple[UniqueID, MetaRangeID], bool] = LRU(runtime, cost_max=_REMEMBERED)
 
     def read(self, repository: Repository, metarange_id: MetaRangeID) -> list[ActionFile]:
-        """Return all actions of a content, in order of their files' paths.
+        """Return the actions of a metarange, in order of their files' paths.
 
         Raises:
-            InvalidAction: A file cannot be used, or two actions have one name.
+            InvalidAction: A file is invalid, or two actions have the same name.
             BlockError, CatalogError: A file cannot be read.
         """
         known = repository.unique_id, metarange_id
@@ -284,7 +283,7 @@ class ActionReader:
         query = EntryQuery(prefix=FOLDER.encode(), delimiter=b"/", amount=FILES_MAX + 1)
         page = committed.list(metarange_id, query)
         if len(page.items) > FILES_MAX:
-            # Also if most are folders: those behind them would not be read, and not be obeyed.
+            # Folders count too: action files beyond the limit would not be read, nor obeyed.
             raise InvalidAction(FOLDER, f"there are more than {FILES_MAX} files and folders in it")
         actions = [
             self._parse(repository, item)
@@ -298,7 +297,7 @@ class ActionReader:
     def have_equal_scripts(
         self, repository: Repository, action: ActionFile, left: MetaRangeID, right: MetaRangeID
     ) -> bool:
-        """Whether the scripts that an action names are the same objects in two contents."""
+        """Whether the scripts named by an action are the same objects in two metaranges."""
         committed = self._engine.committed(repository)
 
         def script(metarange_id: MetaRangeID, path: str) -> Entry | None:

@@ -1,24 +1,24 @@
-"""What the engine asks before and after operations, answered by the action files of repositories.
+"""Hooks called by the engine before and after operations, implemented by action files.
 
-Which files count for which event:
+Source of the action files of an event:
 
 | event                              | action files are read from                                  |
 |------------------------------------|-------------------------------------------------------------|
-| prepare-commit, pre-commit         | the branch with what is staged                              |
+| prepare-commit, pre-commit         | the branch with its uncommitted changes                     |
 | pre-revert, pre-cherry-pick        | the branch                                                  |
 | pre-merge                          | the source                                                  |
 | post-commit, -merge, -revert, …    | the new commit                                              |
 | create and delete, pre and post    | the commit of the branch or the tag                         |
 
-In a repository with *strict hooks*, what comes before an operation is also asked of the head that
-the operation replaces: else a commit without an action file, or with a weaker one, would pass the
-gate that it removes. Files of the head that the candidate has too run once; all must pass. The
-candidate is the source of a merge, else the new commit. The head is the first parent of the
-proposed commit, which is published by a swap of a branch record with that head: if the head moves
-while hooks run, the swap fails, and a new commit over the new head is proposed.
+In a repository with *strict hooks*, pre events also run the action files of the head that the
+operation replaces: otherwise a commit without an action file, or with a weaker one, would bypass
+the check that it removes. Files in both head and candidate run once; all must pass. The candidate
+is the source of a merge, otherwise the new commit. The head is the first parent of the proposed
+commit, which is published by compare-and-swap of a branch record with that head: if the head moves
+while hooks run, the swap fails, and a new commit on the new head is proposed.
 
-Runs of post events are written down *before* the operation takes effect (`Runs.prepare`) and
-confirmed after it. See `post` for what becomes of those that nobody confirms.
+Runs of post events are recorded *before* the operation takes effect (`Runs.prepare`) and confirmed
+after. See `post` for runs that were never confirmed.
 """
 
 import logging
@@ -50,8 +50,8 @@ from lakebed.lake.hooks.runner import FailedHook, Runner
 from lakebed.lake.hooks.runs import Runs
 
 PROPOSALS_MAX: Final = 5
-"""How many contents of one request hooks are asked about: a hook that changes its own branch, or a
-branch that never rests, would keep the request for ever."""
+"""Maximum number of contents that hooks judge per request: a hook that changes its own branch, or a
+branch under constant writes, would block the request forever."""
 
 _UNDER_WAY: Final = 10_000
 
@@ -59,7 +59,7 @@ _REPAIR: Final = (
     ". The hooks of the branch's head count too: an administrator can repair them without being"
     " asked (skip_hooks, lakebed commit --skip-hooks)"
 )
-"""Advice if an action file of a head cannot be used."""
+"""Advice for an invalid action file of a head."""
 
 _EVENTS: Final[Mapping[str, tuple[EventType, EventType]]] = {
     "commit": (EventType.PRE_COMMIT, EventType.POST_COMMIT),
@@ -69,44 +69,44 @@ _EVENTS: Final[Mapping[str, tuple[EventType, EventType]]] = {
     "cherry-pick": (EventType.PRE_CHERRY_PICK, EventType.POST_CHERRY_PICK),
 }
 NewRun = Callable[[], pb.Run]
-"""Makes what is written down of a run; most operations have none."""
+"""Build the record of a hook run. Called only if a hook matches."""
 
 _LOGGER: Final = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class _UnderWay:
-    """An operation that was approved, and has not ended yet."""
+    """An approved operation that has not ended."""
 
     pre_run_id: str = ""
     post_run_id: RunID | None = None
-    """What was prepared to be run after it."""
+    """The prepared run of the post event."""
     prepare: Callable[[], RunID | None] = lambda: None
-    """Prepares it anew."""
+    """Prepares the post run again."""
 
 
 @dataclass(frozen=True, slots=True)
 class GuardParts:
-    """What a guard works with. The engine is among it, and needs the guard first."""
+    """The components of a guard. Attached later, because the engine needs the guard first."""
 
     engine: Engine
     reader: ActionReader
     runs: Runs
     runner: Runner
     while_waiting: Callable[[], AbstractContextManager[None]]
-    """Entered while an operation waits for hooks."""
+    """Entered while a request waits for hooks."""
     on_waiting: Callable[[], object]
-    """Called whenever a run waits."""
+    """Called whenever a run is ready to start."""
 
 
 class HookGuard(Hooks):
-    """The hooks of the engine, for repositories that have action files."""
+    """The engine's hooks for repositories with action files."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._under_way: LRU[tuple[str, str], _UnderWay] = LRU(runtime, cost_max=_UNDER_WAY)
 
     def attach(self, parts: GuardParts) -> None:
-        """Begin to work; no operation is asked for before this."""
+        """Set the components; called before the first operation."""
         self._with = parts
 
     # Commits
@@ -218,8 +218,8 @@ class HookGuard(Hooks):
             self._stay_prepared(repository, under_way)
 
     def before_leaving(self, repository: Repository, ref: Branch | Tag) -> None:
-        # A process may have died between its operation and its note that this took effect. What
-        # shows that it did is about to go.
+        # A process may have died between its operation and confirming the run. The ref that proves
+        # the operation's success is about to change or disappear.
         for run_id, run in self._with.runs.prepared(repository):
             if run.ref_unique_id == ref.unique_id and self._shows(repository, ref, run):
                 self._with.runs.confirm(repository, run_id)
@@ -240,14 +240,14 @@ class HookGuard(Hooks):
     def _ask_about_creation(
         self, where: "_Where", run: pb.Run, pair: tuple[EventType, EventType]
     ) -> None:
-        # Forget the run that was prepared for another commit of the source.
+        # Drop the run prepared for another commit of the source.
         self._forget(where.repository, run.ref_unique_id)
         self._ask_both(where, run, pair, run.ref_unique_id)
 
     def _ask_both(
         self, where: "_Where", run: pb.Run, pair: tuple[EventType, EventType], key: str
     ) -> None:
-        """Run what comes before an operation, and prepare what comes after it."""
+        """Run the hooks before an operation, and prepare the run after it."""
         run.username = current_actor().user
         run.pre_run_id = self._ask(where, pair[0], lambda: run)
         prepare = partial(self._prepare, where, pair[1], lambda: run)
@@ -257,13 +257,13 @@ class HookGuard(Hooks):
             self._note(where.repository, key, under_way)
 
     def _stay_prepared(self, repository: Repository, under_way: _UnderWay) -> None:
-        """See to it that what was prepared is there, before another try of the operation."""
+        """Ensure that the prepared run still exists, before the operation is retried."""
         prepared = under_way.post_run_id
         if prepared is None or not self._with.runs.stays_prepared(repository, prepared):
             under_way.post_run_id = under_way.prepare()
 
     def _shows(self, repository: Repository, ref: Branch | Tag, run: pb.Run) -> bool:
-        """Whether a branch or a tag shows that the operation of a run on it took effect."""
+        """Whether the state of a branch or a tag proves that the operation of a run succeeded."""
         event_type = EventType(run.event_type)
         if event_type.is_creation:
             return True
@@ -276,12 +276,12 @@ class HookGuard(Hooks):
         self._under_way.put((repository.unique_id, key), under_way)
 
     def _ask(self, where: "_Where", event_type: EventType, new_run: NewRun, number: int = 1) -> str:
-        """Run the hooks of an event; return the run's id, or nothing if there are none.
+        """Run the hooks of an event; return the run's id, or an empty string without hooks.
 
-        Of two runs, the id of the one with the candidate's hooks is returned.
+        Of two runs, return the id of the candidate's.
 
         Raises:
-            Refused: A hook failed, or an action file cannot be used.
+            Refused: A hook failed, or an action file is invalid.
         """
         if current_actor().skips_hooks:
             return self._skip(where, event_type, new_run)
@@ -299,7 +299,7 @@ class HookGuard(Hooks):
     def _gates(
         self, where: "_Where", event_type: EventType
     ) -> list[tuple["_Where", list[ActionFile]]]:
-        """Return the action files that judge an event, by where they are."""
+        """Return the action files that judge an event, grouped by source."""
         own = self._actions(where, event_type)
         gates: list[tuple[_Where, list[ActionFile]]] = []
         head = where.head if where.repository.strict_hooks else None
@@ -316,7 +316,7 @@ class HookGuard(Hooks):
     def _is_among(
         self, action: ActionFile, others: list[ActionFile], where: "_Where", there: "_Where"
     ) -> bool:
-        """Whether other actions have an equal one, whose scripts are equal too."""
+        """Whether `others` contains an equal action with equal scripts."""
         reader = self._with.reader
         return action in others and reader.have_equal_scripts(
             where.repository, action, where.metarange_id, there.metarange_id
@@ -345,9 +345,9 @@ class HookGuard(Hooks):
         return held.id
 
     def _skip(self, where: "_Where", event_type: EventType, new_run: NewRun) -> str:
-        """Write down that an administrator skipped the hooks of an event; return the run's id."""
+        """Record that an administrator skipped the hooks of an event; return the run's id."""
         if event_type is EventType.PREPARE_COMMIT:
-            return ""  # what follows is written down
+            return ""  # the following pre-commit event is recorded
         run = where.complete(new_run(), event_type)
         run_id = self._with.runs.note_skipped(where.repository, run)
         _LOGGER.warning(
@@ -375,7 +375,7 @@ class HookGuard(Hooks):
             actions = self._with.reader.read(where.repository, where.metarange_id)
         except InvalidAction as error:
             if current_actor().skips_hooks and (event_type.is_creation or event_type.is_deletion):
-                return []  # else a ref at a commit with such a file could never be deleted
+                return []  # otherwise a ref to a commit with such a file could never be deleted
             by = f"{event_type} hooks, which cannot run: {error}"
             raise Refused(f"{event_type}: {error}{advice}", by=by) from error
         return select(actions, event_type, where.branch) if actions else []
@@ -389,7 +389,7 @@ class HookGuard(Hooks):
             self._with.runs.confirm(repository, post_run_id)
             self._with.on_waiting()
         except LakebedError as error:
-            # Whoever runs what waits will find out that the operation has taken effect.
+            # `PostRunner` will find out that the operation took effect.
             _LOGGER.warning("run %s was not confirmed: %s", post_run_id, error)
 
     def _forget(self, repository: Repository, key: str) -> None:
@@ -400,12 +400,12 @@ class HookGuard(Hooks):
         try:
             self._with.runs.drop(repository, post_run_id)
         except LakebedError as error:
-            # Whoever runs what waits will find out that the operation has not taken effect.
+            # `PostRunner` will find out that the operation did not take effect.
             _LOGGER.warning("run %s was not dropped: %s", post_run_id, error)
 
 
 def refusal(event_type: str, run_id: str, failures: list[FailedHook]) -> str:
-    """Return what clients are told: the words that they know, then what the hooks printed."""
+    """Build the message for clients: lakeFS's wording, then the output of the hooks."""
     many = "1 error" if len(failures) == 1 else f"{len(failures)} errors"
     listed = "".join(f"\t* {failure}\n" for failure in failures)
     text = f"{event_type} hook aborted, run id '{run_id}': {many} occurred:\n{listed}\n"
@@ -417,15 +417,15 @@ def refusal(event_type: str, run_id: str, failures: list[FailedHook]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Where:
-    """Where an event happens, and what holds the action files for it."""
+    """The place of an event, and the metarange with its action files."""
 
     repository: Repository
     metarange_id: MetaRangeID
     branch: str = ""
     script_ref: str = ""
-    """Where scripts of these action files are read; empty: at the event's source."""
+    """Ref for reading the scripts of these action files; defaults to the event's source."""
     head: Commit | None = None
-    """The head that the operation replaces, if it replaces one."""
+    """The head that the operation replaces, if any."""
 
     def complete(self, run: pb.Run, event_type: EventType) -> pb.Run:
         run.event_type = event_type

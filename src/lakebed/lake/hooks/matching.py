@@ -1,4 +1,4 @@
-"""Which actions an event is for."""
+"""Selection of the actions of an event."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ from lakebed.lake.hooks.patterns import matches
 
 
 def select(actions: Iterable[ActionFile], event_type: EventType, branch: str) -> list[ActionFile]:
-    """Return the actions for an event on a branch, in the given order; tags have no branch."""
+    """Return the actions that match an event on a branch, in order; tags have no branch."""
     return [action for action in actions if _is_for(action, event_type, branch)]
 
 

@@ -1,7 +1,7 @@
-"""What is measured about hooks.
+"""Metrics of hooks.
 
-- ``lakebed_hook_seconds``: how long hooks took, by type and outcome (``success``, ``failure``).
-- ``lakebed_hook_runs_total``: runs that ended, by event and outcome.
+- ``lakebed_hook_seconds``: duration of hooks, by type and outcome (``success``, ``failure``).
+- ``lakebed_hook_runs_total``: ended runs, by event and outcome.
 """
 
 from typing import Final

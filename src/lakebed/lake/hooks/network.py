@@ -1,9 +1,9 @@
-"""HTTP requests of hooks, which strangers may have written.
+"""HTTP requests of hooks, to URLs that may be untrusted.
 
-Whoever may write an action file chooses where the server sends requests. So a name is resolved
-once, and the address that was checked is the one that is connected to; redirects are not
-followed; proxies of the environment are not used; and the whole exchange, down to the last byte
-of the answer, ends at one deadline. An answer is read up to a limit.
+Authors of action files choose the targets of requests. To prevent server-side request forgery, a
+name is resolved once, and the connection uses the address that was checked; redirects are not
+followed; proxies from the environment are ignored; the whole exchange, to the last byte of the
+response, has one deadline; and responses are read up to a limit.
 """
 
 import ipaddress
@@ -27,9 +27,9 @@ from lakebed.lake.hooks.settings import HookLimits
 _LOGGER: Final = logging.getLogger(__name__)
 
 RESPONSE_BYTES_MAX: Final = 1 << 20
-"""How much of an answer is read."""
+"""Maximum number of bytes read of a response."""
 _CONNECT_SECONDS_MAX: Final = 10.0
-"""How long one address of several may take to answer."""
+"""Connect timeout per address."""
 _PORTS: Final = {"http": 80, "https": 443}
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -39,25 +39,25 @@ _METADATA: Final = frozenset(
         ("fd00:ec2::254", "100.100.100.200", "168.63.129.16", "192.0.0.192"),
     )
 )
-"""Metadata services of clouds that are not link-local: they hand out the machine's credentials."""
+"""Cloud metadata services, not link-local, that return the machine's credentials."""
 _NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
 _PUBLIC_IPV6: Final = ipaddress.IPv6Network("2000::/3")
-"""All that is given out. Elsewhere are old forms of private addresses, and of IPv4 addresses."""
+"""All allocated addresses. Other ranges contain old forms of private and IPv4 addresses."""
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An answer."""
+    """A response."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
     body: bytes
     is_cut: bool
-    """Whether there was more than is read."""
+    """Whether the response exceeded the limit."""
 
 
 class Network:
-    """Sends requests where the settings allow."""
+    """Sends requests to addresses that the settings allow."""
 
     def __init__(self, settings: HookLimits) -> None:
         self._allow_private = settings.allow_private_networks
@@ -72,17 +72,18 @@ class Network:
         body: bytes,
         deadline: Deadline,
     ) -> Response:
-        """Send one request and read the answer.
+        """Send one request and read the response.
 
         Args:
-            method: As ``POST``.
-            url: An http or https URL without a user in it.
-            headers: Those of the request, beside the ones that HTTP needs.
-            body: What is sent.
-            deadline: When all of it must have ended.
+            method: An HTTP method, such as ``POST``.
+            url: An http or https URL without a user.
+            headers: Headers, besides the ones required by HTTP.
+            body: The request body.
+            deadline: Deadline of the whole exchange.
 
         Raises:
-            HookFailed: The address is refused, there was no whole answer, or it took too long.
+            HookFailed: The address is not allowed, no complete response was received, or the
+                deadline passed.
         """
         parts = split_url(url)
         if not (method + "".join(headers)).isascii():
@@ -111,15 +112,15 @@ class Network:
             raise HookFailed(f"{_host(parts)}: {error}") from error
 
     def resolve(self, host: str, port: int, deadline: Deadline) -> list[Address]:
-        """Return the addresses of a host that requests may be sent to.
+        """Return the allowed addresses of a host.
 
         Raises:
-            HookFailed: There is none.
+            HookFailed: The host has no allowed address.
         """
         found = _look_up(host, port, deadline)
         allowed = [address for address in found if self.is_allowed(address)]
         if not allowed:
-            # Not told to the hook: its writer could map a network by the names in it.
+            # Only logged: the error would let an action file's author map an internal network.
             _LOGGER.warning("a hook may not send requests to %s: %s", host, found)
             raise HookFailed(
                 f"{host}: hooks may not send requests there. The server's operator can allow it by"
@@ -128,7 +129,7 @@ class Network:
         return allowed
 
     def is_allowed(self, address: Address) -> bool:
-        """Return whether requests may be sent to an address."""
+        """Return whether requests to an address are allowed."""
         address = _innermost(address)
         if any(address in network for network in self._allowed):
             return True
@@ -141,10 +142,10 @@ class Network:
 
 
 def split_url(url: str) -> SplitResult:
-    """Return the parts of a URL that a request may be sent to.
+    """Split a URL for a request into its parts.
 
     Raises:
-        HookFailed: It is not such a URL.
+        HookFailed: The URL cannot be requested.
     """
     try:
         parts = urlsplit(url)
@@ -158,7 +159,7 @@ def split_url(url: str) -> SplitResult:
 
 
 class _Backend(httpcore.NetworkBackend):
-    """Connects to addresses that were checked."""
+    """Connects to checked addresses."""
 
     def __init__(self, network: Network, deadline: Deadline) -> None:
         self._network = network
@@ -168,7 +169,7 @@ class _Backend(httpcore.NetworkBackend):
         self,
         host: str,
         port: int,
-        timeout: float | None = None,  # noqa: ARG002 - there is one deadline for all
+        timeout: float | None = None,  # noqa: ARG002 - the deadline covers all steps
         local_address: str | None = None,  # noqa: ARG002
         socket_options: Iterable[object] | None = None,  # noqa: ARG002
     ) -> httpcore.NetworkStream:
@@ -185,7 +186,7 @@ def _connect(address: Address, port: int, deadline: Deadline) -> socket.socket:
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6  # noqa: PLR2004
     connection = socket.socket(family, socket.SOCK_STREAM)
     try:
-        # One try that waits, not many short ones: a repeated connect begins anew.
+        # One long attempt instead of several short ones: each connect starts over.
         connection.settimeout(min(_CONNECT_SECONDS_MAX, deadline.left()))
         connection.connect((str(address), port))
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -196,7 +197,7 @@ def _connect(address: Address, port: int, deadline: Deadline) -> socket.socket:
 
 
 class _Stream(httpcore.NetworkStream):
-    """A connection that ends at the deadline, however slowly the other side sends."""
+    """A connection that ends at the deadline, even if the peer sends slowly."""
 
     def __init__(self, connection: socket.socket, deadline: Deadline) -> None:
         self._connection = connection
@@ -277,7 +278,7 @@ def _read(answer: httpcore.Response) -> Response:
 
 
 def _look_up(host: str, port: int, deadline: Deadline) -> list[Address]:
-    """Ask for the addresses of a host, in a thread of its own: asking has no time limit."""
+    """Resolve a host in a separate thread: `getaddrinfo` has no timeout."""
     found: list[Address] = []
     problems: list[Exception] = []
 
@@ -300,7 +301,7 @@ def _look_up(host: str, port: int, deadline: Deadline) -> list[Address]:
 
 
 def _innermost(address: Address) -> Address:
-    """Return the IPv4 address that an IPv6 address stands for, if it does."""
+    """Return the IPv4 address embedded in an IPv6 address, or the address itself."""
     if isinstance(address, ipaddress.IPv4Address):
         return address
     if address in _NAT64:
@@ -310,7 +311,7 @@ def _innermost(address: Address) -> Address:
 
 
 def _host(parts: SplitResult) -> str:
-    """Return host and port as they stand in the header."""
+    """Return host and port for the Host header."""
     name = parts.hostname or ""
     shown = f"[{name}]" if ":" in name else name
     return shown if parts.port in {None, _PORTS[parts.scheme]} else f"{shown}:{parts.port}"
@@ -326,5 +327,5 @@ def _describe(error: Exception) -> str:
 
 @cache
 def new_ssl_context() -> ssl.SSLContext:
-    """Return how certificates are checked: by the usual authorities, or by ``SSL_CERT_FILE``."""
+    """Return the TLS settings: the usual certificate authorities, or ``SSL_CERT_FILE``."""
     return httpx.create_ssl_context()

@@ -1,4 +1,4 @@
-"""The log of one hook: bounded, without secrets, readable while it is written."""
+"""The log of one hook: bounded, with secrets masked, readable while written."""
 
 import base64
 import json
@@ -11,14 +11,14 @@ from lakebed.base.runtime import Runtime
 OUTPUT_BYTES_MAX: Final = 1 << 20
 MASK: Final = "*******"
 SECRET_LENGTH_MIN: Final = 4
-"""Shorter texts are not masked: they would be found everywhere."""
+"""Shorter texts are not masked: they would match everywhere."""
 
 
 class HookOutput:
-    """What a hook prints. Several threads may write and read it.
+    """Output of a hook. Threads can write and read it concurrently.
 
-    A secret is masked wherever it appears, also if it arrives in pieces: the end of the text is
-    held back while it could be the beginning of a secret, until `flush`.
+    Secrets are masked wherever they appear, even if written in pieces: the end of the text is
+    buffered while it could be the beginning of a secret, until `flush`.
     """
 
     def __init__(self, runtime: Runtime, *, bytes_max: int = OUTPUT_BYTES_MAX) -> None:
@@ -31,7 +31,7 @@ class HookOutput:
         self._is_cut = False
 
     def hide(self, secret: str) -> None:
-        """Mask this text in all that is written from now on, also quoted or in Base64."""
+        """Mask a secret in all later output, also quoted or in Base64."""
         if len(secret) < SECRET_LENGTH_MIN:
             return
         raw = secret.encode(errors="surrogateescape")
@@ -45,12 +45,12 @@ class HookOutput:
             base64.b64encode(raw),
         }
         with self._lock:
-            # The longest first: a secret may begin with another.
+            # Longest first: a secret may begin with another.
             self._secrets = sorted({*self._secrets, *forms}, key=lambda form: (-len(form), form))
             self._pattern = re.compile(b"|".join(map(re.escape, self._secrets)))
 
     def write(self, text: str | bytes) -> None:
-        """Add to the log; past the limit nothing is added but one note that it is cut."""
+        """Append to the log; beyond the limit, only add a note that the log is truncated."""
         added = text.encode(errors="surrogateescape") if isinstance(text, str) else text
         with self._lock:
             if self._is_cut:
@@ -65,18 +65,18 @@ class HookOutput:
         self.write(line + "\n")
 
     def flush(self) -> None:
-        """Show what was held back: nothing more comes."""
+        """Write out the buffered end; call this after the last write."""
         with self._lock:
             held, self._held = self._held, b""
             self._show(self._mask(held))
 
     def content(self) -> bytes:
-        """Return what was written so far, masked: at most the limit and the note."""
+        """Return the output so far, masked: at most the limit and the note."""
         with self._lock:
             return bytes(self._shown)
 
     def masked(self, text: str) -> str:
-        """Return a text without the secrets that were hidden."""
+        """Return a text with the secrets masked."""
         with self._lock:
             raw = self._mask(text.encode(errors="surrogateescape"))
         return raw.decode(errors="replace")
@@ -85,20 +85,20 @@ class HookOutput:
         return self._pattern.sub(MASK.encode(), text) if self._pattern else text
 
     def _certain(self, text: bytes) -> int:
-        """Return where the part ends that no later text can turn into a part of a secret."""
+        """Return the end of the part that no later text can turn into a part of a secret."""
         if self._pattern is None:
             return len(text)
         done = 0
         end = len(text) - len(self._secrets[0])
         for found in self._pattern.finditer(text):
-            # A longer secret may begin where this one does, or earlier; but not far from the end.
+            # A longer secret may begin here or earlier, but only near the end of the text.
             if found.start() > end and self._beginning(text, done) <= found.start():
                 break
             done = found.end()
         return self._beginning(text, done)
 
     def _beginning(self, text: bytes, start: int) -> int:
-        """Return the first place from which all the rest could be the beginning of a secret."""
+        """Return the first position from which the rest could be the beginning of a secret."""
         longest = len(self._secrets[0])
         for place in range(max(start, len(text) - longest + 1), len(text)):
             rest = text[place:]

@@ -1,8 +1,8 @@
-r"""Patterns that name branches.
+r"""Branch patterns.
 
-They are those of Go's ``path.Match``: ``*`` stands for any characters but ``/``, ``?`` for
-one of them, ``[a-z]`` and ``[^a-z]`` for one of a set (``/`` too), and ``\`` takes the next
-character as it is. The whole branch must match.
+Syntax of Go's ``path.Match``: ``*`` matches any characters except ``/``, ``?`` one of them,
+``[a-z]`` and ``[^a-z]`` one character of a set (including ``/``), and ``\`` escapes the next
+character. The pattern must match the whole branch name.
 """
 
 from collections.abc import Iterator
@@ -13,17 +13,17 @@ PATTERN_LENGTH_MAX: Final = 1000
 
 
 class InvalidPattern(ValueError):
-    """A pattern of branches that is not closed, or has an empty or a half set."""
+    """A branch pattern that is unterminated, or has an empty or incomplete set."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Star:
-    """Any characters but ``/``."""
+    """Any characters except ``/``."""
 
 
 @dataclass(frozen=True, slots=True)
 class _AnyOne:
-    """One character but ``/``."""
+    """One character except ``/``."""
 
     def matches(self, character: str) -> bool:
         return character != "/"
@@ -31,7 +31,7 @@ class _AnyOne:
 
 @dataclass(frozen=True, slots=True)
 class _OneOf:
-    """One character of a set, or one that is not in it."""
+    """One character inside or outside of a set."""
 
     ranges: tuple[tuple[str, str], ...]
     negated: bool = False
@@ -46,11 +46,11 @@ _One = _AnyOne | _OneOf
 def matches(pattern: str, name: str) -> bool:
     """Return whether a name matches a pattern.
 
-    It takes time in proportion to the product of their lengths at most: after a star, the first
-    place where the next piece fits is as good as any other, so nothing is tried twice.
+    Takes time proportional to the product of their lengths at most: after a star, the first match
+    of the next piece is as good as any later one, so no backtracking is needed.
 
     Raises:
-        InvalidPattern: The pattern is not one.
+        InvalidPattern: The pattern is invalid.
     """
     first, *rest = _pieces(pattern)
     if not _fits(first, name, 0):
@@ -70,10 +70,10 @@ def matches(pattern: str, name: str) -> bool:
 
 
 def check_pattern(pattern: str) -> None:
-    """Make sure that a pattern is one.
+    """Validate a pattern.
 
     Raises:
-        InvalidPattern: It is not.
+        InvalidPattern: The pattern is invalid.
     """
     if len(pattern) > PATTERN_LENGTH_MAX:
         raise InvalidPattern(f"a pattern of more than {PATTERN_LENGTH_MAX} characters")
@@ -87,7 +87,7 @@ def _fits(piece: list[_One], name: str, position: int) -> bool:
 
 
 def _pieces(pattern: str) -> list[list[_One]]:
-    """Return what stands before, between and behind the stars."""
+    """Return the pieces of a pattern between its stars."""
     pieces: list[list[_One]] = [[]]
     for token in _tokens(pattern):
         if isinstance(token, _Star):

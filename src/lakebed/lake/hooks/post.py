@@ -1,22 +1,23 @@
-"""Running what comes after operations: taken up by any process, until it has ended.
+"""Running post hooks: any process can run them, until they have ended.
 
-A run of a post event is written down, *prepared*, before its operation takes effect, and
-*confirmed* after it. So a process that dies at any step leaves a note that this finds:
+A run of a post event is recorded as *prepared* before its operation takes effect, and *confirmed*
+after. If a process dies at any step, another recovers from the record:
 
-- *Waiting*, or running in a process that gives no signs of life: it is taken up. The hooks may have
-  run already. They run again, with the same run id, by which whoever is called can tell.
-- *Prepared* for a while: whoever finds it finds out what became of the operation.
-  1. It marks the run as its own. A publisher that is about to try once more takes the mark away
-     (`Runs.stays_prepared`), after it has read the branch and before it swaps it.
-  2. It writes the branch record anew, so that a swap of what was read before the mark fails.
-  3. It looks for the commit in the history of the branch. There: the run waits. Not there: it never
-     will be by what was read before the mark, and the run is dropped, if the mark is still there.
+- *Waiting*, or running without heartbeats: run the hooks. They may have run already and run again
+  with the same run id, by which receivers can detect a repeat.
+- *Prepared* for some time: determine the outcome of the operation.
+  1. Take the lease of the run. A publisher that is about to retry revokes it
+     (`Runs.stays_prepared`), after reading the branch and before swapping it.
+  2. Rewrite the branch record, so that a swap based on a read before step 1 fails.
+  3. Search the commit in the history of the branch. If found, set the run to waiting. Otherwise a
+     publisher that read the branch before step 1 cannot succeed any more: drop the run, if the
+     lease is still held.
 
-  A deletion took effect if the branch or the tag is gone; a creation if it is there. Whoever makes
-  or deletes one looks at what it prepared in the same way (`Hooks.before_try`); what step 2 writes
-  anew is the record of the ref, and a pending one is deleted.
-- *Prepared*, and its branch or tag is about to be deleted, or its branch to be moved to another
-  history: whoever does that confirms first what the ref shows (`Hooks.before_leaving`).
+  A deletion took effect if the branch or the tag is missing, a creation if it exists. Creators and
+  deleters check their prepared runs in the same way (`Hooks.before_try`); step 2 rewrites the
+  record of the ref, and deletes a pending one.
+- *Prepared*, and its branch or tag is about to be deleted, or its branch moved to another history:
+  that operation first confirms the runs that the ref proves (`Hooks.before_leaving`).
 """
 
 import logging
@@ -45,16 +46,16 @@ from lakebed.lake.hooks.runner import Runner
 from lakebed.lake.hooks.runs import LeasedRun, Runs
 
 ATTEMPTS_MAX: Final = 20
-"""A run that so many processes died of is not taken up again."""
+"""Maximum number of attempts of a run whose processes die."""
 
 AT_ONCE_MAX: Final = 2
-"""How many runs of one repository a process runs at once: some take hours, and others wait too."""
+"""Concurrent runs per repository and process: some take hours and must not block others."""
 
 _LOGGER: Final = logging.getLogger(__name__)
 
 
 class PostRunner:
-    """Runs what comes after operations; one for a process."""
+    """Runs post hooks. One instance per process."""
 
     def __init__(
         self,
@@ -77,19 +78,19 @@ class PostRunner:
         self._observed = Observations(runtime)
 
     def run_waiting(self) -> int:
-        """Run what waits, one after the other; return how many runs were taken up.
+        """Run the waiting runs one after the other; return their number.
 
         Raises:
-            OutcomeUnknown: The store does not answer; the next call goes on.
+            OutcomeUnknown: The store is unavailable; the next call continues.
         """
         taken = 0
-        while now := self._run_once():  # what was left out, because of these, may be run now
+        while now := self._run_once():  # runs skipped because of the limit may be possible now
             taken += now
         return taken
 
     def _run_once(self) -> int:
         taken = 0
-        # What happened first comes first: ids go down with time.
+        # Oldest first: ids sort newest first.
         notes = list(self._runs.waiting.scan_readable())[::-1]
         self._observed.keep_only({note.name for note in notes})
         for note in notes:
@@ -102,7 +103,7 @@ class PostRunner:
         return taken
 
     def _go_on(self, note: Record[pb.WaitingRun]) -> int:
-        """Do what there is to do about a run; return how many were taken up."""
+        """Handle one record of a waiting run; return the number of runs executed."""
         repository = self._repository(note.message)
         record = None
         if repository is not None:
@@ -125,17 +126,17 @@ class PostRunner:
         return repository if repository.unique_id == waiting.unique_id else None
 
     def _is_left(self, record: Record[pb.Run]) -> bool:
-        """Whether nobody changed a record for so long that its process must have died."""
+        """Whether the record was unchanged for so long that its process must have died."""
         seconds = self._heartbeat_seconds
         return self._observed.is_dead(record.name, record.predicate, seconds=seconds)
 
     def _forget(self, name: bytes) -> None:
         self._observed.forget(name)
-        # If this is lost, the next look removes it.
+        # If the deletion is lost, the next pass repeats it.
         with suppress(OutcomeUnknown):
             self._runs.waiting.delete(name)
 
-    # Finding out what became of an operation
+    # Outcomes of operations
 
     def _settle(self, repository: Repository, record: Record[pb.Run]) -> None:
         held = self._runs.take(repository, record, lambda _run: None)
@@ -153,7 +154,7 @@ class PostRunner:
             )
 
     def _took_effect(self, repository: Repository, run: pb.Run) -> bool:
-        """Whether an operation took effect, once it cannot by what was read before the mark."""
+        """Whether an operation took effect; afterwards it cannot on reads before the lease."""
         engine, event_type = self._engine, EventType(run.event_type)
         unique_id = UniqueID(run.ref_unique_id)
         match event_type:
@@ -172,7 +173,7 @@ class PostRunner:
         try:
             branch = self._engine.branches.get(repository, BranchID(run.branch))
             if branch.unique_id != run.ref_unique_id:
-                return False  # another one of that name
+                return False  # a later branch of the same name
             commit_ids = [CommitID(run.commit_id)]
             found = self._engine.publisher.find_published(repository, branch, commit_ids)
         except BranchNotFound:
@@ -182,7 +183,7 @@ class PostRunner:
     # Running
 
     def _run(self, repository: Repository, record: Record[pb.Run]) -> int:
-        """Run a run, unless too many of its repository run already; return how many were run."""
+        """Execute a run unless its repository has reached the limit; return the number executed."""
         with self._lock:
             if self._running[repository.unique_id] >= AT_ONCE_MAX:
                 return 0
@@ -192,7 +193,7 @@ class PostRunner:
         finally:
             with self._lock:
                 self._running[repository.unique_id] -= 1
-                self._running += Counter()  # without those that are zero
+                self._running += Counter()  # remove zero counts
 
     def _take_and_run(self, repository: Repository, record: Record[pb.Run]) -> int:
         held = self._runs.take(repository, record, self._begin)
@@ -219,7 +220,7 @@ class PostRunner:
             selected = select(actions, EventType(run.event_type), run.branch)
             failures = self._runner.run(repository, held, selected)
         except (OutcomeUnknown, StorageUnavailable):
-            raise  # whoever takes it up tries again
+            raise  # to be retried by another attempt
         except LakebedError as error:
             _LOGGER.warning("run %s failed: %s: %s", held.id, error.kind, error)
             held.change(self._fail)

@@ -1,8 +1,8 @@
-"""A bound on the child processes of hooks: Lua scripts and commands of one server process.
+"""Limit of the child processes of hooks: Lua scripts and commands of one server process.
 
-A script that waits in `create_tag` for the hooks of that tag keeps its process. So nested hooks do
-not take from the same processes as the hooks that wait for them, or all would wait for each other:
-each depth has one process of its own.
+A script that waits in `create_tag` for the hooks of that tag occupies its process. To prevent
+deadlock, nested hooks do not share the processes of the hooks that wait for them: each nesting
+depth has one process of its own.
 """
 
 import logging
@@ -17,9 +17,9 @@ from lakebed.lake.hooks.deadline import Deadline
 from lakebed.lake.hooks.errors import HookFailed
 
 PROCESSES_MAX: Final = 4
-"""How many run at once, beside nested ones."""
+"""Maximum number of processes, besides nested ones."""
 PER_USER_MAX: Final = 3
-"""How many of these run for one user: the scripts of one cannot stop those of all."""
+"""Maximum number of these per user: scripts of one user cannot block all."""
 WAIT_SECONDS_MAX: Final = 60.0
 """How long a hook waits for a process if an operation waits for the hook."""
 
@@ -27,29 +27,29 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 
 class ProcessPool:
-    """Counts the processes of hooks; one for a server process, used by all its threads."""
+    """Counts the processes of hooks. One instance per server process, used by all threads."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._changed = threading.Condition()
         self._running: Counter[str] = Counter()
-        """By user, those that are not nested."""
+        """Number of processes by user, without nested ones."""
         self._nested: set[int] = set()
-        """The depths at which a process runs."""
+        """Nesting depths that have a process."""
 
     @contextmanager
     def one(self, user: str, *, depth: int, deadline: Deadline, is_awaited: bool) -> Iterator[None]:
-        """Wait until another process may run, and count it for the time of the block.
+        """Wait for a free process, and count it as used within the block.
 
         Args:
-            user: Who triggered the event.
-            depth: In how many hooks, each called by another, the event happened.
-            deadline: When the hook must have ended.
-            is_awaited: Whether an operation waits for the hook. If not, it waits for a process
-                until its deadline.
+            user: The user who triggered the event.
+            depth: Nesting depth: the number of hooks whose operations led to the event.
+            deadline: Deadline of the hook.
+            is_awaited: Whether an operation waits for the hook. If not, the hook waits for a
+                process until its deadline.
 
         Raises:
-            HookFailed: Too many ran for too long, or it is time to end.
+            HookFailed: No process became free in time, or the deadline passed.
         """
         ends = self._runtime.monotonic() + WAIT_SECONDS_MAX
         with self._changed:
@@ -85,4 +85,4 @@ class ProcessPool:
         if depth:
             self._nested.remove(depth)
         else:
-            self._running -= Counter([user])  # without users that have none left
+            self._running -= Counter([user])  # subtraction removes zero counts

@@ -1,4 +1,4 @@
-"""Child processes of hooks: killed at the deadline with all that they started."""
+"""Child processes of hooks, killed at the deadline with all their descendants."""
 
 import os
 import select
@@ -14,11 +14,10 @@ _CHUNK_BYTES: Final = 64 << 10
 
 
 class Child:
-    """A process with a pipe to it and a pipe from it, in a group of its own.
+    """A process in its own process group, connected by pipes.
 
-    Nothing that the process does or leaves undone makes a call last beyond the deadline: neither
-    pipe is ever waited for without looking at the clock. At the end of the ``with`` the whole
-    group is killed.
+    No call lasts beyond the deadline, whatever the process does: all waits on the pipes have
+    timeouts. At the end of the ``with`` block the process group is killed.
     """
 
     def __init__(
@@ -29,16 +28,16 @@ class Child:
         deadline: Deadline,
         with_errors: bool,
     ) -> None:
-        """Start the process, in the root folder.
+        """Start the process in the root directory.
 
         Args:
             command: The program and its arguments.
-            environment: All of its environment.
-            deadline: When it must have ended.
-            with_errors: Whether its standard error comes with its output, or goes nowhere.
+            environment: The complete environment.
+            deadline: Deadline of the process.
+            with_errors: Whether standard error is merged into the output, or discarded.
 
         Raises:
-            HookFailed: It cannot be started.
+            HookFailed: The process could not be started.
         """
         self._deadline = deadline
         self._outgoing = bytearray()
@@ -68,7 +67,7 @@ class Child:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # The process is not reaped before this, so its id, and the group's, cannot be another's.
+        # The process was not reaped before this, so its id and group id cannot have been reused.
         os.killpg(self._process.pid, signal.SIGKILL)
         self._input.close()
         self._output.close()
@@ -76,19 +75,19 @@ class Child:
 
     @property
     def is_sending(self) -> bool:
-        """Whether the process has not taken all of what was sent."""
+        """Whether data passed to `send` is still unwritten."""
         return bool(self._outgoing)
 
     def send(self, data: bytes, *, is_last: bool = False) -> None:
-        """Have bytes sent while output is awaited; after the last ones the input is closed."""
+        """Queue bytes, written while waiting for output; after the last ones, close the input."""
         self._outgoing += data
         self._closes_input = is_last
 
     def receive(self) -> bytes:
-        """Return the next output, or nothing once the process has ended or closed it.
+        """Return the next output, or empty bytes at its end.
 
         Raises:
-            HookFailed: It is time to end.
+            HookFailed: The deadline passed, or the hook was cancelled.
         """
         while True:
             self._write()
@@ -99,7 +98,7 @@ class Child:
             ready = dict(poller.poll(self._deadline.check() * 1000))
             if self._output.fileno() in ready:
                 return os.read(self._output.fileno(), _CHUNK_BYTES)
-            # A process that it started may keep the pipe open.
+            # A descendant may keep the pipe open.
             if not ready and self._has_ended():
                 return b""
 
@@ -107,7 +106,7 @@ class Child:
         """Wait for the end; return the exit code, or the negative number of a signal.
 
         Raises:
-            HookFailed: It is time to end.
+            HookFailed: The deadline passed, or the hook was cancelled.
         """
         pause = 0.001
         while not self._has_ended():
@@ -125,7 +124,7 @@ class Child:
             except BlockingIOError:
                 return
             except BrokenPipeError:
-                self._outgoing.clear()  # it does not want to know
+                self._outgoing.clear()  # the process closed its input
         if self._closes_input and not self._outgoing and not self._input.closed:
             self._input.close()
 

@@ -1,4 +1,4 @@
-"""The properties of each kind of hook, checked when the action file is read."""
+"""Properties of each kind of hook, validated when the action file is read."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ HookType = Literal["webhook", "airflow", "lua", "command"]
 TYPES: Final[tuple[HookType, ...]] = get_args(HookType)
 
 TIMEOUT_SECONDS: Final = 60.0
-"""How long a hook may take that does not say."""
+"""Default timeout of a hook."""
 SCRIPT_BYTES_MAX: Final = 256 << 10
 
 _HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}")
@@ -19,19 +19,19 @@ _OWN_HEADERS: Final = frozenset(
     {"connection", "content-length", "expect", "host", "te", "trailer", "transfer-encoding"}
     | {"upgrade", "x-lakebed-run-id"}
 )
-"""Headers that the request itself needs, or that would change where it ends."""
+"""Headers required by HTTP itself, or that would change message framing."""
 _PORT_MAX: Final = 65535
 
 
 class InvalidProperties(ValueError):
-    """The properties of a hook are wrong; the message says which and why."""
+    """Invalid properties of a hook; the message names the property and the reason."""
 
 
 def check_properties(hook_type: HookType, given: Mapping[str, object]) -> dict[str, object]:
-    """Return the properties of a hook, checked, without ``timeout``.
+    """Validate the properties of a hook; return them without ``timeout``.
 
     Raises:
-        InvalidProperties: One is missing, unknown, or not what it should be.
+        InvalidProperties: A property is missing, unknown or invalid.
     """
     checks = _CHECKS[hook_type]
     for name in given:
@@ -46,10 +46,10 @@ def check_properties(hook_type: HookType, given: Mapping[str, object]) -> dict[s
 
 
 def read_timeout(given: Mapping[str, object]) -> float:
-    """Return the seconds of ``timeout``.
+    """Return ``timeout`` in seconds.
 
     Raises:
-        InvalidProperties: It is not a duration above zero.
+        InvalidProperties: The timeout is not a positive duration.
     """
     text = given.get("timeout")
     if text is None or text == "":

@@ -1,4 +1,4 @@
-"""Running the hooks of an event: actions side by side, the hooks of each one after the other."""
+"""Running the hooks of an event: actions in parallel, the hooks of an action in sequence."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -25,16 +25,16 @@ from lakebed.lake.hooks.settings import HookLimits
 ACTIONS_AT_ONCE: Final = 16
 BEATS_A_TIMEOUT: Final = 4
 STREAM_SECONDS: Final = 1.0
-"""How often what hooks printed is stored while they run: somebody may be watching."""
+"""Interval for storing the output of running hooks, so that it can be followed."""
 OUTPUT_SHOWN_BYTES: Final = 2000
-"""How much of what a failed hook printed is shown in an error."""
+"""Length of the output of a failed hook shown in an error."""
 
 _COMMIT_VERSION: Final = 1
 _LOGGER: Final = logging.getLogger(__name__)
 
 
 class RunHook(Protocol):
-    """Runs one hook; see `lakebed.lake.hooks.kinds.run_hook`."""
+    """Function that runs one hook; see `lakebed.lake.hooks.kinds.run_hook`."""
 
     def __call__(
         self,
@@ -51,7 +51,7 @@ class RunHook(Protocol):
 
 
 NewCaller = Callable[[HookEvent], Caller]
-"""Returns what the hooks of an event may ask of the server."""
+"""Creates the server API available to the hooks of an event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class FailedHook:
     hook_id: str
     error: str
     output: str
-    """The end of what it printed."""
+    """The end of its output."""
 
     def __str__(self) -> str:
         return (
@@ -73,7 +73,7 @@ class FailedHook:
 
 
 class Runner:
-    """Runs the hooks of events; one for a process."""
+    """Runs the hooks of events. One instance per process."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Runner:
         heartbeat_seconds: float,
         stores_early: bool,
     ) -> None:
-        """Make the runner of a process; see `lakebed.lake.hooks.actions.Actions`."""
+        """Create a runner; see `lakebed.lake.hooks.actions.Actions` for the arguments."""
         self._stores_early = stores_early
         self._engine = engine
         self._runtime = runtime
@@ -100,11 +100,11 @@ class Runner:
     def run(
         self, repository: Repository, held: LeasedRun, actions: Sequence[ActionFile]
     ) -> list[FailedHook]:
-        """Run all hooks, with signs of life, and write down the end; return what failed.
+        """Run all hooks with heartbeats, and record the result; return the failures.
 
         Raises:
-            LeaseLostError: Another process took the run up.
-            OutcomeUnknown: The store does not answer.
+            LeaseLostError: Another process took over the run.
+            OutcomeUnknown: The store is unavailable.
         """
         event = self._event(repository, held)
         seconds_max = POST_SECONDS_MAX if event.event_type.is_post else PRE_SECONDS_MAX
@@ -208,7 +208,7 @@ class Runner:
         HOOK_SECONDS.labels(hook.type, outcome).observe(seconds)
         record.passed = not error
         record.ended_us = now_us(self._runtime)
-        with one.lock:  # no earlier state of the log may be stored behind the last one
+        with one.lock:  # an earlier state of the log must not overwrite the final one
             del one.printing[hook_run_id]
         self._write_log(one, hook_run_id, output)
         self._runs.note_hook(one.repository, one.held.id, hook_run_id, record)
@@ -224,7 +224,7 @@ class Runner:
         try:
             self._runs.write_log(one.repository, one.held.id, hook_run_id, content)
         except LakebedError as error:
-            # What the hook said of the operation counts, log or no log.
+            # The hook's result counts even if its log is lost.
             _LOGGER.warning(
                 "the log of hook %s of run %s was not stored: %s", hook_run_id, one.held.id, error
             )
@@ -275,7 +275,7 @@ class Runner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OneRun:
-    """What all hooks of one run share."""
+    """State shared by all hooks of one run."""
 
     repository: Repository
     held: LeasedRun
@@ -283,11 +283,11 @@ class _OneRun:
     caller: Caller
     until: float
     lock: Lock
-    """Held while a log is stored of a hook that runs."""
+    """Held while storing the log of a running hook."""
     printing: dict[str, HookOutput] = field(default_factory=dict)
-    """The logs of the hooks that run now."""
+    """Outputs of the running hooks."""
 
 
 def hook_run_id_of(action: int, hook: int) -> str:
-    """Return what a hook is called in its run, given its places."""
+    """Return the id of a hook in its run, from the indexes of action and hook."""
     return f"{action:04d}_{hook:04d}"

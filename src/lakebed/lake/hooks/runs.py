@@ -1,10 +1,10 @@
-"""Runs: what became of the hooks of an event, kept in the partition of the repository.
+"""Records of hook runs, in the partition of their repository.
 
-The record of a run is written when it begins, with signs of life while it goes on, and its end is
-written by the process that ran it. A run before an operation whose process died counts as failed:
-so did the operation. A run after an operation is taken up by another process (`post`).
+A run's record is written when it begins, updated by heartbeats, and completed by the process that
+ran it. A pre run whose process died counts as failed, as its operation did. A post run is taken
+over by another process (see `post`).
 
-What hooks print goes to the storage, next to the files of commits::
+The output of hooks is stored next to the files of commits::
 
     _lakebed/actions/<run id>/<hook run id>.log
 """
@@ -45,12 +45,12 @@ from lakebed.lake.keys import copy_of
 _TRIES: Final = 10
 
 Edit = Callable[[pb.Run], None]
-"""Changes a record; to apply it again must do no harm."""
+"""Changes a record; must be idempotent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookRunRecord:
-    """A run."""
+    """A run of hooks."""
 
     id: RunID
     event_type: str
@@ -58,10 +58,10 @@ class HookRunRecord:
     commit_id: str
     started: datetime
     ended: datetime | None
-    """None: it goes on."""
+    """End time, or None if the run is still running."""
     passed: bool
     skipped_by: str = ""
-    """Who skipped its hooks, if somebody did."""
+    """The user who skipped the hooks, if any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,14 +73,14 @@ class HookRunInfo:
     hook_id: str
     started: datetime
     ended: datetime | None
-    """None: it goes on, or its process died."""
+    """End time, or None if the hook is running or its process died."""
     running: bool
     passed: bool
     skipped: bool
 
 
 class LeasedRun(LeasedRecord[pb.Run]):
-    """A run that this process has taken up."""
+    """A run leased by this process."""
 
     @property
     def id(self) -> RunID:
@@ -89,7 +89,7 @@ class LeasedRun(LeasedRecord[pb.Run]):
 
 
 class Runs:
-    """The runs of all repositories."""
+    """Writes and reads the runs of all repositories."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class Runs:
     # Writing
 
     def begin(self, repository: Repository, run: pb.Run) -> LeasedRun:
-        """Write down that a run begins in this process."""
+        """Record a run that begins in this process, with its lease."""
         mark = new_mark(self._runtime)
         begun = copy_of(run)
         begun.state, begun.owner, begun.attempts = pb.RUN_STATE_RUNNING, mark, 1
@@ -119,27 +119,27 @@ class Runs:
         return LeasedRun(self.records(repository), record, self._runtime, mark=mark)
 
     def note_skipped(self, repository: Repository, run: pb.Run) -> RunID:
-        """Write down that a run was skipped: it has ended, and none of its hooks ran."""
+        """Record a run whose hooks were skipped."""
         skipped = copy_of(run)
         skipped.state, skipped.passed, skipped.is_skipped = pb.RUN_STATE_DONE, True, True
         skipped.started_us = skipped.ended_us = skipped.updated_us = now_us(self._runtime)
         return RunID(self._add(repository, skipped).name.decode())
 
     def prepare(self, repository: Repository, run: pb.Run) -> RunID:
-        """Write down what is to be run once an operation, which comes next, has taken effect."""
+        """Record a run to be started once the operation that follows has taken effect."""
         prepared = copy_of(run)
         prepared.state = pb.RUN_STATE_PREPARED
         prepared.updated_us = now_us(self._runtime)
         record = self._add(repository, prepared)
-        # Behind the record: a note without one would be forgotten by whoever meets it.
+        # After the record: a waiting note without a record is deleted by the next pass.
         note = pb.WaitingRun(repository=repository.id, unique_id=repository.unique_id)
         self.waiting.set(record.name, note)
         return RunID(record.name.decode())
 
     def stays_prepared(self, repository: Repository, run_id: RunID) -> bool:
-        """Whether a prepared run is still there; nobody drops it for what was read before.
+        """Whether a prepared run still exists; revokes its lease.
 
-        Whoever is just finding out what became of the operation begins again.
+        A process that is determining the operation's outcome must then start over.
         """
         records = self.records(repository)
         for _ in range(_TRIES):
@@ -155,7 +155,7 @@ class Runs:
         return False
 
     def prepared(self, repository: Repository) -> Iterator[tuple[RunID, pb.Run]]:
-        """Iterate over the runs of a repository whose operations may have taken effect."""
+        """Yield the prepared runs of a repository: their operations may have taken effect."""
         records = self.records(repository)
         for note in self.waiting.scan_readable():
             if note.message.unique_id != repository.unique_id:
@@ -165,7 +165,7 @@ class Runs:
                 yield RunID(found.name.decode()), found.message
 
     def confirm(self, repository: Repository, run_id: RunID) -> None:
-        """Write down that the operation of a prepared run has taken effect."""
+        """Record that the operation of a prepared run has taken effect."""
         records = self.records(repository)
         for _ in range(_TRIES):
             found = records.find(run_id.encode())
@@ -180,7 +180,7 @@ class Runs:
     def drop(self, repository: Repository, run_id: RunID) -> None:
         """Remove a prepared run whose operation failed.
 
-        One that was confirmed stays: the deletion of another, for example, had the same effect.
+        A confirmed run is kept: for example, another deletion had the same effect.
         """
         records = self.records(repository)
         found = records.find(run_id.encode())
@@ -190,31 +190,31 @@ class Runs:
             try:
                 records.delete_if(found.name, found.predicate)
             except PredicateFailed:
-                return  # whoever changed it finds out
+                return  # left to the process that changed it
         self.waiting.delete(run_id.encode())
 
     def take(self, repository: Repository, record: Record[pb.Run], edit: Edit) -> LeasedRun | None:
-        """Make this process the one that has a run; None: another one was faster."""
+        """Take the lease of a run; return None if another process was faster."""
         leased = LeasedRun(self.records(repository), record, self._runtime)
         return leased if leased.take(edit) else None
 
     def note_hook(
         self, repository: Repository, run_id: RunID, hook_run_id: str, hook: pb.HookRun
     ) -> None:
-        """Write down the state of a hook of a run."""
+        """Record the state of a hook of a run."""
         hooks = Records(self._store, RUN_HOOKS, repository.partition)
         hooks.set(hook_name(run_id, hook_run_id), hook)
 
     def write_log(
         self, repository: Repository, run_id: RunID, hook_run_id: str, content: bytes
     ) -> None:
-        """Store what a hook printed."""
+        """Store the output of a hook."""
         self._block.put(_log(repository, run_id, hook_run_id), [content])
 
     def _add(self, repository: Repository, run: pb.Run) -> Record[pb.Run]:
         run_id = new_run_id(self._runtime)
         partition, index = repository.partition, pb.RunIndex()
-        # Before the record: whoever finds an index without it leaves it out.
+        # Before the record: index entries without a record are ignored.
         if run.branch:
             name = branch_name(run.branch, run_id)
             Records(self._store, RUNS_BY_BRANCH, partition).set(name, index)
@@ -237,17 +237,17 @@ class Runs:
         commit_id: str = "",
         running: bool = False,
     ) -> Iterator[HookRunRecord]:
-        """Iterate over runs that have ended, newest first, past `after`; of a branch or a commit.
+        """Yield the ended runs, newest first, optionally of a branch or a commit.
 
         Args:
-            repository_id: Whose runs.
-            after: The id of the last run that the caller has.
+            repository_id: The repository.
+            after: Yield runs after this id.
             branch: Only runs of this branch.
             commit_id: Only runs of this commit.
-            running: Also those that go on.
+            running: Include runs that have not ended.
 
         Raises:
-            RepositoryNotFound: There is no such repository.
+            RepositoryNotFound: The repository does not exist.
         """
         repository = self._engine.repositories.get(repository_id)
         found = self._records_of(repository, after, branch, commit_id)
@@ -272,11 +272,11 @@ class Runs:
     def get(
         self, repository_id: RepositoryID, run_id: str, *, running: bool = False
     ) -> HookRunRecord:
-        """Return a run that has ended, or if it is asked for, one that goes on.
+        """Return an ended run, or with `running`, also one that has not ended.
 
         Raises:
-            RepositoryNotFound: There is no such repository.
-            RunNotFound: There is no such run.
+            RepositoryNotFound: The repository does not exist.
+            RunNotFound: The run does not exist.
         """
         return self._get(self._engine.repositories.get(repository_id), run_id, running=running)
 
@@ -284,7 +284,7 @@ class Runs:
     def hooks(
         self, repository_id: RepositoryID, run_id: str, *, after: str = "", running: bool = False
     ) -> Iterator[HookRunInfo]:
-        """Iterate over the hooks of a run that have begun, past `after`; raises as `get` does."""
+        """Yield the started hooks of a run, after the id `after`; raises as `get` does."""
         repository = self._engine.repositories.get(repository_id)
         run = self._get(repository, run_id, running=running)
         hooks = Records(self._store, RUN_HOOKS, repository.partition)
@@ -293,10 +293,10 @@ class Runs:
 
     @traced("hooks.output")
     def output(self, repository_id: RepositoryID, run_id: str, hook_run_id: str) -> bytes:
-        """Return what a hook of a run printed; of one that runs, what was stored so far.
+        """Return the output of a hook; of a running hook, the output stored so far.
 
         Raises:
-            RepositoryNotFound, RunNotFound: There is no such hook.
+            RepositoryNotFound, RunNotFound: The repository or the hook does not exist.
         """
         repository = self._engine.repositories.get(repository_id)
         hooks = Records(self._store, RUN_HOOKS, repository.partition)
@@ -319,7 +319,7 @@ class Runs:
         return info
 
     def _info(self, record: Record[pb.Run], *, running: bool) -> HookRunRecord | None:
-        """Return what is known of a run; None: it goes on, and those are not asked for."""
+        """Return the run, or None if it is still running and `running` is False."""
         run = record.message
         died = (
             run.state == pb.RUN_STATE_RUNNING
@@ -343,7 +343,7 @@ class Runs:
     # Removing
 
     def clean(self, repository: Repository, *, days: int) -> int:
-        """Remove the runs that nobody wrote to for so long, with all that they left; count them."""
+        """Remove runs unchanged for `days`, with their logs and indexes; return their number."""
         overdue_us = to_us(self._runtime.now() - days * 24 * 3600)
         removed = 0
         for record in self.records(repository).scan_readable():
@@ -353,7 +353,7 @@ class Runs:
         return removed
 
     def _remove(self, repository: Repository, record: Record[pb.Run]) -> None:
-        """Remove a run: the record last, so that what is cut off is done again."""
+        """Remove a run, its record last: an interrupted removal is repeated."""
         run, run_id = record.message, record.name.decode()
         partition = repository.partition
         hooks = Records(self._store, RUN_HOOKS, partition)

@@ -1,4 +1,4 @@
-"""``{{ ENV.NAME }}`` in action files: secrets of the server's environment."""
+"""``{{ ENV.NAME }}`` in action files: secrets from the server's environment."""
 
 import os
 import re
@@ -9,12 +9,12 @@ from lakebed.lake.hooks.errors import HookFailed
 from lakebed.lake.hooks.settings import EnvironmentSettings
 
 _OWN_PREFIX: Final = "LAKEBED_"
-"""Variables of the server itself are never given, whatever the prefix is."""
+"""Variables of the server itself are never available, whatever the configured prefix."""
 _PLACE: Final = re.compile(r"\{\{ ?ENV\.(.*?) ?\}\}")
 
 
 class Environment:
-    """Puts variables into texts, and tells `hide` each value that it gives out."""
+    """Substitutes variables in texts, and passes each substituted value to `hide`."""
 
     def __init__(
         self,
@@ -27,10 +27,10 @@ class Environment:
         self._variables = os.environ if variables is None else variables
 
     def fill(self, value: Any) -> Any:
-        """Return a value with each ``{{ ENV.NAME }}`` in its texts replaced, however deep.
+        """Return a value with each ``{{ ENV.NAME }}`` replaced, also in nested values.
 
         Raises:
-            HookFailed: A variable that may be used is not set.
+            HookFailed: An available variable is not set.
         """
         if isinstance(value, str):
             return self.fill_text(value)
@@ -45,7 +45,7 @@ class Environment:
         return _PLACE.sub(lambda found: self._value(found[1].strip()), text)
 
     def _value(self, name: str) -> str:
-        # A name that is not given is read as empty: it must not tell whether there is such one.
+        # Unavailable names read as empty, so that scripts cannot probe which variables exist.
         is_given = name.startswith(self._settings.prefix) and not name.startswith(_OWN_PREFIX)
         if not self._settings.enabled or not is_given:
             return ""

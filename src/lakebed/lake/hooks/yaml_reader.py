@@ -1,7 +1,7 @@
-"""Reading YAML that strangers wrote: YAML 1.2's plain values, bounded in size and depth.
+"""Reading untrusted YAML: plain values of YAML 1.2, limited in size and depth.
 
 PyYAML's own loaders follow YAML 1.1, where ``on`` and ``yes`` are booleans and ``1:30`` is a
-number. So only its parser is used, and values are made here from the parser's events.
+number. Therefore only its parser is used, and values are built here from the parser's events.
 """
 
 import re
@@ -13,7 +13,7 @@ import yaml
 
 DEPTH_MAX: Final = 40
 NODES_MAX: Final = 20_000
-"""How many values there may be, counting those behind an alias each time that it is used."""
+"""Maximum number of values; an aliased value counts at each use."""
 
 _LOADER: Final = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
 _NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
@@ -31,20 +31,20 @@ _TEXT_TAGS: Final = frozenset({"!", "tag:yaml.org,2002:str"})
 
 
 class InvalidYaml(ValueError):
-    """This is not YAML, or more than is taken; the message says what and in which line."""
+    """Invalid YAML, or a document over a limit; the message gives reason and line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A single value, as it is written."""
+    """A scalar, as written."""
 
     text: str
     is_plain: bool
-    """Not in quotes and not a block of text, so that it may stand for a number or null."""
+    """Neither quoted nor a block, so that the text may mean a number or null."""
 
     @property
     def value(self) -> str | float | bool | None:
-        """What it stands for."""
+        """The value by the rules of YAML 1.2."""
         if not self.is_plain:
             return self.text
         if self.text in _NULLS:
@@ -57,14 +57,14 @@ class Scalar:
 
 
 Node = Scalar | list[Any] | dict[str, Any]
-"""A scalar, a list of nodes, or nodes by their names."""
+"""A scalar, a list of nodes, or a mapping of names to nodes."""
 
 
 def read_yaml(content: bytes) -> Node:
-    """Return the one document of a file.
+    """Return the only document of a file.
 
     Raises:
-        InvalidYaml: It is not YAML, not UTF-8, too deep, too much, or holds the same key twice.
+        InvalidYaml: Not YAML, not UTF-8, over a limit, or with a duplicate key.
     """
     try:
         text = content.decode()
@@ -80,7 +80,7 @@ def read_yaml(content: bytes) -> Node:
 
 
 def plain(node: Node) -> Any:
-    """Return what a node stands for, as Python's values."""
+    """Convert a node to Python values."""
     if isinstance(node, Scalar):
         return node.value
     if isinstance(node, list):
@@ -89,7 +89,7 @@ def plain(node: Node) -> Any:
 
 
 class _Composer:
-    """Makes nodes from the events of the parser."""
+    """Builds nodes from parser events."""
 
     def __init__(self, events: Iterator[yaml.Event]) -> None:
         self._events = events
@@ -127,7 +127,7 @@ class _Composer:
         return node
 
     def _alias(self, event: yaml.AliasEvent) -> Node:
-        # A value is known by its anchor only once it is whole, so none can hold itself.
+        # Anchors are registered once their value is complete, so cycles are impossible.
         if event.anchor not in self._anchors:
             raise _at(event, f"there is no value &{event.anchor} before this")
         node, count = self._anchors[event.anchor]

@@ -1,5 +1,5 @@
-"""Imports: existing objects become entries of a branch, without a copy.
+"""Imports: existing objects become entries of a branch, without copying.
 
-Imports `lakebed.engine` and `lakebed.block`. Public: `Imports` for the APIs, and the runner for the
-background process.
+Imports `lakebed.engine` and `lakebed.block`. Public: `Imports` for the APIs, and `ImportRunner` for
+the background process.
 """

@@ -1,10 +1,9 @@
-"""Checking what a program outside of the server hands in: entries of an import, and nothing else.
+"""Validation of metaranges built outside of the server for an import.
 
-Whoever hands in a metarange could name any object in it: one of a repository, by an address that is
-relative to the namespace, or one in a place that they may not import from. So the server makes
-every entry again, from the address, the length, the time and the ETag in it, and compares whole
-columns. What is taken on trust is just what a listing says of an object: if that is wrong, reads of
-the object answer that it has changed.
+A handed-in metarange could reference any object: a repository's, by an address relative to the
+namespace, or one in a location from which the user is not allowed to import. So the server rebuilds
+every entry from its address, size, time and ETag, and compares whole columns. Only the listing's
+data of each object is trusted: if wrong, reads of the object fail as changed.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,15 +24,15 @@ _ETAGS: Final = "^[!#-~]{1,256}$"
 
 
 def check_handed(tables: Iterable[pa.Table], sources: Sequence[ImportSource]) -> int:
-    """Refuse entries that an import of some sources would not make; return how many there are.
+    """Check that all entries are entries that an import of the sources makes; return their number.
 
     Args:
         tables: All entries, in order of their keys.
         sources: In order of their destinations.
 
     Raises:
-        InvalidImport: There are such entries.
-        NothingToImport: There are none of a source.
+        InvalidImport: An entry is not one that the import makes.
+        NothingToImport: A source has no entries.
     """
     counts = [0] * len(sources)
     for table in tables:
@@ -57,7 +56,7 @@ def check_handed(tables: Iterable[pa.Table], sources: Sequence[ImportSource]) ->
 
 
 def _check_rows(rows: pa.Table, source: ImportSource) -> None:
-    """Refuse entries that an import of a source would not make."""
+    """Check the entries of one source."""
     addresses, place = rows["address"], str(source.place)
     relative = pc.not_equal(rows["address_type"], int(AddressType.FULL))
     _refuse_any(relative, rows, "names its object by an address relative to the repository")

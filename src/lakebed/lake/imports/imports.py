@@ -1,8 +1,8 @@
-"""Imports of all repositories: started and asked for by requests, run by one process at a time.
+"""Starting imports and reading their status; one process at a time runs an import.
 
-A request writes the record and a note that it waits. Whoever runs imports (`ImportRunner`) finds
-the note, takes the record up, and removes the note when the import has ended. If the request dies
-between the two writes, nobody was told the id, and the record is cleaned up after a while.
+A request writes the record and a waiting note. `ImportRunner` finds the note, leases the record,
+and removes the note when the import has ended. If the request dies between the two writes, its
+client has not received the id, and the record is removed after a while.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,13 +29,13 @@ from lakebed.lake.keys import IMPORTS, WAITING, WAITING_PARTITION, copy_of, remo
 from lakebed.lake.settings import CatalogSettings
 
 ImportID = NewType("ImportID", str)
-"""Names an import within its repository."""
+"""Id of an import, unique within its repository."""
 
 CANCELED: Final = "Canceled"
-"""What the status of a canceled import says; clients look for this word."""
+"""Status text of a canceled import; clients match this word."""
 
 DEFAULT_MESSAGE: Final = "Import objects"
-"""The message of a commit that is asked for without one."""
+"""Default commit message of an import."""
 
 _STRANGE_PATHS: Final = "objects whose paths cannot be imported"
 _TRIES: Final = 10
@@ -43,44 +43,44 @@ _TRIES: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """What was not imported, of one kind."""
+    """Objects of one kind that were not imported."""
 
     kind: str
-    """In the plural, as in "symbolic links"."""
+    """In the plural, for example "symbolic links"."""
     count: int
     example: str
-    """Where one of them is, or empty if a Spark job did not report any."""
+    """Address of one of them, or empty if a Spark job reported none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportProgress:
-    """What is known about an import."""
+    """Status of an import."""
 
     id: ImportID
     completed: bool
-    """Whether it ended well."""
+    """Whether the import succeeded."""
     updated: datetime
     objects: int
-    """How many were found so far."""
+    """Number of objects found so far."""
     skipped: int
-    """How many of the others cannot be imported."""
+    """Number of objects that cannot be imported."""
     skipped_addresses: Sequence[str]
-    """Where the first of these are."""
+    """Addresses of the first skipped objects."""
     skipped_kinds: Sequence[Skipped]
-    """The same by kind."""
+    """The skipped objects by kind."""
     current: str | None
-    """What it is at just now: where the last objects were that were found."""
+    """Location of the last objects found."""
     metarange_id: str | None
     commit: Commit | None
-    """What it made, if it ended well; if `unchanged`, the head of the branch."""
+    """The commit of a successful import; if `unchanged`, the head of the branch."""
     unchanged: bool
-    """Whether the branch had all of it already: then no commit was made."""
+    """Whether the branch already had all objects, so that no commit was made."""
     error: str | None
-    """Why it ended otherwise, if it did."""
+    """The error of a failed or canceled import."""
 
 
 class Imports:
-    """The imports of all repositories."""
+    """Starts, cancels and cleans up the imports of all repositories."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Imports:
         settings: CatalogSettings,
         on_start: Callable[[], object],
     ) -> None:
-        """Put them on an engine; `on_start` is called whenever there is a new one to be run."""
+        """`on_start` is called after each started import."""
         self._on_start = on_start
         self._engine = engine
         self._store = store
@@ -112,28 +112,28 @@ class Imports:
         strict: bool = False,
         outside: bool = False,
     ) -> ImportID:
-        """Begin an import; it goes on after this returns.
+        """Start an import and return without waiting for its end.
 
         Args:
-            repository_id: Where.
-            branch: Into which branch; it must stay without uncommitted changes until the end.
-            sources: What to import. All that a branch has at their destinations is replaced.
-            committer: Of the commit that the import makes.
-            message: Of that commit; if empty, `DEFAULT_MESSAGE`.
-            metadata: Of that commit.
-            strict: Whether an object that cannot be imported ends the import.
-            outside: Whether a program outside of the server makes the metarange; see
+            repository_id: The destination repository.
+            branch: The destination branch; must stay without uncommitted changes until the end.
+            sources: Objects to import. They replace all objects at their destinations.
+            committer: Committer of the import's commit.
+            message: Message of the commit; if empty, `DEFAULT_MESSAGE`.
+            metadata: Metadata of the commit.
+            strict: Whether an object that cannot be imported fails the import.
+            outside: Whether a program outside of the server builds the metarange; see
                 `lakebed.lake.imports.outside`.
 
         Raises:
-            InvalidImport: The destinations overlap, or a source is not one.
-            InvalidMetadata: The message or the metadata is too long, or has a name that clients
-                cannot give.
-            InvalidAddress: The storage of this installation has no such place.
-            AddressTaken, AddressClosed: A source lies in a repository, or where one was.
-            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
-            DirtyBranch: Something is staged on the branch.
-            OutcomeUnknown: It may have been begun.
+            InvalidImport: The destinations overlap, or a source is invalid.
+            InvalidMetadata: The message or the metadata is too long, or a metadata key is reserved.
+            InvalidAddress: The storage of this installation has no such location.
+            AddressTaken, AddressClosed: A source is in the namespace of a repository, existing or
+                deleted.
+            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: The branch is not writable.
+            DirtyBranch: The branch has uncommitted changes.
+            OutcomeUnknown: The import may have been started.
         """
         check_commit_words(message, metadata or {})
         ordered = in_order(sources)
@@ -173,11 +173,11 @@ class Imports:
     def status(
         self, repository_id: RepositoryID, branch: BranchID, import_id: ImportID
     ) -> ImportProgress:
-        """Return what is known of an import.
+        """Return the status of an import.
 
         Raises:
-            RepositoryNotFound: There is no such repository.
-            TaskNotFound: There is no such import into that branch, or not any more.
+            RepositoryNotFound: The repository does not exist.
+            TaskNotFound: The branch has no such import, or its record was removed.
         """
         repository = self._engine.repositories.get(repository_id)
         found = self.find(repository_id, branch, import_id)[1].message
@@ -206,13 +206,13 @@ class Imports:
 
     @traced("catalog.cancel_import")
     def cancel(self, repository_id: RepositoryID, branch: BranchID, import_id: ImportID) -> None:
-        """End an import, unless its commit is just being published; canceling twice is fine.
+        """Cancel an import unless its commit is being published; idempotent.
 
         Raises:
-            RepositoryNotFound: There is no such repository.
-            TaskNotFound: There is no such import into that branch, or not any more.
-            ImportOver: It has ended, or its commit is being published.
-            OutcomeUnknown: It may have been canceled.
+            RepositoryNotFound: The repository does not exist.
+            TaskNotFound: The branch has no such import, or its record was removed.
+            ImportOver: The import has ended, or its commit is being published.
+            OutcomeUnknown: The import may have been canceled.
         """
         for left in reversed(range(_TRIES)):
             records, record = self.find(repository_id, branch, import_id)
@@ -230,7 +230,7 @@ class Imports:
             try:
                 records.set_if(record.name, canceled, record.predicate)
             except PredicateFailed:
-                continue  # it went on: look again
+                continue  # the import made progress: read the record again
             except StoreUnavailable:
                 raise
             except OutcomeUnknown:
@@ -239,7 +239,7 @@ class Imports:
         raise ImportOver(import_id, "goes on too fast: try again")
 
     def clean(self, repository: Repository, times: CatalogSettings | None = None) -> int:
-        """Remove the records of imports that ended a while ago; return how many."""
+        """Remove the records of imports that ended some time ago; return their number."""
         settings = times or self._settings
         overdue_us = to_us(self._runtime.now() - settings.task_life_seconds)
         forgotten_us = overdue_us - to_us(settings.task_life_seconds)
@@ -252,7 +252,7 @@ class Imports:
         return remove_where(self.records(repository), is_over)
 
     def _remove_files(self, repository: Repository, is_over: Callable[[pb.Import], bool]) -> None:
-        """Remove what jobs that died left of their listings."""
+        """Remove the listings left by dead jobs."""
         for record in self.records(repository).scan_readable():
             if record.message.outside and is_over(record.message):
                 folder = repository.namespace.folder(import_folder(record.name.decode()))
@@ -261,11 +261,11 @@ class Imports:
                         self._block.delete(Address.parse(address))
 
     def breaks(self, repository_id: RepositoryID) -> Breaks:
-        """Return where ranges end: whoever makes a metarange outside has to cut them so."""
+        """Return the range boundaries that a metarange built outside must use."""
         return self._engine.committed(self._engine.repositories.get(repository_id)).breaks
 
     def records(self, repository: Repository) -> Records[pb.Import]:
-        """Return the records of the imports into a repository."""
+        """Return the records of the imports of a repository."""
         return Records(self._store, IMPORTS, repository.partition)
 
     @property
@@ -275,11 +275,11 @@ class Imports:
     def find(
         self, repository_id: RepositoryID, branch: BranchID, import_id: ImportID
     ) -> tuple[Records[pb.Import], Record[pb.Import]]:
-        """Return the record of an import, and where it is kept.
+        """Return the record of an import, with its collection.
 
         Raises:
-            RepositoryNotFound: There is no such repository.
-            TaskNotFound: There is no such import into that branch, or not any more.
+            RepositoryNotFound: The repository does not exist.
+            TaskNotFound: The branch has no such import, or its record was removed.
         """
         records = self.records(self._engine.repositories.get(repository_id))
         record = records.find(import_id.encode())

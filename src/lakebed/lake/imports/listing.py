@@ -1,11 +1,11 @@
-"""Listing the objects in a namespace in order, with several requests at the same time.
+"""Ordered listing of a namespace with parallel requests.
 
-A storage lists one page after the other, and each takes a round trip. So the paths are split behind
-folders of the namespace, and some of these stretches are listed in parallel, each up to a bound.
-They are then gone through in order; one that did not end within the bound goes on from there.
+A storage lists page after page, each a round trip. So the paths are split after folders of the
+namespace, and several of these intervals are listed in parallel, each up to a limit. They are then
+consumed in order; an interval that reached its limit continues from there.
 
-A stretch ends *with* the path of a folder, slash included: an object of that name, as some tools
-make it to mark a folder, comes exactly once.
+An interval ends *with* the path of a folder, slash included: an object of that name, which some
+tools create to mark a folder, is listed exactly once.
 """
 
 from collections.abc import Iterator
@@ -21,9 +21,9 @@ from lakebed.block.listing import AddressRange, list_stretch
 
 _AT_ONCE: Final = 8
 _ROWS_MAX: Final = 20_000
-"""How far one stretch is listed before its turn; together they bound the memory."""
+"""Number of rows to prefetch of an interval, which limits memory."""
 _ROWS_MIN: Final = 1_000
-"""About a page of a listing: if stretches hold fewer objects, more folders make up one."""
+"""About a page of a listing: if intervals have fewer objects, more folders are merged into one."""
 _FOLDERS_MAX: Final = 1_024
 
 
@@ -31,7 +31,7 @@ _FOLDERS_MAX: Final = 1_024
 class _Listed:
     batches: list[pa.RecordBatch]
     rest: AddressRange | None
-    """What was not listed yet."""
+    """The interval not listed yet, or None."""
 
     @property
     def rows(self) -> int:
@@ -41,7 +41,7 @@ class _Listed:
 def list_in_order(
     block: BlockStore, runtime: Runtime, namespace: Namespace, after: Address | None
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the objects behind an address; columns and order as of `BlockStore.list_objects`."""
+    """Yield the objects after an address; columns and order as of `BlockStore.list_objects`."""
 
     def list_some(stretch: AddressRange) -> _Listed:
         return _list_some(block, namespace, stretch)
@@ -69,7 +69,7 @@ def list_in_order(
 def _end_of(
     namespace: Namespace, folders: Iterator[str], together: int, start: Address | None
 ) -> Address | None:
-    """Return where a stretch of some folders ends; None: there are no more folders."""
+    """Return the end of an interval of `together` folders, or None after the last folder."""
     while some := list(islice(folders, together)):
         end = namespace.address(f"{some[-1]}/")
         if start is None or end > start:

@@ -1,8 +1,8 @@
-"""Imports whose metarange is made outside of the server: by a job on Spark.
+"""Imports whose metarange is built outside of the server, by a Spark job.
 
-The record of such an import says so. The job reports how far it is, which is its sign of life, and
-hands in the metarange at the end. From there on the import is like any other one: a process of the
-server takes it up, checks what was handed in (`lakebed.lake.imports.handed`), and publishes it.
+The record of such an import says so. The job reports its progress, which is its heartbeat, and
+finally hands in the metarange. From then on the import continues as others do: a process of the
+server leases it, validates the metarange (`lakebed.lake.imports.handed`), and publishes it.
 """
 
 import re
@@ -27,25 +27,25 @@ _METARANGE_ID: Final = re.compile("[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobReport:
-    """What a job says of its import."""
+    """Progress of a job."""
 
     objects: int = 0
-    """How many were found so far."""
+    """Number of objects found so far."""
     skipped: int = 0
     skipped_addresses: Sequence[str] = ()
     current: str = ""
-    """What it is at just now."""
+    """Location of the last objects found."""
     metarange_id: str = ""
-    """Of all that it found; empty: it goes on."""
+    """The complete metarange, or empty while the job is running."""
     error: str = ""
-    """Why it has given up; empty: it has not."""
+    """Reason for the job's failure, or empty."""
 
 
 class OutsideImports:
-    """What jobs outside of the server tell of their imports."""
+    """Receives the reports of jobs outside of the server."""
 
     def __init__(self, imports: Imports, runtime: Runtime, on_handed: Callable[[], object]) -> None:
-        """Put them on all imports; `on_handed` is called when there is one to be published."""
+        """`on_handed` is called when an import is ready to be published."""
         self._imports = imports
         self._runtime = runtime
         self._on_handed = on_handed
@@ -61,22 +61,23 @@ class OutsideImports:
         *,
         committer: str,
     ) -> ImportProgress:
-        """Note how far a job is, and return how the import stands; to repeat it does no harm.
+        """Record the progress of a job, and return the status of the import; idempotent.
 
         Args:
-            repository_id: Where the import goes.
-            branch: Into which branch.
-            import_id: Which import.
-            sources: What it imports; the same as when it was begun.
-            report: What the job says.
-            committer: Who asks; the same as when it was begun.
+            repository_id: The destination repository.
+            branch: The destination branch.
+            import_id: The import.
+            sources: The sources given at the start.
+            report: The job's report.
+            committer: The user of the request, who must have started the import.
 
         Raises:
-            RepositoryNotFound: There is no such repository.
-            TaskNotFound: There is no such import into that branch, or not any more.
-            InvalidImport: It is another one's, has other sources, or is run by the server.
-            ImportOver: Another metarange was handed in before.
-            OutcomeUnknown: It may have been noted.
+            RepositoryNotFound: The repository does not exist.
+            TaskNotFound: The branch has no such import, or its record was removed.
+            InvalidImport: Another user started the import, its sources differ, or the server runs
+                it.
+            ImportOver: A different metarange was handed in before.
+            OutcomeUnknown: The report may have been recorded.
         """
         if report.metarange_id and not _METARANGE_ID.fullmatch(report.metarange_id):
             raise InvalidImport(f"{report.metarange_id!r} is not the id of a metarange")
@@ -92,7 +93,7 @@ class OutsideImports:
             try:
                 records.set_if(record.name, changed, record.predicate)
             except PredicateFailed:
-                continue  # it was canceled, or another request came first: look again
+                continue  # canceled, or changed by another request: read the record again
             except StoreUnavailable:
                 raise
             except OutcomeUnknown:

@@ -1,4 +1,4 @@
-"""Where an import may take objects from: places outside of all repositories, of this storage."""
+"""Permitted sources of imports: locations in this storage, outside of all repositories."""
 
 from collections.abc import Iterable
 
@@ -9,12 +9,12 @@ from lakebed.lake.imports.sources import ImportSource
 
 
 def check_places(engine: Engine, sources: Iterable[ImportSource]) -> None:
-    """Refuse sources in the namespace of a repository, or around one, or where one was deleted.
+    """Reject sources that overlap the namespace of an existing or a deleted repository.
 
     Raises:
-        AddressTaken: A repository keeps its own data there: garbage collection may delete them, and
-            who may read them is said by the policies about that repository.
-        AddressClosed: A deleted repository left its data there.
+        AddressTaken: The source overlaps a repository: garbage collection may delete its objects,
+            and the policies of that repository decide who can read them.
+        AddressClosed: The source overlaps the data of a deleted repository.
     """
     repositories = engine.repositories
     for place in (source.place for source in sources):

@@ -1,9 +1,9 @@
-"""The record of an import (a `LeasedRecord`): how it is taken up, canceled and ended.
+"""The leased record of an import: takeover, cancellation, end.
 
-- *Canceling* makes the next change of the process that runs it fail.
-- *Publishing.* The id of each commit is noted before the branch is swapped to it. Once one is
-  noted, the import cannot be canceled any more, and whoever takes it up looks for that commit
-  first (`Publisher.find_published`), so that it is never published twice.
+- *Canceling* makes the next change by the running process fail.
+- *Publishing.* The id of each commit is recorded before the branch is swapped to it. From then on
+  the import cannot be canceled, and a process that takes it over first searches for that commit
+  (`Publisher.find_published`), so that it is never published twice.
 """
 
 from collections.abc import Callable
@@ -13,17 +13,17 @@ from lakebed.engine.leases import LeasedRecord
 from lakebed.lake import records_pb2 as pb
 
 SKIPPED_SHOWN_MAX: Final = 100
-"""Of so many skipped objects the addresses are kept; the others are counted."""
+"""Maximum number of skipped objects whose addresses are stored; others are only counted."""
 
 Edit = Callable[[pb.Import], None]
-"""Changes a record; to apply it again must do no harm."""
+"""Changes a record; must be idempotent."""
 
 
 class LeasedImport(LeasedRecord[pb.Import]):
-    """An import that this process runs."""
+    """An import leased by this process."""
 
     def take_up(self) -> bool:
-        """Make this process the one that runs the import; return whether it is."""
+        """Take the lease of the import; return False if another process was faster."""
 
         def count(message: pb.Import) -> None:
             message.attempts += 1

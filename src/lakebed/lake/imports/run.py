@@ -1,11 +1,11 @@
-"""Running one import: list, write ranges, publish.
+"""Execution of one import: list, write ranges, publish.
 
-Listings come in order of their paths, and every destination is a prefix before these paths. So
-entries come in order of their keys, and go straight into ranges; nothing is sorted, and no more is
-in memory than some pages and the ranges being written.
+Listings are sorted by path, and a destination is a prefix of these paths. So entries arrive in
+order of their keys and are written directly to ranges, without sorting, and with only a few pages
+and the open ranges in memory.
 
-Now and then the metarange of the closed ranges is stored and noted in the record. A process that
-takes the import up after a death goes on behind the last key in it.
+A checkpoint, the metarange of the closed ranges, is regularly stored and recorded. A process that
+takes over the import continues after the checkpoint's last key.
 """
 
 import logging
@@ -40,10 +40,10 @@ from lakebed.lake.imports.sources import ImportSource, source_of
 
 PAGE_ROWS: Final = 1 << 16
 PAGE_SECONDS: Final = 1.0
-"""A page ends when it has so many rows, or took so long: then progress is noted."""
+"""A page ends after this many rows or this time; then progress is recorded."""
 
-# How far an import came is stored when it has this many ranges more, and a sixteenth more: a death
-# costs little, and storing it all the time would cost more than the ranges themselves.
+# Write a checkpoint after this many more ranges, but at least a sixteenth more: little work is lost
+# when a process dies, and checkpoints cost less than the ranges themselves.
 _SAVE_RANGES_MIN: Final = 4
 _SAVE_PART: Final = 16
 
@@ -53,7 +53,7 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 
 class ImportRun:
-    """One import, run by this process."""
+    """One import, executed by this process."""
 
     def __init__(
         self,
@@ -71,11 +71,11 @@ class ImportRun:
         self._sources = [source_of(each) for each in held.message.sources]
 
     def run(self) -> None:
-        """Bring the import to its end.
+        """Complete the import.
 
         Raises:
-            LeaseLostError: It was canceled, or another process runs it by now.
-            LakebedError: It failed.
+            LeaseLostError: The import was canceled, or taken over by another process.
+            LakebedError: The import failed.
         """
         record = self._held.message
         branch = self._engine.branches.get(self._repository, BranchID(record.branch))
@@ -88,7 +88,7 @@ class ImportRun:
             check_places(self._engine, self._sources)
             published = self._publish(metarange_id)
         commit_id = published
-        # Each commit is offered before it is published: any other one was there before.
+        # New commits are recorded before publishing: any other is the previous head.
         is_unchanged = commit_id not in self._held.message.offered_commit_ids
         if not is_unchanged:
             self._note_time(commit_id)
@@ -101,22 +101,22 @@ class ImportRun:
         self._held.change(end)
 
     def _note_time(self, commit_id: CommitID) -> None:
-        """Note in the repository's metadata when it was last imported into: clients look there."""
+        """Record the time of the import in the repository's metadata, where clients read it."""
         created_us = self._engine.commits.get(self._repository, commit_id).created_us
-        # The import is published: that this note is missing is no reason to say otherwise.
+        # The import is published: failing to record the time must not fail the import.
         with suppress(LakebedError):
             self._engine.repositories.set_metadata(
                 self._repository.id, put={LAST_IMPORT_KEY: str(created_us // 1_000_000)}
             )
 
     def _find_published(self, branch: Branch) -> CommitID | None:
-        """Return the commit that a process before this one published, if it did."""
+        """Return the commit published by an earlier process, or None."""
         offered = [CommitID(each) for each in self._held.message.offered_commit_ids]
         publisher = self._engine.publisher
         return publisher.find_published(self._repository, branch, offered) if offered else None
 
     def _make_metarange(self) -> MetaRangeID:
-        """Return the metarange of all that is imported, once it is noted."""
+        """Return the metarange of all imported objects, after recording it."""
         self._note_strays()
         record = self._held.message
         if record.outside:
@@ -135,10 +135,10 @@ class ImportRun:
         return metarange_id
 
     def _note_strays(self) -> None:
-        """Count the files of all places that are no objects.
+        """Count the files at all sources that are not objects.
 
         Raises:
-            InvalidImport: The import is strict, and there are such files.
+            InvalidImport: The import is strict, and such files exist.
         """
         found: dict[str, pb.Strays] = {}
         for source in self._sources:
@@ -159,7 +159,7 @@ class ImportRun:
             self._held.change(note)
 
     def _ingest(self) -> tuple[MetaRangeID, int]:
-        """Write the ranges of all that is imported; return their metarange and the number."""
+        """Write the ranges of all imported objects; return their metarange and number."""
         record = self._held.message
         saved = record.saved_metarange_id
         ingest = self._engine.committed(self._repository).ingest(
@@ -209,7 +209,7 @@ class ImportRun:
         skipped.add(page)
 
     def _pages(self, after: bytes) -> Iterator[ImportedPage]:
-        """Yield all that is imported behind a key, in order of the keys."""
+        """Yield the imported objects after a key, in order of their keys."""
         for source in self._sources:
             interval = source.interval
             if interval.end is not None and interval.end <= after:
@@ -223,7 +223,7 @@ class ImportRun:
                 raise NothingToImport(source.place, strays)
 
     def _pages_of(self, source: ImportSource, after: bytes) -> Iterator[ImportedPage]:
-        """Yield what a source holds behind a key."""
+        """Yield the objects of a source after a key."""
         place, destination = source.place, source.destination
         if isinstance(place, Address):
             if not after:
@@ -242,7 +242,7 @@ class ImportRun:
             raise NothingToImport(address) from error
 
     def _listed(self, namespace: Namespace, after: Address | None) -> Iterator[pa.Table]:
-        """Yield the objects in a namespace behind an address, in pages."""
+        """Yield the objects of a namespace after an address, in pages."""
         waiting: list[pa.RecordBatch] = []
         begun, rows = self._runtime.monotonic(), 0
         for batch in list_in_order(self._block, self._runtime, namespace, after):
@@ -255,7 +255,7 @@ class ImportRun:
             yield pa.Table.from_batches(waiting)
 
     def _publish(self, metarange_id: MetaRangeID) -> CommitID:
-        """Return the commit that has all of the import: a new one, or the head of the branch."""
+        """Commit the metarange; return the new commit, or the head if nothing changed."""
         record = self._held.message
         replacement = Replacement(metarange_id, [source.interval for source in self._sources])
         request = CommitRequest(
@@ -292,14 +292,14 @@ class ImportRun:
 
 
 def describe_strays(strays: Iterable[pb.Strays]) -> str:
-    """Return how many files of each kind are no objects, each kind with an example."""
+    """Describe files that are not objects: the number of each kind, with an example."""
     return ", ".join(f"{each.kind} ({each.count}, such as {each.example})" for each in strays)
 
 
 def use_ahead(
     runtime: Runtime, pages: Iterator[ImportedPage], use: Callable[[ImportedPage], None]
 ) -> None:
-    """Use pages one after the other; while one is used, the next one is listed and made."""
+    """Use pages in order; prefetch the next page while one is used."""
     page = next(pages, None)
     while page is not None:
         steps: list[Callable[[], ImportedPage | None]] = [
@@ -310,18 +310,18 @@ def use_ahead(
 
 
 class _Skipped:
-    """Objects that are not imported: counted, and the first ones named.
+    """Skipped objects: their number, and the addresses of the first.
 
-    What is saved ends with an entry. So of those skipped between two entries, only the first key
-    and the number are kept: there may be any number of them.
+    A checkpoint ends with an entry. So for the objects skipped between two entries, of which there
+    may be any number, only the first key and the number are stored.
     """
 
     def __init__(self, record: pb.Import) -> None:
         self.saved = record.saved_skipped
-        """How many of them lie before what was saved last."""
+        """Number of skipped objects before the last checkpoint."""
         self._since: list[tuple[bytes, int]] = []
         self._is_open = False
-        """Whether no entry has come behind the last ones."""
+        """Whether the last row was a skipped object."""
         self._count = self.saved
         self._addresses = list(record.skipped_addresses)[: self.saved]
 
@@ -347,7 +347,7 @@ class _Skipped:
         self._is_open = bool(is_skipped[-1])
 
     def fold(self, last_key: bytes) -> None:
-        """Count those up to a key as saved: whoever goes on behind it does not meet them again."""
+        """Move objects up to a key into the checkpoint: a takeover continues after that key."""
         self.saved += sum(count for key, count in self._since if key <= last_key)
         self._since = [(key, count) for key, count in self._since if key > last_key]
         self._is_open = self._is_open and bool(self._since)

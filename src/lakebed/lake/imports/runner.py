@@ -1,10 +1,10 @@
-"""Running the imports that wait: taking them up, with signs of life, and writing down their end.
+"""Running waiting imports: lease, heartbeats, result.
 
-Any number of processes may do this at once. An import is taken up if nobody runs it yet, or if its
-record did not change for `task_heartbeat_seconds` by the clock of the process that looks: then the
-process that ran it has died, and this one goes on where that one was. (If it is alive after all, it
-notices with its next sign of life, and stops.) An import that waits for a job outside of the server
-is left alone while the job reports; if it does not for as long, the import has failed.
+Any number of processes can do this concurrently. An import is leased if no process runs it, or if
+its record did not change for `task_heartbeat_seconds` by the local clock: then its process has
+died, and this process continues from the checkpoint. (If the other is alive after all, its next
+heartbeat fails and stops it.) An import waiting for a job outside of the server is left alone while
+the job reports; without a report for the same time, the import fails.
 """
 
 import logging
@@ -31,10 +31,10 @@ from lakebed.lake.keys import WAITING, WAITING_PARTITION
 from lakebed.lake.settings import CatalogSettings
 
 BEAT_SECONDS: Final = 1.0
-"""Between two signs of life. Clients give up on an import whose status stays the same."""
+"""Heartbeat interval. Clients abandon an import whose status does not change."""
 
 ATTEMPTS_MAX: Final = 20
-"""An import that so many processes died of is not taken up again."""
+"""Maximum number of attempts of an import whose processes die."""
 
 _INTERNAL: Final = "internal error: the log of the server has the details under this import's id"
 
@@ -42,7 +42,7 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 
 class ImportRunner:
-    """Runs imports; one for a process."""
+    """Runs imports. One instance per process."""
 
     def __init__(
         self,
@@ -60,14 +60,14 @@ class ImportRunner:
         self._imports = imports
         self._waiting = Records(store, WAITING, WAITING_PARTITION)
         self._observed = Observations(runtime)
-        # Notes of imports whose records are damaged, which were logged.
+        # Notes of imports with damaged records, already logged.
         self._damaged: set[Version] = set()
 
     def run_waiting(self) -> int:
-        """Run the imports that wait, one after the other; return how many were taken up.
+        """Run the waiting imports one after the other; return their number.
 
         Raises:
-            OutcomeUnknown: The store does not answer; the next call goes on.
+            OutcomeUnknown: The store is unavailable; the next call continues.
         """
         taken = 0
         for note in list(self._waiting.scan_readable()):
@@ -80,7 +80,7 @@ class ImportRunner:
         return taken
 
     def _go_on(self, note: Record[pb.WaitingImport]) -> int:
-        """Run the import of a note if it is due; return how many were taken up."""
+        """Run the import of a note if it is due; return the number of imports run."""
         repository = self._repository(note.message)
         records = None if repository is None else self._imports.records(repository)
         record = None if records is None else records.find(note.name)
@@ -112,14 +112,14 @@ class ImportRunner:
 
     def _forget(self, note: Record[pb.WaitingImport]) -> None:
         self._observed.forget(note.name)
-        # If this is lost, the next look removes it.
+        # If the deletion is lost, the next pass repeats it.
         with suppress(OutcomeUnknown):
             self._waiting.delete(note.name)
 
     def _run(
         self, repository: Repository, held: LeasedImport, note: Record[pb.WaitingImport]
     ) -> None:
-        """Run an import with signs of life, and write down how it ended."""
+        """Run an import with heartbeats, and record its result."""
 
         def work() -> None:
             self._work(repository, held, note.name.decode())
@@ -133,7 +133,7 @@ class ImportRunner:
         except LeaseLostError:
             _LOGGER.info("import %s was canceled, or is run by another process", import_id)
         except OutcomeUnknown as error:
-            # Perhaps its commit was published: whoever takes it up finds out.
+            # The commit may have been published: the next process to take over checks.
             _LOGGER.warning("import %s was cut off, and will be taken up: %s", import_id, error)
         except StorageUnavailable as error:
             if _may_go_on(held.message):
@@ -166,12 +166,12 @@ class ImportRunner:
 
 
 def _waits_for_job(message: pb.Import) -> bool:
-    """Whether a job outside of the server has not handed in the metarange yet."""
+    """Whether a job outside of the server has yet to hand in the metarange."""
     return message.outside and not message.handed_metarange_id
 
 
 def _may_go_on(message: pb.Import) -> bool:
-    """Whether it is worth a wait for the storage: hours of work may be saved already."""
+    """Whether to retry after the storage recovers: hours of work may be stored."""
     has_saved = bool(
         message.saved_metarange_id or message.metarange_id or message.handed_metarange_id
     )

@@ -1,4 +1,4 @@
-"""What an import takes, and where it goes: places in the storage, and keys of a branch."""
+"""Sources of an import: locations in the storage, and the keys that they become."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from lakebed.lake.model import PATH_BYTES_MAX
 
 @dataclass(frozen=True, slots=True)
 class ImportSource:
-    """One object, or all objects in a namespace."""
+    """An object, or all objects of a namespace, with its destination."""
 
     place: Address | Namespace
     destination: bytes
-    """Of an object: its key. Of a namespace: what the keys begin with; empty, or with a slash
-    at its end."""
+    """Of an object, its key. Of a namespace, the prefix of its keys: empty, or ending in a
+    slash."""
 
     def __post_init__(self) -> None:
         destination = self.destination
@@ -37,18 +37,18 @@ class ImportSource:
 
     @classmethod
     def of_prefix(cls, place: Namespace, destination: bytes) -> "ImportSource":
-        """Return a source of all objects in a namespace; a slash may end the destination or not."""
+        """Return a source of all objects in a namespace; adds a missing slash to `destination`."""
         slash = b"" if not destination or destination.endswith(b"/") else b"/"
         return cls(place, destination + slash)
 
     @property
     def is_prefix(self) -> bool:
-        """Whether it is a namespace."""
+        """Whether the source is a namespace."""
         return isinstance(self.place, Namespace)
 
     @property
     def interval(self) -> Interval:
-        """The keys that it replaces."""
+        """The keys that the import replaces."""
         if isinstance(self.place, Address):
             return Interval.of_key(self.destination)
         return Interval.of_prefix(self.destination)
@@ -58,12 +58,12 @@ def in_order(sources: Sequence[ImportSource]) -> list[ImportSource]:
     """Return sources in order of their destinations.
 
     Raises:
-        InvalidImport: There are none, or two destinations overlap.
+        InvalidImport: The list is empty, or two destinations overlap.
     """
     if not sources:
         raise InvalidImport("an import needs at least one path to import from")
     ordered = sorted(sources, key=lambda source: source.destination)
-    # What overlaps another one overlaps the one before it: intervals of prefixes nest.
+    # Prefix intervals nest, so overlapping intervals are neighbours in this order.
     for one, other in pairwise(ordered):
         if one.interval.overlaps(other.interval):
             raise InvalidImport(
@@ -75,7 +75,7 @@ def in_order(sources: Sequence[ImportSource]) -> list[ImportSource]:
 
 
 def source_messages(sources: Sequence[ImportSource]) -> list[pb.ImportSource]:
-    """Return sources as the record of an import has them."""
+    """Convert sources for the record of an import."""
     return [
         pb.ImportSource(
             place=str(source.place),
@@ -87,6 +87,6 @@ def source_messages(sources: Sequence[ImportSource]) -> list[pb.ImportSource]:
 
 
 def source_of(message: pb.ImportSource) -> ImportSource:
-    """Return a source that the record of an import has."""
+    """Convert a source from the record of an import."""
     place = (Namespace if message.is_prefix else Address).parse(message.place)
     return ImportSource(place, message.destination)

@@ -1,5 +1,5 @@
-"""Multipart uploads, by S3 and by presigned URLs.
+"""Multipart uploads, through S3 and through presigned URLs.
 
 Imports `lakebed.engine` and `lakebed.block`. Public: `uploads` (create, list, parts, abort) and
-`complete`, which has the protocol.
+`complete`, which documents the protocol.
 """

@@ -1,38 +1,37 @@
-"""Completing a multipart upload: its parts become one object, once, whatever fails on the way.
+"""Completing a multipart upload: its parts become one object, exactly once, despite failures.
 
-    1. read the record: this branch, this path
-    2. check the parts named: uploaded with these bytes, in order, large enough; and the checksum
-       of the object, which follows from theirs
-    3. the record, with the entry, only over the very record read in 1
+    1. read the record: same branch, same path
+    2. check the listed parts: uploaded with these bytes, in order, large enough; and the object's
+       checksum, derived from theirs
+    3. write the record with the entry, only if unchanged since step 1: the decision
     4. have the storage join the parts
     5. stage the entry
-    6. the record, `staged`; then the answer
+    6. write the record, `staged`; then reply
 
-*What holds.* Step 3 decides, once, which parts the object is made of: whoever joins them has read
-the decision, and the storage joins only parts with the ETags that it names. Until the object is
-staged, the record protects it from garbage collection, however old the upload is; the record is
-there before the first byte.
+*Invariants.* Step 3 decides, once, the parts of the object: a request joins them only after reading
+the decision, and the storage joins only parts with the ETags in it. Until the object is staged, the
+record protects it from garbage collection, whatever the age of the upload; the record exists before
+the first byte.
 
 *A request that dies, or whose reply is lost,* after
 
 - 1, 2: has changed nothing.
-- 3: has decided. A repeat with the same parts goes on with 4; with others, it is refused.
-- 4: the storage no longer knows the upload; a repeat finds the object at its address and goes on.
-- 5: the entry is visible, and nobody was told so. A repeat stages the same entry once more, on a
-  condition too: an equal entry that stands there already is its own. (If the path was written to in
-  between, the repeat comes later: without a condition it wins, as any late write does.)
-- 6: a repeat answers the same and stages nothing, whatever became of the path since.
+- 3: has decided. A repeat with the same parts continues with 4; others are refused.
+- 4: the storage no longer has the upload; a repeat finds the object at its address and continues.
+- 5: the entry is visible, but not acknowledged. A repeat stages the same entry again, on a
+  condition too: an equal existing entry counts as its own. (If the path was written in between, the
+  repeat is the later write and, without a condition, wins.)
+- 6: a repeat returns the same reply and stages nothing, even if the path has since changed.
 
-If the storage refuses the parts in step 4 (one was sent again at that very moment), nothing was
-joined, and the decision is taken back. Another request may have read it before; so an entry is
-acknowledged only if the decision still stands after the entry was staged (on a condition: after it
-was proposed), and 6 is certain. This
-also makes sure that the record was there as long as nothing else protected the object: an upload
-that is too old is dropped even while someone is completing it. A record stays for a while after its
-object was staged, so that repeats find it.
+If the storage refuses the parts in step 4 (one was sent again at that moment), nothing was joined,
+and the decision is revoked. Another request may have read it before. So an entry is acknowledged
+only if the decision still stands after staging the entry (for a condition: proposing it), and 6
+succeeded. This also ensures that the record existed as long as nothing else protected the object:
+an upload that is too old is dropped even during its completion. A record is kept for some time
+after its object was staged, for repeats.
 
-*Parts that came by presigned URLs* have no records: the storage lists them, and clients name them
-by its ETags. All else is the same. What a URL writes after the decision makes the storage refuse
+*Parts sent by presigned URLs* have no records: the storage lists them, and clients identify them by
+its ETags. All else is equal. A part written by a URL after the decision makes the storage refuse
 the parts in step 4, or comes too late.
 """
 
@@ -97,7 +96,7 @@ from lakebed.lake.purge_marks import PurgeMarks
 from lakebed.lake.uploads import Stager, or_done
 
 PART_BYTES_MIN: Final = 5 << 20
-"""The least size of every part but the last, as with S3."""
+"""Minimum size of every part except the last, as in S3."""
 
 _TRIES: Final = 10
 
@@ -106,7 +105,7 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What a request asks for."""
+    """A request to complete an upload."""
 
     target: Target
     named: Sequence[NamedPart]
@@ -119,7 +118,7 @@ class _Asked:
     condition: Condition | None
 
     def is_answered_by(self, upload: pb.MultipartUpload, entry: Entry) -> bool:
-        """Whether an upload was decided as this request wants it."""
+        """Whether the decision matches this request."""
         kind = self.content_type or upload.content_type
         user = {**upload.metadata, **self.metadata}
         return (entry.checksum, entry.content_type, split(entry.metadata).user) == (
@@ -130,7 +129,7 @@ class _Asked:
 
 
 class Completions:
-    """Makes objects of multipart uploads."""
+    """Completes multipart uploads."""
 
     def __init__(
         self,
@@ -161,30 +160,30 @@ class Completions:
         metadata: Mapping[str, str] | None = None,
         condition: Condition | None = None,
     ) -> ObjectStats:
-        """Make an object of the parts named, and stage it; repeating it answers the same.
+        """Join the listed parts into an object, and stage it; a repeat returns the same result.
 
         Args:
             target: The upload.
             named: Its parts, in order.
-            size: How large the object must be, if the caller knows.
-            whole: The checksum that the object must have, if the caller knows.
-            whole_type: What the checksum of the object must be made of, if the caller says.
-            content_type: What kind of data it is; None: as it was said when the upload began.
-            metadata: The user's own, besides what was said when the upload began.
-            condition: Whether to write, given what is there.
+            size: Expected size of the object, if given.
+            whole: Expected checksum of the object, if given.
+            whole_type: Expected type of the object's checksum, if given.
+            content_type: Media type; defaults to the one given at creation.
+            metadata: User metadata, added to the one given at creation.
+            condition: Whether to write, given the existing entry.
 
         Raises:
-            RepositoryNotFound, MultipartNotFound, WrongAddress: There is no such upload.
-            InvalidMetadata: No object can have such metadata.
-            InvalidParts: It cannot be made of these parts.
-            BadDigest: It would have another checksum.
-            ReadOnly, BranchNotFound, Protected: The branch cannot be written to.
+            RepositoryNotFound, MultipartNotFound, WrongAddress: The upload does not exist.
+            InvalidMetadata: The metadata is invalid.
+            InvalidParts: The parts are invalid.
+            BadDigest: The object would have a different checksum.
+            ReadOnly, BranchNotFound, Protected: The branch is not writable.
             PreconditionFailed: The condition does not hold.
-            Stale: Meanwhile the upload was dropped, for its age, or its parts were replaced.
-            Purged: A part was copied from an object that was purged since.
+            Stale: The upload was dropped concurrently for its age, or its parts were replaced.
+            Purged: A part was copied from an object that has since been purged.
             TooManyTries, OutcomeUnknown: The object may be visible; repeat the request to find out.
-                With a condition, `TooManyTries` says that it is not.
-            BlockError: The storage refused or failed; repeating it may help.
+                With a condition, `TooManyTries` means that the object is not visible.
+            BlockError: The storage refused or failed; repeating the request may help.
         """
         _check_order(named)
         check_metadata(metadata or {})
@@ -206,7 +205,7 @@ class Completions:
         record = self._decide(repository, records, asked)
         entry = entry_of(record.message)
         if entry is None or not asked.is_answered_by(record.message, entry):
-            raise MultipartNotFound(target.upload_id)  # it is over, and was made something else
+            raise MultipartNotFound(target.upload_id)  # completed as a different object
         _compare(asked, checksum_of(entry.metadata))
         if not record.message.staged:
             self._join(repository, records, record, named)
@@ -224,7 +223,7 @@ class Completions:
         record: UploadRecord,
         asked: _Asked,
     ) -> None:
-        """Step 5."""
+        """Stage the entry (step 5)."""
         address = repository.namespace.address(record.message.address)
         sources = map(Address.parse, record.message.copied_from)
         watch = self._purge_marks.watch(sources, address)
@@ -235,18 +234,18 @@ class Completions:
                 self._read(repository, asked.target),
                 entry,
                 condition=or_done(asked.condition, entry),
-                # The record protects the object until the entry does, and not one moment less.
+                # The record must protect the object until the entry does.
                 is_fresh=lambda: records.stands(record) and watch(),
             )
         except Stale as error:
             if watch.mark is None:
                 raise
-            # Parts of it were copied from an object that is being purged.
+            # Parts were copied from an object that is being purged.
             self._block.delete(address)
             raise self._purge_marks.why_missing(entry.key, address) from error
 
     def _read(self, repository: Repository, target: Target) -> Reading:
-        """Return the branch of an upload, to write to its path."""
+        """Return the branch of an upload, read for writing its path."""
         return self._engine.readings.to_write(
             repository.id, target.branch, target.path, unique_id=repository.unique_id
         )
@@ -256,14 +255,14 @@ class Completions:
     def _decide(
         self, repository: Repository, records: MultipartRecords, asked: _Asked
     ) -> UploadRecord:
-        """Return the record of an upload that is decided, by this request or by another."""
+        """Return the decided record, written by this request or another (steps 1 to 3)."""
         upload_id = asked.target.upload_id
         for _ in range(_TRIES):
             record = records.find(asked.target)
             upload = record.message
             if upload.HasField("entry"):
                 return record
-            if asked.condition is not None:  # while the upload is still open
+            if asked.condition is not None:  # the upload is still open
                 known = self._read(repository, asked.target)
                 self._stager.check(known, asked.target.path, asked.condition)
             parts = _find_parts(self._stored(repository, records, record), asked.named)
@@ -294,7 +293,7 @@ class Completions:
     def _stored(
         self, repository: Repository, records: MultipartRecords, record: UploadRecord
     ) -> Iterable[StoredPart]:
-        """Return the parts that an upload has."""
+        """Return the parts of an upload."""
         upload = record.message
         if not upload.presigned:
             return records.parts(id_of(record))
@@ -320,8 +319,8 @@ class Completions:
             wanted = self._wanted(records, decided, named)
             self._block.complete_upload(address, UploadId(upload.storage_upload_id), wanted)
         except (InvalidParts, InvalidPart, UploadNotFound) as error:
-            # Another request has joined the parts already; or one was sent again meanwhile. If a
-            # decision was ever taken back, the object may be made of other parts than these.
+            # Another request has joined the parts, or a part was sent again. If a decision was ever
+            # revoked, the object may consist of other parts.
             if not upload.reopened and self._is_there(address, upload.entry.entry.size):
                 return
             if isinstance(error, UploadNotFound):
@@ -336,14 +335,14 @@ class Completions:
     def _wanted(
         records: MultipartRecords, decided: UploadRecord, named: Sequence[NamedPart]
     ) -> list[Part]:
-        """Return the parts to join, as the storage names them."""
+        """Return the parts to join, with the storage's ETags."""
         if decided.message.presigned:
             return [Part(each.number, ETag(each.md5)) for each in named]
         parts = _find_parts(records.parts(id_of(decided)), named)
         return [Part(part.number, part.storage_etag) for part in parts]
 
     def _is_there(self, address: Address, size: int) -> bool:
-        """Whether the object is there: nothing else is ever written to its address."""
+        """Whether the joined object exists: its address is not used for anything else."""
         try:
             return self._block.head(address).size == size
         except ObjectNotFound:
@@ -359,8 +358,8 @@ def _check_order(named: Sequence[NamedPart]) -> None:
 
 
 def _find_parts(found: Iterable[StoredPart], named: Sequence[NamedPart]) -> list[StoredPart]:
-    """Return the parts named, as they are stored; refuse those that are not, or are too small."""
-    # Some storages also list what was sent before under the same number.
+    """Return the stored parts that match the listed ones; reject missing and too small parts."""
+    # Some storages also list overwritten parts of the same number.
     stored: dict[int, list[StoredPart]] = {}
     for part in found:
         stored.setdefault(part.number, []).append(part)
@@ -383,7 +382,7 @@ def _find_parts(found: Iterable[StoredPart], named: Sequence[NamedPart]) -> list
 def _check_whole(
     upload: pb.MultipartUpload, parts: Sequence[StoredPart], asked: _Asked
 ) -> Checksum | None:
-    """Return the checksum of the object that parts make, if it has one: the one asked for."""
+    """Return the checksum of the joined object, or None; reject a mismatch with the request."""
     scheme = scheme_of(upload)
     if scheme is not None and asked.whole_type not in {None, scheme.type}:
         raise BadDigest(str(asked.whole_type), scheme.type, what="type of the checksum")
@@ -395,7 +394,7 @@ def _check_whole(
 
 
 def _combined(scheme: Scheme, parts: Sequence[StoredPart]) -> Checksum | None:
-    """Return the checksum of an object; None: not all of its parts have such a checksum."""
+    """Combine the checksums of parts; return None if a part lacks one of this algorithm."""
     known = [
         (part.checksum, part.size)
         for part in parts
@@ -407,7 +406,7 @@ def _combined(scheme: Scheme, parts: Sequence[StoredPart]) -> Checksum | None:
 
 
 def _compare(asked: _Asked, whole: Checksum | None) -> None:
-    """Refuse to make an object that has another checksum than the one asked for, or none."""
+    """Reject a checksum that differs from the requested one."""
     if asked.whole is None or asked.whole == whole:
         return
     if whole is None or whole.algorithm != asked.whole.algorithm:

@@ -1,7 +1,7 @@
-"""Uploads whose parts go to the storage by presigned URLs, past the server.
+"""Uploads whose parts are sent directly to the storage by presigned URLs.
 
-They are multipart uploads like others: one record, decided once (see `complete`). A URL writes one
-part of one upload, and nothing else. It outlives the upload: then the storage refuses what comes.
+These are ordinary multipart uploads: one record, decided once (see `complete`). A URL writes one
+part of one upload. A URL outlives its upload; then the storage refuses its requests.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from lakebed.lake.presign import Presigning
 
 @dataclass(frozen=True, slots=True)
 class PresignedUpload:
-    """An upload that was just begun, and where to send its first parts."""
+    """A new upload, with URLs for its first parts."""
 
     id: MultipartID
     address: Address
@@ -27,7 +27,7 @@ class PresignedUpload:
 
 
 class PresignedUploads:
-    """Begins uploads, and gives out URLs for their parts."""
+    """Creates uploads and issues URLs for their parts."""
 
     def __init__(self, multiparts: MultipartUploads, presigning: Presigning) -> None:
         self._multiparts = multiparts
@@ -37,14 +37,14 @@ class PresignedUploads:
     def create(
         self, repository_id: RepositoryID, branch: BranchID, path: bytes, *, parts: int
     ) -> PresignedUpload:
-        """Begin an upload; return URLs for the parts from 1 to `parts`.
+        """Create an upload; return URLs for the parts from 1 to `parts`.
 
         Raises:
-            InvalidPath: No object can have this path.
-            InvalidParts: An upload cannot have so many parts.
-            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
-            NotSupported: Nobody signs URLs for parts.
-            OutcomeUnknown, BlockError: Nothing was begun that a client could go on with.
+            InvalidPath: The path is invalid.
+            InvalidParts: The number of parts exceeds the limit.
+            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: The branch is not writable.
+            NotSupported: Neither the storage nor the server signs URLs for parts.
+            OutcomeUnknown, BlockError: No usable upload was created.
         """
         if not 0 <= parts <= PART_NUMBER_MAX:
             raise InvalidParts(f"an upload has up to {PART_NUMBER_MAX} parts, not {parts}")
@@ -58,12 +58,12 @@ class PresignedUploads:
 
     @traced("catalog.presign_part")
     def presign_part(self, target: Target, number: int) -> PresignedURL:
-        """Return a URL to send one part to; the part replaces an earlier one of the same number.
+        """Return a URL for sending one part; the part replaces an earlier one of the same number.
 
         Raises:
-            RepositoryNotFound, MultipartNotFound, WrongAddress: There is no such upload.
-            InvalidParts: There is no part of this number.
-            NotSupported: Nobody signs URLs for parts.
+            RepositoryNotFound, MultipartNotFound, WrongAddress: The upload does not exist.
+            InvalidParts: The part number is invalid.
+            NotSupported: Neither the storage nor the server signs URLs for parts.
         """
         check_part(number)
         upload = self._multiparts.find_open(target)

@@ -1,7 +1,7 @@
-"""The records of multipart uploads and of their parts.
+"""Records of multipart uploads and their parts.
 
-A part has a record of its own, since clients name a part by the MD5 of its bytes, which not every
-storage keeps.
+Parts need records of their own, because clients identify a part by the MD5 of its bytes, which not
+every storage provides.
 """
 
 import hashlib
@@ -29,58 +29,58 @@ from lakebed.lake.settings import CatalogSettings
 _TRIES: Final = 10
 
 MultipartID = NewType("MultipartID", str)
-"""The id by which a client names an upload."""
+"""Id of an upload, as given to clients."""
 
 UploadRecord = Record[pb.MultipartUpload]
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An upload and what it is for: a client names all of it with every request."""
+    """An upload, as identified by a request: clients give all fields with every request."""
 
     repository_id: RepositoryID
     branch: BranchID
     path: bytes
     upload_id: MultipartID
     address: Address | None = None
-    """Where its bytes go. Whoever sends parts by presigned URLs names it too, and nobody else."""
+    """The upload's address; given only by clients that send parts by presigned URLs."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamedPart:
-    """A part as its uploader names it."""
+    """A part as listed by its uploader."""
 
     number: int
     md5: str
-    """In hexadecimal; of a part that was sent by a presigned URL, its ETag in the storage."""
+    """Hexadecimal MD5; of a part sent by a presigned URL, the storage's ETag."""
     checksum: Checksum | None = None
-    """The checksum that the uploader expects; None: it does not say."""
+    """The expected checksum, or None if not given."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredPart:
-    """A part that was uploaded."""
+    """An uploaded part."""
 
     number: int
     md5: str
     size: int
     modified: datetime
     storage_etag: ETag
-    """By which the storage names it."""
+    """The storage's ETag of the part."""
     checksum: Checksum | None
-    """None: it is not known."""
+    """The checksum, or None if unknown."""
     copied_from: str = ""
-    """The address of the object that its bytes are from; empty: they were sent."""
+    """Address of the object that the part was copied from; empty for sent bytes."""
 
     def is_named_by(self, named: NamedPart) -> bool:
-        """Whether it is what an uploader means; a checksum that is not known is not compared."""
+        """Whether the part matches a listed one; an unknown checksum is not compared."""
         if self.md5 != named.md5:
             return False
         return None in {self.checksum, named.checksum} or self.checksum == named.checksum
 
 
 class MultipartRecords:
-    """The records of the uploads of one repository."""
+    """The records of one repository's multipart uploads."""
 
     def __init__(self, store: Store, repository: Repository) -> None:
         self._uploads = Records(store, MULTIPARTS, repository.partition)
@@ -88,11 +88,11 @@ class MultipartRecords:
         self._namespace = repository.namespace
 
     def scan(self, start: bytes = b"") -> Iterator[UploadRecord]:
-        """Iterate over all uploads, completed ones too, by their ids, from `start` on."""
+        """Yield all uploads, including completed ones, in order of their ids, from `start` on."""
         return self._uploads.scan(start=start)
 
     def scan_readable(self) -> Iterator[UploadRecord]:
-        """Iterate over all uploads whose records are not damaged."""
+        """Yield all uploads with undamaged records."""
         return self._uploads.scan_readable()
 
     def add(self, upload_id: MultipartID, upload: pb.MultipartUpload) -> None:
@@ -100,11 +100,11 @@ class MultipartRecords:
         self._uploads.set_if(upload_id.encode(), upload, ABSENT)
 
     def find(self, target: Target) -> UploadRecord:
-        """Return an upload, open or completed lately.
+        """Return an upload, open or recently completed.
 
         Raises:
-            MultipartNotFound: There is none, or it is for something else.
-            WrongAddress: Its bytes go elsewhere.
+            MultipartNotFound: The upload does not exist, or is for another path.
+            WrongAddress: The upload has another address.
         """
         record = self._uploads.find(target.upload_id.encode())
         if record is None or not _is_for(record.message, target):
@@ -115,11 +115,11 @@ class MultipartRecords:
         return record
 
     def find_open(self, target: Target) -> UploadRecord:
-        """Return an upload that nobody has decided to complete.
+        """Return an upload without a decision.
 
         Raises:
-            MultipartNotFound: There is none, or it is for something else.
-            WrongAddress: Its bytes go elsewhere.
+            MultipartNotFound: The upload does not exist, or is for another path.
+            WrongAddress: The upload has another address.
         """
         record = self.find(target)
         if record.message.HasField("entry"):
@@ -129,14 +129,15 @@ class MultipartRecords:
     def decide(
         self, record: UploadRecord, entry: Entry, copied_from: Iterable[str]
     ) -> UploadRecord | None:
-        """Note what an upload is completed to, if it is still as it was read.
+        """Record the entry of an upload, if the upload is unchanged since it was read.
 
-        `copied_from` are the addresses of objects that its parts were copied from.
+        `copied_from` are the addresses of objects from which parts were copied.
 
-        None: it is not, or nobody knows whether it was noted.
+        Returns:
+            The decided record, or None if the upload has changed or the outcome is unknown.
 
         Raises:
-            StoreUnavailable: It was certainly not.
+            StoreUnavailable: The decision was not recorded.
         """
         decided = copy_of(record.message)
         decided.entry.ParseFromString(encode(entry))
@@ -150,7 +151,7 @@ class MultipartRecords:
         return Record(record.name, decided, version)
 
     def take_back(self, decided: UploadRecord) -> None:
-        """Open an upload again that could not be completed as decided."""
+        """Reopen an upload that could not be completed as decided."""
         open_again = copy_of(decided.message)
         open_again.ClearField("entry")
         open_again.ClearField("copied_from")
@@ -159,27 +160,28 @@ class MultipartRecords:
             self._uploads.set_if(decided.name, open_again, decided.predicate)
 
     def stands(self, decided: UploadRecord) -> bool:
-        """Whether an upload is still there and decided as it was, noted as staged or not."""
+        """Whether the upload still exists with the same decision, `staged` or not."""
         record = self._uploads.find(decided.name)
         return record is not None and record.message.entry == decided.message.entry
 
     def note_staged(self, decided: UploadRecord) -> bool:
-        """Note that the entry of an upload is staged; its parts are of no use then.
+        """Record that an upload's entry is staged, and remove its parts.
 
-        False: it could not be noted, since the decision is another by now.
+        Returns:
+            False if the decision has changed, so that nothing was recorded.
 
         Raises:
-            TooManyTries, OutcomeUnknown: Nobody knows whether it was noted.
+            TooManyTries, OutcomeUnknown: The outcome is unknown.
         """
         for _ in range(_TRIES):
             record = self._uploads.find(decided.name)
             if record is None or record.message.entry != decided.message.entry:
-                return record is None  # it was all over, so long ago that nobody asks any more
+                return record is None  # removed a long time after completion
             if record.message.staged:
                 return True
             staged = copy_of(record.message)
             staged.staged = True
-            with applied_before(any_step=True):  # the entry is staged
+            with applied_before(any_step=True):  # the entry is already staged
                 try:
                     self._uploads.set_if(record.name, staged, record.predicate)
                     self.drop_parts(id_of(decided))
@@ -191,10 +193,10 @@ class MultipartRecords:
         raise TooManyTries(f"noting that the upload {id_of(decided)} is completed", _TRIES)
 
     def drop(self, record: UploadRecord) -> None:
-        """Remove an upload and its parts, if it is still as it was read.
+        """Remove an upload and its parts, if unchanged since it was read.
 
         Raises:
-            MultipartNotFound: It is not.
+            MultipartNotFound: The upload has changed.
         """
         upload_id = id_of(record)
         try:
@@ -206,29 +208,29 @@ class MultipartRecords:
     # Parts
 
     def set_part(self, upload_id: MultipartID, number: int, part: pb.MultipartPart) -> StoredPart:
-        """Write the record of a part, whatever was there."""
+        """Write the record of a part, replacing any existing one."""
         self._parts.set(_prefix(upload_id) + f"{number:05d}".encode(), part)
         return _stored(number, part)
 
     def parts(self, upload_id: MultipartID) -> Iterator[StoredPart]:
-        """Iterate over the parts of an upload by ascending number."""
+        """Yield the parts of an upload by ascending number."""
         prefix = _prefix(upload_id)
         for record in self._parts.scan(prefix=prefix):
             yield _stored(int(record.name.removeprefix(prefix)), record.message)
 
     def drop_parts(self, upload_id: MultipartID) -> None:
-        """Remove the records of all parts of an upload."""
+        """Remove the records of all parts."""
         for record in self._parts.scan(prefix=_prefix(upload_id)):
             self._parts.delete(record.name)
 
 
 def id_of(record: UploadRecord) -> MultipartID:
-    """Return the id by which a client names an upload."""
+    """Return the id of an upload, as given to clients."""
     return MultipartID(record.name.decode())
 
 
 def is_over(upload: pb.MultipartUpload, settings: CatalogSettings, now: float) -> bool:
-    """Whether an upload was not completed in time, or was so long ago that no client repeats it."""
+    """Whether an upload expired, or was completed so long ago that no client repeats it."""
     if upload.staged:
         begin_us, life = upload.entry.entry.modified_us, settings.link_life_seconds
     else:
@@ -237,36 +239,36 @@ def is_over(upload: pb.MultipartUpload, settings: CatalogSettings, now: float) -
 
 
 def may_finish(upload: pb.MultipartUpload, settings: CatalogSettings, now: float) -> bool:
-    """Whether an upload may still become an object, or is just becoming one."""
-    # A request to complete it may have begun in time.
+    """Whether an upload can still become an object, or is becoming one."""
+    # A request to complete the upload may have begun in time.
     return not upload.staged and not is_over(
         upload, settings, now - settings.longest_request_seconds
     )
 
 
 def entry_of(upload: pb.MultipartUpload) -> Entry | None:
-    """Return what an upload is completed to; None, if it is open."""
+    """Return the decided entry of an upload, or None if it is open."""
     if not upload.HasField("entry"):
         return None
     return decode(upload.path, upload.entry.SerializeToString())
 
 
 def scheme_of(upload: pb.MultipartUpload) -> Scheme | None:
-    """Return how the checksum of an upload's object is to be made; None: it has none."""
+    """Return the checksum scheme of an upload, or None if it has none."""
     wanted = (upload.checksum_algorithm, upload.checksum_type)
     return next((each for each in SCHEMES if each == wanted), None)
 
 
 def stored_part(part: PartInfo) -> StoredPart:
-    """Return a part that the storage has, and that no record was written of."""
+    """Convert a part that the storage listed, without a record."""
     return StoredPart(part.number, part.etag, part.size, part.mtime, part.etag, None)
 
 
 def etag_of(named: Sequence[NamedPart]) -> str:
-    """Return the ETag of an object that was uploaded in parts, as S3 makes it.
+    """Return the ETag of an object uploaded in parts, computed as S3 does.
 
     Raises:
-        PartMissing: No part can have such an ETag.
+        PartMissing: The ETag of a part is malformed.
     """
     digest = hashlib.md5(usedforsecurity=False)
     for part in named:
@@ -280,10 +282,10 @@ def etag_of(named: Sequence[NamedPart]) -> str:
 
 
 def etag_of_marks(named: Sequence[NamedPart]) -> str:
-    """Return the ETag of an object whose parts are named by ETags of the storage.
+    """Return the ETag of an object whose parts are identified by the storage's ETags.
 
-    Where these are MD5s, as with Amazon, it is the same as `etag_of`. Elsewhere they may be
-    anything; then it is made of their text.
+    If these are MD5s, as at Amazon, the result equals `etag_of`. Otherwise it is a hash of their
+    text.
     """
     try:
         return etag_of(named)
@@ -293,7 +295,7 @@ def etag_of_marks(named: Sequence[NamedPart]) -> str:
 
 
 def _is_for(upload: pb.MultipartUpload, target: Target) -> bool:
-    """Whether an upload is what a request means. Its parts come by one way only: S3, or URLs."""
+    """Whether a request matches an upload. An upload receives parts by S3 or by URLs, not both."""
     is_presigned = target.address is not None
     wanted = (target.branch, target.path, is_presigned)
     return (upload.branch, upload.path, upload.presigned) == wanted

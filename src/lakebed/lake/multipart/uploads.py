@@ -1,7 +1,7 @@
-"""Multipart uploads: parts that come in any order, over days; `complete` makes an object of them.
+"""Multipart uploads: parts arrive in any order, over days; `complete` joins them.
 
-The record `multiparts/<upload id>` is the upload: what it is for, where its bytes go, and its id in
-the storage. It protects the bytes from garbage collection, and outlives every server process.
+The record `multiparts/<upload id>` is the upload: its branch and path, its address, and its id in
+the storage. The record protects the bytes from garbage collection, and outlives server processes.
 """
 
 import logging
@@ -48,39 +48,39 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class NewUpload:
-    """An upload that was just begun."""
+    """A created upload."""
 
     id: MultipartID
     address: Address
-    """Where its bytes go."""
+    """The address of the object."""
     storage_id: UploadId
-    """The name that the storage gave it; no client gets to know it."""
+    """The storage's id of the upload, never shown to clients."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenUpload:
-    """An upload that was neither completed nor aborted."""
+    """An upload neither completed nor aborted."""
 
     id: MultipartID
     branch: BranchID
     path: bytes
     created: datetime
     scheme: Scheme | None
-    """How the checksum of its object is to be made; None: it has none."""
+    """Scheme of the object's checksum, or None."""
 
 
 @dataclass(frozen=True, slots=True)
 class UploadedParts:
-    """What an upload has so far."""
+    """The parts of an upload so far."""
 
     scheme: Scheme | None
-    """As of `OpenUpload`."""
+    """See `OpenUpload`."""
     parts: list[StoredPart]
     """By ascending number."""
 
 
 class MultipartUploads:
-    """The multipart uploads of all repositories."""
+    """Creates, lists and aborts multipart uploads, and stores their parts."""
 
     def __init__(
         self,
@@ -110,21 +110,21 @@ class MultipartUploads:
         scheme: Scheme | None = None,
         presigned: bool = False,
     ) -> NewUpload:
-        """Begin an upload.
+        """Create an upload.
 
         Args:
-            repository_id: Where.
-            branch: To which branch.
-            path: To which path.
-            content_type: What kind of data it is.
-            metadata: The user's own.
-            scheme: How the checksum of its object is to be made, if it has one.
-            presigned: Whether its parts go to the storage by URLs.
+            repository_id: The destination repository.
+            branch: The destination branch.
+            path: The path of the object.
+            content_type: Media type.
+            metadata: User metadata.
+            scheme: Scheme of the object's checksum, if any.
+            presigned: Whether parts are sent directly to the storage by URLs.
 
         Raises:
-            InvalidPath, InvalidMetadata: No object can have this path, or such metadata.
-            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: It cannot be written to.
-            OutcomeUnknown, BlockError: Nothing was begun that a client could go on with.
+            InvalidPath, InvalidMetadata: The path or the metadata is invalid.
+            RepositoryNotFound, ReadOnly, BranchNotFound, Protected: The branch is not writable.
+            OutcomeUnknown, BlockError: No usable upload was created.
         """
         check_path(path)
         check_metadata(metadata or {})
@@ -159,17 +159,16 @@ class MultipartUploads:
         proof: Proof | None = None,
         copied_from: Address | None = None,
     ) -> StoredPart:
-        """Store one part, `size` bytes long; it replaces an earlier one of the same number.
+        """Store one part of `size` bytes, replacing an earlier one of the same number.
 
-        If the iterable raises, its exception goes through and the part, if there was one, is as
-        before. Its checksum is kept: the one of its proof or, where the upload wants another, that
-        of the bytes as they came. `copied_from` is where the bytes are from, if they are an
-        object's.
+        If `chunks` raises, the exception propagates and an existing part is unchanged. The part's
+        checksum is recorded: the proof's or, if the upload needs another algorithm, one of the
+        bytes as received. `copied_from` is the address of the bytes' source object, if any.
 
         Raises:
-            RepositoryNotFound, MultipartNotFound: There is no such upload.
-            InvalidParts: There is no part of this number.
-            OutcomeUnknown: The part may be there.
+            RepositoryNotFound, MultipartNotFound: The upload does not exist.
+            InvalidParts: The part number is invalid.
+            OutcomeUnknown: The part may be stored.
             BlockError: The storage refused or failed.
         """
         check_part(number)
@@ -193,11 +192,11 @@ class MultipartUploads:
     def put_presigned_part(
         self, target: Target, number: int, chunks: Iterable[bytes], *, size: int
     ) -> ETag:
-        """Store one part of an upload whose other parts come by URLs; return the ETag it has there.
+        """Store one part of an upload with presigned URLs; return its ETag.
 
         Raises:
-            RepositoryNotFound, MultipartNotFound, WrongAddress: There is no such upload.
-            InvalidParts: There is no part of this number, or of this size.
+            RepositoryNotFound, MultipartNotFound, WrongAddress: The upload does not exist.
+            InvalidParts: The part number or the size is invalid.
             BlockError: The storage refused or failed.
         """
         check_part(number, size)
@@ -206,10 +205,10 @@ class MultipartUploads:
         return self._send(repository, target, upload, number, chunks, size).etag
 
     def find_open(self, target: Target) -> NewUpload:
-        """Return an upload that nobody has decided to complete.
+        """Return an upload without a decision.
 
         Raises:
-            RepositoryNotFound, MultipartNotFound, WrongAddress: There is no such upload.
+            RepositoryNotFound, MultipartNotFound, WrongAddress: The upload does not exist.
         """
         repository = self._engine.repositories.get(target.repository_id)
         upload = self._records(repository).find_open(target).message
@@ -218,22 +217,22 @@ class MultipartUploads:
 
     @traced("catalog.list_parts")
     def list_parts(self, target: Target) -> UploadedParts:
-        """Return the parts that an upload has so far.
+        """Return the parts of an upload so far.
 
         Raises:
-            RepositoryNotFound, MultipartNotFound: There is no such upload.
+            RepositoryNotFound, MultipartNotFound: The upload does not exist.
         """
         records = self._records(self._engine.repositories.get(target.repository_id))
         upload = records.find_open(target).message
         return UploadedParts(scheme_of(upload), list(records.parts(target.upload_id)))
 
     def list_open(self, repository_id: RepositoryID) -> Iterator[OpenUpload]:
-        """Iterate over the uploads of a repository that are not over, by their ids.
+        """Yield the open uploads of a repository, in order of their ids.
 
-        Those whose parts come by presigned URLs are not among them: S3 has no calls for them.
+        Omits uploads by presigned URLs: S3 has no calls for them.
 
         Raises:
-            RepositoryNotFound: There is no such repository.
+            RepositoryNotFound: The repository does not exist.
         """
         repository = self._engine.repositories.get(repository_id)
         for record in self._records(repository).scan():
@@ -251,27 +250,27 @@ class MultipartUploads:
         """Drop an upload and its parts.
 
         Raises:
-            RepositoryNotFound, MultipartNotFound: There is no such upload, or it was completed.
-            WrongAddress: Its bytes go elsewhere.
-            OutcomeUnknown, BlockError: It may still be there.
+            RepositoryNotFound, MultipartNotFound: The upload does not exist, or was completed.
+            WrongAddress: The upload has another address.
+            OutcomeUnknown, BlockError: The upload may still exist.
         """
         repository = self._engine.repositories.get(target.repository_id)
         self._drop(repository, self._records(repository).find_open(target))
 
     def unfinished(self, repository: Repository, start: bytes = b"") -> Iterator[UploadRecord]:
-        """Iterate over the uploads that may still become objects, by id, from `start` on.
+        """Yield the uploads that can still become objects, by id, from `start` on.
 
-        Unlike `list_open`, this shows also what a request is completing, or was when it died.
+        Unlike `list_open`, includes uploads whose completion is in progress or was interrupted.
         """
         found = self._records(repository).scan(start)
         now = self._runtime.now()
         return (each for each in found if may_finish(each.message, self._settings, now))
 
     def end(self, repository: Repository, name: bytes) -> bool:
-        """Drop an upload that is not finished; return whether there was one.
+        """Drop an unfinished upload; return False if it does not exist.
 
         Raises:
-            OutcomeUnknown, BlockError: It may still be there.
+            OutcomeUnknown, BlockError: The upload may still exist.
         """
         record = next(self.unfinished(repository, name), None)
         if record is None or record.name != name:
@@ -279,11 +278,11 @@ class MultipartUploads:
         try:
             self._drop(repository, record)
         except MultipartNotFound:
-            return False  # it was finished just now, or another has ended it
+            return False  # concurrently finished or ended
         return True
 
     def clean(self, repository: Repository, times: CatalogSettings | None = None) -> int:
-        """Remove the uploads that are too old to be completed or asked for; return how many."""
+        """Remove expired uploads and old records of completed ones; return their number."""
         settings = times or self._settings
         removed = 0
         for record in self._records(repository).scan_readable():
@@ -292,7 +291,7 @@ class MultipartUploads:
                     self._drop(repository, record)
                     removed += 1
                 except MultipartNotFound:
-                    pass  # it was completed, or dropped by another
+                    pass  # concurrently completed or dropped
                 except BlockError as error:
                     _LOGGER.warning(
                         "upload %s is too old, and the storage refused to drop it: %s; the next"
@@ -319,7 +318,7 @@ class MultipartUploads:
             raise MultipartNotFound(target.upload_id) from error
 
     def _drop(self, repository: Repository, record: UploadRecord) -> None:
-        """Remove an upload; its record last, so that a pass that dies can be repeated."""
+        """Remove an upload, its record last: an interrupted removal is repeated."""
         address = repository.namespace.address(record.message.address)
         self._block.abort_upload(address, UploadId(record.message.storage_upload_id))
         self._records(repository).drop(record)
@@ -329,10 +328,10 @@ class MultipartUploads:
 
 
 def check_part(number: int, size: int = 0) -> None:
-    """Refuse what cannot be a part of an upload.
+    """Check the number and the size of a part.
 
     Raises:
-        InvalidParts: There is no part of this number, or of this size.
+        InvalidParts: The number or the size is invalid.
     """
     if not 1 <= number <= PART_NUMBER_MAX:
         raise InvalidParts(f"parts are numbered from 1 to {PART_NUMBER_MAX}, not {number}")
@@ -341,7 +340,7 @@ def check_part(number: int, size: int = 0) -> None:
 
 
 def _digest_besides(upload: pb.MultipartUpload, proof: Proof | None) -> Digest | None:
-    """Return the digest to feed with a part, if its upload wants one that does not come with it."""
+    """Return the digest to compute for a part, or None if its proof provides the checksum."""
     scheme = scheme_of(upload)
     if scheme is None or (proof is not None and proof.algorithm == scheme.algorithm):
         return None
@@ -349,7 +348,7 @@ def _digest_besides(upload: pb.MultipartUpload, proof: Proof | None) -> Digest |
 
 
 def _checksum_text(upload: pb.MultipartUpload, digest: Digest | None, proof: Proof | None) -> str:
-    """Return the checksum to keep with a part, as its record has it."""
+    """Return the checksum of a part, as stored in its record."""
     if digest is not None:
         return str(Checksum.of(upload.checksum_algorithm, digest.digest()))
     checksum = proof.proved() if proof is not None else None

@@ -1,13 +1,13 @@
-"""What is in an object, for people: some rows of a table, some text, and which rows differ.
+"""Previews of objects for people: rows of tables, text, and differing rows.
 
-| module        | what it does                                                                     |
+| module        | purpose                                                                          |
 |---------------|----------------------------------------------------------------------------------|
-| `previews`    | the entrance: looks at an object and chooses how to show it                      |
-| `bounded`     | reads an object by ranges, within a bound of bytes and of time                   |
-| `decoding`    | reads tables, in this process                                                    |
-| `decoders`    | reads tables in processes of their own: `decoder_process`, which speak `frames`  |
+| `previews`    | entry point: chooses the way to show an object                                   |
+| `bounded`     | reads ranges of an object, with limits on bytes and time                         |
+| `decoding`    | reads tables in this process                                                     |
+| `decoders`    | reads tables in child processes (`decoder_process`), over `frames`               |
 | `tables`      | reads rows: Parquet, Arrow, CSV, JSON lines                                      |
-| `columns`     | what is known of columns: types, least and greatest values, a small histogram   |
-| `texts`       | text, Markdown and notebooks, as trees of a few tags and never as markup         |
-| `row_diff`    | which rows of two versions of a table differ                                     |
+| `columns`     | statistics of columns: types, minimum, maximum, a small histogram                |
+| `texts`       | text, Markdown and notebooks, as trees of a few tags, never as markup            |
+| `row_diff`    | differing rows of two versions of a table                                        |
 """

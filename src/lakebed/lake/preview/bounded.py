@@ -1,4 +1,4 @@
-"""An object as a file that PyArrow can read, with bounds on what it costs."""
+"""An object as a file readable by PyArrow, with limits on its cost."""
 
 import io
 from collections.abc import Callable
@@ -9,9 +9,9 @@ from lakebed.lake.errors import PreviewTooLarge
 
 
 class BoundedFile(io.RawIOBase):
-    """An object that is read by ranges; reading too much of it, or for too long, raises.
+    """An object read by ranges; raises if too many bytes are read or time runs out.
 
-    Every read is a request to the storage, so whoever reads small pieces wraps it in a buffer.
+    Each read is a request to the storage: wrap the file in a buffer for small reads.
     """
 
     def __init__(
@@ -22,25 +22,25 @@ class BoundedFile(io.RawIOBase):
         bytes_max: int,
         check_time: Callable[[], None],
     ) -> None:
-        """Make a file.
+        """Create a file.
 
         Args:
             read: Opens a range of the object.
-            size: How many bytes the object has.
-            bytes_max: How many may be read in all.
-            check_time: Raises when there is no time left.
+            size: Size of the object in bytes.
+            bytes_max: Maximum total number of bytes read.
+            check_time: Raises if the time is over.
         """
         self._read = read
         self.size = size
         self._left = bytes_max
         self._bytes_max = bytes_max
         self.check_time = check_time
-        """Raises when there is no time left."""
+        """Raises if the time is over."""
         self._position = 0
 
     @property
     def bytes_read(self) -> int:
-        """Number of bytes that were read until now."""
+        """Number of bytes read so far."""
         return self._bytes_max - self._left
 
     def readable(self) -> bool:
@@ -61,7 +61,7 @@ class BoundedFile(io.RawIOBase):
         """Return the next bytes.
 
         Raises:
-            PreviewTooLarge: They are more than may be read, or the time is over.
+            PreviewTooLarge: The limit of bytes or time is exceeded.
         """
         self.check_time()
         rest = max(0, self.size - self._position)

@@ -1,4 +1,4 @@
-"""What is known of the columns of a table, and how their values are written for people."""
+"""Statistics of a table's columns, and formatting of values for people."""
 
 import json
 import math
@@ -15,45 +15,45 @@ import pyarrow.parquet as pq
 BINS_MAX: Final = 12
 CELL_LENGTH_MAX: Final = 500
 _STATISTICS_MAX: Final = 20_000
-"""How many statistics (one for each column of a row group) are looked at."""
+"""Maximum number of statistics read (one per column and row group)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Histogram:
-    """How often the values of a column occur."""
+    """Histogram of a column's values."""
 
     counts: list[int]
-    """Of ranges of equal width, from the least value to the greatest."""
+    """Counts of intervals of equal width, from the minimum to the maximum."""
     minimum: str
     maximum: str
-    """The least and the greatest of the values that are counted."""
+    """Minimum and maximum of the counted values."""
     of: str
-    """``file``, or ``rows`` if only the rows that are shown are counted."""
+    """``file``, or ``rows`` if only the shown rows are counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column of a table that is shown."""
+    """A column of a shown table."""
 
     name: str
     type: str
     nulls: int | None = None
-    """Of the whole file, if the file says so."""
+    """Of the whole file, or None if unknown."""
     minimum: str | None = None
     maximum: str | None = None
-    """Of the whole file, if the file says so."""
+    """Of the whole file, or None if unknown."""
     histogram: Histogram | None = None
 
 
 def describe(
     table: pa.Table, metadata: pq.FileMetaData | None = None, numbers: pa.Table | None = None
 ) -> list[Column]:
-    """Return the columns of the rows that are shown.
+    """Return the columns of the shown rows.
 
     Args:
-        table: The rows that are shown.
-        metadata: That of their Parquet file.
-        numbers: The columns of numbers, in order, with all rows of the file, if they were read.
+        table: The shown rows.
+        metadata: Metadata of their Parquet file.
+        numbers: The numeric columns, in order, with all rows of the file, if they were read.
     """
     known = {} if metadata is None else _file_statistics(metadata, table.schema)
     whole = None if numbers is None else iter(numbers.columns)
@@ -70,7 +70,7 @@ def describe(
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Return whether values of a type get a histogram."""
+    """Return whether columns of a type get a histogram."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
 
 
@@ -92,9 +92,9 @@ def _histogram(column: pa.ChunkedArray, of: str) -> Histogram | None:
 
 
 def _borders(low: float, high: float) -> list[object]:
-    """Return where each range after the first begins; nothing if they cannot be told apart."""
+    """Return the start of each interval after the first, or nothing if they would coincide."""
     if isinstance(low, int) and isinstance(high, int):
-        # Whole widths: else some ranges have no integer in them.
+        # Integer widths: otherwise some intervals would contain no integer.
         width = -(-(high - low + 1) // BINS_MAX)
         return list(range(low + width, high + 1, width))
     share = (high - low) / BINS_MAX
@@ -104,20 +104,20 @@ def _borders(low: float, high: float) -> list[object]:
 
 
 def _limit(value: object) -> str:
-    """Return a least or greatest value as people read it.
+    """Format a minimum or maximum.
 
-    Writers of Parquet put -0.0 for a least value of 0.0: it need not be a value of the column.
+    Parquet writers store a minimum of 0.0 as -0.0: show the positive zero.
     """
     return cell(value + 0.0 if isinstance(value, float) else value)
 
 
 def _file_statistics(metadata: pq.FileMetaData, schema: pa.Schema) -> dict[str, dict[str, Any]]:
-    """Return least and greatest values and nulls, from the statistics of all row groups."""
+    """Return minima, maxima and null counts, from the statistics of all row groups."""
     shown = set(schema.names)
     places = [
         at
         for at in range(metadata.num_columns)
-        if metadata.schema.column(at).path in shown  # nested columns have longer paths
+        if metadata.schema.column(at).path in shown  # paths of nested columns differ from names
     ]
     if metadata.num_row_groups * len(places) > _STATISTICS_MAX:
         return {}
@@ -145,12 +145,12 @@ def _joined(statistics: list[Any]) -> dict[str, Any]:
             facts["minimum"] = _limit(min(each.min for each in ranged))
             facts["maximum"] = _limit(max(each.max for each in ranged))
         except (TypeError, ValueError, OverflowError):
-            facts.pop("minimum", None)  # values that Python cannot compare, or show
+            facts.pop("minimum", None)  # values that Python cannot compare or format
     return facts
 
 
 def cells(table: pa.Table, *, is_cut: bool = True) -> list[list[str | None]]:
-    """Return the rows of a table as texts, which are cut unless told otherwise; None is a null."""
+    """Return the rows of a table as texts, truncated by default; None is a null."""
     columns = [_texts(column, cell if is_cut else _text) for column in table.columns]
     if not columns:
         return []
@@ -161,18 +161,18 @@ def _texts(column: pa.ChunkedArray, write: Callable[[object], str]) -> list[str 
     try:
         values = column.to_pylist()
     except (ValueError, OverflowError, pa.ArrowException):
-        # Moments before the year 1, for example, which Python does not have.
+        # For example, times before the year 1, which Python does not support.
         values = column.cast(pa.string()).to_pylist()
     return [None if value is None else write(value) for value in values]
 
 
 def cell(value: Any) -> str:
-    """Return a value as people read it; long ones are cut."""
+    """Format a value, truncated if long."""
     return cut(_text(value[:CELL_LENGTH_MAX] if isinstance(value, bytes) else value))
 
 
 def cut(text: str) -> str:
-    """Return a text, cut if it is long."""
+    """Truncate a long text."""
     return text if len(text) <= CELL_LENGTH_MAX else f"{text[:CELL_LENGTH_MAX]}…"
 
 

@@ -1,7 +1,7 @@
-"""A process that reads one table and ends: `python -m lakebed.lake.preview.decoder_process`.
+"""A process that decodes one table and ends: `python -m lakebed.lake.preview.decoder_process`.
 
-It opens nothing: it gets bytes of files by asking for them (`frames`). It has little memory and
-little time, so a file that unpacks to more than that ends this process and no other.
+The process opens no files: it requests their bytes from the server (`frames`). Its memory and CPU
+time are limited, so that a decompression bomb ends only this process.
 """
 
 import resource
@@ -25,7 +25,7 @@ _ANY: Final = 1 << 62
 
 
 class Order(msgspec.Struct):
-    """What the process is started for."""
+    """The task of the process, with its limits."""
 
     task: Task
     sizes: list[int]
@@ -33,7 +33,7 @@ class Order(msgspec.Struct):
 
 
 def main() -> None:
-    """Do one task."""
+    """Execute one task."""
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
     do_without_pandas()
     order = msgspec.json.decode(receive(requests)[1], type=Order)
@@ -42,7 +42,7 @@ def main() -> None:
         BoundedFile(
             partial(_ask, requests, answers, number, size),
             size,
-            bytes_max=_ANY,  # whoever answers counts
+            bytes_max=_ANY,  # the server enforces the limit
             check_time=lambda: None,
         )
         for number, size in enumerate(order.sizes)
@@ -62,7 +62,7 @@ def _limit(memory_bytes: int) -> None:
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, 0),
     ):
-        with suppress(ValueError, OSError):  # some systems do not have all of them
+        with suppress(ValueError, OSError):  # some systems lack some limits
             resource.setrlimit(which, (most, most))
 
 

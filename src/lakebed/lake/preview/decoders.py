@@ -1,8 +1,8 @@
-"""Reading tables for people, in processes of their own.
+"""Decoding tables in child processes.
 
-A Parquet or Arrow file of a few kilobytes can unpack to many gigabytes, and a library that reads
-binary files may have faults. So each is read by a process that can do nothing but ask for its
-bytes, has bounds of memory and time, and ends afterwards.
+A Parquet or Arrow file of a few kilobytes can unpack to many gigabytes, and decoders of binary
+formats can have vulnerabilities. So each table is decoded by a process that can only request its
+bytes, has limits of memory and time, and ends afterwards.
 """
 
 import logging
@@ -26,16 +26,16 @@ from lakebed.lake.preview.row_diff import RowDiff
 _LOGGER: Final = logging.getLogger(__name__)
 
 PROCESSES_MAX: Final = 2
-"""How many previews are read at a time."""
+"""Maximum number of concurrent previews."""
 MEMORY_BYTES: Final = 1 << 30
-"""How much memory each may have."""
+"""Memory limit of each process."""
 _PROGRAM: Final = "lakebed.lake.preview.decoder_process"
 _ENVIRONMENT: Final = {"ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1"}
 _ERRORS: Final = {each.kind: each for each in (NotComparable, PreviewTooLarge, UnreadableTable)}
 
 
 class Decoders:
-    """Reads tables, a few at a time."""
+    """Decodes tables in a limited number of processes."""
 
     def __init__(
         self, runtime: Runtime, *, seconds_max: float, memory_bytes: int = MEMORY_BYTES
@@ -48,7 +48,7 @@ class Decoders:
             self._free.put(None)
 
     def decode(self, task: Task, files: Sequence[BoundedFile]) -> Preview | RowDiff:
-        """Do a task in a process of its own; see `decoding.Decode`."""
+        """Execute a task in a child process; see `decoding.Decode`."""
         try:
             about_to_wait()
             self._free.get(timeout=self._seconds_max)
@@ -61,7 +61,7 @@ class Decoders:
 
     def _run(self, task: Task, files: Sequence[BoundedFile]) -> Preview | RowDiff:
         ends = self._runtime.monotonic() + self._seconds_max
-        process = subprocess.Popen(  # noqa: S603 - this very program
+        process = subprocess.Popen(  # noqa: S603 - the same Python interpreter
             [sys.executable, "-I", "-m", _PROGRAM],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -1,6 +1,6 @@
-"""Reading tables for people, in this process.
+"""Decoding tables in this process.
 
-What is read may have been made to harm its reader: see `decoders` for a process of its own.
+Input may be malicious: see `decoders` for isolation in a child process.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ COMPARED_ROWS_MAX: Final = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """An object as it is shown; which fields say something depends on the kind."""
+    """A preview of an object; the fields set depend on the kind."""
 
     kind: str
     """``table``, ``text``, ``markdown``, ``notebook``, ``image`` or ``none``."""
@@ -38,34 +38,34 @@ class Preview:
     tree: list[Any] = field(default_factory=list)
     cells: list[dict[str, Any]] = field(default_factory=list)
     reason: str = ""
-    """Why there is nothing to show."""
+    """Reason for an empty preview."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What to read."""
+    """A table to preview, or two to compare."""
 
     formats: list[str]
-    """Of each file, a name in `FORMATS`."""
+    """The format of each file, a key of `FORMATS`."""
     offset: int = 0
     limit: int = 0
     compare: bool = False
-    """Whether to compare the rows of two files, rather than to show some of one."""
+    """Whether to compare the rows of two files, instead of showing rows of one."""
     keys: list[str] = field(default_factory=list)
 
 
 Decode = Callable[[Task, Sequence[BoundedFile]], Preview | RowDiff]
-"""Does a task with files that belong to it.
+"""Executes a task on its files.
 
 Raises `UnreadableTable`, `NotComparable`, `PreviewTooLarge`.
 """
 
 
 def decode_here(task: Task, files: Sequence[BoundedFile]) -> Preview | RowDiff:
-    """Read tables in this process; see `Decode`."""
+    """Decode tables in this process; see `Decode`."""
     try:
         return _compare(task, files) if task.compare else _show(task, files[0])
-    except MemoryError as error:  # of Arrow, which counts as both
+    except MemoryError as error:  # Arrow's, which is also an ArrowException
         raise PreviewTooLarge("to show this would take too much memory") from error
     except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
         reason = str(error).strip().partition("\n")[0][:200]

@@ -1,8 +1,8 @@
-"""What passes between a server and a process that reads a table for it.
+"""Protocol between a server and a process that decodes a table.
 
-A frame is its length in four bytes, a letter, and bytes. The reader asks for ranges of files
-(``r``, and gets ``b``), and ends with a result (``d``) or an error (``e``). What it sends is JSON:
-a process that was taken over by a hostile file can lie, and no more.
+A frame is its length in four bytes, a letter, and data. The process requests ranges of files
+(``r``, answered by ``b``), and ends with a result (``d``) or an error (``e``). Its messages are
+JSON: a process compromised by a malicious file can send wrong results, but nothing worse.
 """
 
 from typing import IO, Final
@@ -19,10 +19,10 @@ def send(pipe: IO[bytes], letter: bytes, data: bytes) -> None:
 
 
 def receive(pipe: IO[bytes]) -> tuple[bytes, bytes]:
-    """Return the letter and the bytes of the next frame.
+    """Return the letter and the data of the next frame.
 
     Raises:
-        EOFError: There is none, or it is too large.
+        EOFError: The pipe has ended, or the frame is too large.
     """
     length = int.from_bytes(_exactly(pipe, _LENGTH_BYTES), "big")
     if not 0 < length <= FRAME_BYTES_MAX:

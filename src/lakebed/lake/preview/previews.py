@@ -1,4 +1,4 @@
-"""The entrance: looks at an object and chooses how to show it."""
+"""Entry point: chooses the way to show an object."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -16,7 +16,7 @@ from lakebed.lake.preview.decoding import Decode, Preview, Task
 from lakebed.lake.preview.row_diff import RowDiff
 
 ROWS_MAX: Final = 200
-"""How many rows a page has at most."""
+"""Maximum number of rows per page."""
 _BYTES_MAX: Final = 64 << 20
 _SECONDS_MAX: Final = 15.0
 _TEXT_BYTES: Final = 256 << 10
@@ -43,15 +43,15 @@ _MAGICS: Final = {b"PAR1": "parquet", b"ARROW1": "arrow"}
 
 
 class Previews:
-    """Shows what is in objects. Bytes, rows, columns and time are bounded."""
+    """Creates previews of objects, with limits on bytes, rows, columns and time."""
 
     def __init__(self, objects: Objects, runtime: Runtime, decode: Decode | None = None) -> None:
-        """Make previews of objects.
+        """Create previews of objects.
 
         Args:
-            objects: Reads them.
-            runtime: Tells how long it takes.
-            decode: Reads tables; None: processes of their own do.
+            objects: Reads the objects.
+            runtime: The clock.
+            decode: Decodes tables; defaults to child processes.
         """
         self._objects = objects
         self._runtime = runtime
@@ -61,11 +61,11 @@ class Previews:
     def show(
         self, repository_id: RepositoryID, ref: str, path: bytes, *, offset: int, limit: int
     ) -> Preview:
-        """Return what is in an object, beginning with the row at an offset.
+        """Return a preview of an object, beginning with the row at an offset.
 
         Raises:
-            EntryNotFound: There is no such object.
-            MissingBytes, ChangedBytes, BlockError: Its bytes cannot be read.
+            EntryNotFound: The object does not exist.
+            MissingBytes, ChangedBytes, BlockError: The object cannot be read.
         """
         stats = self._objects.stat(repository_id, ref, path)
         file = self._open(stats)
@@ -81,11 +81,11 @@ class Previews:
     def diff(
         self, repository_id: RepositoryID, left: str, right: str, path: bytes, keys: Sequence[str]
     ) -> RowDiff:
-        """Return which rows of a table differ between two refs.
+        """Return the rows of a table that differ between two refs.
 
         Raises:
-            EntryNotFound: One of them has no such object.
-            NotComparable, PreviewTooLarge, UnreadableTable: Rows cannot be compared.
+            EntryNotFound: A ref has no such object.
+            NotComparable, PreviewTooLarge, UnreadableTable: The rows cannot be compared.
         """
         files, formats = [], []
         for ref in (left, right):
@@ -152,7 +152,7 @@ class Previews:
             try:
                 return Preview(kind="notebook", cells=texts.notebook_cells(text))
             except (ValueError, RecursionError):
-                pass  # it is shown as the text that it is
+                pass  # show an invalid notebook as text
         return Preview(kind="text", text=text[:_TEXT_BYTES], truncated=truncated)
 
 

@@ -1,4 +1,4 @@
-"""Which rows of two versions of a table differ."""
+"""Differing rows of two versions of a table."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ Row = tuple[str | None, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowChange:
-    """A row that differs: `left` before, `right` after."""
+    """A differing row: `left` before, `right` after."""
 
     kind: str
     """``added``, ``removed`` or ``changed``."""
@@ -27,44 +27,44 @@ class RowChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableVersion:
-    """One version of a table, as far as it was read."""
+    """One version of a table, as far as read."""
 
     table: pa.Table
     schema: pa.Schema
-    """Schema of the version, including columns that `table` leaves out."""
+    """Schema of the version, including columns missing from `table`."""
     row_count: int | None
-    """Number of rows of the version, or None if it is unknown."""
+    """Number of rows of the version, or None if unknown."""
     has_all_rows: bool = True
     """Whether `table` has every row of the version."""
     note: str = ""
-    """Why rows are missing, if the reader of the format knows."""
+    """Reason for missing rows, if known."""
 
 
 @dataclass(slots=True, kw_only=True)
 class RowDiff:
-    """How the rows of two tables differ."""
+    """Differences between the rows of two tables."""
 
     columns: list[str]
-    """Of both sides; each row has a value for each."""
+    """Columns of both sides; each row has a value for each."""
     shared_columns: list[str]
     keys: list[str]
-    """The columns that say which rows belong together; none: rows are equal or not."""
+    """Columns that match rows of both sides; if empty, rows are only equal or not."""
     schema: list[str]
-    """How the columns differ, in words."""
+    """Differences of the columns, in words."""
     left_rows: int | None = None
-    """Number of rows before, or None if it is unknown."""
+    """Number of rows before, or None if unknown."""
     right_rows: int | None = None
-    """Number of rows after, or None if it is unknown."""
+    """Number of rows after, or None if unknown."""
     complete: bool = True
     """Whether all rows and columns were compared. If not, `added`, `removed` and `changed` are
-    lower bounds, and no difference found does not mean that the versions are equal."""
+    lower bounds, and the versions may differ even if no difference was found."""
     limit: str = ""
-    """If not `complete`: which part of each version was compared."""
+    """If not `complete`, the part of each version that was compared."""
     added: int = 0
     removed: int = 0
     changed: int = 0
     rows: list[RowChange] = field(default_factory=list)
-    """The first that differ."""
+    """The first differing rows."""
     note: str = ""
 
 
@@ -77,12 +77,12 @@ def diff_rows(left: TableVersion, right: TableVersion, keys: Sequence[str] = ())
     Args:
         left: Before.
         right: After.
-        keys: The columns that say which rows belong together; none: the first column whose values
-            differ in all rows of each side, if there is one.
+        keys: Columns that match rows of both sides; defaults to the first column with distinct
+            values on each side, if any.
 
     Raises:
-        NotComparable: A key is not a column of both, or does not tell rows apart, or rows of a
-            side are missing.
+        NotComparable: A key is not a column of both sides, or not unique, or rows of a side are
+            missing.
     """
     there = set(right.table.column_names)
     shared = [name for name in left.table.column_names if name in there]
@@ -91,7 +91,7 @@ def diff_rows(left: TableVersion, right: TableVersion, keys: Sequence[str] = ())
             raise NotComparable(
                 f"'{key}' is not a column of both versions: choose among {', '.join(shared)}"
             )
-    # A column that one side hides and the other shows would differ in each row.
+    # A column hidden on one side only would differ in each row.
     known = {*shared, *_only_in(left, right)}
     columns = [name for name in left.table.column_names if name in known]
     columns += _only_in(right, left)
@@ -117,7 +117,7 @@ def diff_rows(left: TableVersion, right: TableVersion, keys: Sequence[str] = ())
         _compare_whole(found, Counter(before), Counter(after))
         return found
     places = [columns.index(key) for key in found.keys]
-    # A column that only one side has is no change of a row.
+    # A column of only one side does not count as a change of a row.
     compared = [columns.index(name) for name in shared]
     _compare_by_key(
         found, _by_key(before, places, found.keys), _by_key(after, places, found.keys), compared
@@ -126,13 +126,13 @@ def diff_rows(left: TableVersion, right: TableVersion, keys: Sequence[str] = ())
 
 
 def _only_in(side: TableVersion, other: TableVersion) -> list[str]:
-    """Return the columns that were read of a side and that the other version does not have."""
+    """Return the columns read of a side that the other version does not have."""
     elsewhere = set(other.schema.names)
     return [name for name in side.table.column_names if name not in elsewhere]
 
 
 def _limit(left: TableVersion, right: TableVersion) -> str:
-    """Return which part of each version is compared; empty if that is all of both."""
+    """Describe the compared part of each version; empty if both were compared completely."""
     parts = [*_missing("before", left), *_missing("after", right)]
     return " ".join(["Not everything was compared.", *parts]) if parts else ""
 
@@ -149,10 +149,10 @@ def _missing(name: str, side: TableVersion) -> Iterator[str]:
 
 
 def _compare_parts(found: RowDiff, left: TableVersion, right: TableVersion) -> None:
-    """Count what is certain although rows of a side are missing.
+    """Count the differences that are certain although rows of a side are missing.
 
-    A row that was read of one side more often than the whole other side has it was added or
-    removed. Between two parts that says nothing: only the numbers of rows remain.
+    A row read of one side more often than the complete other side has was added or removed. Two
+    incomplete sides allow no such conclusion: only the row counts are compared.
     """
     if left.has_all_rows or right.has_all_rows:
         before = Counter(_rows(left.table, found.columns))
@@ -247,7 +247,7 @@ def _compare_whole(found: RowDiff, before: Counter[Row], after: Counter[Row]) ->
 
 
 def _shown(row: Row) -> list[str | None]:
-    """Return the cells of a row as they are shown; they are compared uncut."""
+    """Truncate the cells of a row for display; comparison uses the full values."""
     return [None if text is None else cut(text) for text in row]
 
 

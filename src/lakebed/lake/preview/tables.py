@@ -1,4 +1,4 @@
-"""Rows of tables: Parquet, Arrow, CSV and lines of JSON."""
+"""Reading rows of tables: Parquet, Arrow, CSV and JSON lines."""
 
 import io
 from collections.abc import Callable, Iterable
@@ -15,22 +15,22 @@ from lakebed.lake.preview.columns import is_number
 
 COLUMNS_MAX: Final = 100
 HEAD_BYTES: Final = 8 << 20
-"""How much of a file that must be read from its beginning is looked at."""
+"""Number of bytes read of a file without random access."""
 _BATCH_ROWS: Final = 1024
 _NUMBERS_BATCH_ROWS: Final = 64 << 10
 _BUFFER_BYTES: Final = 1 << 20
 _THRIFT_MAX: Final = 16 << 20
 NUMBERS_MAX: Final = 4_000_000
-"""How many numbers are read of a whole file."""
+"""Maximum number of values read for histograms of a whole file."""
 NUMBERS_BYTES_MAX: Final = 16 << 20
-"""How many bytes of a file may have been read when they are."""
+"""Maximum number of bytes read of a file, including these values."""
 
 CheckTime = Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """Some rows of a table."""
+    """A page of a table's rows."""
 
     format: str
     table: pa.Table
@@ -38,28 +38,27 @@ class Rows:
     schema: pa.Schema
     """Schema of the file."""
     row_count: int | None
-    """Of the whole file; None: unknown."""
+    """Rows of the whole file, or None if unknown."""
     has_more: bool
     is_partial: bool = False
-    """Whether the file has rows that no offset shows."""
+    """Whether some rows of the file cannot be reached by any offset."""
     read_numbers: Callable[[], pa.Table | None] = lambda: None
-    """Returns the columns of numbers, in order, with all rows of the file, or None if that takes
-    too much."""
+    """Returns the numeric columns, in order, with all rows of the file, or None if too large."""
     layout: dict[str, str] = field(default_factory=dict)
-    """How the file is made."""
+    """Properties of the file format."""
     metadata: pq.FileMetaData | None = None
     note: str = ""
-    """What the reader should know about the rows."""
+    """A note about the rows, for people."""
 
     @property
     def hidden_columns(self) -> int:
-        """How many columns of the file `table` leaves out."""
+        """Number of columns missing from `table`."""
         hidden: int = len(self.schema) - self.table.num_columns
         return hidden
 
 
 def read_parquet(file: BoundedFile, offset: int, limit: int) -> Rows:
-    """Return some rows of a Parquet file; only the row groups that hold them are read."""
+    """Return a page of a Parquet file; reads only the row groups needed."""
     opened = pq.ParquetFile(
         pa.PythonFile(file, mode="r"),
         buffer_size=_BUFFER_BYTES,
@@ -77,7 +76,7 @@ def read_parquet(file: BoundedFile, offset: int, limit: int) -> Rows:
         elif before < offset + limit:
             groups.append(group)
         before += rows
-    # Small batches, so that a page of large values is not a batch of many more.
+    # Small batches limit the memory for large values.
     size = max(1, min(_BATCH_ROWS, limit))
     batches = opened.iter_batches(batch_size=size, row_groups=groups, columns=shown)
     schema = pa.schema([opened.schema_arrow.field(at) for at in range(len(shown))])
@@ -102,7 +101,7 @@ def read_parquet(file: BoundedFile, offset: int, limit: int) -> Rows:
 def _numbers_of_parquet(
     opened: pq.ParquetFile, schema: pa.Schema, file: BoundedFile
 ) -> pa.Table | None:
-    """Return the columns of numbers with all rows, or None if that takes too much."""
+    """Return the numeric columns with all rows, or None if too large."""
     numbers = pa.schema([each for each in schema if is_number(each.type)])
     found = opened.metadata
     if not numbers.names or found.num_rows * len(numbers) > NUMBERS_MAX:
@@ -121,12 +120,12 @@ def _numbers_of_parquet(
 
 
 def _numbers_in(table: pa.Table) -> pa.Table:
-    """Return the columns of numbers of a table."""
+    """Return the numeric columns of a table."""
     return table.select([at for at, each in enumerate(table.schema) if is_number(each.type)])
 
 
 def read_arrow(file: BoundedFile, offset: int, limit: int) -> Rows:
-    """Return some rows of an Arrow file or stream."""
+    """Return a page of an Arrow file or stream."""
     try:
         reader = pa.ipc.open_file(pa.PythonFile(file, mode="r"))
         schema, batches = (
@@ -162,7 +161,7 @@ def _window(
     limit: int,
     check_time: CheckTime,
 ) -> pa.Table:
-    """Return the rows from an offset on, reading no more batches than they need."""
+    """Return the rows from an offset on, reading no more batches than needed."""
     kept, left, skip = [], limit, offset
     for batch in batches:
         check_time()
@@ -179,7 +178,7 @@ def _window(
 
 
 def read_csv(file: BoundedFile, offset: int, limit: int, *, delimiter: str) -> Rows:
-    """Return some rows of the beginning of a file with separated values."""
+    """Return a page of the beginning of a CSV or TSV file."""
     data, is_whole = _head(file)
     bad: list[pacsv.InvalidRow] = []
 
@@ -203,7 +202,7 @@ def read_csv(file: BoundedFile, offset: int, limit: int, *, delimiter: str) -> R
 
 
 def read_json_lines(file: BoundedFile, offset: int, limit: int) -> Rows:
-    """Return some rows of the beginning of a file with an object of JSON in each line."""
+    """Return a page of the beginning of a JSON lines file."""
     data, is_whole = _head(file)
     options = pajson.ReadOptions(use_threads=False, block_size=max(1, len(data)))
     table = pajson.read_json(io.BytesIO(data), read_options=options)
@@ -211,10 +210,10 @@ def read_json_lines(file: BoundedFile, offset: int, limit: int) -> Rows:
 
 
 def _head(file: BoundedFile) -> tuple[bytes, bool]:
-    """Return the whole lines at the beginning of a file, and whether they are all."""
+    """Return the complete lines at the beginning of a file, and whether these are all."""
     data = file.read(HEAD_BYTES)
     if len(data) == file.size:
-        # A single line counts as one only if it ends.
+        # A single line is read only if terminated.
         return data if data.endswith(b"\n") else data + b"\n", True
     return data[: data.rfind(b"\n") + 1], False
 
@@ -222,7 +221,7 @@ def _head(file: BoundedFile) -> tuple[bytes, bool]:
 def _of_head(
     name: str, table: pa.Table, offset: int, limit: int, *, is_whole: bool, note: str = ""
 ) -> Rows:
-    """Return some rows of the beginning of a file; `note` says which rows of it are left out."""
+    """Return a page of the beginning of a file; `note` tells about omitted rows."""
     shown = table.select(list(range(min(COLUMNS_MAX, table.num_columns))))
     has_all = is_whole and not note
     if not is_whole:

@@ -1,6 +1,6 @@
 """Text, Markdown and notebooks.
 
-Markdown becomes a tree of a few tags, with texts as leaves. Markup in it is text, so there is
+Markdown becomes a tree of a few tags with texts as leaves. Embedded markup is text, so there is
 nothing to sanitise, and a page that shows the tree parses no HTML.
 """
 
@@ -21,7 +21,7 @@ _TAGS: Final = frozenset({
 _SCHEMES: Final = frozenset({"http", "https", "mailto"})
 _CELLS_MAX: Final = 200
 MARKDOWN_LENGTH_MAX: Final = 24 << 10
-"""What is longer is shown as text: reading 64 KiB can take more than a second."""
+"""Longer documents are shown as text: parsing 64 KiB can take more than a second."""
 _OUTPUT_LENGTH_MAX: Final = 4000
 
 Node = Any
@@ -29,7 +29,7 @@ Node = Any
 
 
 def decode(data: bytes) -> str | None:
-    """Return bytes as text; None: they are none. The last character may be cut off."""
+    """Decode UTF-8, ignoring a truncated last character; return None for binary data."""
     if b"\x00" in data:
         return None
     for cut in range(4):
@@ -42,7 +42,7 @@ def decode(data: bytes) -> str | None:
 
 
 def markdown_tree(text: str) -> list[Node]:
-    """Return Markdown as a tree of tags."""
+    """Parse Markdown into a tree of tags."""
     parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
     return _children(SyntaxTreeNode(parser.parse(text)))
 
@@ -86,21 +86,21 @@ _LEAVES: Final[dict[str, Callable[[SyntaxTreeNode], Node]]] = {
     "code_inline": _code,
     "fence": lambda node: {"tag": "pre", "children": [_code(node)]},
     "code_block": lambda node: {"tag": "pre", "children": [_code(node)]},
-    # Pictures from elsewhere are not loaded.
+    # External images are not loaded.
     "image": lambda node: f"[image: {node.content}]",
     "link": _link,
 }
 
 
 def notebook_cells(text: str) -> list[dict[str, Any]]:
-    """Return the cells of a Jupyter notebook, with their outputs as far as they are text.
+    """Return the cells of a Jupyter notebook, with their textual outputs.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text is not a notebook.
     """
     found = json.loads(text)
     if not isinstance(found, dict) or not isinstance(found.get("cells"), list):
-        raise ValueError("it has no list of cells")  # noqa: TRY004 - a value of the wrong form
+        raise ValueError("it has no list of cells")  # noqa: TRY004 - invalid content
     cells, left = [], MARKDOWN_LENGTH_MAX
     for each in found["cells"][:_CELLS_MAX]:
         if isinstance(each, dict):
@@ -130,7 +130,7 @@ def _output(output: dict[str, object]) -> str:
 
 
 def _joined(text: object) -> str:
-    """Notebooks keep texts whole, or as lists of lines."""
+    """Join a text that notebooks store whole or as a list of lines."""
     if isinstance(text, list):
         return "".join(each for each in text if isinstance(each, str))
     return text if isinstance(text, str) else ""

@@ -1,18 +1,18 @@
-"""Merging pull requests: each at most once, whoever dies on the way.
+"""Merging pull requests: each at most once, despite failures.
 
-A merge changes two records: the branch and the pull request. No store changes both at once, so the
-state of the pull request says what may be going on, and each step can be followed by a death:
+A merge changes two records: the branch and the pull request. No store changes both atomically, so
+the state of the pull request records the progress, and the process may die after each step:
 
-1. *Announce* (``pulls_merging/<id>``), so that the Cleaner finds what is left over.
-2. *Take up*: the state becomes MERGING, with a mark of this process and the branch that is meant.
-3. *Merge*. Before each try to publish, the commit's id is noted in the record.
+1. *Announce* (``pulls_merging/<id>``), so that the Cleaner finds interrupted merges.
+2. *Lease*: the state becomes MERGING, with a lease token and the destination branch.
+3. *Merge*. Before each attempt to publish, the commit's id is added to the record.
 4. *End*: the state becomes MERGED, with the id of the commit. The announcement is removed.
 
-Whoever finds a merge without signs of life takes it over: the state becomes REOPENING, with a mark
-of its own, so that the process before notes nothing any more, and so publishes nothing new. Then
-the branch is written anew with the same content, so that a swap of the branch that is still on its
-way fails. Only now the history of the branch says for good whether one of the noted commits was
-published. That a commit is not there, or that a merge is old, proves nothing before that.
+A process that finds a merge without heartbeats takes it over: the state becomes REOPENING, with a
+new lease token, so that the previous process can record, and so publish, no further commit. Then
+the branch record is rewritten with the same content, so that a pending swap of the branch fails.
+Only now does the history of the branch show for certain whether a recorded commit was published.
+Before that, neither the absence of a commit nor the age of a merge proves anything.
 """
 
 import logging
@@ -42,14 +42,14 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 
 class NotBegun(Exception):
-    """The pull request was changed since it was read; nothing was done."""
+    """The pull request has changed since it was read; nothing was done."""
 
 
 class LeasedPull(LeasedRecord[pb.PullRequest]):
-    """A pull request that this process merges or reopens."""
+    """A pull request that this process is merging or reopening."""
 
     def begin(self, destination: Branch) -> bool:
-        """Begin a merge into a branch; return whether this process may go on."""
+        """Begin a merge into a branch; return False if another process was faster."""
 
         def begin(message: pb.PullRequest) -> None:
             message.state = pb.PULL_STATE_MERGING
@@ -59,7 +59,7 @@ class LeasedPull(LeasedRecord[pb.PullRequest]):
         return self.take(begin)
 
     def take_over(self) -> bool:
-        """Keep the process before from publishing more; return whether this one may go on."""
+        """Stop the previous process from publishing; return False if another was faster."""
 
         def take_over(message: pb.PullRequest) -> None:
             message.state = pb.PULL_STATE_REOPENING
@@ -67,7 +67,7 @@ class LeasedPull(LeasedRecord[pb.PullRequest]):
         return self.take(take_over)
 
     def note(self, commit: Commit) -> None:
-        """Note a commit that is about to be published; raises as `change` does."""
+        """Record a commit about to be published; raises as `change` does."""
 
         def note(message: pb.PullRequest) -> None:
             if commit.id not in message.offered_commit_ids:
@@ -76,7 +76,7 @@ class LeasedPull(LeasedRecord[pb.PullRequest]):
         self.change(note)
 
     def end(self, commit_id: CommitID | None) -> None:
-        """Write down that it is merged, by a commit, or else open; raises as `change` does."""
+        """Set the state to merged with a commit, or to open without; raises as `change` does."""
 
         def end(message: pb.PullRequest) -> None:
             del message.offered_commit_ids[:]
@@ -95,7 +95,7 @@ class LeasedPull(LeasedRecord[pb.PullRequest]):
 
 
 class PullMerger:
-    """Merges pull requests, and finds out what became of merges that were cut off."""
+    """Merges pull requests, and determines the outcome of interrupted merges."""
 
     def __init__(
         self, engine: Engine, store: Store, runtime: Runtime, settings: CatalogSettings
@@ -109,13 +109,14 @@ class PullMerger:
     def merge(
         self, repository: Repository, record: Record[pb.PullRequest], request: MergeRequest
     ) -> CommitID:
-        """Merge a pull request that was open when it was read.
+        """Merge a pull request that was open when read.
 
         Raises:
-            NotBegun: It was changed since.
-            PullBusy: Somebody else took this merge over.
-            LakebedError: As `Merger.merge` raises; it was not merged, and is open again.
-            OutcomeUnknown: The store does not answer. Perhaps it is merged; the Cleaner finds out.
+            NotBegun: The pull request has changed since.
+            PullBusy: Another process took over the merge.
+            LakebedError: As raised by `Merger.merge`; the pull request is open again.
+            OutcomeUnknown: The store is unavailable. The pull request may be merged; the Cleaner
+                determines the outcome.
         """
         pull_id = record.name.decode()
         found = record.message
@@ -140,7 +141,7 @@ class PullMerger:
     def _take_up(
         self, repository: Repository, held: LeasedPull, destination: Branch, request: MergeRequest
     ) -> CommitID:
-        """Merge a pull request, with signs of life, if nobody else does."""
+        """Merge a pull request with heartbeats, unless another process does."""
         if not held.begin(destination):
             raise NotBegun
         return held.keep_alive(
@@ -167,7 +168,7 @@ class PullMerger:
     def _end(
         self, repository: Repository, held: LeasedPull, name: bytes, commit_id: CommitID
     ) -> None:
-        """Write down that a pull request is merged; whoever took it over has found that out."""
+        """Record the merge, unless another process took over and did so."""
         try:
             held.end(commit_id)
         except LeaseLostError:
@@ -178,23 +179,23 @@ class PullMerger:
         self._forget(repository, name)
 
     def _recover(self, repository: Repository, held: LeasedPull, name: bytes) -> CommitID | None:
-        """Find out, after an error of this process, whether the pull request is merged."""
+        """Determine whether the pull request is merged, after an error of this process."""
         with suppress(LakebedError):
             record = self._records(repository).find(name)
             if record is not None and held.has_mark_of(record.message):
                 return self.settle(repository, record, at_once=True)
-        return None  # if the store does not answer, the Cleaner does it
+        return None  # if the store is unavailable, the Cleaner recovers
 
     def settle(
         self, repository: Repository, record: Record[pb.PullRequest], *, at_once: bool = False
     ) -> CommitID | None:
-        """End a merge that was cut off; return the commit, if it was published.
+        """End an interrupted merge; return the commit, or None if none was published.
 
-        That is right also if the process that merges is alive: it finds out, and stops. Unless
-        `at_once`, that is left alone while it gives signs of life.
+        Safe even if the merging process is alive: its lease is lost, and it stops. Without
+        `at_once`, a process with heartbeats is left alone.
 
         Raises:
-            PullBusy: It gives signs of life, or somebody else was faster.
+            PullBusy: The merging process is alive, or another one was faster.
         """
         pull_id, found = record.name.decode(), record.message
         if found.state not in UNDER_WAY:
@@ -214,10 +215,10 @@ class PullMerger:
         return commit_id
 
     def settle_all(self, repository: Repository) -> int:
-        """End the merges of a repository that were cut off; return how many."""
+        """End the interrupted merges of a repository; return their number."""
         settled = 0
         for announced in list(self._announced(repository).scan_readable()):
-            # Others are at it: the next pass looks again.
+            # Contended: the next pass retries.
             with suppress(PullBusy, PredicateFailed, TooManyTries):
                 try:
                     record = self._records(repository).find(announced.name)
@@ -237,25 +238,24 @@ class PullMerger:
         announced: Record[pb.PullMerging],
         record: Record[pb.PullRequest] | None,
     ) -> None:
-        """Remove an announcement, unless its merge begins just now.
+        """Remove an announcement, unless its merge is about to begin.
 
-        Whoever merges reads the record, announces it and takes it up, in this order. So if the
-        announcement is the one that was read before the record is written anew, its merge cannot
-        begin any more.
+        A merge reads the record, announces itself and leases the record, in this order. So if the
+        announcement is unchanged after the record was rewritten, its merge can no longer begin.
 
         Raises:
-            PredicateFailed: It begins.
+            PredicateFailed: The merge is beginning.
         """
         if record is not None:
             self._records(repository).set_if(record.name, record.message, record.predicate)
         self._announced(repository).delete_if(announced.name, announced.predicate)
 
     def _find_published(self, repository: Repository, message: pb.PullRequest) -> CommitID | None:
-        """Return which of the noted commits was published; the others cannot be any more."""
+        """Return the recorded commit that was published, if any; no other can be any more."""
         offered = [CommitID(each) for each in message.offered_commit_ids]
         if not offered:
             return None
-        # If the branch is gone, so is what was merged into it, and all that could be.
+        # If the branch was deleted, so was every merge into it, finished or pending.
         with suppress(BranchNotFound):
             branch = self._engine.branches.get(repository, BranchID(message.destination_branch))
             if branch.unique_id == message.destination_unique_id:
@@ -270,8 +270,8 @@ class PullMerger:
         return is_dead
 
     def _forget(self, repository: Repository, name: bytes) -> None:
-        """Remove the announcement of a merge after which there can be no other."""
-        # If this is lost, the Cleaner removes it.
+        """Remove the announcement of a merge that cannot be repeated."""
+        # If the deletion is lost, the Cleaner repeats it.
         with suppress(LakebedError):
             self._announced(repository).delete(name)
 

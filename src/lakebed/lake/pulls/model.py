@@ -1,4 +1,4 @@
-"""Pull requests as the doors see them, and their ids."""
+"""Values and ids of pull requests."""
 
 import re
 from base64 import b32hexencode
@@ -14,21 +14,21 @@ from lakebed.lake import records_pb2 as pb
 from lakebed.lake.errors import InvalidPull
 
 PullID = NewType("PullID", str)
-"""Names a pull request within its repository. The later one is made, the smaller is its id."""
+"""Id of a pull request, unique within its repository; later ids sort first."""
 
 TITLE_CHARACTERS_MAX: Final = 255
 DESCRIPTION_CHARACTERS_MAX: Final = 20_000
 
 _SECOND_US: Final = 1_000_000
 _END_SECONDS: Final = 32_503_680_000
-"""The year 3000, from which the times in ids count down."""
-# Twelve bytes make twenty characters, of which the last one holds a single bit.
+"""The year 3000; times in ids count down to it."""
+# Twelve bytes encode to twenty characters, of which the last has one bit.
 _ID: Final = re.compile("[0-9a-v]{19}[0g]")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class PullStatus(StrEnum):
-    """What the API says of a pull request; one that is being merged is open."""
+    """Status in the API; a pull request that is being merged is open."""
 
     OPEN = "open"
     CLOSED = "closed"
@@ -36,7 +36,7 @@ class PullStatus(StrEnum):
 
 
 UNDER_WAY: Final = frozenset({pb.PULL_STATE_MERGING, pb.PULL_STATE_REOPENING})
-"""The states in which some process is about to change the state, or died of it."""
+"""States in which a process is about to change the state, or died before doing so."""
 
 _STATUSES: Final = {
     pb.PULL_STATE_CLOSED: PullStatus.CLOSED,
@@ -46,25 +46,25 @@ _STATUSES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullRequest:
-    """A pull request as it was read."""
+    """A pull request, as read."""
 
     id: PullID
     status: PullStatus
     is_merging: bool
-    """Whether a merge is under way, or was cut off."""
+    """Whether a merge is in progress or interrupted."""
     title: str
     description: str
     author: str
     created: datetime
     closed: datetime | None
-    """When it was closed or merged."""
+    """Time of closing or merging, or None if open."""
     source_branch: BranchID
     destination_branch: BranchID
     merged_commit_id: CommitID | None
 
     @classmethod
     def of(cls, record: Record[pb.PullRequest]) -> "PullRequest":
-        """Return what a record holds."""
+        """Convert a record."""
         found = record.message
         return cls(
             id=PullID(record.name.decode()),
@@ -83,21 +83,21 @@ class PullRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """What a merge would find. Once a pull request is merged: what it found."""
+    """The expected result of a merge; of a merged pull request, its heads at the merge."""
 
     source_commit_id: CommitID | None
-    """The head of the source; None: the branch is gone."""
+    """Head of the source, or None if the branch was deleted."""
     destination_commit_id: CommitID | None
     mergeable: bool | None = None
-    """None: it is not open."""
+    """Whether a merge would succeed, or None if the pull request is not open."""
     conflicts: int | None = None
-    """How many objects both sides changed differently; None: there is nothing to merge."""
+    """Number of conflicting objects, or None if there is nothing to merge."""
     hindrance: str = ""
-    """Why it is open and cannot be merged."""
+    """Reason why an open pull request cannot be merged."""
 
 
 def new_pull_id(runtime: Runtime) -> PullID:
-    """Return an id that sorts before all that were drawn earlier, by the clocks of servers."""
+    """Return an id that sorts before all earlier ids, by the clocks of servers."""
     seconds, part_us = divmod(now_us(runtime), _SECOND_US)
     left = (_END_SECONDS - seconds) % (1 << 32)
     drawn = left.to_bytes(4) + (_SECOND_US - part_us).to_bytes(3) + runtime.random_bytes(5)
@@ -105,10 +105,10 @@ def new_pull_id(runtime: Runtime) -> PullID:
 
 
 def check_pull_id(text: str) -> PullID:
-    """Return the id of a pull request, if it can be one.
+    """Return a valid pull request id.
 
     Raises:
-        InvalidPull: It cannot.
+        InvalidPull: The text is not a pull request id.
     """
     if not _ID.fullmatch(text):
         raise InvalidPull(
@@ -119,10 +119,10 @@ def check_pull_id(text: str) -> PullID:
 
 
 def check_title(title: str) -> str:
-    """Return the title of a pull request, if it can be one.
+    """Return a valid title.
 
     Raises:
-        InvalidPull: It cannot.
+        InvalidPull: The title is empty, too long, or has control characters.
     """
     if not title.strip() or _CONTROL.search(title) or len(title) > TITLE_CHARACTERS_MAX:
         raise InvalidPull(
@@ -133,10 +133,10 @@ def check_title(title: str) -> str:
 
 
 def check_description(description: str) -> str:
-    """Return the description of a pull request, if it can be one.
+    """Return a valid description.
 
     Raises:
-        InvalidPull: It is too long.
+        InvalidPull: The description is too long.
     """
     if len(description) > DESCRIPTION_CHARACTERS_MAX:
         raise InvalidPull(

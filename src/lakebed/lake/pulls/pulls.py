@@ -1,4 +1,4 @@
-"""The pull requests of all repositories: made, listed, changed, and handed on to be merged."""
+"""Creating, listing, changing and merging pull requests."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -43,7 +43,7 @@ _STATES: Final = {
 
 
 class Pulls:
-    """The pull requests of all repositories."""
+    """Manages the pull requests of all repositories."""
 
     def __init__(
         self, engine: Engine, store: Store, runtime: Runtime, settings: CatalogSettings
@@ -52,7 +52,7 @@ class Pulls:
         self._store = store
         self._runtime = runtime
         self._merger = PullMerger(engine, store, runtime, settings)
-        # By what is compared, which never changes: clients ask again and again.
+        # Keyed by the metaranges compared, which are immutable; clients poll.
         self._conflicts: LRU[tuple[str, ...], int] = LRU(runtime, cost_max=_OUTLOOKS_KEPT)
 
     @traced("catalog.create_pull")
@@ -66,12 +66,12 @@ class Pulls:
         description: str = "",
         author: str,
     ) -> PullID:
-        """Propose to merge one branch into another.
+        """Create a pull request from one branch to another.
 
         Raises:
-            RepositoryNotFound, BranchNotFound: There is nothing to merge.
-            InvalidPull: The two are one branch, or a text is missing or too long.
-            OutcomeUnknown: It may have been made.
+            RepositoryNotFound, BranchNotFound: The repository or a branch does not exist.
+            InvalidPull: Both branches are the same, or a text is missing or too long.
+            OutcomeUnknown: The pull request may have been created.
         """
         made = pb.PullRequest(
             title=check_title(title),
@@ -98,7 +98,7 @@ class Pulls:
         """Return a pull request.
 
         Raises:
-            RepositoryNotFound, PullNotFound: There is none.
+            RepositoryNotFound, PullNotFound: The pull request does not exist.
         """
         repository = self._engine.repositories.get(repository_id)
         return PullRequest.of(self._find(repository, pull_id))
@@ -111,16 +111,16 @@ class Pulls:
         after: str = "",
         is_open: bool | None = None,
     ) -> Iterator[PullRequest]:
-        """Iterate over pull requests, the newest first, past the id `after`.
+        """Yield pull requests, newest first, after the id `after`.
 
         Args:
-            repository_id: Where.
-            prefix: What their ids begin with.
+            repository_id: The repository.
+            prefix: Prefix of the ids.
             after: An id.
-            is_open: Whether to yield those that are open, or the others; None: all.
+            is_open: Yield only open ones, or only others; None yields all.
 
         Raises:
-            RepositoryNotFound: There is no such repository.
+            RepositoryNotFound: The repository does not exist.
         """
         repository = self._engine.repositories.get(repository_id)
         start = after.encode() + b"\x00" if after else b""
@@ -140,14 +140,14 @@ class Pulls:
         description: str | None = None,
         status: PullStatus | None = None,
     ) -> None:
-        """Change the texts of a pull request, close it or open it again.
+        """Change the texts of a pull request, close or reopen it.
 
         Raises:
-            RepositoryNotFound, PullNotFound: There is none.
+            RepositoryNotFound, PullNotFound: The pull request does not exist.
             InvalidPull: A text is missing or too long.
-            PullStatusRefused: It is merged, or was to be: only a merge does that.
-            PullBusy: It is being merged just now.
-            OutcomeUnknown: It may have been changed.
+            PullStatusRefused: The pull request is merged, or `status` is MERGED.
+            PullBusy: The pull request is being merged.
+            OutcomeUnknown: The change may have been made.
         """
         if status is PullStatus.MERGED:
             raise PullStatusRefused(f"pull request {pull_id} cannot be marked as merged: merge it")
@@ -177,7 +177,7 @@ class Pulls:
     def _change(
         self, repository: Repository, pull_id: PullID, edit: Callable[[pb.PullRequest], None]
     ) -> None:
-        """Change a pull request over what was read, and nothing else."""
+        """Change a pull request with compare-and-swap, retrying on concurrent changes."""
         for left in reversed(range(_TRIES)):
             record = self._find(repository, pull_id)
             changed = copy_of(record.message)
@@ -203,14 +203,15 @@ class Pulls:
     def merge(
         self, repository_id: RepositoryID, pull_id: PullID, request: MergeRequest
     ) -> CommitID:
-        """Merge a pull request; once, however many ask for it. Return the commit.
+        """Merge a pull request exactly once, despite concurrent requests; return the commit.
 
         Raises:
-            RepositoryNotFound, PullNotFound, BranchNotFound: There is nothing to merge.
-            PullStatusRefused: It is not open.
-            PullBusy: Somebody else merges it just now.
-            LakebedError: As `Merger.merge` raises; it was not merged, and is open.
-            OutcomeUnknown: Perhaps it is merged, or will be shown so after a while.
+            RepositoryNotFound, PullNotFound, BranchNotFound: The pull request or a branch does not
+                exist.
+            PullStatusRefused: The pull request is not open.
+            PullBusy: Another process is merging the pull request.
+            LakebedError: As raised by `Merger.merge`; the pull request is still open.
+            OutcomeUnknown: The pull request may be merged, or be shown as merged later.
         """
         repository = self._engine.repositories.get(repository_id)
         named = replace(request, metadata={**request.metadata, PULL_REQUEST_KEY: pull_id})
@@ -220,7 +221,7 @@ class Pulls:
                 return merged
             record = self._find_open(repository, pull_id)
             self._engine.branches.get(repository, BranchID(record.message.source_branch))
-            with suppress(NotBegun):  # somebody edited it: look again
+            with suppress(NotBegun):  # edited concurrently: read the record again
                 return self._merger.merge(repository, record, named)
         raise PullBusy(pull_id, "is changed by others all the time")
 
@@ -234,10 +235,10 @@ class Pulls:
         return record
 
     def _end_cut_off_merge(self, repository: Repository, pull_id: PullID) -> CommitID | None:
-        """End a merge that was cut off, if there is one; return what it had published.
+        """End an interrupted merge, if any; return the commit, or None if none was published.
 
         Raises:
-            PullBusy: It was not cut off.
+            PullBusy: The merge is in progress.
         """
         record = self._find(repository, pull_id)
         if record.message.state not in UNDER_WAY:
@@ -245,15 +246,15 @@ class Pulls:
         return self._merger.settle(repository, record)
 
     def clean(self, repository: Repository) -> int:
-        """End the merges of a repository that were cut off; return how many."""
+        """End the interrupted merges of a repository; return their number."""
         return self._merger.settle_all(repository)
 
     @traced("catalog.delete_merged_source")
     def delete_source(self, repository_id: RepositoryID, pull_id: PullID) -> str | None:
-        """Delete the source of a merged pull request, unless it has anything that was not merged.
+        """Delete the source branch of a merged pull request, unless it has unmerged changes.
 
         Returns:
-            None if it is gone; else why it was kept.
+            None if the branch is deleted; otherwise the reason for keeping it.
         """
         try:
             pull = self.get(repository_id, pull_id)
@@ -274,14 +275,14 @@ class Pulls:
             return error.public_message or str(error)
         return None
 
-    # What a merge would find
+    # Expected results of merges
 
     @traced("catalog.pull_outlook")
     def outlook(self, repository_id: RepositoryID, pull: PullRequest) -> Outlook:
-        """Return what a merge would find now; of a merged one, what it found.
+        """Return the expected result of a merge; of a merged pull request, its heads.
 
         Raises:
-            RepositoryNotFound: There is no such repository any more.
+            RepositoryNotFound: The repository was deleted.
         """
         repository = self._engine.repositories.get(repository_id)
         if pull.merged_commit_id is not None:
@@ -346,7 +347,7 @@ class Pulls:
 
 
 def _hindered(heads: Outlook, hindrance: str, conflicts: int | None = None) -> Outlook:
-    """Return the heads with what keeps them from being merged; nothing does if it is empty."""
+    """Return the outlook for two heads; mergeable if `hindrance` is empty."""
     return Outlook(
         source_commit_id=heads.source_commit_id,
         destination_commit_id=heads.destination_commit_id,

@@ -1,4 +1,4 @@
-"""The kinds of hooks, and how one hook is run."""
+"""The kinds of hooks, and the execution of a single hook."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -20,7 +20,7 @@ from lakebed.lake.hooks.settings import HookLimits
 __all__ = ["OBJECT_BYTES_MAX", "Caller", "run_hook"]
 
 ERROR_CHARACTERS_MAX: Final = 4000
-"""How much is told of why a hook failed."""
+"""Maximum length of a hook's error message."""
 
 _KINDS: Final[dict[HookType, Callable[[HookContext], None]]] = {
     "webhook": webhook.run,
@@ -43,24 +43,23 @@ def run_hook(
     is_cancelled: Callable[[], bool],
     pool: ProcessPool,
 ) -> None:
-    """Run one hook, and return when it succeeded.
+    """Run one hook; return if it succeeds.
 
     Args:
-        spec: Which hook.
-        event: What happened.
-        caller: What the hook may ask of the server.
-        output: Where the hook's log goes.
+        spec: The hook.
+        event: The event.
+        caller: The server API available to the hook.
+        output: The hook's log.
         settings: The server's settings.
         runtime: The clock.
-        until: When it must have ended, by ``runtime.monotonic()``. The hook's own time limit
-            may be earlier.
-        is_cancelled: Asked often; the hook is ended once it says so.
-        pool: Bounds the processes of scripts and commands. The time that a hook waits for one
-            does not count for its own limit.
+        until: Deadline by ``runtime.monotonic()``. The hook's own timeout may end earlier.
+        is_cancelled: Polled; the hook is ended once it returns True.
+        pool: Limits the processes of scripts and commands. Waiting for a process does not count
+            against the hook's own timeout.
 
     Raises:
-        HookFailed: The hook failed, could not run, or took too long. Nothing else is raised on
-            purpose. The message holds no secret.
+        HookFailed: The hook failed, could not run, or took too long. The message contains no
+            secret. Other exceptions are bugs.
     """
     whole = Deadline(runtime, until, is_cancelled)
     room = (
@@ -88,7 +87,7 @@ def run_hook(
             _KINDS[spec.type](context)
     except HookFailed as error:
         message = output.masked(str(error))
-        if len(message) > ERROR_CHARACTERS_MAX:  # a script may say anything
+        if len(message) > ERROR_CHARACTERS_MAX:  # scripts choose the text
             message = message[:ERROR_CHARACTERS_MAX] + " …"
         output.print(f"Failed: {message}")
         raise HookFailed(message) from None

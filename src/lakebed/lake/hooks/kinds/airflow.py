@@ -1,10 +1,10 @@
-"""Airflow: a run of a DAG is started, and awaited if the action file asks for that.
+"""Airflow hooks: start a DAG run, and wait for its end if the action file asks for that.
 
-Airflow 2 has the API v1, which takes a user and a password in each request. Airflow 3 has v2, which
-takes a token; it gives one for a user and a password, or the action file holds one.
+Airflow 2 has API v1, with user and password in each request. Airflow 3 has API v2, with a token
+from the action file, or obtained with user and password.
 
-The id of the DAG's run is made of the hook's id and the run's id. So an event that is delivered
-again starts no second run: Airflow answers 409, and the hook goes on with the run that is there.
+The id of the DAG run is derived from the hook's id and the run's id, so that an event delivered
+again starts no second run: Airflow replies 409, and the hook continues with the existing run.
 """
 
 import base64
@@ -23,10 +23,10 @@ _ALREADY_THERE: Final = 409
 
 
 def run(context: HookContext) -> None:
-    """Start a run of the DAG, and wait for it if ``wait_for_dag`` says so.
+    """Start a DAG run, and wait for its end if ``wait_for_dag`` is set.
 
     Raises:
-        HookFailed: It cannot be started, it failed, or it took too long.
+        HookFailed: The DAG run could not be started, failed, or took too long.
     """
     properties = context.spec.properties
     version = properties.get("api_version", "v1")
@@ -39,7 +39,7 @@ def run(context: HookContext) -> None:
         "conf": {**properties.get("dag_conf", {}), "lakeFS_event": context.payload},
     }
     if version == "v2":
-        body["logical_date"] = None  # v2 wants the field, and null means a run without one
+        body["logical_date"] = None  # required by v2; null means a run without a date
     response = _send(context, "POST", runs, headers, to_json(body))
     if not is_success(response.status) and response.status != _ALREADY_THERE:
         raise HookFailed(f"Airflow did not start the DAG: it answered {response.status}")
@@ -63,7 +63,7 @@ def _wait(context: HookContext, url: str, headers: dict[str, str]) -> None:
 def _authorization(context: HookContext, version: str) -> str:
     properties = context.spec.properties
     secret = context.environment.fill_text(properties.get("token") or properties["password"])
-    context.output.hide(secret)  # also if it stands in the file itself
+    context.output.hide(secret)  # even if written literally in the action file
     if "token" in properties:
         return f"Bearer {secret}"
     username = properties["username"]

@@ -1,8 +1,8 @@
-"""Commands: programs that the server's operator named, chosen by action files.
+"""Command hooks: programs configured by the server's operator, chosen by action files.
 
-The program gets the event as JSON on its standard input, and its arguments: first the operator's,
-then the action file's. Its environment holds nothing of the server's but ``PATH``. Status 0 lets
-the operation go on; what it prints is the hook's output.
+The program receives the event as JSON on standard input, and as arguments first the operator's,
+then the action file's. Of the server's environment it inherits only ``PATH``. Exit status 0 lets
+the operation proceed; the program's output is the hook's output.
 """
 
 import os
@@ -16,7 +16,7 @@ def run(context: HookContext) -> None:
     """Run the program.
 
     Raises:
-        HookFailed: There is no such command, it cannot be started, or it failed.
+        HookFailed: The command is not configured, could not be started, or failed.
     """
     properties = context.spec.properties
     name = properties["command"]

@@ -1,4 +1,4 @@
-"""What every kind of hook gets."""
+"""Context of a hook, common to all kinds."""
 
 import json
 from collections.abc import Mapping
@@ -13,40 +13,39 @@ from lakebed.lake.hooks.secrets import Environment
 from lakebed.lake.hooks.settings import HookLimits
 
 OBJECT_BYTES_MAX: Final = 32 << 20
-"""The largest object that a hook may read by `Caller`."""
+"""Maximum size of an object read through `Caller`."""
 
 
 class Caller(Protocol):
-    """What a hook may ask of the server, as the user who triggered the event.
+    """The server API available to a hook, acting as the user who triggered the event.
 
-    Every call checks the permissions of that user, and that the repository is still the one of
-    the event.
+    Every call checks the permissions of that user, and that the repository is still the event's.
     """
 
     @property
     def depth(self) -> int:
-        """In how many hooks, each called by another, the event of these hooks happened."""
+        """Nesting depth: the number of hooks whose operations led to the event."""
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> tuple[int, Any]:
-        """Do one call of Lua's ``lakefs`` package.
+        """Execute a call of Lua's ``lakefs`` package.
 
-        Names and arguments (those marked ? may be missing):
+        Names and arguments (? marks optional arguments):
 
         - ``create_tag``: repository, reference, tag
         - ``diff_refs``: repository, left, right, after?, prefix?, delimiter?, amount?
         - ``list_objects``: repository, reference, after?, prefix?, delimiter?, amount?,
           user_metadata?
-        - ``get_object``: repository, reference, path; more than `OBJECT_BYTES_MAX` is a 413
+        - ``get_object``: repository, reference, path; 413 for more than `OBJECT_BYTES_MAX`
         - ``stat_object``: repository, reference, path, user_metadata?
         - ``diff_branch``: repository, branch, after?, amount?, prefix?, delimiter?
         - ``update_object_user_metadata``: repository, branch, path, metadata
 
-        All are texts but amount (an integer), user_metadata (a boolean) and metadata (texts by
-        their names).
+        All are strings except amount (an integer), user_metadata (a boolean) and metadata (strings
+        by name).
 
         Returns:
-            The status of the REST API, and its body: ``bytes`` for ``get_object`` that succeeded,
-            else what JSON can hold. It raises nothing: an error is a status and a message.
+            Status and body of the REST API: ``bytes`` for a successful ``get_object``, otherwise a
+            JSON value. Never raises: an error is a status with a message.
         """
 
 
@@ -64,10 +63,10 @@ class HookContext:
 
     @property
     def payload(self) -> dict[str, object]:
-        """What the hook is told about the event."""
+        """The event as sent to the hook."""
         return self.event.payload(action_name=self.spec.action_name, hook_id=self.spec.id)
 
 
 def to_json(value: object) -> bytes:
-    """Return a value as JSON, in ASCII."""
+    """Encode a value as JSON, in ASCII."""
     return json.dumps(value, separators=(",", ":")).encode()

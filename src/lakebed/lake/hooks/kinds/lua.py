@@ -1,11 +1,11 @@
-"""Lua: a script that runs in a process of its own and asks the server over a pipe.
+"""Lua hooks: a script runs in a process of its own and calls the server over a pipe.
 
-A Lua interpreter cannot be held in bounds from inside: patterns run without end where no hook
-looks, and a fault of the interpreter would be a fault of the server. So the script gets a process
-with an empty environment and limits (see `lakebed.lake.hooks.lua_child`), which is killed at the
-deadline. It has no network and no files. What it asks for over the pipe is done here: calls of the
-server as the user who triggered the event, and requests if the operator allows them. Whatever
-comes from the process is checked as if the script had written it.
+A Lua interpreter cannot be limited from inside: pattern matching can run forever without reaching
+a hook, and a crash of the interpreter would crash the server. So each script runs in a process with
+an empty environment and resource limits (see `lakebed.lake.hooks.lua_child`), killed at the
+deadline, without network and files. Its requests over the pipe are executed here: calls of the
+server as the user who triggered the event, and HTTP requests if the operator allows them. All
+messages from the process are validated as if written by the script.
 """
 
 import sys
@@ -40,7 +40,7 @@ def run(context: HookContext) -> None:
     """Run the script.
 
     Raises:
-        HookFailed: The script cannot be read, failed, or took too much of something.
+        HookFailed: The script cannot be read, failed, or exceeded a limit.
     """
     start = _start(context, _read_script(context))
     child = Child(
@@ -57,7 +57,7 @@ def run(context: HookContext) -> None:
 
 
 def _serve(context: HookContext, child: Child) -> str | None:
-    """Answer the script until it ends; return the error that it ended with."""
+    """Serve the script's requests until it ends; return its error, or None on success."""
     frames = Frames()
     decoder = msgspec.msgpack.Decoder(FromChild)
     while True:
@@ -70,7 +70,7 @@ def _serve(context: HookContext, child: Child) -> str | None:
             raise HookFailed("the script's process sent something else than messages") from error
         for message in messages:
             if child.is_sending:
-                # Replies would heap up here.
+                # Unread replies would pile up in memory.
                 raise HookFailed("the script's process does not read what it asked for")
             match message:
                 case Print(text):

@@ -1,4 +1,4 @@
-"""Requests of hooks, with what was sent and answered in the log."""
+"""HTTP requests of hooks, logged with their responses."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from lakebed.lake.hooks.kinds.context import HookContext
 from lakebed.lake.hooks.network import Network, Response
 
 RUN_ID_HEADER = "X-Lakebed-Run-Id"
-"""The same for each delivery of an event, so that a receiver can tell a repetition."""
+"""Equal for all deliveries of an event, so that receivers can detect a repeat."""
 
 
 def send(
@@ -21,12 +21,12 @@ def send(
     deadline: Deadline | None = None,
     is_secret: bool = False,
 ) -> Response:
-    """Send a request, and log it and its answer; secrets that the output knows are masked.
+    """Send a request, and log request and response; known secrets are masked.
 
-    If `is_secret`, what the bodies hold is not logged at all.
+    If `is_secret`, the bodies are not logged.
 
     Raises:
-        HookFailed: There was no whole answer.
+        HookFailed: No complete response was received.
     """
     sent = {**headers, RUN_ID_HEADER: context.event.run_id}
     if body:

@@ -1,4 +1,4 @@
-"""Webhooks: the event is sent to a URL, and a status of 2xx lets the operation go on."""
+"""Webhooks: send the event to a URL; a 2xx status lets the operation proceed."""
 
 from typing import Any
 from urllib.parse import urlencode
@@ -12,7 +12,7 @@ def run(context: HookContext) -> None:
     """Send the event.
 
     Raises:
-        HookFailed: The answer is not 2xx, or there was none.
+        HookFailed: The status is not 2xx, or no response was received.
     """
     properties = context.spec.properties
     fill = context.environment.fill_text
@@ -21,7 +21,7 @@ def run(context: HookContext) -> None:
         for name, values in properties.get("query_params", {}).items()
         for value in values
     ]
-    # The body is JSON, whatever the action file says about its type.
+    # The body is always JSON: ignore a content type from the action file.
     headers = {
         name: fill(value)
         for name, value in properties.get("headers", {}).items()

@@ -1,4 +1,4 @@
-"""The process of one Lua script: limits, the interpreter, and the packages that scripts may use.
+"""The process of a Lua script: resource limits, the interpreter, and the packages for scripts.
 
-Only this package imports the interpreter, and the server never imports what runs it.
+Only this package imports the interpreter, and the server never imports the modules that do.
 """

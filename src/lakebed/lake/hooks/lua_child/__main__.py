@@ -1,4 +1,4 @@
-"""The process: take limits upon itself, run one script, say how it ended."""
+"""Entry point of the process: set resource limits, run one script, report its result."""
 
 import math
 import os
@@ -10,12 +10,12 @@ from lakebed.lake.hooks.lua_child.pipe import Pipe
 from lakebed.lake.hooks.lua_child.sandbox import run_script
 
 _SPARE_MIB = 768
-"""What the interpreter and its libraries take beside the values of a script."""
+"""Memory of the interpreter and its libraries, beyond the script's values."""
 _SPARE_SECONDS = 2
 
 
 def main() -> None:
-    """Run the script that the server sends."""
+    """Run the script sent by the server."""
     pipe = Pipe.take_standard_streams()
     start = pipe.receive(Start)
     _limit(start)
@@ -23,7 +23,7 @@ def main() -> None:
         error = run_script(start, pipe)
     except MemoryError:
         error = "the script needs more memory than it may have (hooks.lua.memory_mib)"
-    except Exception as problem:  # noqa: BLE001 - a fault of ours must not look like a death
+    except Exception as problem:  # noqa: BLE001 - report bugs as errors, not as a dead process
         error = f"the script's process failed: {type(problem).__name__}: {problem}"
     pipe.send(End(error))
 
@@ -42,10 +42,10 @@ def _limit(start: Start) -> None:
         _, hard = resource.getrlimit(what)
         least = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
         resource.setrlimit(what, (least, least))
-    # The server kills this process at the deadline. Should the server die, this ends it.
+    # The server kills this process at the deadline. If the server dies, the alarm does.
     signal.alarm(seconds)
 
 
 if __name__ == "__main__":
     main()
-    os._exit(0)  # at once: nothing here needs to be put away
+    os._exit(0)  # skip cleanup: nothing needs it

@@ -1,7 +1,7 @@
-"""What the server and the process of a Lua script say to each other.
+"""Messages between the server and the process of a Lua script.
 
-Each message is MessagePack behind its length in four bytes. The server says `Start`, then a
-`CallReply` to each `Call` and `HTTPCall`; the process says the rest.
+Each message is MessagePack, preceded by its length in four bytes. The server sends `Start`, then a
+`CallReply` to each `Call` and `HTTPCall`; all others come from the process.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 MESSAGE_BYTES_MAX: Final = 48 << 20
-"""The longest message: an object that is read whole, and some room."""
+"""Maximum size of a message: the largest object, with a margin."""
 _LENGTH_BYTES: Final = 4
 
 CALLS: Final = {
@@ -25,11 +25,11 @@ CALLS: Final = {
     "stat_object": ("repository", "reference", "path", "user_metadata?"),
     "update_object_user_metadata": ("repository", "branch", "path", "metadata"),
 }
-"""The functions of ``lakefs`` and their arguments in order; those with a ? may be left out."""
+"""The functions of ``lakefs`` and their arguments in order; ? marks optional arguments."""
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
-    """The script and what it may know."""
+    """A script, its arguments and its limits."""
 
     script: bytes
     action: dict[str, Any]
@@ -41,7 +41,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a call or a request; with an error, nothing did."""
+    """Result of a call or a request; with an error, the other fields are unset."""
 
     status: int = 0
     body: Any = None
@@ -50,20 +50,20 @@ class CallReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Print(msgspec.Struct, frozen=True, tag=True):
-    """The script printed something."""
+    """Output of the script."""
 
     text: bytes
 
 
 class Call(msgspec.Struct, frozen=True, tag=True):
-    """The script calls a function of its ``lakefs`` package."""
+    """A call of a function of the ``lakefs`` package."""
 
     name: str
     arguments: dict[str, str | int | bool | dict[str, str]]
 
 
 class HTTPCall(msgspec.Struct, frozen=True, tag=True):
-    """The script sends an HTTP request."""
+    """An HTTP request of the script."""
 
     method: str
     url: str
@@ -72,7 +72,7 @@ class HTTPCall(msgspec.Struct, frozen=True, tag=True):
 
 
 class End(msgspec.Struct, frozen=True, tag=True):
-    """The script ended; the error is why it failed."""
+    """End of the script, with its error if it failed."""
 
     error: str | None = None
 
@@ -81,19 +81,19 @@ FromChild = Print | Call | HTTPCall | End
 
 
 def frame(message: msgspec.Struct) -> bytes:
-    """Return a message as it goes over the pipe."""
+    """Encode a message for the pipe."""
     content = msgspec.msgpack.encode(message)
     return len(content).to_bytes(_LENGTH_BYTES, "big") + content
 
 
 class Frames:
-    """Puts messages together from the pieces in which they arrive."""
+    """Reassembles messages from chunks of the pipe."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
 
     def add(self, piece: bytes) -> Iterator[bytes]:
-        """Return the contents of the messages that are whole now.
+        """Add a chunk; yield the contents of the complete messages.
 
         Raises:
             ValueError: A message is too long.

@@ -1,4 +1,4 @@
-"""The packages that scripts may ask for by ``require``."""
+"""Packages that scripts can load with ``require``."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -30,10 +30,10 @@ _NOT_HERE: Final = ("aws", "azure", "gcloud", "databricks", "formats", "lakefs/c
 
 
 def open_package(name: str, start: Start, pipe: Pipe) -> Functions:
-    """Return the functions of a package by their names.
+    """Return the functions of a package by name.
 
     Raises:
-        Refused: There is no such package, or the operator does not allow it.
+        CallFailed: The package does not exist, or the operator does not allow it.
     """
     functions: Functions
     if name == "hook":
@@ -61,7 +61,7 @@ def open_package(name: str, start: Start, pipe: Pipe) -> Functions:
 
 
 def _load(place: str) -> Any:
-    # When it is asked for: most scripts need one or two.
+    # Imported on demand: most scripts use one or two.
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)
 

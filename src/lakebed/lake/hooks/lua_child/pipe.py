@@ -1,4 +1,4 @@
-"""The pipe to the server, from the side of the script's process."""
+"""The script process's end of the pipe to the server."""
 
 import os
 from typing import Self, TypeVar
@@ -12,7 +12,7 @@ _CHUNK_BYTES = 1 << 20
 
 
 class Pipe:
-    """Sends messages to the server and receives what it answers."""
+    """Sends messages to the server and receives its replies."""
 
     def __init__(self, source: int, target: int) -> None:
         self._source = source
@@ -21,7 +21,7 @@ class Pipe:
 
     @classmethod
     def take_standard_streams(cls) -> Self:
-        """Return the pipe behind the standard streams, which lead nowhere from now on."""
+        """Take over the standard streams as the pipe, and redirect them to the null device."""
         pipe = cls(os.dup(0), os.dup(1))
         nowhere = os.open(os.devnull, os.O_RDWR)
         for stream in range(3):
@@ -36,7 +36,7 @@ class Pipe:
             rest = rest[os.write(self._target, rest) :]
 
     def receive(self, message_type: type[_MessageT]) -> _MessageT:
-        """Return the next message; end the process if the server is gone."""
+        """Return the next message; exit the process if the server closed the pipe."""
         while piece := os.read(self._source, _CHUNK_BYTES):
             for content in self._frames.add(piece):
                 return msgspec.msgpack.decode(content, type=message_type)

@@ -1,4 +1,4 @@
-"""The interpreter of a script, with nothing in it that reaches out of the process."""
+"""The Lua interpreter, without any access outside of the process."""
 
 from importlib.resources import files
 from typing import Final
@@ -15,14 +15,14 @@ _FAILURE_END: Final = "</HookFailure>"
 
 
 def run_script(start: Start, pipe: Pipe) -> str | None:
-    """Run a script; return why it failed, or nothing."""
+    """Run a script; return its error, or None on success."""
     lua = lupa.lua52.LuaRuntime(
-        encoding=None,  # texts of Lua are bytes
+        encoding=None,  # Lua strings are bytes
         unpack_returned_tuples=True,
         register_eval=False,
         register_builtins=False,
         attribute_filter=_refuse_attribute,
-        max_memory=start.memory_mib << 20,  # see `Values` for what Python puts in
+        max_memory=start.memory_mib << 20,  # `Values` limits the values from Python
     )
     prepare = lua.compile(files(__package__).joinpath("sandbox.lua").read_bytes())
     values = Values(lua, start.memory_mib << 20)
@@ -55,6 +55,6 @@ def _refuse_attribute(_thing: object, name: object, _is_setting: bool) -> object
 
 
 def _unwrap_failure(error: str) -> str:
-    """Return what a script said by ``hook.fail``, without where it said it."""
+    """Return the message of ``hook.fail`` without its position in the script."""
     _, found, rest = error.partition(_FAILURE_START)
     return rest.partition(_FAILURE_END)[0] if found else error

@@ -1,4 +1,4 @@
-"""Values on their way between Lua and Python."""
+"""Conversion of values between Lua and Python."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -7,20 +7,20 @@ import lupa.lua52
 
 _DEPTH_MAX: Final = 50
 _VALUE_BYTES: Final = 128
-"""What a value takes beside its text, at most."""
+"""Upper bound of a value's memory beyond its text."""
 _SPARE_BYTES: Final = 1 << 20
-"""Kept free, for the small values of calls and errors."""
+"""Kept free for the small values of calls and errors."""
 
 
 class CallFailed(Exception):
-    """A function of a package was called wrongly or failed; scripts see the message."""
+    """A wrong call or failure of a package's function; scripts see the message."""
 
 
 class Values:
-    """Converts values. Texts of Lua are bytes; numbers that are whole are integers.
+    """Converts values. Lua strings are bytes; whole numbers are integers.
 
-    Where a script itself takes too much memory, Lua raises an error. Where Python puts values in,
-    Lua would stop the process without a word, so there the limit is looked at before.
+    If a script allocates too much memory, Lua raises an error. If Python adds too many values, Lua
+    would abort the process silently, so Python checks the limit first.
     """
 
     def __init__(self, lua: Any, bytes_max: int) -> None:
@@ -32,10 +32,10 @@ class Values:
         self.is_array: Callable[[Any], bool]
 
     def from_lua(self, value: Any, depth: int = 0) -> Any:
-        """Return a value of Lua as Python's: a table is a list if it looks like one, else a dict.
+        """Convert a Lua value: a table becomes a list if it is a sequence, otherwise a dict.
 
         Raises:
-            Refused: It is nested too deeply, or holds a function.
+            CallFailed: The value is nested too deeply, or contains a function.
         """
         kind = lupa.lua52.lua_type(value)
         if kind is None:
@@ -56,10 +56,10 @@ class Values:
         return {_key_text(key): each for key, each in items.items()}
 
     def to_lua(self, value: Any) -> Any:
-        """Return a value of Python as Lua's.
+        """Convert a Python value.
 
         Raises:
-            MemoryError: There is no room for it.
+            MemoryError: The value exceeds the script's memory.
         """
         if isinstance(value, str):
             value = value.encode(errors="surrogateescape")
@@ -87,9 +87,9 @@ class Values:
                 raise MemoryError
 
     def guard(self, function: Callable[..., object]) -> Callable[..., tuple[object, ...]]:
-        """Make a function that Lua can call: it takes and gives values of Lua, and never raises.
+        """Wrap a function for Lua: converts arguments and results, and never raises.
 
-        It returns true and the results, or false and a message.
+        Returns true and the results, or false and a message.
         """
 
         def call(*arguments: Any) -> tuple[Any, ...]:
@@ -108,10 +108,10 @@ class Values:
 
 
 def text(value: Any, position: int = 1) -> bytes:
-    """Return an argument that must be a text; a number is one.
+    """Return a string argument; numbers are converted.
 
     Raises:
-        Refused: It is not.
+        CallFailed: The argument is neither.
     """
     if isinstance(value, bytes):
         return value
@@ -121,10 +121,10 @@ def text(value: Any, position: int = 1) -> bytes:
 
 
 def number(value: Any, position: int = 1) -> int | float:
-    """Return an argument that must be a number.
+    """Return a number argument; numeric strings are converted.
 
     Raises:
-        Refused: It is not.
+        CallFailed: The argument is not a number.
     """
     if isinstance(value, bytes):
         try:
@@ -137,7 +137,7 @@ def number(value: Any, position: int = 1) -> int | float:
 
 
 def readable(value: Any) -> Any:
-    """Return a value with its bytes as texts, for JSON and YAML."""
+    """Return a value with all bytes decoded to str, for JSON and YAML."""
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     if isinstance(value, list):

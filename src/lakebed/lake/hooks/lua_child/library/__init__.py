@@ -1,1 +1,1 @@
-"""The packages of scripts, as functions by their names."""
+"""Packages for scripts: dictionaries of functions."""

@@ -1,4 +1,4 @@
-"""``time``: moments are nanoseconds since 1970, layouts are Go's."""
+"""``time``: times in nanoseconds since 1970, layouts as in Go."""
 
 import re
 import time
@@ -30,7 +30,7 @@ def _offset(moment: datetime, separator: str, *, utc: str = "") -> str:
 
 
 _Part = tuple[Callable[[datetime], str], str, str]
-"""How a part of a layout is written, the expression that reads it, and what is read."""
+"""A layout element: its formatter, the pattern that parses it, and the name of its value."""
 _PARTS: Final[dict[str, _Part]] = {
     "January": (lambda at: _MONTHS[at.month - 1], "|".join(_MONTHS), "month_name"),
     "Jan": (lambda at: _MONTHS[at.month - 1][:3], "|".join(x[:3] for x in _MONTHS), "month_name"),
@@ -63,15 +63,15 @@ _LAYOUT: Final = re.compile("|".join(map(re.escape, _PARTS)))
 
 
 def format_moment(moment: datetime, layout: str) -> str:
-    """Write a moment by a layout of Go's."""
+    """Format a time by a Go layout."""
     return _LAYOUT.sub(lambda found: _PARTS[found[0]][0](moment), layout)
 
 
 def parse_moment(layout: str, value: str) -> datetime:
-    """Read a moment that is written by a layout of Go's; without a zone it is UTC.
+    """Parse a time by a Go layout; without a zone, in UTC.
 
     Raises:
-        Refused: It is not written so.
+        CallFailed: The value does not match the layout.
     """
     names: list[str] = []
     expression = ""
@@ -80,7 +80,7 @@ def parse_moment(layout: str, value: str) -> datetime:
         _, part, name = _PARTS[found[0]]
         expression += re.escape(layout[end : found.start()]) + f"({part})"
         names.append(name)
-        # Seconds may have a fraction that the layout does not show.
+        # As in Go, seconds may have a fraction without one in the layout.
         expression += r"(?:[.,]\d{1,9})?" if name == "second" else ""
         end = found.end()
     read = re.fullmatch(expression + re.escape(layout[end:]), value)

@@ -39,7 +39,7 @@ def _unmarshal_yaml(data: object) -> object:
 
 
 def _read_parquet_schema(data: object) -> list[dict[str, str]]:
-    import pyarrow as pa  # it takes a while, and few scripts need it
+    import pyarrow as pa  # slow to import, and rarely needed
     import pyarrow.parquet as pq
 
     try:

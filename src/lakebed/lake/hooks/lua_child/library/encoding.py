@@ -56,7 +56,7 @@ def _decode_hex(data: object) -> bytes:
         raise CallFailed(f"this is not hexadecimal: {error}") from error
 
 
-# lakeFS has had two spellings of some names; scripts of both are about.
+# lakeFS changed the spelling of some names; scripts use both.
 HMAC: Final = {
     "sign_sha256": _sign("sha256"),
     "signsha256": _sign("sha256"),

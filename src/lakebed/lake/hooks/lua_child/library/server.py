@@ -1,4 +1,4 @@
-"""``lakefs`` and ``net/http``: what the server does for a script."""
+"""``lakefs`` and ``net/http``: requests to the server."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,12 +9,12 @@ from lakebed.lake.hooks.lua_child.values import CallFailed, number, readable, te
 
 
 def new_lakefs(pipe: Pipe) -> dict[str, Callable[..., Any]]:
-    """Return the functions of the package ``lakefs``: each returns a status and a body."""
+    """Return the functions of package ``lakefs``; each returns status and body."""
     return {name: _caller(pipe, name) for name in CALLS}
 
 
 def new_http(pipe: Pipe) -> dict[str, Callable[..., Any]]:
-    """Return the functions of the package ``net/http``."""
+    """Return the functions of package ``net/http``."""
 
     def request(what: Any, body: Any = None) -> tuple[Any, ...]:
         given: dict[str, Any] = what if isinstance(what, dict) else {"url": what, "body": body}
