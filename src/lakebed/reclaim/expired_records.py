@@ -47,12 +47,7 @@ class ExpiredCounts:
 def clean_expired(
     catalog: Catalog, runtime: Runtime, times: CatalogSettings | None = None
 ) -> ExpiredCounts:
-    """Remove the expired records of all repositories.
-
-    Args:
-        catalog: Source of the records.
-        runtime: Clock and pauses.
-        times: When records expire, or None for the settings of the catalog.
+    """Remove the expired records of all repositories, by `times` or the catalog's settings.
 
     Raises:
         StoreUnavailable: The store did not answer; the next pass continues.

@@ -249,11 +249,7 @@ class GCPreparation:
     ) -> PreparedRun:
         """Begin or continue a run: write a page of open uploads and staged entries.
 
-        Args:
-            repository_id: The repository.
-            unique_id: If given, the expected unique id of the repository.
-            token: The continuation token of the page before, or None to begin a run.
-            limits: Limits of the page.
+        Without `token`, the continuation token of the previous page, a run begins.
 
         Raises:
             RepositoryNotFound: The repository does not exist, or has another unique id.
@@ -284,11 +280,8 @@ class GCPreparation:
     ) -> PreparedRun:
         """Finish a run: write all unexpired commit records, and the manifest.
 
-        Args:
-            repository_id: The repository.
-            unique_id: If given, the expected unique id of the repository.
-            run_id: A run with all pages written. None for a run of commits alone, by which no
-                object can be judged to be garbage.
+        All pages of `run_id` must be written. Without `run_id`, begin a run of commits alone, by
+        which no object can be judged to be garbage.
 
         Raises:
             RepositoryNotFound: The repository does not exist, or has another unique id.
@@ -330,16 +323,9 @@ class GCPreparation:
         since_us: int,
         dry_run: bool,
     ) -> tuple[GCFile, ...]:
-        """Write the commits whose expiry frees objects; return the files.
+        """Write the commits expired since `since_us` or, if `dry_run`, about to expire.
 
         They are for the report of the run. Only a dry run, which deletes nothing, judges by them.
-
-        Args:
-            repository_id: The repository.
-            unique_id: If given, the expected unique id of the repository.
-            run_id: A prepared run.
-            since_us: Write the commits that expired since this time.
-            dry_run: Whether to write the commits that would expire instead.
 
         Raises:
             RepositoryNotFound: The repository does not exist, or has another unique id.

@@ -115,7 +115,6 @@ class PurgeReport:
     not_reached: tuple[str, ...] = NOT_REACHED
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the report for a JSON document."""
         return asdict(self)
 
 
@@ -131,7 +130,6 @@ class PurgeProgress:
     """Start of the second search."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the progress for a JSON document."""
         return asdict(self)
 
 

@@ -80,14 +80,8 @@ class GCLeases:
     ) -> None:
         """Record the end of a run and release its lease, if `holder` has it.
 
-        A run that loses its lease between the two writes records its end, too. That only moves the
-        time of the next run.
-
-        Args:
-            repository_id: The repository.
-            holder: The lease holder.
-            is_good: Whether the run completed.
-            next_us: No run before this time would find anything to delete.
+        A run that loses its lease between the two writes records its end, too. That only moves
+        `next_us`, before which no run would find anything to delete.
         """
         lease = self._lease(repository_id)
         if lease.renew_lease(holder).holder != holder:
@@ -273,12 +267,7 @@ class GCMarks:
 
     @traced("catalog.leave_gc_mark")
     def leave(self, repository_id: RepositoryID) -> GCMark:
-        """Write a storage marker, and return it.
-
-        Raises:
-            RepositoryNotFound: The repository does not exist.
-            BlockError: The storage refused or failed.
-        """
+        """Write a storage marker, and return it; raise `RepositoryNotFound` or `BlockError`."""
         repository = self._engine.repositories.get(repository_id)
         nonce = self._runtime.random_bytes(16).hex()
         namespace = str(repository.namespace)

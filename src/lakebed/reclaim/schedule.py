@@ -48,7 +48,7 @@ class RunsFailed(LakebedError):
 
 
 class RunSchedule:
-    """Schedule of runs of all repositories; used by one thread."""
+    """Schedule of runs of all repositories, with a minimum interval; used by one thread."""
 
     def __init__(
         self,
@@ -61,17 +61,7 @@ class RunSchedule:
         interval_seconds: float,
         cause_of: Callable[[BaseException], str] = str,
     ) -> None:
-        """Plan runs; `run_once` makes them.
-
-        Args:
-            reclaim: The server's part of a run.
-            engine: Source of the repositories.
-            runtime: Clock, randomness and concurrency.
-            storage: Settings of the storage of all repositories.
-            settings: Times of `reclaim`.
-            interval_seconds: Minimum time between two runs of a repository.
-            cause_of: Returns the text of an error for the log.
-        """
+        """Plan runs; `cause_of` returns the text of an error for the log."""
         self._reclaim = reclaim
         self._engine = engine
         self._runtime = runtime

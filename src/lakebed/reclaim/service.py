@@ -29,7 +29,10 @@ from lakebed.reclaim.unfinished import UnfinishedUploads
 
 
 class CollectionParts:
-    """The server's part in garbage collection runs; shared by the threads of a process."""
+    """The server's part in garbage collection runs; shared by the threads of a process.
+
+    All processes of an installation must have the same `settings`.
+    """
 
     def __init__(
         self,
@@ -39,15 +42,6 @@ class CollectionParts:
         runtime: Runtime,
         settings: CatalogSettings | None = None,
     ) -> None:
-        """Create the parts.
-
-        Args:
-            engine: The engine of the catalog.
-            store: Store of leases and marks.
-            block: Store of objects.
-            runtime: Clock, randomness and concurrency.
-            settings: Times and limits, the same for all processes of an installation.
-        """
         settings = settings or CatalogSettings()
         self.rules = RuleBook(store, runtime)
         self.expirer = Expirer(
@@ -75,7 +69,6 @@ class Reclaim(CollectionParts):
         runtime: Runtime,
         settings: CatalogSettings | None = None,
     ) -> None:
-        """Create the parts; the unfinished uploads of `catalog` can be ended."""
         super().__init__(engine, store, block, runtime, settings)
         settings = settings or CatalogSettings()
         self.storage_marks = GCMarks(engine, block, runtime, settings)

@@ -60,12 +60,8 @@ def judge(
 ) -> pa.Table:
     """Return objects with their verdicts: see `rules.judge`.
 
-    Args:
-        looked: The objects, with the columns of `STORED_SCHEMA`; each once.
-        committed: Paths referenced by commit records.
-        held: Paths referenced by staging, links and open uploads.
-        found: The candidates of the state.
-        look: The times of this observation.
+    `looked` has each object once, with the columns of `STORED_SCHEMA`; `found` the state's
+    candidates.
     """
     paths = looked.column("path")
     conditions = {

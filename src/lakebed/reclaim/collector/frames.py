@@ -71,14 +71,10 @@ def judge(
     saved: DataFrame,
     look: ObservationTimes,
 ) -> DataFrame:
-    """Return objects with their verdicts: see `rules.judge`.
+    """Return objects with their verdicts, as `JUDGED`: see `rules.judge`.
 
-    Args:
-        looked: The objects, as `STORED`.
-        committed: Paths referenced by commit records, as `PATHS`.
-        held: Paths referenced by staging, links and open uploads, as `PATHS`.
-        saved: The objects in the state, as `JUDGED`.
-        look: The times of this observation.
+    `looked` are objects as `STORED`, `saved` the objects in the state as `JUDGED`, the others
+    `PATHS`.
     """
     found = saved.where(f.col("found_us") > 0)
     together = (

@@ -88,7 +88,10 @@ class Ending:
 
 
 class RunLease:
-    """The lease of one repository, for runs of one process."""
+    """Lease of a repository, for the runs of one process.
+
+    If `is_patient`, wait for another run for a while, after telling `say`.
+    """
 
     def __init__(
         self,
@@ -98,14 +101,6 @@ class RunLease:
         is_patient: bool,
         say: Callable[[str], None] = lambda _line: None,
     ) -> None:
-        """Prepare to take the lease.
-
-        Args:
-            server: Has the lease.
-            runtime: Its clock measures how long the lease of another run was seen.
-            is_patient: Whether to wait for another run, for a while.
-            say: Called when the wait begins.
-        """
         self._server = server
         self._lease = Lease(server, runtime)
         self._runtime = runtime
@@ -181,7 +176,11 @@ class CollectorOptions:
 
 
 class CollectorJob:
-    """Garbage collection runs of one repository."""
+    """Garbage collection runs of one repository.
+
+    If `is_patient`, a run waits for another run for a while. `say` is called with a line about each
+    step.
+    """
 
     def __init__(
         self,
@@ -193,16 +192,6 @@ class CollectorJob:
         is_patient: bool = True,
         say: Callable[[str], None] = lambda _line: None,
     ) -> None:
-        """Prepare to make runs.
-
-        Args:
-            executor: Works beside the storage.
-            server: The server's part of a run.
-            storage: The repository's storage.
-            runtime: The clock for the lease, or None for the system's.
-            is_patient: Whether to wait for another run, for a while.
-            say: Called with a line about each step.
-        """
         self._executor = executor
         self._server = server
         self._storage = storage

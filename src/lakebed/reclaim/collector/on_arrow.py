@@ -59,7 +59,7 @@ _LANES: Final = 2
 
 
 class ArrowExecutor:
-    """In-process executor."""
+    """In-process executor; up to `budget_bytes` of each table are in memory, the rest on disk."""
 
     def __init__(
         self,
@@ -69,14 +69,6 @@ class ArrowExecutor:
         name: str = "arrow",
         budget_bytes: int = BUDGET_BYTES,
     ) -> None:
-        """Prepare to work.
-
-        Args:
-            storage: The repository's storage.
-            runtime: Runs reads in parallel.
-            name: Name in reports.
-            budget_bytes: Size of the part of each table kept in memory; the rest goes to disk.
-        """
         self.name = name
         self._reader = _Reader(storage, runtime)
         self._budget_bytes = budget_bytes

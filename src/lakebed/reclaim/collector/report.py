@@ -109,7 +109,6 @@ class RunSummary:
     `expireCommits` of the API."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the figures for a JSON document."""
         return asdict(self)
 
     def encode(self) -> bytes:
@@ -306,14 +305,10 @@ def thin_out(storage: Storage, run_id: GCRunID) -> None:
 
 
 def thin_out_refused(storage: Storage, after: GCRunID | None) -> None:
-    """Remove the files of a server's refused runs, except the reason of the last refusal.
+    """Remove the files of a server's refused runs later than `after`, except the last reason.
 
     Runs may be refused every few minutes until an operator intervenes. Runs that have begun to
     delete are kept: the state may reference their files.
-
-    Args:
-        storage: The repository's storage.
-        after: The last run that was not refused; only later runs are read.
 
     Raises:
         NotTheOwner: The namespace now belongs to another repository.

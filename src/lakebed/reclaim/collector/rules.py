@@ -194,12 +194,6 @@ def may_optimize(
     unless commits have expired since.
 
     A state from the future is not used: the clock was ahead, so partitions were closed too early.
-
-    Args:
-        saved: The state of the previous run, or None.
-        began_us: Start of the preparation of this run.
-        repository_uids: Owners of this run's objects.
-        expired_ids: The set of expired commits used by this run.
     """
     return (
         saved is not None
@@ -265,12 +259,8 @@ def judge(
 ) -> Iterator[Judged]:
     """Yield objects with their verdicts, and committed objects that were not listed.
 
-    Args:
-        looked: The objects.
-        committed: Paths referenced by commit records.
-        held: Paths referenced by staging, links and open uploads.
-        state: State of the previous run; candidates keep the time at which they were found.
-        look: The times of this observation.
+    `committed` are the paths referenced by commit records, `held` by staging, links and open
+    uploads. Candidates keep the time of finding in the previous run's `state`.
     """
     unseen = set(committed)
     for stored in looked:
@@ -311,14 +301,8 @@ def next_state(
 ) -> State:
     """Return the state for the next run, after the sweep.
 
-    Args:
-        judged: Verdicts of this run.
-        deleted: Paths of the deleted objects.
-        repository_uids: Owners of the observed objects.
-        commits: The known commit records.
-        state: The state used by an optimized run: closed partitions stay closed even if the
-            server's times were increased.
-        look: The times of this observation.
+    Closed partitions of the `state` used by an optimized run stay closed even if the server's times
+    were increased.
     """
     closed_before_us = max(look.closed_before_us, state.closed_before_us if state else 0)
     after = State(

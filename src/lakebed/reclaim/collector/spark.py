@@ -29,11 +29,8 @@ _OWN_ERROR: Final = re.compile(r"^(lakebed\.[\w.]+): (.*)$", re.MULTILINE)
 def new_session(master: str | None = None, *, name: str = "lakebed gc") -> SparkSession:
     """Start Spark, or return the existing session.
 
-    A local session listens on loopback only and has no web page.
-
-    Args:
-        master: The Spark to run on. None: as set by ``spark-submit``, else this machine.
-        name: Application name.
+    Without `master`, use the one set by ``spark-submit``, else this machine. A local session
+    listens on loopback only and has no web page.
 
     Raises:
         SparkNotStarted: It could not be started.

@@ -99,9 +99,8 @@ class MarkingServer(Protocol):
 def open_storage(server: MarkingServer, settings: BlockSettings | None = None) -> Storage:
     """Return the storage of a repository, verified to be the server's.
 
-    Args:
-        server: Writes a marker to its storage, which must be found here.
-        settings: How to open the storage, or None for the server's and the environment's settings.
+    `server` writes a marker to its storage, which must be found here. Without `settings`, the
+    settings of the server and the environment are used.
 
     Raises:
         WrongStorage: The settings lead to another storage, perhaps a copy.
