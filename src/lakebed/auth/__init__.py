@@ -1,4 +1,4 @@
-"""Users, groups, policies and access keys, and which requests they allow.
+"""Users, groups, policies and access keys, and authorization of requests.
 
 Imports `lakebed.kv` and `lakebed.base`; nothing of repositories or HTTP. Public: the names below.
 """

@@ -1,4 +1,4 @@
-"""A small cache of what was read lately. What it returns is at most some seconds old."""
+"""A small cache of recent reads with bounded staleness."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -17,20 +17,20 @@ class AuthCacheSettings:
     """Settings of users and permissions."""
 
     cache_seconds: float = 5.0
-    """How long this process may still go by what another one has changed; 0: not at all."""
+    """Maximum staleness after a change by another process; 0: no cache."""
 
     cache_entries_max: int = 1024
-    """How many access keys, unknown ones, tokens and users a process remembers, of each so many."""
+    """Maximum number of cached entries, each for access keys, unknown keys, tokens and users."""
 
     refused: frozenset[str] = frozenset()
     """Ids of access keys that are never accepted."""
 
 
 class ExpiringCache(Generic[KeyT, ValueT]):
-    """Keeps what `load` returned for some seconds, counted from before it was read.
+    """Cache of the results of `load`, valid for some seconds from before the read.
 
-    A change by another process counts after that time at the latest. A change by this process
-    counts at once, because it calls `clear`. Failures are not kept.
+    A change by another process is visible after that time at the latest. A change by this process
+    is visible at once, because it calls `clear`. Failures are not cached by default.
     """
 
     def __init__(
@@ -48,16 +48,16 @@ class ExpiringCache(Generic[KeyT, ValueT]):
         self._entries: dict[KeyT, tuple[ValueT, float]] = {}
         self._keeps_failures = keeps_failures
         self._failures: dict[KeyT, tuple[str, float]] = {}
-        """The reason, and until when it is kept."""
+        """The reason, and its time of expiry."""
         self._lock = runtime.lock()
         self._clears = 0
 
     def get(self, key: KeyT) -> ValueT:
-        """Return the value that is kept, or load it.
+        """Return the cached value, or load the value.
 
         Raises:
-            AuthenticationFailed: Loading failed so, now or within the last seconds.
-            Exception: Whatever `load` raises.
+            AuthenticationFailed: Loading failed, now or within the last seconds.
+            Exception: Any error of `load`.
         """
         now = self._runtime.monotonic()
         entry = self._entries.get(key)
@@ -78,7 +78,7 @@ class ExpiringCache(Generic[KeyT, ValueT]):
 
     def _keep(self, kept: dict[KeyT, KeptT], key: KeyT, value: KeptT, clears: int) -> None:
         with self._lock:
-            # A value that was read before a change by this process must not be kept after it.
+            # Do not cache a value read before a change by this process.
             if clears == self._clears:
                 kept.pop(key, None)
                 if len(kept) >= self._entries_max:
@@ -86,7 +86,7 @@ class ExpiringCache(Generic[KeyT, ValueT]):
                 kept[key] = value
 
     def clear(self) -> None:
-        """Forget all values, and do not keep those that are being loaded now."""
+        """Forget all values, and do not cache values that are being loaded."""
         with self._lock:
             self._clears += 1
             self._entries.clear()

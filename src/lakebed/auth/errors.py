@@ -1,17 +1,17 @@
-"""The errors of users and permissions, by what the caller does next.
+"""Errors of users and permissions, by the caller's next step.
 
 LakebedError
 └── AuthError
-    ├── AuthenticationFailed    not known; the caller is not told what was wrong
-    ├── Denied                  known, but without the permission
-    ├── AuthNotFound            it does not exist                           (also a KeyError)
+    ├── AuthenticationFailed    unknown; the client is not told the reason
+    ├── Denied                  authenticated, but without the permission
+    ├── AuthNotFound            does not exist                              (also a KeyError)
     │   └── UserNotFound, GroupNotFound, PolicyNotFound, CredentialNotFound
     ├── AlreadyExists           the name is taken
     ├── AlreadySetUp            the installation has its first administrator
     ├── AuthInvalid             the request is not valid                    (also a ValueError)
     │   └── InvalidName, InvalidPolicy
     ├── TooManyLogins           too many wrong secrets; wait
-    └── AuthTooManyTries        others were faster every time; try again
+    └── AuthTooManyTries        concurrent changes won every time; retry
 """
 
 from typing import ClassVar
@@ -33,7 +33,7 @@ class AuthenticationFailed(AuthError):
     def __init__(self, reason: str = "") -> None:
         super().__init__("error authenticating request")
         self.reason = reason
-        """What was wrong, for the log alone."""
+        """The reason, only for the log."""
 
 
 class Denied(AuthError):
@@ -56,7 +56,7 @@ class AuthNotFound(AuthError, NotFoundMixin):
 
 
 class UserNotFound(AuthNotFound):
-    """There is no user of this name."""
+    """The user does not exist."""
 
     kind = "user_not_found"
 
@@ -65,7 +65,7 @@ class UserNotFound(AuthNotFound):
 
 
 class GroupNotFound(AuthNotFound):
-    """There is no group of this name."""
+    """The group does not exist."""
 
     kind = "group_not_found"
 
@@ -74,7 +74,7 @@ class GroupNotFound(AuthNotFound):
 
 
 class PolicyNotFound(AuthNotFound):
-    """There is no policy of this name."""
+    """The policy does not exist."""
 
     kind = "policy_not_found"
 
@@ -98,7 +98,7 @@ class AlreadyExists(AuthError):
 
 
 class AlreadySetUp(AuthError):
-    """The installation has its first administrator, who can add others."""
+    """The installation already has its first administrator, who can add others."""
 
     kind = "already_set_up"
 
@@ -113,19 +113,19 @@ class AuthInvalid(AuthError, ValueError):
 
 
 class InvalidName(AuthInvalid):
-    """A name that a user, group, policy or access key cannot have."""
+    """A name not allowed for users, groups, policies or access keys."""
 
     kind = "invalid_auth_name"
 
 
 class InvalidPolicy(AuthInvalid):
-    """A policy that is not well formed, or uses what is not supported."""
+    """A malformed policy, or a policy with unsupported features."""
 
     kind = "invalid_policy"
 
 
 class TooManyLogins(AuthError):
-    """Too many wrong secrets of one access key came from one address: this one is not looked at."""
+    """Too many wrong secrets for an access key from one address; the secret was not checked."""
 
     kind = "too_many_logins"
 
@@ -138,7 +138,7 @@ class TooManyLogins(AuthError):
 
 
 class AuthTooManyTries(AuthError):
-    """Others changed the same record at every try. Nothing was lost; try again."""
+    """Concurrent changes of the same record won every time. Nothing was lost; retry."""
 
     kind = "auth_too_many_tries"
 

@@ -1,4 +1,4 @@
-"""What users and permissions are made of: ids as types of their own, records as frozen values."""
+"""Value types of users and permissions: ids as separate types, records as frozen values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,20 +10,20 @@ from lakebed.base.ids import UniqueID
 ItemT_co = TypeVar("ItemT_co", covariant=True)
 
 UserID = NewType("UserID", str)
-"""The name of a user."""
+"""Name of a user."""
 
 GroupID = NewType("GroupID", str)
-"""The name of a group."""
+"""Name of a group."""
 
 PolicyID = NewType("PolicyID", str)
-"""The name of a policy."""
+"""Name of a policy."""
 
 AccessKeyID = NewType("AccessKeyID", str)
-"""The public half of an access key."""
+"""Public half of an access key."""
 
 
 class AuthPage(NamedTuple, Generic[ItemT_co]):
-    """Some items of a listing, in order of their names."""
+    """A page of a listing, ordered by name."""
 
     items: tuple[ItemT_co, ...]
     has_more: bool
@@ -41,7 +41,7 @@ class User:
 
     @property
     def committer(self) -> str:
-        """The name that commits show."""
+        """Committer name in commits."""
         return self.email or self.id
 
 
@@ -56,7 +56,7 @@ class Group:
 
 
 class Effect(Enum):
-    """What a statement does with the permissions that it matches."""
+    """Effect of a statement on the matching permissions."""
 
     ALLOW = "allow"
     DENY = "deny"
@@ -68,7 +68,7 @@ Conditions = Mapping[str, Mapping[str, tuple[str, ...]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """One rule of a policy; `lakebed.auth.policy.rules` says what it means."""
+    """One rule of a policy; `lakebed.auth.policy.rules` defines its meaning."""
 
     effect: Effect
     actions: tuple[str, ...]
@@ -79,7 +79,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """Statements under a name, to be attached to users and groups."""
+    """Named statements that can be attached to users and groups."""
 
     id: PolicyID
     unique_id: UniqueID
@@ -97,7 +97,7 @@ class Credential:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewCredential:
-    """A new access key, with its secret, which is shown only now."""
+    """A new access key with its secret, which is shown only once."""
 
     access_key_id: AccessKeyID
     secret_access_key: str = field(repr=False)
@@ -107,7 +107,7 @@ class NewCredential:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyPair:
-    """An access key and its secret, as a caller chose or sent them."""
+    """An access key and its secret, chosen or sent by a client."""
 
     access_key_id: str
     secret_access_key: str = field(repr=False)
@@ -115,10 +115,10 @@ class KeyPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Who makes a request, proved by a secret or by a token."""
+    """Authenticated user of a request."""
 
     user_id: UserID
     unique_id: UniqueID
     committer: str
     access_key_id: AccessKeyID | None
-    """None if a token was the proof."""
+    """None if a token was used."""

@@ -1,23 +1,23 @@
-"""Secrets: drawn, encrypted for the store, compared in constant time, and throttled if wrong.
+"""Secrets: generated, encrypted at rest, compared in constant time, and throttled.
 
-Each process derives two keys from the server's secret (by scrypt, in some 50 ms): one encrypts the
-secrets of access keys, the other signs tokens. Secrets are encrypted and not hashed, because the
-signature of an S3 request can only be checked by computing it again.
+Each process derives two keys from the server's secret (by scrypt, in about 50 ms): the first
+encrypts the secrets of access keys, the second signs tokens. Secrets are encrypted instead of
+hashed, because checking an S3 signature means computing it again.
 
 An encrypted secret is bound to its access key and its user: it cannot be decrypted in another
 record.
 
-**Throttle.** Each wrong secret fills a bucket of the pair of access key and address, which empties
-slowly. While the bucket is full, further tries of that pair are refused, with the right secret too.
-Failures of one pair never touch another: neither the same key from another address nor another key
-from the same address, which may be that of a proxy with thousands of clients. So there is no bucket
-for an address alone.
+**Throttle.** Each wrong secret fills a leaky bucket for the pair of access key and address. While
+the bucket is full, further attempts of the pair are refused, even with the right secret. Failures
+of a pair never affect another pair: neither the same key from another address nor another key from
+the same address, which may be a proxy with thousands of clients. So addresses alone have no
+buckets.
 
-Access keys that do not exist have buckets too, or the answers would tell which ones do. These are
-held apart: a flood of invented ids must not push out the buckets of existing ones.
+Unknown access keys have buckets too, or the responses would reveal existing keys. These buckets are
+separate: a flood of invented ids must not evict the buckets of existing keys.
 
-All of this is in the memory of one process, and bounded. Losing it allows some more tries and
-refuses nothing. So a server of several workers allows more tries, which does not make guessing
+Buckets are in the bounded memory of one process. Losing them allows some more attempts and refuses
+nothing. So a server with several workers allows more attempts, which does not make guessing
 possible.
 """
 
@@ -45,7 +45,7 @@ from lakebed.base.runtime import Runtime
 _LOGGER: Final = logging.getLogger(__name__)
 _SALT: Final = b"lakebed.auth.keys.1"
 _ENCRYPTION_KEY_BYTES: Final = 32
-_SIGNING_KEY_BYTES: Final = 64  # as long as the longest digest that tokens are signed with
+_SIGNING_KEY_BYTES: Final = 64  # length of the longest digest for tokens
 _NONCE_BYTES: Final = 12
 _SERVER_SECRET_BYTES_MIN: Final = 16
 
@@ -59,14 +59,14 @@ _SECRET_CHARACTERS_MAX: Final = 128
 
 @dataclass(frozen=True, slots=True)
 class ServerKeys:
-    """The keys of an installation. All its processes derive the same ones."""
+    """Keys of an installation, derived equally by all its processes."""
 
     encryption: bytes = field(repr=False)
     signing: bytes = field(repr=False)
 
     @classmethod
     def derive(cls, server_secret: bytes) -> Self:
-        """Derive the keys from the server's secret; slow on purpose, so do it once per process.
+        """Derive the keys from the server's secret; slow on purpose, so call it once per process.
 
         Raises:
             AuthInvalid: The secret is too short.
@@ -81,14 +81,14 @@ class ServerKeys:
 
 
 class SecretBox:
-    """Encrypts the secrets of access keys."""
+    """Encryption of access key secrets."""
 
     def __init__(self, keys: ServerKeys, runtime: Runtime) -> None:
         self._cipher = ChaCha20Poly1305(keys.encryption)
         self._runtime = runtime
 
     def seal(self, secret: str, access_key_id: AccessKeyID, owner: UniqueID) -> bytes:
-        """Encrypt the secret of an access key of a user."""
+        """Encrypt the secret of a user's access key."""
         nonce = self._runtime.random_bytes(_NONCE_BYTES)
         return nonce + self._cipher.encrypt(nonce, secret.encode(), _bound(access_key_id, owner))
 
@@ -96,8 +96,8 @@ class SecretBox:
         """Decrypt a secret.
 
         Raises:
-            AuthenticationFailed: It was encrypted with another server's secret or for another
-                access key or user, or it was damaged.
+            AuthenticationFailed: The secret was encrypted with another server's secret, or for
+                another access key or user, or is damaged.
         """
         nonce, box = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
         try:
@@ -116,15 +116,15 @@ def _bound(access_key_id: AccessKeyID, owner: UniqueID) -> bytes:
 
 
 def is_access_key_id(access_key_id: str) -> bool:
-    """Whether an access key can have this id."""
+    """Return whether an access key can have this id."""
     return _ACCESS_KEY.fullmatch(access_key_id) is not None
 
 
 def check_access_key_id(access_key_id: str) -> str:
-    """Return the id of an access key if it is valid.
+    """Return the id of an access key if valid.
 
     Raises:
-        InvalidName: It is not valid.
+        InvalidName: The id is not valid.
     """
     if not is_access_key_id(access_key_id):
         raise InvalidName(
@@ -135,17 +135,17 @@ def check_access_key_id(access_key_id: str) -> str:
 
 
 def same_secret(one: str, other: str) -> bool:
-    """Whether two secrets are equal; takes the same time wherever they differ."""
+    """Return whether two secrets are equal, in constant time."""
     return hmac.compare_digest(
         one.encode("utf-8", "surrogatepass"), other.encode("utf-8", "surrogatepass")
     )
 
 
 def check_secret(secret: str) -> str:
-    """Return the secret that a caller chose for an access key, if it is valid.
+    """Return a chosen secret if valid.
 
     Raises:
-        AuthInvalid: It is too short or too long, or is not ASCII.
+        AuthInvalid: The secret is too short or too long, or not ASCII.
     """
     if not _SECRET_CHARACTERS_MIN <= len(secret) <= _SECRET_CHARACTERS_MAX or not secret.isascii():
         raise AuthInvalid(
@@ -156,19 +156,19 @@ def check_secret(secret: str) -> str:
 
 
 def new_access_key_id(runtime: Runtime) -> AccessKeyID:
-    """Draw the public half of an access key."""
+    """Generate the public half of an access key."""
     drawn = runtime.random_bytes(_ACCESS_KEY_DRAWN)
     return AccessKeyID("AKIAJ" + "".join(_BASE32[byte % 32] for byte in drawn) + "Q")
 
 
 def new_secret(runtime: Runtime) -> str:
-    """Draw the secret half of an access key."""
+    """Generate the secret half of an access key."""
     return b64encode(runtime.random_bytes(_SECRET_BYTES)).decode()
 
 
 KEY_FAILURES: Final = 10
 KEY_SECONDS: Final = 10.0
-"""So many wrong secrets of one key from one address at once, and one more every so many seconds."""
+"""Burst of wrong secrets per key and address, and seconds for each further attempt."""
 
 _REMEMBERED_MAX: Final = 10_000
 _NETWORK_BITS: Final = 64
@@ -176,18 +176,18 @@ _NETWORK_BITS: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class _Bucket:
-    """How many failures there were lately."""
+    """Leaky bucket of recent failures."""
 
     level: float = 0.0
     at: float = 0.0
-    """When the level was that, by the monotonic clock."""
+    """Monotonic time of `level`."""
 
 
 _Buckets = LRU[tuple[str, str], _Bucket]
 
 
 class Throttle:
-    """Counts failures, and refuses further tries where there were too many."""
+    """Counter of failed logins that refuses further attempts above a limit."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -196,10 +196,10 @@ class Throttle:
         self._unknown: _Buckets = LRU(runtime, cost_max=_REMEMBERED_MAX)
 
     def check(self, access_key_id: str, client: str) -> None:
-        """Refuse a try of a key from an address if there were too many failures of that pair.
+        """Refuse a login with a key from an address after too many failures of the pair.
 
         Raises:
-            TooManyLogins: The secret is not to be looked at.
+            TooManyLogins: Do not check the secret.
         """
         if not self._known and not self._unknown:
             return
@@ -214,7 +214,7 @@ class Throttle:
             raise TooManyLogins(ceil(wait))
 
     def note_failure(self, access_key_id: str, client: str, *, is_known: bool) -> None:
-        """Count a wrong secret of a key, or a try of a key that does not exist."""
+        """Count a wrong secret of a key, or an attempt with an unknown key."""
         buckets = self._known if is_known else self._unknown
         pair = _pair(access_key_id, _network_of(client))
         with self._lock:
@@ -226,13 +226,13 @@ class Throttle:
 
 
 def _pair(access_key_id: str, network: str) -> tuple[str, str]:
-    """Return the name of a bucket. An invalid id may be long: all of a network share a bucket."""
+    """Return the key of a bucket; all invalid ids of a network share a bucket."""
     return access_key_id if is_access_key_id(access_key_id) else "", network
 
 
 @lru_cache(maxsize=1024)
 def _network_of(client: str) -> str:
-    """Return what counts as one address: of IPv6, what one customer of a provider has."""
+    """Return the unit of throttling: an IPv4 address, or an IPv6 /64 network."""
     address = parse_address(client)
     if isinstance(address, IPv6Address):
         return f"{int(address) >> (address.max_prefixlen - _NETWORK_BITS):x}"

@@ -1,4 +1,4 @@
-"""Users and permissions as the doors use them: who makes a request, and may they?"""
+"""Authentication and authorization of requests."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -53,7 +53,7 @@ from lakebed.kv.records import Records
 
 @dataclass(frozen=True, slots=True)
 class _Session:
-    """The user of a token, and when the token expires."""
+    """User and expiry time of a token."""
 
     identity: Identity
     expires_at: int
@@ -62,8 +62,8 @@ class _Session:
 class AuthService:
     """Users, groups, policies and credentials of an installation.
 
-    What every request asks (`authenticate`, `authorize`, …) may be answered from a cache: changes
-    that are made through this object count at once, those of other processes after
+    The methods called by every request (`authenticate`, `authorize`, …) may use a cache: changes
+    made through this object are visible at once, changes by other processes after
     `AuthCacheSettings.cache_seconds` at the latest. All other methods read the store.
     """
 
@@ -74,9 +74,9 @@ class AuthService:
     memberships: Relations[pb.User, User, pb.Group, Group]
     """From users to groups."""
     user_policies: Relations[pb.User, User, pb.Policy, Policy]
-    """From users to policies attached to them."""
+    """From users to attached policies."""
     group_policies: Relations[pb.Group, Group, pb.Policy, Policy]
-    """From groups to policies attached to them."""
+    """From groups to attached policies."""
 
     def __init__(
         self,
@@ -89,12 +89,7 @@ class AuthService:
     ) -> None:
         """Open the users of an installation.
 
-        Args:
-            store: The database.
-            runtime: Clock and chance.
-            keys: The keys of the installation.
-            settings: How long records are cached, and more.
-            while_reading: Held while credentials that are not cached are read from the store.
+        `while_reading` is entered while uncached credentials are read from the store.
         """
         settings = settings or AuthCacheSettings()
         self._runtime = runtime
@@ -120,7 +115,7 @@ class AuthService:
 
     @traced("auth.is_set_up")
     def is_set_up(self) -> bool:
-        """Whether there is a first administrator."""
+        """Return whether the first administrator exists."""
         return self._setup.is_done()
 
     @traced("auth.setup")
@@ -129,29 +124,26 @@ class AuthService:
     ) -> NewCredential:
         """Create the first groups and policies and the first administrator; see `setup`.
 
-        Args:
-            username: The name of the administrator.
-            given: The access key; if it is None, one is drawn.
-            email: The mail address, which commits will name.
+        Without `given`, an access key is generated.
 
         Raises:
-            AlreadySetUp: There is a first administrator already.
+            AlreadySetUp: The first administrator already exists.
             InvalidName: The name or the access key id is not valid.
             AuthInvalid: The given secret is not valid, or this server refuses the access key.
-            OutcomeUnknown: It may have been done. If not, another call can do it.
+            OutcomeUnknown: The setup may have succeeded. If not, another call can finish it.
         """
         if given is not None and given.access_key_id in self._refused:
             raise AuthInvalid(
                 f"this server does not accept the access key {given.access_key_id}: use another one"
             )
         if self._setup.is_done():
-            raise AlreadySetUp  # strangers may ask for this: nothing is forgotten for their sake
+            raise AlreadySetUp  # unauthenticated: keep the caches
         try:
             return self._setup.run(username, given, email=email)
         finally:
             self._forget()
 
-    # Who makes a request?
+    # Authentication
 
     @traced("auth.authenticate")
     def authenticate(
@@ -159,15 +151,12 @@ class AuthService:
     ) -> Identity:
         """Return the owner of an access key, if the secret is right.
 
-        Args:
-            access_key_id: The access key.
-            secret_access_key: Its secret.
-            client: The address that asks; failures are counted by it. None: they are not counted.
+        Failures are counted by `client`, the client's address, if given.
 
         Raises:
-            AuthenticationFailed: The access key is not known, or the secret is wrong.
-            TooManyLogins: There were too many failures of this key from this address; the secret
-                was not looked at.
+            AuthenticationFailed: The access key is unknown, or the secret is wrong.
+            TooManyLogins: Too many failures of this key from this address; the secret was not
+                checked.
         """
         if client is not None:
             self._throttle.check(access_key_id, client)
@@ -187,28 +176,28 @@ class AuthService:
 
     @traced("auth.secret_for")
     def secret_for(self, access_key_id: str) -> tuple[Identity, str]:
-        """Return the owner of an access key, and its secret, to check a signature with.
+        """Return the owner of an access key, and its secret to verify a signature.
 
         Raises:
-            AuthenticationFailed: There is no such access key.
+            AuthenticationFailed: The access key does not exist.
         """
-        if not is_access_key_id(access_key_id):  # it may be long, and a failure is kept by its key
+        if not is_access_key_id(access_key_id):  # may be long, and failures are cached by key
             raise AuthenticationFailed("access key (not shown) is not known")
         return self._known.get(access_key_id)
 
     def accepts(self, access_key_id: str) -> bool:
-        """Whether there is such an access key, which opens this installation."""
+        """Return whether an access key exists and is not refused."""
         return self._accepted.get(access_key_id)
 
     @traced("auth.login")
     def login(
         self, access_key_id: str, secret_access_key: str, *, client: str | None = None
     ) -> tuple[Token, int]:
-        """Return a token for the owner of an access key, and when it expires (seconds since 1970).
+        """Return a token for the owner of an access key, and its expiry time (seconds since 1970).
 
         Raises:
             AuthenticationFailed: The access key or its secret is wrong.
-            TooManyLogins: As `authenticate`.
+            TooManyLogins: As in `authenticate`.
         """
         identity = self.authenticate(access_key_id, secret_access_key, client=client)
         key = AccessKeyID(access_key_id)
@@ -216,11 +205,11 @@ class AuthService:
 
     @traced("auth.logout")
     def logout(self, token: str) -> None:
-        """End a token before it expires; other processes accept it for `cache_seconds` more.
+        """End a token early; other processes accept it for up to `cache_seconds`.
 
         Raises:
-            AuthenticationFailed: It is not a token of this installation, or has expired.
-            OutcomeUnknown: It may have ended.
+            AuthenticationFailed: The token is not of this installation, or has expired.
+            OutcomeUnknown: The token may have ended.
         """
         claims = self._tokens.verify(token)
         try:
@@ -230,7 +219,7 @@ class AuthService:
             self._forget()
 
     def clean_logouts(self) -> int:
-        """Remove the records of tokens that have expired since; return how many."""
+        """Remove the logout records of expired tokens; return how many."""
         now, removed = now_us(self._runtime), 0
         for record in self._logouts.scan_readable():
             if record.message.expires_us < now:
@@ -243,21 +232,21 @@ class AuthService:
         """Return the user of a token.
 
         Raises:
-            AuthenticationFailed: This installation did not sign it, it has expired, someone logged
-                out with it, or its access key or its user was deleted.
+            AuthenticationFailed: Another installation signed the token, it has expired or was ended
+                by a logout, or its access key or user was deleted.
         """
         session = self._sessions.get(token)
         if self._runtime.now() >= session.expires_at:
             raise AuthenticationFailed(NOT_OURS)
         return session.identity
 
-    # May they?
+    # Authorization
 
     @traced("auth.authorize")
     def authorize(
         self, identity: Identity, context: Context, first: Permission, *rest: Permission
     ) -> None:
-        """Make sure that a user has all of the permissions that a request needs.
+        """Check that a user has all given permissions.
 
         Raises:
             Denied: The policies of the user do not grant one of them.
@@ -268,9 +257,9 @@ class AuthService:
                 raise Denied(identity.user_id, permission.action, permission.resource)
 
     def test_of(self, identity: Identity, context: Context, action: str) -> Callable[[str], bool]:
-        """Return a function that says whether a user may do something with a resource.
+        """Return a predicate for the resources on which a user may perform an action.
 
-        It goes by the policies of this moment: for one listing, not for longer.
+        It uses the current policies: for one listing, not for longer.
         """
         rules = self._rules.get((identity.user_id, identity.unique_id))
         return rules.test_of(action, context)
@@ -283,10 +272,10 @@ class AuthService:
     def effective_policies(
         self, user: str, *, prefix: str = "", after: str = "", amount: int = 100
     ) -> AuthPage[Policy]:
-        """Return the policies of a user and of its groups, each once, in the order of their names.
+        """Return the distinct policies of a user and its groups, ordered by name.
 
         Raises:
-            UserNotFound: There is no such user.
+            UserNotFound: The user does not exist.
         """
         unique_id = self.users.get(user).unique_id
         by_name = {policy.id: policy for policy in self._effective(user, unique_id)}
@@ -340,7 +329,7 @@ class AuthService:
 
     def _session(self, token: str) -> _Session:
         claims = self._tokens.verify(token)
-        # Not from the cache of access keys: what is kept there may be as old as a session may get.
+        # Not from the cache of access keys: its entries may be as old as a session may get.
         identity, _ = self._lookup(claims.access_key_id)
         if (identity.user_id, identity.unique_id) != (claims.user_id, claims.unique_id):
             raise AuthenticationFailed(f"the user of a token of {claims.user_id} is gone")
@@ -356,11 +345,11 @@ class AuthService:
         return tuple(group.id for group in self.memberships.all_targets_of(*user))
 
     def _effective(self, user: str, unique_id: UniqueID) -> list[Policy]:
-        """Return the policies of a user and of its groups; some may come twice.
+        """Return the policies of a user and its groups, perhaps with duplicates.
 
-        They are read from many keys. If a policy is moved from one group to another meanwhile, one
-        reading could miss it in both groups, and it may be one that denies. So they are read until
-        two readings agree.
+        They are read from many keys. If a policy moves from one group to another meanwhile, a
+        single read could miss a denying policy in both groups. So reads are repeated until two
+        agree.
         """
         latest = list(self._collect(user, unique_id))
         for _ in range(TRIES):

@@ -1,8 +1,8 @@
-"""Tokens: signed statements (JWT) of who logged in, which are good for seven days.
+"""Tokens: signed login claims (JWT), valid for seven days.
 
-A token names the user, the user's unique id, and the access key of the login. The service accepts
-it only while the record of the user holds that id, while the access key is there, and while nobody
-has logged out with it. Times are compared with the clock of the `Runtime`.
+A token contains the user, the user's unique id, and the access key of the login. The service
+accepts a token only while the user has this unique id, the access key exists, and no logout has
+ended the token. Times are compared with the clock of the `Runtime`.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from lakebed.base.ids import UniqueID
 from lakebed.base.runtime import Runtime
 
 Token = NewType("Token", str)
-"""A signed statement (JWT)."""
+"""A signed JWT."""
 
 AUDIENCE: Final = "login"
 ISSUER: Final = "auth"
@@ -30,25 +30,25 @@ _ACCEPTED: Final = ["HS256", "HS384", "HS512"]
 _BYTES_MAX: Final = 8192
 
 NOT_OURS: Final = "the token was not signed here, or has expired"
-"""The reason in logs."""
+"""Reason for the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenClaims:
-    """What a token says."""
+    """Claims of a token."""
 
     user_id: UserID
     unique_id: UniqueID
     access_key_id: AccessKeyID
-    """Of the login."""
+    """Access key of the login."""
     token_id: str
-    """Drawn for this token."""
+    """Random id of the token."""
     expires_at: int
-    """In seconds since 1970."""
+    """Seconds since 1970."""
 
 
 class Tokens:
-    """Signs tokens and checks them."""
+    """Issuer and verifier of tokens."""
 
     def __init__(self, keys: ServerKeys, runtime: Runtime) -> None:
         self._key = keys.signing
@@ -57,7 +57,7 @@ class Tokens:
     def issue(
         self, user_id: UserID, unique_id: UniqueID, access_key_id: AccessKeyID
     ) -> tuple[Token, int]:
-        """Return a token for a user, and when it expires, in seconds since 1970."""
+        """Return a token for a user, and its expiry time in seconds since 1970."""
         now = int(self._runtime.now())
         expires_at = now + LIFE_SECONDS
         claims = {
@@ -73,10 +73,10 @@ class Tokens:
         return Token(jwt.encode(claims, self._key, algorithm=_SIGNED_WITH)), expires_at
 
     def verify(self, token: str) -> TokenClaims:
-        """Return what a token says, if this installation signed it and it has not expired.
+        """Return the claims of a token that this installation signed and that has not expired.
 
         Raises:
-            AuthenticationFailed: It was not signed here, or it has expired.
+            AuthenticationFailed: Another installation signed the token, or it has expired.
         """
         if len(token) > _BYTES_MAX:
             raise AuthenticationFailed(NOT_OURS)
@@ -91,7 +91,7 @@ class Tokens:
             )
             expires_at = int(claims["exp"])
             not_before = int(claims.get("nbf", 0))
-        # A stranger may send anything as a token.
+        # Any client may send any string as a token.
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError):
             raise AuthenticationFailed(NOT_OURS) from None
         texts = [claims[name] for name in _TEXTS]

@@ -1,4 +1,4 @@
-"""The bytes on disk: Arrow schemas, readers and writers of every file that Lakebed keeps.
+"""File formats: Arrow schemas, readers and writers of every file in the storage.
 
 Committed metadata and dumps are Parquet files in the storage namespace of a repository:
 
@@ -6,8 +6,8 @@ Committed metadata and dumps are Parquet files in the storage namespace of a rep
     _lakebed/metaranges/<id>.parquet    the ranges of one commit (`METARANGE_SCHEMA`)
     _lakebed/refs/<dump id>/…           a dump of all branches, tags and commits (see `refs`)
 
-They are ordinary Parquet: DuckDB, Spark or pandas read them as they lie. The content of a commit
-whose metarange is known, the largest files first, in DuckDB:
+DuckDB, Spark and pandas can read them directly. For example, the content of a commit with a known
+metarange, largest files first, in DuckDB:
 
     SELECT key AS path, size, metadata
     FROM read_parquet('_lakebed/ranges/*.parquet', filename = true)

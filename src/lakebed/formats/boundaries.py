@@ -1,14 +1,13 @@
-"""Where one range ends and the next begins.
+"""Boundaries between ranges: content-defined chunking.
 
-A range ends with a key whose hash says so, or with the row that brings it to the largest size. The
-first rule alone makes the ranges a function of the keys: rows that two commits share fall into
-the same ranges, and an edit moves no boundary but its own. The second rule looks at nothing but the
-rows since the range began, so ranges stay a function of the rows, whatever their history; an edit
-in a range that was cut for its size can move the cuts behind it, up to the next key that ends a
-range by its hash.
+A range ends with a key selected by its hash, or with the row that brings the range to the maximum
+size. The first rule alone makes the ranges a function of the keys: rows shared by two commits fall
+into the same ranges, and an edit moves no boundary but its own. The second rule depends only on the
+rows since the start of the range, so ranges remain a function of the rows, whatever their history;
+an edit in a range cut by size can move the following cuts, up to the next key selected by hash.
 
-Because the ending key belongs to the range it ends, the rows of a range alone say whether it is
-closed: what comes behind it never changes it.
+Because the ending key belongs to the range it ends, the rows of a range alone determine whether the
+range is closed: later rows never change it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,7 +26,7 @@ _EACH, _LAST = _U64(_EACH_INT), _U64(_LAST_INT)
 _HALF = _U64(32)
 _ALL_BITS = (1 << 64) - 1
 _WINDOW = 8
-# How many of a window's eight bytes belong to the key -> which bits of it to look at.
+# Number of a window's bytes that belong to the key -> mask of these bytes.
 _MASKS = np.array([(1 << 8 * count) - 1 for count in range(_WINDOW + 1)], dtype=_U64)
 
 _MAP_COLUMNS = [field.name for field in ENTRY_SCHEMA if pa.types.is_map(field.type)]
@@ -36,7 +35,7 @@ _BYTES_COLUMNS = [
     for field in ENTRY_SCHEMA
     if field.name not in _MAP_COLUMNS and not pa.types.is_primitive(field.type)
 ]
-# What the columns of fixed width add to each row.
+# Size of each row's columns of fixed width.
 _FIXED_BYTES = sum(
     field.type.bit_width // 8 for field in ENTRY_SCHEMA if pa.types.is_primitive(field.type)
 )
@@ -44,16 +43,16 @@ _FIXED_BYTES = sum(
 
 @dataclass(frozen=True, slots=True)
 class Breaks:
-    """The sizes of ranges. One repository is always cut by the same ones, or commits share less."""
+    """Sizes of ranges. Changing them for a repository makes commits share fewer ranges."""
 
     mean_rows: int = 10_000
-    """How many entries a range has on average, by the hash of keys alone."""
+    """Average number of entries in a range by the hash rule alone."""
 
     max_rows: int = 50_000
-    """A range ends with the row that brings it to this many."""
+    """Maximum number of entries in a range."""
 
     max_bytes: int = 16 << 20
-    """A range ends with the row that brings its values to this size, in bytes."""
+    """A range ends with the row that brings its values to this size in bytes."""
 
     def ends(
         self,
@@ -62,14 +61,7 @@ class Breaks:
         open_rows: int,
         open_bytes: int,
     ) -> list[int]:
-        """Return behind which rows ranges end.
-
-        Args:
-            table: Entries that follow on those of the range under way.
-            sizes: Their sizes, as `row_bytes` returns them.
-            open_rows: How many entries that range has already.
-            open_bytes: The size of their values.
-        """
+        """Return the row counts after which ranges end; `open_…` is the size of the open range."""
         by_hash = iter(np.flatnonzero(self.ending(one_array(table, "key"))) + 1)
         totals = np.cumsum(sizes)
         ends: list[int] = []
@@ -88,7 +80,7 @@ class Breaks:
         return ends
 
     def is_closed(self, ref: RangeRef) -> bool:
-        """Whether a range ends where it does by these rules, not because there were no more."""
+        """Return whether a range was ended by these rules, not by the end of the entries."""
         return (
             ref.count >= self.max_rows
             or ref.size_bytes >= self.max_bytes
@@ -96,20 +88,20 @@ class Breaks:
         )
 
     def is_ending(self, key: bytes) -> bool:
-        """Whether a key ends a range by its hash."""
+        """Return whether a key ends a range by its hash."""
         return key_hash(key) < (1 << 64) // self.mean_rows
 
     def ending(self, keys: pa.Array) -> npt.NDArray[np.bool_]:
-        """Return which keys end a range by their hash.
+        """Return a mask of the keys that end a range by their hash.
 
-        Behind such a key the state of cutting is empty. So entries that are split there, and only
-        there, can be cut apart from each other, and make the ranges that all of them would.
+        After such a key the cutter has no state. So entries split at these keys, and only there,
+        can be cut independently, with the same ranges as when cut together.
         """
         return key_hashes(keys) <= _U64((1 << 64) // self.mean_rows - 1)
 
 
 class Cutter:
-    """Cuts entries into ranges, as they come in order of their keys."""
+    """Incremental cutting of sorted entries into ranges."""
 
     def __init__(self, breaks: Breaks) -> None:
         self._breaks = breaks
@@ -125,14 +117,14 @@ class Cutter:
     def add(
         self, entries: pa.Table, candidates: Sequence[bytes] | None = None
     ) -> Iterator[pa.Table]:
-        """Add entries, each column in one chunk; yields the ranges that they close.
+        """Add entries, each column in one chunk; yield the ranges closed by them.
 
-        Who knows of most keys that they do not end a range by their hash names the others as
-        `candidates`. So an edit of a few rows does not cost a look at all rows of their range.
+        `candidates`, if given, contains every key that may end a range by its hash. With few
+        candidates, a small edit need not hash all rows of its range.
         """
         if candidates is not None:
             size, rows = _all_bytes(entries), entries.num_rows
-            # Whether the range under way does not end by its size if it gets so much more.
+            # True if the open range cannot reach a size limit.
             if (
                 self._rows + rows < self._breaks.max_rows
                 and self._bytes + size < self._breaks.max_bytes
@@ -159,14 +151,14 @@ class Cutter:
         self._bytes += size
 
     def close(self) -> pa.Table:
-        """Return the range under way, and begin another one; some entries must wait."""
+        """Return the open range, and begin a new one; requires `is_open`."""
         rows = pa.concat_tables(self._open)
         self._open, self._rows, self._bytes = [], 0, 0
         return rows
 
 
 def ref_of(entries: pa.Table) -> RangeRef:
-    """Return the line that a range of these entries has in a metarange; in one chunk, not none."""
+    """Return the metarange row for a range of these entries; one chunk, at least one row."""
     keys = one_array(entries, "key")
     return RangeRef(
         range_id(entries),
@@ -178,10 +170,10 @@ def ref_of(entries: pa.Table) -> RangeRef:
 
 
 def key_hashes(keys: pa.Array) -> npt.NDArray[np.uint64]:
-    """Return a well spread 64-bit hash of each key, covering its length and every byte.
+    """Return a well distributed 64-bit hash of each key, covering its length and every byte.
 
-    Part of the format, in effect: another hash would cut the same rows into other ranges. All keys
-    take part in each step, eight bytes of each at a time.
+    Effectively part of the format: another hash would cut the same rows into other ranges. Each
+    step processes eight bytes of all keys.
     """
     bounds = value_bounds(keys).astype(np.int64)
     lengths = np.diff(bounds)
@@ -205,8 +197,8 @@ def key_hashes(keys: pa.Array) -> npt.NDArray[np.uint64]:
 
 
 def key_hash(key: bytes) -> int:
-    """Return the hash of one key, as `key_hashes` does; that takes ten times as long for one."""
-    # Each step does to one value what `_mix` does to many.
+    """Return the hash of one key; ten times as fast as `key_hashes` for a single key."""
+    # Each step is `_mix` for one value.
     value = len(key) * _EACH_INT & _ALL_BITS
     value ^= value >> 32
     for place in range(0, len(key), _WINDOW):
@@ -218,7 +210,7 @@ def key_hash(key: bytes) -> int:
 
 
 def row_bytes(table: pa.Table) -> npt.NDArray[np.int64]:
-    """Return the size of each row's values, in bytes; what Arrow or Parquet add is not counted."""
+    """Return the size of each row's values in bytes, without the overhead of Arrow or Parquet."""
     sizes = np.full(table.num_rows, _FIXED_BYTES, dtype=np.int64)
     for name in _BYTES_COLUMNS:
         sizes += value_lengths(one_array(table, name))
@@ -228,7 +220,7 @@ def row_bytes(table: pa.Table) -> npt.NDArray[np.int64]:
 
 
 def _all_bytes(table: pa.Table) -> int:
-    """Return the sum of `row_bytes`, from where the values of each column begin and end alone."""
+    """Return the sum of `row_bytes`, computed from the first and last offset of each column."""
     size: int = _FIXED_BYTES * table.num_rows
     arrays = [one_array(table, name) for name in _BYTES_COLUMNS]
     for name in _MAP_COLUMNS:
@@ -251,13 +243,13 @@ def _map_bytes(maps: pa.MapArray) -> npt.NDArray[np.int64] | int:
 
 
 def _mix(hashes: npt.NDArray[np.uint64], multiplier: np.uint64) -> None:
-    """Spread every bit upwards, and then the high bits, the best ones, back down; in place."""
+    """Spread every bit upwards, then the well mixed high bits downwards; in place."""
     hashes *= multiplier
     hashes ^= hashes >> _HALF
 
 
 def _windows(keys: pa.Array, first: int, last: int) -> npt.NDArray[np.uint64]:
-    """Return the eight bytes at every place of the column's data, overlapping, as numbers."""
+    """Return the overlapping eight-byte windows at every offset of the data, as integers."""
     data = np.zeros(last - first + _WINDOW, dtype=np.uint8)
     data[:-_WINDOW] = np.frombuffer(keys.buffers()[2] or b"", dtype=np.uint8)[first:last]
     return np.ndarray((last - first + 1,), dtype="<u8", buffer=data.data, strides=(1,))

@@ -1,7 +1,7 @@
-"""Small JSON files that say what they are and carry a digest of themselves.
+"""Small JSON files with a type and a digest of their content.
 
-The digest finds damage, not malice: whoever can write to the storage can give any content a digest
-that fits. So the fields of a document are checked too, before anything is made of them.
+The digest detects damage, not malice: a writer to the storage can compute a valid digest for any
+content. So the fields of a document are validated, too.
 """
 
 import hashlib
@@ -24,12 +24,11 @@ def encode_document(type_name: str, content: dict[str, object]) -> bytes:
 
 
 def decode_document(data: bytes, type_name: str, *, file: str) -> dict[str, object]:
-    """Return the content of a document, proven to be as it was written.
+    """Return the content of a document after verifying its digest.
 
     Raises:
-        DamagedFile: The file does not hold a whole document.
-        ForeignFile: It is not a document of this type, or (`FormatTooNew`) is one of a newer
-            Lakebed.
+        DamagedFile: The file does not contain a whole document.
+        ForeignFile: The document has another type, or (`FormatTooNew`) is of a newer Lakebed.
     """
     content = load_json(data, file=file)
     if not isinstance(content, dict) or content.get("type") != type_name:
@@ -44,10 +43,10 @@ def decode_document(data: bytes, type_name: str, *, file: str) -> dict[str, obje
 
 
 def load_json(data: bytes, *, file: str) -> Any:
-    """Return what a JSON file holds.
+    """Parse a JSON file.
 
     Raises:
-        DamagedFile: It is not JSON, or is nested too deep.
+        DamagedFile: The file is not JSON, or is nested too deep.
     """
     try:
         return json.loads(data)
@@ -56,10 +55,10 @@ def load_json(data: bytes, *, file: str) -> Any:
 
 
 def read_record(of: type[RecordT], content: object, *, file: str) -> RecordT:
-    """Return a dataclass made of what a document holds; fields that it does not have are ignored.
+    """Return a dataclass with the fields of a document; unknown fields are ignored.
 
     Raises:
-        DamagedFile: A field is missing, or is not of its type.
+        DamagedFile: A field is missing, or has the wrong type.
     """
     try:
         record: RecordT = _convert(content, of, of.__name__)
@@ -69,19 +68,19 @@ def read_record(of: type[RecordT], content: object, *, file: str) -> RecordT:
 
 
 class _WrongField(ValueError):
-    """A field is missing, or is not of its type."""
+    """A field is missing, or has the wrong type."""
 
 
 def _convert(value: Any, wanted: Any, name: str) -> Any:
-    """Return a value of JSON as a value of the type wanted."""
+    """Convert a JSON value to the wanted type."""
     if isinstance(wanted, NewType):
         return _convert(value, wanted.__supertype__, name)
     if isinstance(wanted, UnionType):
-        inner, _ = get_args(wanted)  # something, or None
+        inner, _ = get_args(wanted)  # the type besides None
         return None if value is None else _convert(value, inner, name)
     kind = get_origin(wanted) or wanted
     if kind is tuple:
-        inner, _ = get_args(wanted)  # any number of these
+        inner, _ = get_args(wanted)  # item type and ellipsis
         return tuple(_convert(each, inner, name) for each in _checked(value, list, name))
     if is_dataclass(kind):
         return _convert_fields(_checked(value, dict, name), kind)

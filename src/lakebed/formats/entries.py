@@ -1,6 +1,6 @@
-"""Entries: what a commit knows of each object, as rows and as Python values.
+"""Entries: metadata of the objects in a commit, as rows and as Python values.
 
-The order of the keys is that of their bytes. No column holds nulls: what is not known is empty.
+Keys are ordered by their bytes. No column has nulls: unknown values are empty.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,7 +30,7 @@ ENTRY_SCHEMA: Final = pa.schema(
         required("metadata", _TEXT_MAP),
     ]
 )
-"""The columns of entries, wherever they are: in a range, in a batch on its way into one."""
+"""Columns of entries, in ranges and in batches."""
 
 CHANGE_SCHEMA: Final = pa.schema(
     [
@@ -38,36 +38,36 @@ CHANGE_SCHEMA: Final = pa.schema(
         required("tombstone", pa.bool_()),
     ]
 )
-"""The columns of changes to entries. Of a tombstone (a removal) only the key counts."""
+"""Columns of changes to entries. In a tombstone (a removal) only the key counts."""
 
 KEY_BYTES_MAX: Final = 1024
-"""The longest key, in bytes."""
+"""Maximum length of a key in bytes."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class AddressType(IntEnum):
-    """How to read an entry's address; the number is what files hold."""
+    """How to read an entry's address; files contain the number."""
 
     RELATIVE = 0
     """Relative to the storage namespace of the repository."""
 
     FULL = 1
-    """The whole address, anywhere."""
+    """A full address, inside or outside the namespace."""
 
 
-# To call the type would take as long as to read the number.
+# Calling the enum would take as long as reading the number.
 _ADDRESS_TYPES: Final = {int(each): each for each in AddressType}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One object of a commit."""
+    """An object in a commit."""
 
     key: bytes
-    """Its path in the repository."""
+    """Path in the repository."""
     identity: bytes
-    """Covers what the object is, not where it lies: equal identities mean no change."""
+    """Hash of the content, independent of its location: equal identities mean no change."""
     address: str
     address_type: AddressType
     size: int
@@ -77,13 +77,13 @@ class Entry:
     """In UTC, to the microsecond."""
     content_type: str
     metadata: Mapping[str, str]
-    """The user's own; in order of its keys when read from a range."""
+    """User metadata, ordered by key when read from a range."""
 
 
 class _Bytes:
-    """A column of bytes or texts, to read single values from: no object of Arrow is made for them.
+    """A column of bytes or strings with fast access to single values.
 
-    Such an object takes several times as long as the value.
+    Creating an Arrow object for a value takes several times as long as reading it.
     """
 
     __slots__ = ("_bounds", "_data", "_first")
@@ -100,21 +100,21 @@ class _Bytes:
 
 
 def _numbers(array: pa.Array, format_: Literal["b", "i", "q"]) -> memoryview:
-    """Return the numbers of a column, each of which takes as many bytes as the format says."""
+    """Return the numbers of a column with values of the width of `format_`."""
     _, data = array.buffers()
     return memoryview(data or b"").cast(format_)[array.offset :]
 
 
 class EntryRows:
-    """A table with the columns of `ENTRY_SCHEMA`, ready to have single rows taken out.
+    """A table with the columns of `ENTRY_SCHEMA` and fast access to single rows.
 
-    Its columns are looked up once: that takes longer than to read a row.
+    Its columns are looked up once: a lookup takes longer than reading a row.
     """
 
     __slots__ = ("_bytes", "_metadata", "_metadata_ends", "_numbers")
 
     def __init__(self, table: pa.Table) -> None:
-        """Take the columns of a table; those in several chunks are joined."""
+        """Take the columns of a table, joining chunks."""
         columns = {name: one_array(table, name) for name in ENTRY_SCHEMA.names}
         names = ("key", "identity", "address", "checksum", "content_type")
         self._bytes = [_Bytes(columns[name]) for name in names]
@@ -139,15 +139,15 @@ class EntryRows:
             checksum=str(checksum[row], "utf-8"),
             mtime=_EPOCH + timedelta(microseconds=mtime[row]),
             content_type=str(content_type[row], "utf-8"),
-            # Most have none, and to read a map takes as long as all the rest.
+            # Most have none, and reading a map takes as long as all other columns.
             metadata={} if ends[row] == ends[row + 1] else dict(self._metadata[row].as_py()),
         )
 
 
 def entries_of(table: pa.Table) -> list[Entry]:
-    """Return the rows of a table with the columns of `ENTRY_SCHEMA`, among others.
+    """Return the rows of a table with at least the columns of `ENTRY_SCHEMA`.
 
-    For pages of results; whoever works on many entries works on the table.
+    For pages of results; process large tables as tables.
     """
     instants = table.column("mtime").cast(pa.int64())
     columns = [table.column(name).to_pylist() for name in ENTRY_SCHEMA.names if name != "mtime"]
@@ -177,7 +177,7 @@ def entries_of(table: pa.Table) -> list[Entry]:
 
 
 def entries_table(entries: Iterable[Entry]) -> pa.Table:
-    """Return entries as a table with the columns of `ENTRY_SCHEMA`, in the order they come."""
+    """Return entries as a table with the columns of `ENTRY_SCHEMA`, in the given order."""
     rows = list(entries)
     columns = {
         name: [getattr(entry, name) for entry in rows]
@@ -189,24 +189,24 @@ def entries_table(entries: Iterable[Entry]) -> pa.Table:
 
 
 def conform_entries(table: pa.Table) -> pa.Table:
-    """Return a table with exactly the columns of `ENTRY_SCHEMA`, in the one form that is stored.
+    """Return a table with exactly the columns of `ENTRY_SCHEMA`, in the stored form.
 
-    Other columns are dropped, near types (large or dictionary-encoded text) converted, and each
-    row's metadata ordered by its keys. The order of the rows is not looked at.
+    Other columns are dropped, similar types (large or dictionary-encoded strings) converted, and
+    each row's metadata ordered by key. The order of the rows is not checked.
 
     Raises:
-        InvalidEntries: A column or a value is missing, has a wrong type, is not UTF-8 where it is
-            text, or a row names a metadata key twice.
+        InvalidEntries: A column or a value is missing, has a wrong type or is not UTF-8, or a row
+            has duplicate metadata keys.
     """
     try:
-        # Not by `Table.cast`, which goes through every column, if only to say it has no nulls.
+        # Not by `Table.cast`, which scans every column, if only to check for nulls.
         columns = [table.column(name) for name in ENTRY_SCHEMA.names]
         table = pa.Table.from_arrays(columns, schema=ENTRY_SCHEMA).combine_chunks()
         table.validate(full=True)
     except (pa.ArrowException, KeyError, ValueError) as error:
         raise InvalidEntries(f"not a table of entries: {error}") from error
     for name, column in zip(table.column_names, table.columns, strict=True):
-        # Arrow takes the schema's word that a column has no nulls.
+        # Arrow trusts the schema's claim of no nulls.
         if column.null_count:
             raise InvalidEntries(f"column '{name}' has rows without a value")
     if table.num_rows == 0:
@@ -219,7 +219,7 @@ def conform_entries(table: pa.Table) -> pa.Table:
 
 
 def _ordered(maps: pa.MapArray) -> pa.MapArray:
-    """Return maps with the items of each in order of their keys."""
+    """Return maps with their items ordered by key."""
     offsets = maps.offsets
     first, last = offsets[0].as_py(), offsets[-1].as_py()
     keys, values = maps.keys[first:last], maps.items[first:last]
@@ -242,7 +242,7 @@ def _ordered(maps: pa.MapArray) -> pa.MapArray:
 
 
 def _strictly_ordered(owners: pa.Array, keys: pa.Array) -> bool:
-    """Whether, for each owner, its keys rise."""
+    """Return whether the keys of each owner are strictly increasing."""
     same_owner = pc.equal(owners[1:], owners[:-1])
     rising = pc.less(keys[:-1], keys[1:])
     return bool(pc.all(pc.or_(pc.invert(same_owner), rising), min_count=0).as_py())

@@ -1,13 +1,13 @@
-"""What can be wrong with a file of Lakebed, or with the rows that are to go into one.
+"""Errors in the content of files, or in rows to be written to a file.
 
     LakebedError
     └── FormatError
-        ├── DamagedFile         the bytes are not what was written
-        ├── ForeignFile         a sound file, but not the one that was asked for
-        │   └── FormatTooNew    it was written by a newer Lakebed
-        └── InvalidEntries      rows that no range can hold                     (also a ValueError)
+        ├── DamagedFile         the content is not the content written
+        ├── ForeignFile         an intact file of another type
+        │   └── FormatTooNew    written by a newer Lakebed
+        └── InvalidEntries      rows not allowed in a range                 (also a ValueError)
 
-The first three name the file. None of them ever comes with part of the data.
+The first three include the name of the file. None of them ever returns partial data.
 """
 
 from typing import ClassVar
@@ -22,7 +22,7 @@ class FormatError(LakebedError):
 
 
 class DamagedFile(FormatError):
-    """The bytes of a file are not those that were written."""
+    """The content of a file differs from the content written."""
 
     kind = "damaged_file"
 
@@ -32,7 +32,7 @@ class DamagedFile(FormatError):
 
 
 class ForeignFile(FormatError):
-    """A file is not what its place says: another program's, or another type of Lakebed's own."""
+    """A file is not of the expected type: another program's, or another type of Lakebed's own."""
 
     kind = "foreign_file"
 
@@ -42,12 +42,12 @@ class ForeignFile(FormatError):
 
 
 class FormatTooNew(ForeignFile):
-    """A file was written by a newer Lakebed, in a format that this one does not know."""
+    """A file was written by a newer Lakebed, in a format unknown to this version."""
 
     kind = "format_too_new"
 
 
 class InvalidEntries(FormatError, ValueError):
-    """Rows that no range can hold: a missing column or value, a wrong type, unsorted keys."""
+    """Rows not allowed in a range: a missing column or value, a wrong type, unsorted keys."""
 
     kind = "invalid_entries"

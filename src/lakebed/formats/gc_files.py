@@ -1,4 +1,4 @@
-"""What a server writes down for garbage collection: what is in use, as far as the store knows it.
+"""Files written by a server for garbage collection: the snapshot of all references.
 
     _lakebed/gc/<repository uid>/runs/<run id>/run.json                `GCRun`
     _lakebed/gc/<repository uid>/runs/<run id>/page-00000.json         `GCPage`
@@ -11,12 +11,11 @@
     _lakebed/gc/<repository uid>/marks/..                              `GCMark`
 
 A run begins with its `GCRun`. Open uploads and staged entries follow, page by page: a `GCPage` is
-written when its files are, and names them. The manifest comes last, and names all files of the run.
-Only a run with a manifest is one to go by.
+written after its files, and lists them. The manifest comes last, and lists all files of the run. A
+run without a manifest is incomplete.
 
-Addresses are in the one canonical form of `lakebed.block.Address`. Each JSON file carries a digest
-of itself, each Parquet file is named together with the id of its content: a reader gets what was
-written, or an error.
+Addresses are in the canonical form of `lakebed.block.Address`. Each JSON file contains its digest,
+each Parquet file is referenced with its content id: a reader gets the content written, or an error.
 """
 
 from collections.abc import Mapping
@@ -32,25 +31,25 @@ from lakebed.formats.errors import ForeignFile
 from lakebed.formats.parquet import FileType, required
 
 GCRunID = NewType("GCRunID", str)
-"""Names a run within its repository."""
+"""Id of a run within its repository."""
 
 RUN_NAME: Final = "run.json"
 MANIFEST_NAME: Final = "manifest.json"
 
 
 class GCFileKind(StrEnum):
-    """What a file holds."""
+    """Content of a file."""
 
     UPLOADS = "uploads"
-    """Objects that were given out, or are being uploaded in parts, and are staged perhaps later."""
+    """Issued addresses and multipart uploads that may be staged later."""
     STAGED = "staged"
-    """Objects that staged entries name, hidden by newer ones or not."""
+    """Objects referenced by staged entries, hidden by newer entries or not."""
     COMMITS = "commits"
-    """All commit records, without those that had expired when the run began."""
+    """All commit records not expired when the run began."""
     EXPIRED = "expired"
-    """Commits that have expired. Such a file is kept for ever: a restore goes by it."""
+    """Expired commits. Such a file is kept forever: a restore reads it."""
     OLD = "old"
-    """Commits that have expired of late, or of a dry run, would: what only they name is freed."""
+    """Commits expired since the last run. Objects referenced only by them can be deleted."""
 
 
 GC_SCHEMAS: Final[Mapping[GCFileKind, pa.Schema]] = MappingProxyType(
@@ -59,7 +58,7 @@ GC_SCHEMAS: Final[Mapping[GCFileKind, pa.Schema]] = MappingProxyType(
             [
                 required("address", pa.string()),
                 required("kind", pa.string()),  # link, multipart, or unreadable: a damaged record
-                required("open", pa.bool_()),  # whether an entry may still come of it
+                required("open", pa.bool_()),  # whether the upload may still become an entry
             ]
         ),
         GCFileKind.STAGED: pa.schema([required("address", pa.string())]),
@@ -72,7 +71,7 @@ GC_SCHEMAS: Final[Mapping[GCFileKind, pa.Schema]] = MappingProxyType(
         ),
     }
 )
-"""The columns of each kind."""
+"""Columns of each kind."""
 
 _FILE_TYPES: Final = {kind: FileType(f"gc_{kind}", schema) for kind, schema in GC_SCHEMAS.items()}
 
@@ -89,94 +88,95 @@ class GCFile:
 
 @dataclass(frozen=True, slots=True)
 class GCAdopted:
-    """Where lakeFS kept objects that a repository has taken over; they count as its own."""
+    """Location of lakeFS objects adopted by a repository; they count as its own."""
 
     storage_namespace: str
-    """Their paths are whole addresses, which begin so."""
+    """Prefix of their full addresses, which are their paths."""
     adopted_us: int
-    """They count as written then, or later: who took their addresses before has ended by the time
-    at which they are old enough."""
+    """Minimum time of writing for their age: requests with earlier addresses have ended by the time
+    the objects are old enough."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GCRun:
-    """What a run is about; fixed by the server before it read anything."""
+    """Parameters of a run, fixed by the server before reading anything."""
 
     run_id: GCRunID
     installation_id: str
     repository: str
     unique_id: str
     adopted_unique_ids: tuple[str, ...]
-    """Repositories whose object paths the commits of this one name too."""
+    """Other repositories whose object paths occur in this repository's commits."""
     storage_namespace: str
     began_us: int
     """By the clock of the server, as all times here."""
     cutoff_us: int
-    """Objects that were written later are too young to be garbage."""
+    """Objects written later are too young to be garbage."""
     gap_us: int
-    """How long before this run began an earlier one must have ended, to count as another look."""
+    """Minimum time from the end of an earlier run to the start of this run, for its observation to
+    count."""
     partition_open_us: int
-    """How long after its making a partition may still get objects."""
+    """Time from the creation of a partition until it gets no more objects."""
     with_uploads: bool
-    """Whether open uploads and staged entries are read: without them, nothing is garbage."""
+    """Whether open uploads and staged entries are included: without them, nothing is garbage."""
     adopted: tuple[GCAdopted, ...] = ()
     """At most one."""
     left_alone: str = ""
-    """The namespace in lakeFS whose objects the commits name, and which was not adopted."""
+    """Namespace in lakeFS with objects of the commits, if not adopted."""
     expired: tuple[GCFile, ...] = ()
-    """The commits that had expired, read before anything else: their objects are not in use."""
+    """The expired commits, read before anything else: they reference nothing."""
 
     @property
     def expired_ids(self) -> tuple[str, ...]:
-        """What the set of expired commits is known by: equal for equal sets."""
+        """Identity of the set of expired commits: equal for equal sets."""
         return tuple(file.content_id for file in self.expired)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GCPage:
-    """Some of the open uploads and staged entries of a run."""
+    """A page of the open uploads and staged entries of a run."""
 
     run_id: GCRunID
     number: int
     files: tuple[GCFile, ...]
     following: dict[str, object] | None
-    """Where the next page begins, as the server understands it; None: this is the last one."""
+    """Position of the next page, in the server's encoding, or None for the last page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GCManifest:
-    """All of a run."""
+    """List of all files of a run."""
 
     run: GCRun
     ended_us: int
     files: tuple[GCFile, ...]
 
     def of_kind(self, kind: GCFileKind) -> list[GCFile]:
-        """The files of one kind."""
+        """Return the files of one kind."""
         return [file for file in self.files if file.kind is kind]
 
 
 @dataclass(frozen=True, slots=True)
 class GCMark:
-    """Something that a server has just written, to be found by whoever opens the same storage."""
+    """A storage marker just written by a server, to identify the storage."""
 
     storage_namespace: str
     unique_id: str
     nonce: str
-    """What it wrote; drawn by chance."""
+    """Random content of the marker."""
     versions: str = "keep"
     """The server's setting `gc.versions`: ``keep`` or ``delete``."""
 
 
 def page_name(number: int) -> str:
-    """The name of a page."""
+    """Return the file name of a page."""
     return f"page-{number:05}.json"
 
 
 def encode_gc_table(
     kind: GCFileKind, table: pa.Table, name: str | None = None
 ) -> tuple[bytes, GCFile]:
-    """Return the file of a table, and how to call it; by default, by its content."""
+    """Return the file of a table, and its description; the default name is its content id."""
     file_type = _FILE_TYPES[kind]
     content_id = file_type.content_id(table)
     file = GCFile(name or f"{content_id}.parquet", kind, table.num_rows, content_id)
@@ -184,11 +184,11 @@ def encode_gc_table(
 
 
 def decode_gc_table(data: bytes, described: GCFile, *, file: str) -> pa.Table:
-    """Return the table in a file, proven to be what was described.
+    """Return the table in a file after verifying its content id.
 
     Raises:
-        DamagedFile: The file does not hold it.
-        ForeignFile: It is not such a file, or (`FormatTooNew`) is one of a newer Lakebed.
+        DamagedFile: The content differs.
+        ForeignFile: The file has another type, or (`FormatTooNew`) is of a newer Lakebed.
     """
     return _FILE_TYPES[described.kind].decode(data, content_id=described.content_id, file=file)
 
@@ -199,7 +199,7 @@ def encode_run(run: GCRun) -> bytes:
 
 
 def decode_run(data: bytes, run_id: GCRunID, *, file: str) -> GCRun:
-    """Return what a run is about; raises as `decode_gc_table`."""
+    """Return a run; raises as `decode_gc_table`."""
     return read_record(GCRun, _decode(data, "gc_run", run_id, file), file=file)
 
 

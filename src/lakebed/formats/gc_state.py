@@ -1,14 +1,14 @@
-"""What a run of garbage collection leaves behind: its state, for the next run, and its findings.
+"""Files written by a garbage collection run: its state for the next run, and its findings.
 
     _lakebed/gc/<repository uid>/state.json                            `GCState`
     _lakebed/gc/<repository uid>/runs/<run id>/objects-….parquet       `GC_RESULT_SCHEMAS[OBJECTS]`
     _lakebed/gc/<repository uid>/runs/<run id>/…                       and so on, each kind
-    _lakebed/gc/<repository uid>/runs/<run id>/summary.json            the figures, for people
-    _lakebed/gc/<repository uid>/runs/<run id>/refused.json            why it ended early
+    _lakebed/gc/<repository uid>/runs/<run id>/summary.json            the figures
+    _lakebed/gc/<repository uid>/runs/<run id>/refused.json            why the run ended early
 
-The state names the run that left it, and the files that the next run goes by: it is replaced in one
-step when a run is complete, so that a run which dies has done nothing but delete garbage. It
-carries a digest of itself, and names each file together with the id of its content.
+The state references its run, and the files read by the next run: it is replaced atomically when a
+run is complete, so a run that dies has only deleted garbage. It contains its digest, and the
+content id of each file.
 """
 
 from collections.abc import Mapping
@@ -29,20 +29,20 @@ _TYPE: Final = "gc_state"
 
 
 class GCResultKind(StrEnum):
-    """What a file holds."""
+    """Content of a file."""
 
     OBJECTS = "objects"
-    """Objects that the next run must know of, and what they were found to be."""
+    """Objects with verdicts, for the next run."""
     RANGES = "ranges"
-    """The ranges that commits name, all that were ever read."""
+    """All ranges of commits ever read."""
     DUE = "due"
-    """Candidates that the run deletes."""
+    """Candidates deleted by the run."""
     SWEPT = "swept"
-    """What became of each of them."""
+    """Results of the deletions."""
     VERSIONS = "versions"
-    """Of objects in a bucket that keeps versions: which of them went, and which stay."""
+    """Deleted and kept versions of objects, in a bucket with versions."""
     COUNTS = "counts"
-    """How many objects of which branch were found to be what."""
+    """Number of objects by branch and verdict."""
 
 
 _OBJECT_FIELDS: Final = (
@@ -51,7 +51,7 @@ _OBJECT_FIELDS: Final = (
     required("born_us", pa.int64()),
     required("made_us", pa.int64()),
     required("verdict", pa.string()),
-    required("found_us", pa.int64()),  # of candidates; 0 for others
+    required("found_us", pa.int64()),  # 0 except for candidates
 )
 
 GC_RESULT_SCHEMAS: Final[Mapping[GCResultKind, pa.Schema]] = MappingProxyType(
@@ -60,16 +60,16 @@ GC_RESULT_SCHEMAS: Final[Mapping[GCResultKind, pa.Schema]] = MappingProxyType(
         GCResultKind.RANGES: pa.schema([required("range_id", pa.string())]),
         GCResultKind.DUE: pa.schema(_OBJECT_FIELDS),
         GCResultKind.SWEPT: pa.schema(
-            [*_OBJECT_FIELDS, required("error", pa.string())]  # empty: it is deleted
+            [*_OBJECT_FIELDS, required("error", pa.string())]  # empty if deleted
         ),
         GCResultKind.VERSIONS: pa.schema(
             [
                 required("path", pa.string()),
-                required("versions", pa.int64()),  # how many were deleted
-                required("bytes", pa.int64()),  # of those
-                required("kept", pa.bool_()),  # whether the bucket keeps it as an older version
+                required("versions", pa.int64()),  # number of deleted versions
+                required("bytes", pa.int64()),  # size of deleted versions
+                required("kept", pa.bool_()),  # whether the bucket keeps an older version
                 required("kept_bytes", pa.int64()),
-                required("locked", pa.string()),  # until when; empty: it is not
+                required("locked", pa.string()),  # end of the lock; empty if not locked
             ]
         ),
         GCResultKind.COUNTS: pa.schema(
@@ -83,7 +83,7 @@ GC_RESULT_SCHEMAS: Final[Mapping[GCResultKind, pa.Schema]] = MappingProxyType(
         ),
     }
 )
-"""The columns of each kind; times are microseconds since 1970 by the server's clock."""
+"""Columns of each kind; times are microseconds since 1970 by the server's clock."""
 
 _FILE_TYPES: Final = {
     kind: FileType(f"gc_{kind}", schema) for kind, schema in GC_RESULT_SCHEMAS.items()
@@ -92,55 +92,55 @@ _FILE_TYPES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class GCResultFile:
-    """A Parquet file that a run wrote."""
+    """A Parquet file written by a run."""
 
     name: str
     kind: GCResultKind
     rows: int
     bytes: int
-    """The size of the objects in it, together."""
+    """Total size of the objects in the file."""
     content_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GCState:
-    """What the next run goes by."""
+    """State passed from a run to the next."""
 
     run_id: GCRunID
-    """The run that left it, whose folder holds the files."""
+    """The run that wrote the state; its folder contains the files."""
     repository_uids: tuple[str, ...]
-    """Whose objects were looked at."""
+    """Owners of the observed objects."""
     began_us: int
     closed_before_us: int
-    """Partitions made earlier were seen complete."""
+    """Partitions created earlier are closed."""
     objects_closed: int
-    """How many objects such partitions hold."""
+    """Number of objects in closed partitions."""
     objects_open: int
-    """How many objects others held."""
+    """Number of objects in open partitions."""
     commits: tuple[GCFile, ...]
-    """The commit records that were known."""
+    """The known commit records."""
     files: tuple[GCResultFile, ...]
     expired_ids: tuple[str, ...] = ()
-    """The set of expired commits that the run went by; see `GCRun`."""
+    """The set of expired commits used by the run; see `GCRun`."""
 
     @property
     def objects(self) -> int:
-        """How many objects there were."""
+        """Number of objects."""
         return self.objects_closed + self.objects_open
 
 
 def encode_result(kind: GCResultKind, table: pa.Table) -> tuple[bytes, str]:
-    """Return the file of a table, and the id of its content."""
+    """Return the file of a table, and its content id."""
     file_type = _FILE_TYPES[kind]
     return file_type.encode(table), file_type.content_id(table)
 
 
 def decode_result(data: bytes, kind: GCResultKind, content_id: str, *, file: str) -> pa.Table:
-    """Return the table in a file, proven to be the one with this id.
+    """Return the table in a file after verifying its content id.
 
     Raises:
-        DamagedFile: The file does not hold it.
-        ForeignFile: It is not such a file, or (`FormatTooNew`) is one of a newer Lakebed.
+        DamagedFile: The content differs.
+        ForeignFile: The file has another type, or (`FormatTooNew`) is of a newer Lakebed.
     """
     return _FILE_TYPES[kind].decode(data, content_id=content_id, file=file)
 
@@ -154,7 +154,7 @@ def decode_state(data: bytes, *, file: str) -> GCState:
     """Return the state in a file.
 
     Raises:
-        DamagedFile: The file is not as it was written.
-        ForeignFile: It is not a state, or (`FormatTooNew`) is one of a newer Lakebed.
+        DamagedFile: The content differs from the content written.
+        ForeignFile: The file has another type, or (`FormatTooNew`) is of a newer Lakebed.
     """
     return read_record(GCState, decode_document(data, _TYPE, file=file), file=file)

@@ -1,8 +1,8 @@
-"""From what a storage lists to entries of a branch, column by column.
+"""Conversion of storage listings into imported entries, column by column.
 
-An imported object belongs to somebody else, who may write it again. So its entry keeps the ETag
-that the storage listed, and reads compare it (`lakebed.lake.entry_metadata`). The ETag is part
-of the identity too: an object that was written again and imported again is another one.
+An imported object is owned by another program, which may overwrite it. So its entry keeps the ETag
+of the listing, and reads compare it (`lakebed.lake.entry_metadata`). The ETag is part of the
+identity, too: an object overwritten and imported again is a changed object.
 """
 
 from dataclasses import dataclass
@@ -17,20 +17,19 @@ from lakebed.formats.entries import ENTRY_SCHEMA, KEY_BYTES_MAX, AddressType
 from lakebed.formats.parquet import FileType, one_array, required
 
 CONTENT: Final = "::lakebed::content"
-"""Under this name the metadata of an entry has the place and the ETag of the object."""
+"""Metadata key with the location and the ETag of the object."""
 
 ANY_PLACE: Final = "*"
-"""Instead of the place: wherever the entry says. Of an imported object, whose address is a whole
-one: it names the same object wherever the repository is restored to. A copy of its bytes does not
-take the mark along."""
+"""Wildcard location, for an imported object: its full address is valid wherever the repository is
+restored. A copy of the object's bytes does not keep it."""
 
-# An empty component (also a slash at the end, which marks a folder), "." or "..", which programs on
-# the way may resolve, and control characters.
+# An empty component (including a trailing slash, which marks a folder), "." or "..", which
+# intermediate programs may resolve, and control characters.
 _STRANGE: Final = r"(^|/)\.{0,2}(/|$)|[\x00-\x1f\x7f]"
 _SPACE, _DOT, _SLASH, _DELETE = 0x20, 0x2E, 0x2F, 0x7F
 _PIECE: Final = 1 << 16
 _LONGEST: Final = 1 << 20
-"""Where a slice of an address ends that has no end."""
+"""Upper bound for the length of an address."""
 
 _MD5_DIGITS: Final = 32
 _ZERO, _A = np.frombuffer(b"0a", np.uint8)
@@ -44,7 +43,7 @@ LISTING_SCHEMA: Final = pa.schema(
         required("etag", pa.string()),
     ]
 )
-"""The columns of a listing, as `lakebed.block.LIST_SCHEMA` has them."""
+"""Columns of a listing, as in `lakebed.block.LIST_SCHEMA`."""
 
 _LISTING: Final = FileType("import_listing", LISTING_SCHEMA)
 
@@ -54,17 +53,17 @@ _NO_ADDRESSES: Final = pa.chunked_array([], pa.string())
 
 @dataclass(frozen=True, slots=True)
 class ImportedPage:
-    """Some of the objects that are imported, in order of their keys."""
+    """A page of imported objects, ordered by key."""
 
     entries: pa.Table
     skipped_keys: pa.ChunkedArray
-    """The keys of objects that cannot be imported, if they could,"""
+    """Keys that objects which cannot be imported would have,"""
     skipped_addresses: pa.ChunkedArray
-    """and where these objects are."""
+    """and their addresses."""
 
     @property
     def last_folder(self) -> str:
-        """The address of the folder that the last entry is in; empty: there are no entries."""
+        """Address of the last entry's folder; empty without entries."""
         if not self.entries.num_rows:
             return ""
         address: str = self.entries["address"][-1].as_py()
@@ -72,13 +71,7 @@ class ImportedPage:
 
 
 def imported_page(listed: pa.Table, place: str, destination: bytes) -> ImportedPage:
-    """Return the entries of objects that were listed.
-
-    Args:
-        listed: With the columns of `lakebed.block.LIST_SCHEMA`.
-        place: What the addresses begin with; it is left out of the keys.
-        destination: What the keys begin with instead.
-    """
+    """Return the entries of listed objects, with `destination` instead of `place` in their keys."""
     listed = listed.combine_chunks()
     keys, strange = imported_keys(listed, place, destination)
     if strange is None:
@@ -94,10 +87,10 @@ def imported_page(listed: pa.Table, place: str, destination: bytes) -> ImportedP
 def imported_keys(
     listed: pa.Table, place: str, destination: bytes
 ) -> tuple[pa.Array, pa.Array | None]:
-    """Return the keys of objects that were listed, and which cannot be imported; None: all can."""
+    """Return the keys of listed objects, and a mask of invalid keys, or None if all are valid."""
     addresses = one_array(listed, "address").cast(pa.binary())
     begin = len(place.encode())
-    # One step of Arrow for all rows: to join texts row by row takes several times as long.
+    # One Arrow call for all rows: joining strings row by row takes several times as long.
     keys = pc.binary_replace_slice(addresses, 0, begin, destination)
     too_long = pc.greater(pc.binary_length(keys), KEY_BYTES_MAX)
     if not _may_be_strange(keys, len(destination)) and not too_long.true_count:
@@ -108,12 +101,7 @@ def imported_keys(
 
 
 def _may_be_strange(keys: pa.Array, begin: int) -> bool:
-    """Whether `_STRANGE` may match a path; if not, it need not be tried on each.
-
-    Args:
-        keys: Which end with the paths.
-        begin: Where the path begins in each of them.
-    """
+    """Return whether `_STRANGE` may match a path, which starts at `begin` in each key."""
     if not len(keys):
         return False
     bounds = np.frombuffer(keys.buffers()[1], np.int32)[keys.offset :][: len(keys) + 1]
@@ -129,10 +117,10 @@ def _may_be_strange(keys: pa.Array, begin: int) -> bool:
 
 
 def _has_strange_bytes(data: npt.NDArray[np.uint8]) -> bool:
-    """Whether a control character, or a slash with a slash or a dot behind it, is among bytes.
+    """Return whether bytes contain a control character, ``//`` or ``/.``.
 
-    All bytes are looked at together, whichever key they belong to, in pieces that stay in the
-    cache of the processor: both take a fraction of the time.
+    Keys are scanned together, in pieces that fit into the CPU cache, which takes a fraction of the
+    time.
     """
     for place in range(0, len(data), _PIECE):
         piece = data[place : place + _PIECE + 1]
@@ -144,22 +132,22 @@ def _has_strange_bytes(data: npt.NDArray[np.uint8]) -> bool:
 
 
 def encode_listing(listed: pa.Table) -> tuple[bytes, str]:
-    """Return a file of objects that were listed, and the id of its content."""
+    """Return a file of listed objects, and its content id."""
     return _LISTING.encode(listed), _LISTING.content_id(listed)
 
 
 def decode_listing(data: bytes, content_id: str, *, file: str) -> pa.Table:
-    """Return the objects in a file, proven to be those with this id.
+    """Return the objects in a file after verifying its content id.
 
     Raises:
-        DamagedFile: The file does not hold them.
-        ForeignFile: It is not such a file, or (`FormatTooNew`) is one of a newer Lakebed.
+        DamagedFile: The content differs.
+        ForeignFile: The file has another type, or (`FormatTooNew`) is of a newer Lakebed.
     """
     return _LISTING.decode(data, content_id=content_id, file=file)
 
 
 def _entries(keys: pa.Array, listed: pa.Table) -> pa.Table:
-    """Return entries under some keys for objects that were listed."""
+    """Return entries with the given keys for listed objects."""
     count = listed.num_rows
     etags = one_array(listed, "etag")
     sizes = listed["size"]
@@ -187,7 +175,7 @@ def _entries(keys: pa.Array, listed: pa.Table) -> pa.Table:
 
 
 def _checksums(etags: pa.Array) -> pa.Array:
-    """Return those ETags that are an MD5, or one of an object that was uploaded in parts."""
+    """Return the ETags that are MD5 digests, of whole or multipart uploads; others empty."""
     if not len(etags):
         return etags
     bounds = np.frombuffer(etags.buffers()[1], np.int32)[etags.offset :][: len(etags) + 1]
@@ -199,7 +187,7 @@ def _checksums(etags: pa.Array) -> pa.Array:
 
 
 def _are_digits(data: npt.NDArray[np.uint8]) -> bool:
-    """Whether all bytes are hexadecimal digits; what is below a bound wraps around, and is high."""
+    """Return whether all bytes are hexadecimal digits; smaller bytes wrap around to high values."""
     for place in range(0, len(data), _PIECE):
         piece = data[place : place + _PIECE]
         if not ((piece - _ZERO < 10) | (piece - _A < 6)).all():  # noqa: PLR2004 - the digits
@@ -208,13 +196,13 @@ def _are_digits(data: npt.NDArray[np.uint8]) -> bool:
 
 
 def imported_object(listed: pa.Table, key: bytes) -> ImportedPage:
-    """Return the entry of one object, which has a row as in a listing."""
+    """Return the entry of one object, given as a row of a listing."""
     keys = pa.array([key], pa.binary())
     return ImportedPage(_entries(keys, listed), _NO_KEYS, _NO_ADDRESSES)
 
 
 def listed_of(entries: pa.Table) -> pa.Table | None:
-    """Return what imported entries were made of; None: one of them was not imported."""
+    """Return the listing from which entries were imported, or None if any was not imported."""
     maps = one_array(entries, "metadata")
     begin, end = ANY_PLACE + ":", entries.num_rows
     offsets = maps.offsets.to_numpy()

@@ -1,24 +1,23 @@
-"""Where Lakebed's own files lie below the storage namespace of a repository: the one definition.
+"""Paths of Lakebed's own files in the storage namespace of a repository.
 
-    _lakebed/owner                                      whose the namespace is
+    _lakebed/owner                                      the owner of the namespace
     _lakebed/ranges/<id>.parquet                        entries, sorted by key
     _lakebed/metaranges/<id>.parquet                    the ranges of one commit
     _lakebed/refs/<dump id>/<file>                      a dump of all branches, tags and commits
-    _lakebed/gc/<repository uid>/state.json             what the next run of garbage collection uses
-    _lakebed/gc/<repository uid>/runs/<run id>/<file>   what one run read and found
+    _lakebed/gc/<repository uid>/state.json             state of garbage collection
+    _lakebed/gc/<repository uid>/runs/<run id>/<file>   input and findings of one run
     _lakebed/gc/<repository uid>/expired/<file>         commits that had expired when a run began
-    _lakebed/gc/<repository uid>/marks/<00 to ff>       proof that a server uses the same storage
-    _lakebed/gc/<repository uid>/checks/<nonce>         a file that ``lakebed gc check`` writes
-    _lakebed/purges/<purge id>/<content id>.parquet     which objects were purged, by whom and why
-    _lakebed/imports/<import id>/listing/<file>         what an import on Spark found
+    _lakebed/gc/<repository uid>/marks/<00 to ff>       storage markers of servers
+    _lakebed/gc/<repository uid>/checks/<nonce>         a file written by ``lakebed gc check``
+    _lakebed/purges/<purge id>/<content id>.parquet     records of purges
+    _lakebed/imports/<import id>/listing/<file>         objects found by an import on Spark
     _lakebed/symlinks/<branch>/<folder>/symlink.txt     lists of addresses, for Hive
 
-All paths are relative to the namespace. Functions named ``…_folder`` return paths without a slash
-at the end.
+All paths are relative to the namespace. Functions named ``…_folder`` return paths without a
+trailing slash.
 
-`Owner` is the file that says whose a namespace is: which installation's, which repository's. A
-writer and a collector compare it with what they believe themselves to be: a repository that was
-deleted and made again is another one.
+`Owner` is the file with the installation and the repository that own a namespace. Writers and
+collectors compare it with their own: a repository deleted and created again is a different one.
 """
 
 import json
@@ -39,87 +38,87 @@ METARANGES_FOLDER: Final = f"{_ROOT}/metaranges"
 
 
 def range_path(range_id: RangeID) -> str:
-    """Where a range lies."""
+    """Return the path of a range."""
     return f"{_ROOT}/ranges/{range_id}.parquet"
 
 
 def metarange_path(metarange_id: MetaRangeID) -> str:
-    """Where a metarange lies."""
+    """Return the path of a metarange."""
     return f"{METARANGES_FOLDER}/{metarange_id}.parquet"
 
 
 def dump_path(dump_id: DumpID, name: str) -> str:
-    """Where a file of a dump lies."""
+    """Return the path of a file of a dump."""
     return f"{_ROOT}/refs/{dump_id}/{name}"
 
 
 def state_path(unique_id: str) -> str:
-    """Where the state of garbage collection of a repository lies."""
+    """Return the path of a repository's garbage collection state."""
     return f"{_gc_folder(unique_id)}/state.json"
 
 
 def gc_runs_folder(unique_id: str) -> str:
-    """Where the runs of garbage collection of a repository lie."""
+    """Return the folder of a repository's garbage collection runs."""
     return f"{_gc_folder(unique_id)}/runs"
 
 
 def gc_run_folder(unique_id: str, run_id: GCRunID) -> str:
-    """Where the files of one run lie."""
+    """Return the folder of one run."""
     return f"{gc_runs_folder(unique_id)}/{run_id}"
 
 
 def gc_path(unique_id: str, run_id: GCRunID, name: str) -> str:
-    """Where a file of a run lies."""
+    """Return the path of a file of a run."""
     return f"{gc_run_folder(unique_id, run_id)}/{name}"
 
 
 def mark_path(mark: GCMark) -> str:
-    """Where a mark lies: at one of 256 places, which take turns."""
+    """Return the path of a storage marker: one of 256, at random."""
     return f"{_gc_folder(mark.unique_id)}/marks/{mark.nonce[:2]}"
 
 
 def gc_expired_folder(unique_id: str) -> str:
-    """Return where it is written down which commits of a repository have expired."""
+    """Return the folder with the lists of expired commits."""
     return f"{_gc_folder(unique_id)}/expired"
 
 
 def gc_check_path(unique_id: str, nonce: str) -> str:
-    """Where a check of the storage writes a file, which it deletes at once."""
+    """Return the path of a temporary file of a storage check."""
     return f"{_gc_folder(unique_id)}/checks/{nonce}"
 
 
 def hook_log_folder(run_id: str) -> str:
-    """Where what the hooks of a run printed lies."""
+    """Return the folder with the output of a run's hooks."""
     return f"{_ROOT}/actions/{run_id}"
 
 
 def import_folder(import_id: str) -> str:
-    """Where the files of an import lie while it goes on."""
+    """Return the folder with the temporary files of an import."""
     return f"{_ROOT}/imports/{import_id}"
 
 
 def listing_path(import_id: str, name: str) -> str:
-    """Where a file of objects that an import found lies."""
+    """Return the path of a file of objects found by an import."""
     return f"{import_folder(import_id)}/listing/{name}"
 
 
 def purges_folder() -> str:
-    """Where the records of what was purged lie."""
+    """Return the folder of all purge records."""
     return f"{_ROOT}/purges"
 
 
 def purge_folder(purge_id: str) -> str:
-    """Where the record of one purge lies."""
+    """Return the folder of one purge's record."""
     return f"{purges_folder()}/{purge_id}"
 
 
 def purge_path(purge_id: str, content_id: str) -> str:
-    """Where it lies, with a certain content."""
+    """Return the path of a purge's record with the given content."""
     return f"{purge_folder(purge_id)}/{content_id}.parquet"
 
 
 def symlinks_folder(branch: str) -> str:
-    """Where the lists of addresses of a branch lie."""
+    """Return the folder with a branch's lists of addresses."""
     return f"{_ROOT}/symlinks/{branch}"
 
 
@@ -133,27 +132,27 @@ _VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose a namespace is."""
+    """Owner of a namespace."""
 
     installation_id: str
-    """Which Lakebed: all servers over one key-value store are one installation."""
+    """All servers over one key-value store are one installation."""
 
     repository: str
     unique_id: str
-    """Which creation of the repository."""
+    """Distinguishes repositories created under the same name."""
 
 
 def encode_owner(owner: Owner) -> bytes:
-    """Return the bytes of the file; people may read them."""
+    """Return the human-readable content of the file."""
     return json.dumps({"type": _TYPE, "version": _VERSION, **asdict(owner)}, indent=2).encode()
 
 
 def decode_owner(data: bytes, *, file: str) -> Owner:
-    """Return what the file says.
+    """Return the owner in a file.
 
     Raises:
-        DamagedFile: It is cut off, or lacks something.
-        ForeignFile: It is not such a file, or (`FormatTooNew`) is one of a newer Lakebed.
+        DamagedFile: The file is truncated, or a field is missing.
+        ForeignFile: The file has another type, or (`FormatTooNew`) is of a newer Lakebed.
     """
     content = load_json(data, file=file)
     if not isinstance(content, dict) or content.get("type") != _TYPE:

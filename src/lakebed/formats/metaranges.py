@@ -1,13 +1,13 @@
 """Ranges and metaranges: the files of committed entries.
 
-A metarange lists the ranges that make up one commit's entries, in order of their keys. A metarange
-of level 0 lists ranges. One of level 1 lists metaranges of level 0, by the same columns; its id
-covers the level. Level 1 is read and not written yet: it will keep small commits to very large
-repositories from writing the list of all ranges.
+A metarange lists the ranges of a commit's entries, ordered by key. A metarange of level 0 lists
+ranges. A metarange of level 1 lists metaranges of level 0, with the same columns; its id covers the
+level. Level 1 is read and not written yet: it will save small commits to very large repositories
+from writing the list of all ranges.
 
 A range is an immutable file of entries, sorted by key. Every column has a field id, and the keys of
-a file are marked as UTF-8 if all of them are. So readers of Iceberg tables take a range as a data
-file, and use its bounds. Neither is part of the id of a range, which depends on the values alone.
+a file are marked as UTF-8 if all of them are. So readers of Iceberg tables can use a range as a
+data file with bounds. Neither affects the id of a range, which depends only on the values.
 """
 
 from bisect import bisect_left
@@ -23,7 +23,7 @@ from lakebed.formats.errors import DamagedFile, FormatTooNew
 from lakebed.formats.parquet import FileType, check_id, content_id, required
 
 RangeID = NewType("RangeID", str)
-"""Names a range by its content: every row, every column."""
+"""Content id of a range: every row, every column."""
 
 _RANGE: Final = FileType(
     "range",
@@ -39,7 +39,7 @@ def _with_id(field: pa.Field, field_id: int) -> pa.Field:
     return field.with_metadata({_FIELD_ID: str(field_id)})
 
 
-# Ids stand for columns forever: a new column gets a new one.
+# Field ids are permanent: a new column gets a new id.
 _FIELD_IDS: Final = {name: number for number, name in enumerate(ENTRY_SCHEMA.names, 1)}
 _MAP_TYPE: Final = ENTRY_SCHEMA.field("metadata").type
 _MAP_WITH_IDS: Final = pa.map_(
@@ -56,32 +56,32 @@ _WITH_TEXT: Final = _WITH_IDS.set(0, _WITH_IDS.field("key").with_type(pa.string(
 
 
 def range_id(entries: pa.Table) -> RangeID:
-    """Return the id of a range of these entries, as `conform_entries` returns them."""
+    """Return the id of a range of conformed entries."""
     return RangeID(_RANGE.content_id(entries))
 
 
 def encode_range(entries: pa.Table) -> bytes:
-    """Return the file of a range of these entries, as `conform_entries` returns them."""
+    """Return the file of a range of conformed entries."""
     key = entries.column("key")
     try:
         key, schema = key.cast(pa.string()), _WITH_TEXT
-    except pa.ArrowInvalid:  # a key that is not UTF-8
+    except pa.ArrowInvalid:  # a key is not UTF-8
         schema = _WITH_IDS
     return _RANGE.encode(pa.Table.from_arrays([key, *entries.columns[1:]], schema=schema))
 
 
 def decode_range(data: bytes, range_id: RangeID, *, file: str) -> pa.Table:
-    """Return the entries in a file, in one chunk, proven to be those of the range.
+    """Return the entries in a file, in one chunk, after verifying the id.
 
     Raises:
-        DamagedFile: The file does not hold the range.
-        ForeignFile: It is not a range, or (`FormatTooNew`) is one of a newer Lakebed.
+        DamagedFile: The file does not contain the range.
+        ForeignFile: The file has another type, or (`FormatTooNew`) is of a newer Lakebed.
     """
     return _RANGE.decode(data, content_id=range_id, file=file)
 
 
 MetaRangeID = NewType("MetaRangeID", str)
-"""Names a metarange by its content, and so every entry of every range in it."""
+"""Content id of a metarange, covering every entry of every range."""
 
 METARANGE_SCHEMA: Final = pa.schema(
     [
@@ -96,12 +96,12 @@ METARANGE_SCHEMA: Final = pa.schema(
 _METARANGE: Final = FileType("metarange", METARANGE_SCHEMA, statistics_columns=())
 _LEVEL: Final = "lakebed.level"
 LEVEL_MAX: Final = 1
-"""The highest level that is read; metaranges of a higher one are refused."""
+"""Highest supported level."""
 
 
 @dataclass(frozen=True, slots=True)
 class RangeRef:
-    """A range as its metarange knows it."""
+    """A row of a metarange: a range."""
 
     range_id: RangeID
     min_key: bytes
@@ -109,13 +109,13 @@ class RangeRef:
     max_key: bytes
     """Its last key."""
     count: int
-    """Its number of entries; at least one."""
+    """Number of entries; at least one."""
     size_bytes: int
-    """The size of its entries' values. Not of its file: ids must not hang on compression."""
+    """Size of the entries' values, not of the file: ids must not depend on compression."""
 
 
 class MetaRange:
-    """The ranges of one commit, in order of their keys, and where to find a key among them."""
+    """The ranges of one commit, ordered by key, with search by key."""
 
     __slots__ = ("_max_keys", "metarange_id", "refs")
 
@@ -126,11 +126,11 @@ class MetaRange:
 
     @property
     def count(self) -> int:
-        """The number of entries."""
+        """Number of entries."""
         return sum(ref.count for ref in self.refs)
 
     def position(self, key: bytes, start: int = 0) -> int:
-        """Return the index of the first range, from `start` on, with a key not below this one."""
+        """Return the index of the first range, from `start` on, with a key of at least `key`."""
         return bisect_left(self._max_keys, key, start)
 
 
@@ -147,7 +147,7 @@ def metarange_id(table: pa.Table, level: int = 0) -> MetaRangeID:
 
 
 EMPTY_METARANGE: Final = metarange_id(metarange_table([]))
-"""The id of the metarange that holds nothing."""
+"""Id of the empty metarange."""
 
 
 def encode_metarange(table: pa.Table, level: int = 0) -> bytes:
@@ -162,17 +162,13 @@ def decode_metarange(
     file: str,
     read: Callable[[MetaRangeID], MetaRange],
 ) -> MetaRange:
-    """Return the metarange in a file, proven to be the one named, with its ranges.
+    """Return the metarange in a file, with its ranges, after verifying the id.
 
-    Args:
-        data: All bytes of the file.
-        wanted: The id that the file is named by.
-        file: The name of the file in errors.
-        read: Called for each metarange that one of level 1 lists.
+    `read` is called for each metarange listed in a metarange of level 1.
 
     Raises:
-        DamagedFile: The file does not hold the metarange.
-        ForeignFile: It is not a metarange, or (`FormatTooNew`) is one of a newer Lakebed.
+        DamagedFile: The file does not contain the metarange.
+        ForeignFile: The file has another type, or (`FormatTooNew`) is of a newer Lakebed.
     """
     table, marks = _METARANGE.read(data, file=file)
     level = _level_of(marks.get(_LEVEL.encode(), b"0"), file)
@@ -199,7 +195,7 @@ def _level_of(mark: bytes, file: str) -> int:
 def _ranges_of(
     listed: RangeRef, read: Callable[[MetaRangeID], MetaRange], file: str
 ) -> Sequence[RangeRef]:
-    """Return the ranges of a metarange that one of level 1 lists, proven to fit its line."""
+    """Return the ranges of a metarange listed at level 1, after checking its keys and count."""
     refs = read(MetaRangeID(listed.range_id)).refs
     found = (refs[0].min_key, refs[-1].max_key, sum(ref.count for ref in refs)) if refs else None
     if found != (listed.min_key, listed.max_key, listed.count):

@@ -1,15 +1,14 @@
-"""The paths of objects that a server issues: the one place that knows how they look.
+"""Paths of objects issued by a server.
 
     repos/<repository uid>/branches/<branch>/<partition>/<object uid>
 
-relative to the storage namespace. A *partition* is a folder that one process puts its objects in
-for a while. Its name begins with the time at which it was made, counted down, so that listings show
-the newest first. An *object uid* begins with the time at which it was issued, so the path alone
-shows how old an object is. Both end with random digits. Times are microseconds since 1970 by the
-clock of the server.
+relative to the storage namespace. A *partition* is a folder used for some time by one process for
+its objects. Its name begins with its creation time, descending, so that listings show the newest
+first. An *object uid* begins with its issue time, so the path alone shows the age of an object.
+Both end with random digits. Times are microseconds since 1970 by the clock of the server.
 
-The catalog issues these paths, and garbage collection deletes by them: a path that does not look
-exactly like this is not ours, and is never touched.
+The catalog issues these paths, and garbage collection deletes by them: a path in any other form is
+not Lakebed's own, and is never deleted.
 """
 
 import re
@@ -17,16 +16,16 @@ from dataclasses import dataclass
 from typing import Final, NewType
 
 PartitionID = NewType("PartitionID", str)
-"""The name of a partition."""
+"""Name of a partition."""
 
 ObjectUID = NewType("ObjectUID", str)
-"""The last part of an object's path; no two objects have the same."""
+"""Last part of an object's path, globally unique."""
 
 REPOSITORIES: Final = "repos/"
-"""The folder that the paths of all objects begin with."""
+"""Folder of all object paths."""
 
 TIME_US_MAX: Final = (1 << 52) - 1
-"""The latest time in a path, in the year 2112: later ones would not fit into number columns."""
+"""The latest time in a path, in the year 2112: later times would not fit into integer columns."""
 
 PARTITION_RANDOM_BYTES: Final = 6
 OBJECT_RANDOM_BYTES: Final = 10
@@ -34,7 +33,7 @@ OBJECT_RANDOM_BYTES: Final = 10
 TIME_DIGITS: Final = 16
 MADE_FROM: Final = -66
 ISSUED_FROM: Final = -36
-"""Where the digits of the two times begin, counted from the end of a path."""
+"""Offsets of the digits of the two times, counted from the end of a path."""
 
 _COUNTED_FROM: Final = (1 << 64) - 1
 _PARTITION_PATTERN: Final = r"(fff[0-9a-f]{13})-[0-9a-f]{12}"
@@ -44,8 +43,7 @@ _OBJECT_PATTERN: Final = (
 WHOLE_PATH_PATTERN: Final = rf"\A{_OBJECT_PATTERN}\z"
 """A regular expression for Arrow (RE2) and Spark (Java); in Python, use `ObjectPath.parse`.
 
-It says ``\\z`` because ``$`` would let Java accept a line break at the end.
-"""
+Ends with ``\\z`` because ``$`` would let Java accept a trailing line break."""
 
 _PARTITION: Final = re.compile(_PARTITION_PATTERN)
 _PATH: Final = re.compile(_OBJECT_PATTERN)
@@ -54,7 +52,7 @@ _PATH_AT_END: Final = re.compile(_OBJECT_PATTERN + r"\Z")
 
 @dataclass(frozen=True, slots=True)
 class ObjectPath:
-    """The parts of an object's path; `str` puts them together again."""
+    """The parts of an object's path; `str` returns the path."""
 
     repository_uid: str
     branch: str
@@ -66,17 +64,17 @@ class ObjectPath:
 
     @property
     def made_us(self) -> int:
-        """When the partition was made."""
+        """Creation time of the partition."""
         return _COUNTED_FROM - int(self.partition[:TIME_DIGITS], 16)
 
     @property
     def issued_us(self) -> int:
-        """When the path was issued."""
+        """Issue time of the path."""
         return int(self.uid[:TIME_DIGITS], 16)
 
     @classmethod
     def parse(cls, path: str) -> "ObjectPath | None":
-        """Return the parts of a path; None if no server issued it."""
+        """Return the parts of a path, or None if no server issued the path."""
         if _PATH.fullmatch(path) is None:
             return None
         _, repository_uid, _, branch, partition, uid = path.split("/")
@@ -84,35 +82,25 @@ class ObjectPath:
 
 
 def path_at_end(text: str) -> str | None:
-    """Return the path of an object that a text ends with; None if it ends otherwise."""
+    """Return the object path at the end of a string, or None without an object path."""
     found = _PATH_AT_END.search(text)
     return None if found is None else found[0]
 
 
 def issued_us(uid: ObjectUID) -> int:
-    """Return when the path that ends with a uid was issued."""
+    """Return the issue time in a uid."""
     return int(uid[:TIME_DIGITS], 16)
 
 
 def new_partition(made_us: int, random_bytes: bytes) -> PartitionID:
-    """Return the name of a partition that is made now.
-
-    Args:
-        made_us: The time.
-        random_bytes: `PARTITION_RANDOM_BYTES` of them.
-    """
+    """Return the name of a new partition, with `PARTITION_RANDOM_BYTES` random bytes."""
     _check_time(made_us)
     assert len(random_bytes) == PARTITION_RANDOM_BYTES
     return PartitionID(f"{_COUNTED_FROM - made_us:016x}-{random_bytes.hex()}")
 
 
 def new_object_uid(issued_us: int, random_bytes: bytes) -> ObjectUID:
-    """Return the uid of an object whose path is issued now.
-
-    Args:
-        issued_us: The time.
-        random_bytes: `OBJECT_RANDOM_BYTES` of them.
-    """
+    """Return the uid of a new object, with `OBJECT_RANDOM_BYTES` random bytes."""
     _check_time(issued_us)
     assert len(random_bytes) == OBJECT_RANDOM_BYTES
     return ObjectUID(f"{issued_us:016x}{random_bytes.hex()}")
@@ -125,11 +113,11 @@ def _check_time(time_us: int) -> None:
 
 
 def partition_made_us(name: str) -> int | None:
-    """Return when a partition was made; None if the name is not a partition's."""
+    """Return the creation time of a partition, or None if the name is not a partition's."""
     match = _PARTITION.fullmatch(name)
     return None if match is None else _COUNTED_FROM - int(match[1], 16)
 
 
 def branches_folder(repository_uid: str) -> str:
-    """Return the folder of a repository's objects, with a slash at its end."""
+    """Return the folder of a repository's objects, with a trailing slash."""
     return f"{REPOSITORIES}{repository_uid}/branches/"

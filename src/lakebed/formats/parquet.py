@@ -1,16 +1,16 @@
-"""Writing and reading the Parquet files that hold committed metadata.
+"""Parquet files of committed metadata, with content ids.
 
-Each file says in its key-value metadata what it is: ``lakebed.type`` and ``lakebed.format``. Each
-is named by the id of its content, and reading one computes the id
-again from the decoded columns. So whatever happened to the bytes, or to the library that decodes
-them, a reader gets the very rows that were written, or an error. Page checksums are written and
-checked as well: they keep damaged pages away from the decoders, and serve readers that know no ids.
+Each file has its type and version in its key-value metadata: ``lakebed.type`` and
+``lakebed.format``. Each is named by its content id, and a reader computes the id again from the
+decoded columns. So despite damage to the bytes or bugs in the decoder, a reader gets exactly the
+rows written, or an error. Page checksums are written and checked as well: they keep damaged pages
+away from the decoders, and serve readers without ids.
 
-**The id of a table** is a hash of its logical content, whatever its memory or file looks like. Two
+**The id of a table** is a hash of its logical content, independent of memory and file layout. Two
 tables have the same id exactly if they have the same rows in the same order. How Arrow chunks,
 slices or pads them, and how Parquet encodes and compresses them, does not matter. An id can
 therefore be computed before a file is written, stays the same when the Parquet library changes, and
-is checked against what a reader decoded.
+is checked against the decoded columns.
 
     id      = SHA-256 of: kind, row count, and for each column its name and digest
     column  = SHA-256 of: fixed width: the values, little-endian; of booleans, a byte each
@@ -19,10 +19,9 @@ is checked against what a reader decoded.
                           map:         all lengths (int32), then the digests of the flattened keys
                                        and of the flattened values
 
-Every part has a fixed size or comes after its length, so no two contents spell the same input.
-There are no nulls: the schemas forbid them. Columns are hashed buffer by buffer, which costs about
-as much as copying them a few times; SHA-256 is the fastest good hash where the processor has
-instructions for it, as all current servers do.
+Every part has a fixed size or comes after its length, so no two contents have the same input. The
+schemas forbid nulls. Columns are hashed buffer by buffer, which costs about as much as copying them
+a few times; SHA-256 is the fastest good hash with processor support, as in all current servers.
 """
 
 import hashlib
@@ -60,21 +59,21 @@ def one_array(table: pa.Table, name: str) -> pa.Array:
 
 
 def value_bounds(array: pa.Array) -> npt.NDArray[np.int32]:
-    """Return where each value of a column of bytes or text begins, and where the last one ends.
+    """Return the offsets of the values in a column of bytes or strings, and the end of the last.
 
-    Arrow's own functions let other threads run meanwhile, and to get the interpreter back takes
-    many times as long as to look at a few rows.
+    Arrow's own functions release the GIL, and reacquiring it takes much longer than reading a few
+    rows.
     """
-    if not len(array):  # it may have no buffers
+    if not len(array):  # may have no buffers
         return np.zeros(1, dtype=np.int32)
     bounds = np.frombuffer(array.buffers()[1], dtype=np.int32)
     return bounds[array.offset : array.offset + len(array) + 1]
 
 
 def value_lengths(array: pa.Array) -> npt.NDArray[np.int32]:
-    """Return how long each value of a column of bytes or text is."""
+    """Return the length of each value in a column of bytes or strings."""
     bounds = value_bounds(array)
-    return bounds[1:] - bounds[:-1]  # a fourth of the time of `numpy.diff`, for a few
+    return bounds[1:] - bounds[:-1]  # a fourth of the time of `numpy.diff` for few rows
 
 
 def _framed(text: str) -> bytes:
@@ -85,7 +84,7 @@ def _framed(text: str) -> bytes:
 def _digest(array: pa.Array) -> bytes:
     if array.null_count:
         raise TypeError("a column with nulls has no digest")
-    # By the class: to ask for the type again and again takes as long as to hash a few rows.
+    # By class: comparing Arrow types takes as long as hashing a few rows.
     digest_of = _DIGESTS.get(type(array), _digest_fixed)
     return digest_of(array)
 
@@ -114,7 +113,7 @@ def _digest_bytes(array: pa.Array) -> bytes:
 def _digest_nested(array: pa.ListArray | pa.MapArray) -> bytes:
     bounds = array.offsets.to_numpy()
     digest = hashlib.sha256((bounds[1:] - bounds[:-1]).data)
-    # Of a slice, the flattened values are still those of the whole array.
+    # The flattened values of a slice are still those of the whole array.
     first, last = int(bounds[0]), int(bounds[-1])
     is_map = isinstance(array, pa.MapArray)
     for values in (array.keys, array.items) if is_map else (array.values,):
@@ -132,7 +131,7 @@ _DIGESTS: Final[dict[type[pa.Array], Callable[[pa.Array], bytes]]] = {
 
 
 FORMAT_VERSION: Final = 2
-"""The version of every file written; files of a higher one are refused.
+"""Version of every file written; files of a higher version are refused.
 
 Version 2 added field ids and UTF-8 marks to ranges, and levels to metaranges."""
 
@@ -146,33 +145,30 @@ NO_MARKS: Final[Mapping[str, str]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class FileType:
-    """One type of file: its name inside, its columns and how they are encoded."""
+    """Type of a file: name, columns and their encoding."""
 
     name: str
     schema: pa.Schema
     dictionary_columns: tuple[str, ...] = ()
-    """Columns with few distinct values; a dictionary of the others would be a waste."""
+    """Columns with few distinct values; for other columns a dictionary would be wasteful."""
     statistics_columns: tuple[str, ...] | None = None
-    """Columns whose bounds are written, for readers that pick files by them; None: all. Those of
-    columns that nobody searches make small files larger by a third."""
+    """Columns with bounds, for readers that select files by them, or None for all. Bounds of
+    unsearched columns make small files larger by a third."""
 
     def content_id(self, table: pa.Table) -> str:
-        """Return the id of a table with this type's columns."""
         return content_id(self.name, table)
 
     def encode(self, table: pa.Table, marks: Mapping[str, str] = NO_MARKS) -> bytes:
-        """Return a file that holds a table with this type's columns.
+        """Return the file of a table with this type's columns, and `marks` as key-value metadata.
 
-        Args:
-            table: Its schema may have field ids, and text where the type has bytes.
-            marks: More key-value metadata.
+        The table's schema may have field ids, and strings where the type has bytes.
         """
         statistics = self.statistics_columns
         file = pa.BufferOutputStream()
         with pq.ParquetWriter(
             file,
             table.schema,
-            # To begin with zstd takes as long as all the rest of writing a few rows.
+            # Initializing zstd takes as long as everything else when writing a few rows.
             compression="zstd" if table_bytes(table) > _SMALL_BYTES else "snappy",
             use_dictionary=list(self.dictionary_columns),
             write_statistics=True if statistics is None else list(statistics),
@@ -187,29 +183,22 @@ class FileType:
         return bytes(memoryview(file.getvalue()))
 
     def decode(self, data: bytes, *, content_id: str, file: str) -> pa.Table:
-        """Return the table that a file holds, in one chunk, proven to have the id given.
-
-        Args:
-            data: All bytes of the file.
-            content_id: The id that the file is named by.
-            file: What to call the file in errors.
+        """Return the table in a file, in one chunk, after verifying the id.
 
         Raises:
-            DamagedFile: The bytes do not hold the content with this id.
-            ForeignFile: It is not a file of this type.
-            FormatTooNew: It was written by a newer Lakebed.
+            DamagedFile: The file does not contain the content with this id.
+            ForeignFile: The file has another type, or (`FormatTooNew`) is of a newer Lakebed.
         """
         table, _ = self.read(data, file=file)
         check_id(self.content_id(table), content_id, file=file)
         return table
 
     def read(self, data: bytes, *, file: str) -> tuple[pa.Table, dict[bytes, bytes]]:
-        """Return the table that a file holds and its key-value metadata; `decode` without the id.
+        """Return the table in a file, and its key-value metadata, without verifying the id.
 
         Raises:
-            DamagedFile: The bytes do not hold a whole file.
-            ForeignFile: It is not a file of this type, or (`FormatTooNew`) is one of a newer
-                Lakebed.
+            DamagedFile: The file is incomplete or damaged.
+            ForeignFile: The file has another type, or (`FormatTooNew`) is of a newer Lakebed.
         """
         try:
             with pq.ParquetFile(
@@ -217,11 +206,11 @@ class FileType:
             ) as parquet:
                 marks = parquet.schema_arrow.metadata or {}
                 self._check_marks(marks, file)
-                # To wake other threads takes as long as to decode a small file.
+                # Waking other threads takes as long as decoding a small file.
                 table = parquet.read(use_threads=len(data) > _SMALL_BYTES)
             table = _with_bytes(table, self.schema).combine_chunks()
         except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
-            # Damaged lengths make the library ask for absurd amounts of memory.
+            # Damaged lengths make the library request absurd amounts of memory.
             raise DamagedFile(file, error) from error
         if not table.schema.equals(self.schema):
             columns = ", ".join(table.schema.names)
@@ -242,7 +231,7 @@ class FileType:
 
 
 def _with_bytes(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return a table with bytes where it has text, marked as UTF-8, and the schema has bytes."""
+    """Return a table with string columns converted to bytes where the schema has bytes."""
     for number, field in enumerate(table.schema):
         wanted = schema.field(number) if number < len(schema) else field
         if field.type.equals(_TEXT) and wanted.type.equals(_BYTES):
@@ -251,20 +240,20 @@ def _with_bytes(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def check_id(found: str, wanted: str, *, file: str) -> None:
-    """Refuse a file whose content has another id than the one that it is named by.
+    """Refuse a file whose content has another id than expected.
 
     Raises:
-        DamagedFile: It has.
+        DamagedFile: The ids differ.
     """
     if found != wanted:
         raise DamagedFile(file, f"its content has the id {found}")
 
 
 def refuse_newer(version: int, file: str) -> None:
-    """Refuse a file of a format version that this Lakebed does not know.
+    """Refuse a file of an unknown format version.
 
     Raises:
-        FormatTooNew: It is such a version.
+        FormatTooNew: The version is unknown.
     """
     if version > FORMAT_VERSION:
         raise FormatTooNew(
@@ -275,9 +264,9 @@ def refuse_newer(version: int, file: str) -> None:
 
 
 def table_bytes(table: pa.Table) -> int:
-    """Return the size of a table's values; of a small table, that of the buffers they lie in.
+    """Return the size of a table's values; for a small table, of their buffers.
 
-    To ask for the buffers is cheap; to count what the rows have of them is not.
+    Asking for the buffers is cheap; counting the rows' share of them is not.
     """
     size_bytes: int = table.get_total_buffer_size()
     return size_bytes if size_bytes <= _SMALL_BYTES else int(table.nbytes)

@@ -6,9 +6,8 @@
     _lakebed/refs/<dump id>/commits-00001.parquet       …
     _lakebed/refs/<dump id>/manifest.json               `DumpManifest`
 
-The manifest is written last, names every other file with its rows and the id of its content, and
-carries a digest of itself. So a dump that was cut off has no manifest, and whatever is damaged
-later is found out, by the file.
+The manifest is written last, lists every other file with its rows and its content id, and contains
+its own digest. So an interrupted dump has no manifest, and later damage is detected in any file.
 """
 
 from collections.abc import Mapping
@@ -24,14 +23,14 @@ from lakebed.formats.errors import DamagedFile, ForeignFile
 from lakebed.formats.parquet import FileType, required
 
 DumpID = NewType("DumpID", str)
-"""Names a dump within its storage namespace."""
+"""Id of a dump within its storage namespace."""
 
 MANIFEST_NAME: Final = "manifest.json"
 _MANIFEST_TYPE: Final = "refs_manifest"
 
 
 class RefKind(StrEnum):
-    """What a file of a dump holds."""
+    """Content of a file of a dump."""
 
     BRANCHES = "branches"
     TAGS = "tags"
@@ -76,14 +75,14 @@ REF_SCHEMAS: Final[Mapping[RefKind, pa.Schema]] = MappingProxyType(
         ),
     }
 )
-"""The columns of each kind; those of a commit are all that its id is computed from."""
+"""Columns of each kind; a commit's columns are the complete input of its id."""
 
 _FILE_TYPES: Final = {kind: FileType(kind, schema) for kind, schema in REF_SCHEMAS.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class DumpFile:
-    """A file of a dump as its manifest knows it."""
+    """A file of a dump, as listed in its manifest."""
 
     name: str
     kind: RefKind
@@ -93,28 +92,28 @@ class DumpFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpManifest:
-    """What a dump consists of, and whose it is."""
+    """Content and owner of a dump."""
 
     dump_id: DumpID
     repository: str
-    """The name that the repository had."""
+    """Name of the repository at the time of the dump."""
     unique_ids: tuple[str, ...]
-    """The unique ids of the repositories whose object paths the commits name; its own first."""
+    """Unique ids of the repositories whose object paths occur in the commits; its own first."""
     default_branch: str
     created_us: int
     files: tuple[DumpFile, ...]
 
     def of_kind(self, kind: RefKind) -> list[DumpFile]:
-        """The files of one kind."""
+        """Return the files of one kind."""
         return [file for file in self.files if file.kind is kind]
 
     def rows(self, kind: RefKind) -> int:
-        """How many branches, tags or commits there are."""
+        """Return the number of branches, tags or commits."""
         return sum(file.rows for file in self.of_kind(kind))
 
 
 def refs_id(kind: RefKind, table: pa.Table) -> str:
-    """Return the id of a file with this content."""
+    """Return the content id of a table."""
     return _FILE_TYPES[kind].content_id(table)
 
 
@@ -124,11 +123,11 @@ def encode_refs(kind: RefKind, table: pa.Table) -> bytes:
 
 
 def decode_refs(data: bytes, described: DumpFile, *, file: str) -> pa.Table:
-    """Return the content of a file of a dump, proven to be what the manifest describes.
+    """Return the table in a file of a dump after verifying its description.
 
     Raises:
-        DamagedFile: The file does not hold it.
-        ForeignFile: It is not such a file, or (`FormatTooNew`) is one of a newer Lakebed.
+        DamagedFile: The content differs.
+        ForeignFile: The file has another type, or (`FormatTooNew`) is of a newer Lakebed.
     """
     table = _FILE_TYPES[described.kind].decode(data, content_id=described.content_id, file=file)
     if table.num_rows != described.rows:
@@ -142,12 +141,12 @@ def encode_manifest(manifest: DumpManifest) -> bytes:
 
 
 def decode_manifest(data: bytes, dump_id: DumpID, *, file: str) -> DumpManifest:
-    """Return the manifest in a file, proven to be as it was written, and of the dump named.
+    """Return the manifest in a file after verifying its digest and dump id.
 
     Raises:
-        DamagedFile: The file does not hold a whole manifest.
-        ForeignFile: It is not a manifest or that of another dump, or (`FormatTooNew`) is one of a
-            newer Lakebed.
+        DamagedFile: The file does not contain a whole manifest.
+        ForeignFile: The file is of another type or another dump, or (`FormatTooNew`) of a newer
+            Lakebed.
     """
     content = decode_document(data, _MANIFEST_TYPE, file=file)
     manifest = read_record(DumpManifest, content, file=file)

@@ -1,7 +1,7 @@
-"""An installation that lies in one folder: `lakebed quickstart` serves it, `lakebed.open` opens it.
+"""An installation in a folder, for `lakebed quickstart` and `lakebed.open`.
 
-Several processes may do so at the same time. Each must be done with an object that nothing names
-yet before any other could take it for garbage, so all of them go by the same short times.
+Concurrent processes share the same short times, so that none deletes an object before another has
+referenced the object.
 """
 
 from pathlib import Path
@@ -11,7 +11,7 @@ from lakebed.block import LocalSettings
 from lakebed.lake.settings import CatalogSettings
 
 NAMESPACE_PREFIX: Final = "local://"
-"""What the storage namespace of a repository begins with, unless somebody names another one."""
+"""Default prefix of repositories' storage namespaces."""
 
 SHORT_TIMES: Final = CatalogSettings(
     link_life_seconds=1800.0,
@@ -19,7 +19,7 @@ SHORT_TIMES: Final = CatalogSettings(
     min_age_seconds=3600.0,
     gap_seconds=1200.0,
 )
-"""Garbage is old when every upload that could still name it has ended: on one machine, soon."""
+"""Garbage is old once all uploads with possible references have ended: soon, on one machine."""
 
 
 def database_url(folder: Path) -> str:

@@ -1,4 +1,4 @@
-"""Opening an installation: from the places of its database and its storage to its catalog."""
+"""Opening an installation, from database and storage settings to the catalog."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -23,7 +23,7 @@ from lakebed.reclaim.service import Reclaim
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallationSettings:
-    """What is opened, and by which times and bounds it lives."""
+    """Location, times and limits of an installation."""
 
     database_url: str = field(repr=False)
     storage: BlockSettings
@@ -36,14 +36,13 @@ class InstallationSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foundation:
-    """What the services stand on: for the code that puts a process together, not for the doors."""
+    """The lower layers, for process setup, not for HTTP handlers."""
 
     store: Store
     block: BlockStore
     engine: Engine
 
     def close(self) -> None:
-        """Give back what was opened."""
         self.block.close()
         self.store.close()
 
@@ -60,7 +59,6 @@ class Installation:
     actions: Actions
 
     def close(self) -> None:
-        """Give back what was opened."""
         self.foundation.close()
 
 
@@ -74,17 +72,11 @@ def open_installation(
     signer: Signer | None = None,
     while_waiting: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Installation:
-    """Open what the settings name, and put the parts together.
+    """Open the database and storage, and create the parts.
 
-    Args:
-        settings: Of the installation.
-        run_in_background: Runs tasks, and if `runs_everything`, imports and hooks.
-        new_caller: What hooks may ask for.
-        runs_everything: Whether imports, and hooks that come after operations, run in the
-            background of this process. If not, another process looks for them.
-        builders: Processes that build large commits; None: this one builds them.
-        signer: Signs URLs where the storage does not.
-        while_waiting: Entered while an operation waits for hooks.
+    `runs_everything` says whether this process runs imports and post hooks in the background; if
+    not, another process finds them. Without `builders`, large commits are built in this process.
+    `while_waiting` is entered while an operation waits for hooks.
 
     Raises:
         KVError, BlockError: The database or the storage cannot be opened.

@@ -1,7 +1,7 @@
-"""What the errors of an installation mean to a caller, as the statuses of HTTP say it.
+"""HTTP statuses of an installation's errors.
 
-The server answers with these, and the library makes its errors of them, so that a program sees the
-same error with a server and without one.
+The server sends them, and the library derives its errors from them, so that a program sees the same
+error with and without a server.
 """
 
 from typing import Final
@@ -14,7 +14,7 @@ from lakebed.lake.hooks import errors as hooks
 
 UNEXPECTED: Final = 500
 
-# The first line that an error is an instance of counts: special cases come before their families.
+# The first match counts: special cases come before their base classes.
 STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     # objects
     (catalog.TaskNotFound, 404),
@@ -70,5 +70,5 @@ STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
 
 
 def status_of(error: Exception) -> int:
-    """Return the status that stands for an error; 500 for what nobody expected."""
+    """Return the HTTP status for an error; 500 if unknown."""
     return next((status for kind, status in STATUSES if isinstance(error, kind)), UNEXPECTED)

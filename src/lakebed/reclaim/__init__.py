@@ -1,6 +1,6 @@
-"""All that deletes data: garbage collection, retention, purges, and the Cleaner.
+"""Everything that deletes data: garbage collection, retention, purges, and the Cleaner.
 
-Imports `lakebed.lake` and the layers below, which know nothing of it: the marks and leases that
-they honour lie in them. Public: `lakebed.reclaim.service.Reclaim` for the server and the library,
-and for jobs, which need no record store, `lakebed.reclaim.collector`.
+Imports `lakebed.lake` and the layers below, which do not import this package: the marks and leases
+that they honor are defined there. Public: `lakebed.reclaim.service.Reclaim` for the server and the
+library, and `lakebed.reclaim.collector` for jobs, which need no record store.
 """

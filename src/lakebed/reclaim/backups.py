@@ -1,23 +1,23 @@
-"""A database that was restored from a backup and is older than the storage beside it.
+"""Detection of a database that was restored from a backup and is older than its storage.
 
-Each run of garbage collection, and each purge, has a folder in the namespace of the repository; its
-name begins with the time. The name is noted in the database before the folder is made. So a folder
-that sorts after the noted name was made later than the backup: data that the database counts on may
-be gone, and the marks of expired commits and purged objects that say so are missing.
+Each garbage collection run and each purge has a folder in the repository's namespace, whose name
+begins with the time. The name is written to the database before the folder is created. So a folder
+that sorts after the recorded name is newer than the backup: data that the database references may
+be deleted, and the marks of expired commits and purged objects are missing.
 
-The storage knows both: which commits had expired when a run began
-(`lakebed.engine.expired_files`), and what was purged (`lakebed.lake.purge_marks`). `catch_up`
-reads this into the database, before the next run or purge begins, and once when the background
+The storage has both: the commits that had expired when a run began
+(`lakebed.engine.expired_files`), and the purged objects (`lakebed.lake.purge_marks`). `catch_up`
+reads them into the database before the next run or purge begins, and once when the background
 process of a server starts.
 
-**Commits at which branches or tags are** get no mark. Their data may be gone too, but a mark would
-let garbage collection delete the rest of it. They are logged, and `lakebed fsck` names those that
-lack objects.
+**Heads of branches and tags** get no expiry mark. Their data may be deleted too, but with a mark
+garbage collection would delete the rest of it. They are logged; `lakebed fsck` lists the refs with
+missing objects.
 
-**Deaths.** The name is noted after the marks, so that a process that dies in between leaves the
-work to the next one; all of it can be repeated. A database of a version without such notes counts
-as older once: then all marks are there already. Names go by the clocks of servers, so that a run
-within `skew_seconds` of the last one may stay unseen until the next.
+**Crashes.** The name is recorded after the marks, so a process that dies in between leaves the work
+to the next process; every step is idempotent. A database of a version without such records counts
+as older once, when all marks are present anyway. Names use the servers' clocks: a run within
+`skew_seconds` of the last one may go unnoticed until the next.
 """
 
 import logging
@@ -44,7 +44,7 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 
 class Backups:
-    """Finds databases that are older than their storage; one for a process."""
+    """Restored-database detection for all repositories."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Backups:
     def catch_up_all(self) -> int:
         """Catch up with the storage in all repositories; return how many were behind.
 
-        A repository in which that fails is logged: its next run or purge catches up, or fails.
+        A failure in a repository is logged; its next run or purge catches up, or fails.
         """
 
         def catch_up(repository: Repository) -> bool:
@@ -82,20 +82,20 @@ class Backups:
         return sum(self._runtime.map_parallel(catch_up, repositories, limit=_AT_ONCE))
 
     def begin(self, repository: Repository, *, run_id: str = "", purge_id: str = "") -> None:
-        """Catch up with the storage, then note a run or a purge that is about to begin.
+        """Catch up with the storage, then record a run or a purge that is about to begin.
 
         Raises:
             BlockError: The storage refused or failed: the run must not begin.
-            OutcomeUnknown: It may not be noted: likewise.
+            OutcomeUnknown: The record may not have been written: likewise.
         """
         self.catch_up(repository)
         self._note(repository, pb.Seen(run_id=run_id, purge_id=purge_id))
 
     def catch_up(self, repository: Repository) -> bool:
-        """Read into the database what the storage alone knows; return whether it was behind.
+        """Restore marks from a newer storage into the database; return whether it was behind.
 
         Raises:
-            DamagedFile, ForeignFile: A file does not say what has expired, or what was purged.
+            DamagedFile, ForeignFile: A file of expired commits or purged objects is unreadable.
             BlockError: The storage refused or failed.
         """
         record = self._records(repository).find(SEEN_NAME)
@@ -119,11 +119,11 @@ class Backups:
         return True
 
     def _last(self, repository: Repository, folder: str) -> str:
-        """Return the last name in a folder of the namespace, or an empty text."""
+        """Return the last folder name in a folder of the namespace, or an empty string."""
         return max(self._block.list_folders(repository.namespace.folder(folder)), default="")
 
     def _expire(self, repository: Repository) -> int:
-        """Expire the commits that had expired when some run began; return how many had no mark."""
+        """Expire the commits that had expired by any run; return how many had no mark."""
         adopted = active_record(self._store, repository).message.adopted_unique_ids
         stored: set[str] = set()
         for unique_id in (repository.unique_id, *adopted):

@@ -1,35 +1,33 @@
-"""Removes what nothing names any more: dropped tokens, deleted repositories, dead creations.
+"""Removal of unreferenced records: dropped tokens, deleted repositories, unfinished creations.
 
-Whatever the engine drops, it announces first. The Cleaner reads the announcements, waits, deletes,
-looks again, and removes the announcement last. So a pass may stop anywhere, and the next one goes
-on. Two Cleaners at once do no harm: the lease only saves work.
+The engine announces whatever it drops. The Cleaner reads the announcements, waits, deletes, scans
+again, and removes the announcement last. So a pass may stop anywhere, and the next pass continues.
+Two Cleaners at once are safe: the lease only saves work.
 
-**Why it waits.** What to delete is clear: a token that its branch does not name is never named
-again, and a repository that is gone never comes back. But a request that began before may still
-read or write there. No request lasts as long as the grace period. So the keys of a token are
-deleted only a grace period after it was first seen unnamed: all readers of the old record have
-ended. And an announcement is removed only when two passes in a row, after the grace period, found
-nothing to delete: all writers of the old record have ended too. (A request that is slower than all
-that leaves keys that nothing names and nobody sees.)
+**Grace period.** A token not referenced by its branch is never referenced again, and a deleted
+repository never comes back. But an earlier request may still read or write there; no request lasts
+as long as the grace period. So the keys of a token are deleted only a grace period after the token
+was first seen unreferenced: all readers of the old record have ended. An announcement is removed
+only when two consecutive passes after the grace period found nothing to delete: all writers of the
+old record have ended too. (The keys of an even slower request are never cleaned up.)
 
 **Tombstones.** Before an announcement is removed, the tombstones of its partition are dropped, and
-its own one after that: some databases keep them for ever (see `lakebed.kv.fenced`).
+its own tombstone afterwards: some databases keep them forever (see `lakebed.kv.fenced`).
 
-**Damaged records** are left alone, logged and counted, and the pass goes on. What a damaged record
-may name is kept: the tokens of a branch whose record cannot be read, the claim of such a
-repository.
+**Damaged records** are skipped, logged and counted. Everything a damaged record may reference is
+kept: the tokens of an unreadable branch, the claim of an unreadable repository.
 
-**Clocks.** When something was first seen is kept in memory, by the monotonic clock. A process that
-restarts begins to wait again. The times in records are not used.
+**Clocks.** The time of the first sighting is kept in memory, by the monotonic clock; a restarted
+process begins to wait again. The times in records are not used.
 
 In each pass, in order:
 
-- creations seen as `initial` for two minutes, and deletions under way, are ended (`removal`);
-- claims of repositories that are gone are removed (`claims`);
-- in the partition of each deleted repository, branches are deleted, after their tokens were
-  announced, then all other keys; its entry in `graveler_deleted` is an announcement too, and is
+- finish creations seen as `initial` for two minutes, and deletions in progress (`removal`);
+- remove claims of deleted repositories (`claims`);
+- in the partition of each deleted repository, announce the tokens of its branches, delete the
+  branches, then all other keys; its entry in `graveler_deleted` is an announcement too, and is
   removed last;
-- the keys of dropped tokens are deleted.
+- delete the keys of dropped tokens.
 """
 
 import logging
@@ -91,35 +89,35 @@ class _Sighting:
     first_seconds: float
     empty_scans: int = 0
     fresh: bool = True
-    """Whether it was seen since the last `FirstSeen.forget_the_rest`."""
+    """Whether the record was seen since the last `FirstSeen.forget_the_rest`."""
 
 
 class FirstSeen:
-    """Remembers records by their versions: one that was written again counts as another one."""
+    """First sightings of records by version: a rewritten record counts as new."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._first_seen: dict[Version, _Sighting] = {}
 
     def seconds(self, version: Version) -> float:
-        """How long ago this process first saw a record; 0 if it sees it now."""
+        """Return how long ago this process first saw a record; 0 on the first sighting."""
         now = self._runtime.monotonic()
         sighting = self._first_seen.setdefault(version, _Sighting(now))
         sighting.fresh = True
         return now - sighting.first_seconds
 
     def note_scan(self, version: Version, *, found: int) -> int:
-        """Count the scans in a row that found nothing behind a record that was seen before."""
+        """Return how many consecutive scans for a record were empty, counting this one."""
         sighting = self._first_seen[version]
         sighting.empty_scans = 0 if found else sighting.empty_scans + 1
         return sighting.empty_scans
 
     def forget(self, version: Version) -> None:
-        """Forget a record: when it is seen next, that is the first time."""
+        """Forget a record, so that its next sighting is its first."""
         self._first_seen.pop(version, None)
 
     def forget_the_rest(self) -> None:
-        """Forget what was not seen since this was called last."""
+        """Forget the records not seen since the last call."""
         kept = {version: seen for version, seen in self._first_seen.items() if seen.fresh}
         for sighting in kept.values():
             sighting.fresh = False
@@ -129,50 +127,50 @@ class FirstSeen:
 _LOGGER: Final = logging.getLogger(__name__)
 
 CREATION_SECONDS: Final = 120.0
-"""A creation that one process has seen unfinished for so long is ended."""
+"""Finish a creation after one process has seen it unfinished for this long."""
 
 LEASE_SECONDS: Final = 60.0
 EMPTY_SCANS: Final = 2
 BATCH: Final = 500
-"""How many keys are deleted, or announcements read, between two pauses."""
+"""Number of keys deleted, or announcements read, between two pauses."""
 
 PAUSE_SECONDS: Final = 0.05
 
 
 @dataclass(slots=True)
 class CleanerCounts:
-    """What a pass found and did."""
+    """Counts of one pass."""
 
     ran: bool = True
-    """False: another process has the lease; the other counts say what was done before that."""
+    """False if another process has the lease; the other counts are of the work before that."""
     creations_waiting: int = 0
-    """Creations under way, or dead but not for long enough."""
+    """Creations in progress, or dead for less than `CREATION_SECONDS`."""
     creations_ended: int = 0
     deletions_ended: int = 0
     claims_removed: int = 0
-    """Claims whose repositories are gone."""
+    """Claims of deleted repositories."""
     repositories_waiting: int = 0
     """Deleted repositories that may still have keys."""
     repositories_done: int = 0
     branches_deleted: int = 0
-    """In the partitions of deleted repositories."""
+    """Branches in the partitions of deleted repositories."""
     tokens_named: int = 0
-    """Tokens that are announced, but still named by a branch: kept."""
+    """Announced tokens that a branch still references: kept."""
     tokens_waiting: int = 0
     tokens_done: int = 0
     keys_deleted: int = 0
     uncertain: int = 0
-    """Steps that may or may not have worked; the next pass takes them again."""
+    """Steps with an unknown outcome; the next pass retries them."""
     unreadable: int = 0
-    """Damaged records, and steps that needed one; somebody has to look at them."""
+    """Damaged records, and steps that needed them; repair is manual."""
 
     def note_unreadable(self, _name: bytes) -> None:
-        """Count a damaged record that a scan has met."""
+        """Count a damaged record found by a scan."""
         self.unreadable += 1
 
 
 class Cleaner:
-    """Cleans up after all repositories; one for a process, used by one thread."""
+    """Cleanup after all repositories; used by one thread."""
 
     def __init__(self, store: Store, runtime: Runtime, *, grace_seconds: float) -> None:
         self._store = store
@@ -189,10 +187,10 @@ class Cleaner:
         self._first_seen = FirstSeen(runtime)
 
     def run_once(self) -> CleanerCounts:
-        """Make one pass. What has to wait is taken up by a later pass of the same object.
+        """Make a pass. Later passes of the same object take up the work that has to wait.
 
         Raises:
-            StoreUnavailable: The store did not answer; the next pass goes on from there.
+            StoreUnavailable: The store did not answer; the next pass continues.
         """
         counts = CleanerCounts()
         try:
@@ -219,7 +217,7 @@ class Cleaner:
     # Creations, deletions, claims
 
     def _end_repositories(self, counts: CleanerCounts) -> None:
-        # Claims are read before records: if the record of a claim is not found then, it is dead.
+        # Read claims before records: a claim without a record is then dead.
         claims = list(self._claims.list(counts.note_unreadable))
         there = set()
         for record in self._repositories.scan_readable(counts.note_unreadable):
@@ -236,7 +234,7 @@ class Cleaner:
         if state == INITIAL and self._first_seen.seconds(record.predicate) < CREATION_SECONDS:
             counts.creations_waiting += 1
         elif state in {INITIAL, DELETING}:
-            with suppress(PredicateFailed):  # its creator woke up
+            with suppress(PredicateFailed):  # its creator resumed
                 self._removal.end(record)
                 counts.creations_ended += state == INITIAL
                 counts.deletions_ended += state == DELETING
@@ -259,7 +257,7 @@ class Cleaner:
     ) -> None:
         claimant = claimant_named(record.name)
         waited = self._first_seen.seconds(record.predicate) >= self._grace_seconds
-        # No repository that lives has an entry here. If it ever had, it would not be touched.
+        # A live repository has no entry here; if it had, its keys must stay.
         found = 0
         if not self._removal.lives(claimant):
             found = self._empty_partition(claimant, record.message, counts)
@@ -272,7 +270,7 @@ class Cleaner:
     def _empty_partition(
         self, claimant: Claimant, deleted: pb.DeletedRepository, counts: CleanerCounts
     ) -> int:
-        """Delete all keys of a deleted repository; return how many there were."""
+        """Delete all keys of a deleted repository; return how many it had."""
         repository = Repository(
             id=claimant.repository,
             unique_id=claimant.unique_id,
@@ -287,19 +285,19 @@ class Cleaner:
         records = Records(self._store, BRANCHES, repository.partition)
         for record in records.scan_readable(broken.append):
             message = record.message
-            if message.state != CREATING:  # else nothing can be staged on it
+            if message.state != CREATING:  # nothing can be staged before
                 tokens = [
                     StagingToken(each) for each in (message.staging_token, *message.sealed_tokens)
                 ]
                 name = BranchID(record.name.decode())
                 self._branches.announce_drop(repository, name, tokens)
-            with suppress(PredicateFailed):  # it was changed: the next pass sees to it
+            with suppress(PredicateFailed):  # changed meanwhile: left to the next pass
                 records.delete_if(record.name, record.predicate)
             found += 1
         counts.branches_deleted += found
         counts.unreadable += len(broken)
-        found += len(broken)  # nobody knows their tokens: the announcement has to stay
-        # A branch that was made meanwhile has tokens to announce: it is left to the next pass.
+        found += len(broken)  # their tokens are unknown: the announcement has to stay
+        # A branch created meanwhile has tokens to announce: left to the next pass.
         return found + self._delete_keys(repository.partition, counts, spare=BRANCHES.prefix)
 
     # Dropped tokens
@@ -318,10 +316,10 @@ class Cleaner:
             self._pause()
 
     def _named(self, records: list[Record[pb.DroppedToken]], counts: CleanerCounts) -> set[bytes]:
-        """Return the announced tokens that their branches still name, or may name.
+        """Return the announced tokens that their branches still reference, or may reference.
 
-        The branches are read after the announcements: an announced token that is not named then
-        was dropped, and is never named again.
+        Branches are read after the announcements: a token that is unreferenced then was dropped,
+        and is never referenced again.
         """
         announced: dict[tuple[str, str, str], list[bytes]] = {}
         for record in records:
@@ -360,7 +358,7 @@ class Cleaner:
     ) -> bool:
         """Remove an announcement if its partition is empty; return whether it was removed.
 
-        `found` is how many keys a scan found that began after the grace period.
+        `found` is the number of keys found by a scan that began after the grace period.
         """
         if self._first_seen.note_scan(record.predicate, found=found) < EMPTY_SCANS:
             return False
@@ -396,7 +394,7 @@ class Cleaner:
         return deleted
 
     def _pause(self) -> None:
-        """Let others work, and make sure that this process still has the lease."""
+        """Yield to other threads, and renew the lease."""
         self._runtime.sleep(PAUSE_SECONDS)
         if not self._lease.keep():
             raise LeaseLostError
@@ -404,10 +402,7 @@ class Cleaner:
 
 @contextmanager
 def _attempt(counts: CleanerCounts) -> Iterator[None]:
-    """Go on with the next step if one has no certain outcome, or needs a record that is damaged.
-
-    But not if the store is down.
-    """
+    """Skip a step with an unknown outcome or a damaged record; raise `StoreUnavailable`."""
     try:
         yield
     except StoreUnavailable:
@@ -420,7 +415,7 @@ def _attempt(counts: CleanerCounts) -> Iterator[None]:
 
 
 def _report(counts: CleanerCounts) -> None:
-    """Count and log what a pass has done."""
+    """Count and log the results of a pass."""
     removed = {
         "creations": counts.creations_ended,
         "deletions": counts.deletions_ended,

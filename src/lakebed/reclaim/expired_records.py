@@ -1,11 +1,10 @@
-"""Removing the records of what has expired: links, multipart uploads, tasks, imports, pins.
+"""Removal of expired records: links, multipart uploads, tasks, imports, pins.
 
-Merges of pull requests whose process died are brought to an end here, too.
+Merges of pull requests whose process died are finished here, too.
 
-The Cleaner of the engine leaves them alone while their repository lives. (When it is deleted, the
-Cleaner removes its whole partition.) Each record says itself when it expires, but for
-pins, which end with their objects (see `pins`). So this may run anywhere, at any time, and several
-times at once.
+The Cleaner deletes these records only with their whole repository. Each record has an expiry time,
+except pins, which end with their objects (see `pins`). So this may run anywhere, at any time, and
+several times at once.
 """
 
 import logging
@@ -21,7 +20,7 @@ from lakebed.lake.catalog import Catalog
 from lakebed.lake.settings import CatalogSettings
 
 PAUSE_SECONDS: Final = 0.05
-"""Between two repositories, to let others work."""
+"""Pause between two repositories, to yield to other threads."""
 
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -29,34 +28,29 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class ExpiredCounts:
-    """What a pass removed."""
+    """Counts of one pass."""
 
     repositories: int = 0
-    """How many it went through."""
+    """Repositories scanned."""
     links: int = 0
     multiparts: int = 0
     tasks: int = 0
     imports: int = 0
     pins: int = 0
     pulls: int = 0
-    """Merges of pull requests that were cut off, and are brought to an end now."""
+    """Interrupted merges of pull requests that were finished."""
     uncertain: int = 0
-    """Kinds of records of a repository that were cut off: the store gave no certain answer, or a
-    record is damaged. The next pass looks again."""
+    """Kinds of records in a repository that were skipped, because of an unknown outcome or a
+    damaged record. The next pass retries them."""
 
 
 def clean_expired(
     catalog: Catalog, runtime: Runtime, times: CatalogSettings | None = None
 ) -> ExpiredCounts:
-    """Go through all repositories once, and remove what has expired.
-
-    Args:
-        catalog: It has the records.
-        runtime: Clock and pauses.
-        times: When records expire; None: by the settings of the catalog.
+    """Remove the expired records of all repositories, by `times` or the catalog's settings.
 
     Raises:
-        StoreUnavailable: The store did not answer; the next pass goes on.
+        StoreUnavailable: The store did not answer; the next pass continues.
     """
     counts = ExpiredCounts()
     kinds: dict[str, Callable[[Repository], int]] = {

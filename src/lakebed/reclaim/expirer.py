@@ -1,27 +1,27 @@
-"""Marking the commits that the rules of a repository do not keep, and expiring them later.
+"""Two-phase expiry of commits that the retention rules of a repository do not keep.
 
-A pass, which is a request of its own:
+A pass, which is one request:
 
 - E1. Read the rules.
-- E2. Read the marks that are there, with their versions. *Then* read all refs, *then* all commits,
-  then whether refs are being restored: in that case the pass does nothing. Then the rules again:
-  what either of the two keeps stays (`keep`).
-- E3. Mark the commits that do not stay and have no mark as EXPIRING.
-- E4. Of the marks that are EXPIRING since an earlier pass: what stays now loses its mark. The
-  others become EXPIRED, if they are old enough and not too many, by a swap of the version that was
-  read before the scan.
+- E2. Read the expiry marks with their versions. *Then* read all refs, *then* all commits, then
+  whether a restore of refs is in progress: if so, the pass does nothing. Then read the rules again:
+  a commit kept by either reading stays (`keep`).
+- E3. Mark the other commits EXPIRING, unless they have a mark.
+- E4. For the marks EXPIRING since an earlier pass: remove the mark of a commit that stays now. Turn
+  the other marks EXPIRED if they are old enough and not too many, by a compare-and-swap with the
+  version read before the scan.
 
-So between EXPIRING and EXPIRED lies a whole scan, which began after the mark was written. A ref
-that the scan has missed was made after that, and its maker has met the mark (`marks`); or it is
-gone.
+So between EXPIRING and EXPIRED lies a whole scan that began after the mark was written. A ref
+missed by the scan was either created later, by a request that has met the mark (`marks`), or
+deleted.
 
-A pass may die anywhere: the marks that it leaves belong to no one, and the next pass goes on with
-them, also if there are no rules any more. Two passes at once do no harm, since every mark changes
-by its version. The lease only saves work.
+A pass may die anywhere: its marks have no owner, and the next pass continues with them, even if the
+rules were deleted. Concurrent passes are safe, since marks only change by compare-and-swap. The
+lease only saves work.
 
-**Clocks.** Commits expire, and objects grow old, by the clock of one server. A clock that is days
-ahead would take young commits for old ones. So each run begins with a file that is written, read
-and deleted (`Clocks`): the storage says when it was written.
+**Clocks.** Commits expire, and objects age, by the clock of one server. A clock running days ahead
+would treat new commits as old. So each run begins by writing, reading and deleting a file
+(`Clocks`), to compare its modification time in the storage.
 """
 
 import logging
@@ -64,34 +64,34 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 LEASE_SECONDS: Final = 60.0
 BRAKE_COMMITS_MIN: Final = 1000
-"""Up to so many commits expire whatever their share is."""
+"""Up to this number of commits expire regardless of their share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expiry:
-    """What a pass did, or of a dry one, would have done."""
+    """Result of an expiry pass; for a dry run, what it would do."""
 
     ran: bool = True
-    """False: another process makes a pass just now, or refs are being restored."""
+    """False if another process is making a pass, or a restore of refs is in progress."""
     commits: int = 0
-    """How many commits were looked at, without those that had expired before."""
+    """Unexpired commits scanned."""
     marked: int = 0
     """New EXPIRING marks."""
     rescued: int = 0
-    """Marks that were taken away, because their commits are in use."""
+    """Marks removed because their commits are in use."""
     waiting: int = 0
-    """EXPIRING for not long enough."""
+    """Commits EXPIRING for not long enough."""
     expired: int = 0
     by_branch: Mapping[str, int] = field(default_factory=dict)
-    """Of the expired ones: for which branch they were made."""
+    """Expired commits per branch for which they were created."""
     next_by_branch: Mapping[str, int] = field(default_factory=dict)
-    """Likewise of those that are marked by now, and expire later."""
+    """Commits per branch that are marked now and expire later."""
     next_us: int = 0
-    """When the first of those may expire; 0: there are none."""
+    """When the first marked commit may expire; 0 if none is marked."""
 
 
 class Expirer:
-    """Makes passes; one for a process."""
+    """Expiry passes for all repositories."""
 
     def __init__(
         self,
@@ -112,8 +112,8 @@ class Expirer:
         """Make a pass.
 
         Raises:
-            TooManyExpire: More than this share of the commits would expire; none has.
-            OutcomeUnknown: The store did not answer: ask again.
+            TooManyExpire: More than `max_share` of the commits would expire; none has.
+            OutcomeUnknown: The store did not answer: retry.
         """
         name = f"expire/{repository.unique_id}".encode()
         records = LeaseRecords(self._store, self._runtime, name, LEASE_SECONDS)
@@ -126,7 +126,7 @@ class Expirer:
             records.release_lease(lease.holder)
 
     def look_at(self, repository: Repository, ids: Collection[CommitID]) -> list[Fate]:
-        """Return the fate of each commit in `ids`, with the reason; leave out missing commits."""
+        """Return why each commit in `ids` stays or expires; leave out missing commits."""
         marks = self._marks.find_all(repository, list(ids))
         scan, rules = self._scan(repository), self._rules.find(repository)
         return [
@@ -136,18 +136,18 @@ class Expirer:
         ]
 
     def unkept(self, repository: Repository) -> set[CommitID]:
-        """Return the commits that have not expired, and that no rule keeps any more."""
+        """Return the unexpired commits that no rule keeps; empty during a restore of refs."""
         plan = self._plan(repository)
         if plan is None:
             return set()
         return ids_of(plan.unkept) | set(plan.unmarked)
 
     def expire_again(self, repository: Repository, ids: Collection[CommitID]) -> set[CommitID]:
-        """Expire commits that had expired already, in a later state of a restored database.
+        """Expire again the commits that had expired in a later state of a restored database.
 
-        Their data may be gone, so that neither rules nor ages are asked. As in a pass, a scan of
-        the refs lies between EXPIRING and EXPIRED. Return those of them that refs name: they get
-        no mark, because without it garbage collection leaves the rest of their data alone.
+        Their data may be deleted, so neither rules nor ages count. As in a pass, a scan of the refs
+        lies between EXPIRING and EXPIRED. Return the commits in `ids` referenced by refs: they get
+        no mark, so that garbage collection keeps the rest of their data.
         """
         before = self._read_marks(repository)
         self._carry_out(repository, _Plan(unmarked=[each for each in ids if each not in before]))
@@ -191,7 +191,7 @@ class Expirer:
         return report
 
     def _next_us(self, plan: "_Plan") -> int:
-        """Return when the first of the commits that are marked after a pass may expire."""
+        """Return when the first commit marked after a pass may expire."""
         due = ids_of(plan.due)
         waiting = (mark for mark in plan.unkept if CommitID(mark.name.decode()) not in due)
         marked_us = [mark.message.marked_us for mark in waiting]
@@ -200,9 +200,9 @@ class Expirer:
         return min(marked_us) + self._expiring_us if marked_us else 0
 
     def _plan(self, repository: Repository) -> "_Plan | None":
-        """Look at everything; None: refs are being restored."""
+        """Scan rules, marks, refs and commits; return None during a restore of refs."""
         rules = self._rules.find(repository)
-        # Versions from before the scan: a later one would belong to a mark that it did not see.
+        # Read versions before the scan: a later version could belong to a mark it did not see.
         marks = self._read_marks(repository)
         if rules is None and not marks:
             return _Plan()
@@ -229,7 +229,7 @@ class Expirer:
             message = pb.Expiry()
             message.CopyFrom(found.message)
             message.state, message.expired_us = EXPIRED, now_us(self._runtime)
-            with suppress(PredicateFailed):  # someone uses it, or another pass was faster
+            with suppress(PredicateFailed):  # rescued, or expired by another pass
                 records.set_if(found.name, message, found.predicate)
 
         self._runtime.map_parallel(rescue, plan.rescued)
@@ -237,7 +237,7 @@ class Expirer:
         self._runtime.map_parallel(mark, plan.unmarked)
 
     def _scan(self, repository: Repository) -> Scan:
-        """Read refs, then commits. What is stored from now on is young."""
+        """Read refs, then commits. Commits stored from now on are too recent to expire."""
         since_us = self._rules.counting_since_us(repository)
         began_us = now_us(self._runtime)
         heads, named = self._read_refs(repository, began_us)
@@ -251,7 +251,7 @@ class Expirer:
     def _read_refs(
         self, repository: Repository, began_us: int
     ) -> tuple[list[tuple[BranchID, CommitID]], set[str]]:
-        """Return the heads of branches, and what else is named."""
+        """Return the heads of branches, and all other referenced commits."""
         heads: list[tuple[BranchID, CommitID]] = []
         named: set[str] = set()
         branches = Records(self._store, BRANCHES, repository.partition)
@@ -285,7 +285,7 @@ class Expirer:
         found: Record[pb.Branch] | Record[pb.Tag],
         began_us: int,
     ) -> None:
-        """End a creation that began a day ago: it would keep its commit for ever."""
+        """Delete a creation that began a day ago: it would keep its commit forever."""
         is_old = found.message.created_us < began_us - FLOOR_US
         if is_old and found.message.state == CREATING:
             with suppress(PredicateFailed):
@@ -293,32 +293,32 @@ class Expirer:
 
 
 def ids_of(marks: Collection[Mark]) -> set[CommitID]:
-    """Return the commits that marks are of."""
+    """Return the commits of some marks."""
     return {CommitID(mark.name.decode()) for mark in marks}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """What a pass is going to do."""
+    """Changes that a pass is going to make."""
 
     commits: int = 0
     unmarked: Collection[CommitID] = ()
     rescued: Collection[Mark] = ()
     unkept: Collection[Mark] = ()
-    """All that are EXPIRING and do not stay."""
+    """All EXPIRING marks of commits that do not stay."""
     due: Collection[Mark] = ()
-    """Those of them that were marked long enough ago."""
+    """The marks in `unkept` that are old enough."""
     branch_of: Mapping[CommitID, str] = field(default_factory=dict)
 
     def by_branch(self, ids: Collection[CommitID]) -> dict[str, int]:
-        """Return how many of some commits were made for which branch."""
+        """Return the number of commits per branch for which they were created."""
         return dict(Counter(self.branch_of[each] for each in ids))
 
     @classmethod
     def make(
         cls, marks: Mapping[CommitID, Mark], scan: Scan, kept: set[CommitID], old_us: int
     ) -> "_Plan":
-        """Sort out what becomes of each commit; marks made before `old_us` are old enough."""
+        """Decide the outcome of each commit; marks made before `old_us` are old enough."""
         expiring = {
             commit_id: mark for commit_id, mark in marks.items() if mark.message.state == EXPIRING
         }
@@ -335,11 +335,11 @@ class _Plan:
 
 
 _TICK_SECONDS: Final = 1.0
-"""Clouds tell times of objects in whole seconds."""
+"""Clouds report object times in whole seconds."""
 
 
 class Clocks:
-    """Compares clocks, in the namespaces of repositories."""
+    """Comparison of this process's clock with the storage's."""
 
     def __init__(self, block: BlockStore, runtime: Runtime, settings: CatalogSettings) -> None:
         self._block = block
@@ -347,10 +347,10 @@ class Clocks:
         self._skew_seconds = settings.skew_seconds
 
     def check(self, repository: Repository) -> None:
-        """Make sure that this process and the storage agree within `skew_seconds`.
+        """Check that the clocks of this process and the storage agree within `skew_seconds`.
 
         Raises:
-            ClocksDiffer: They do not.
+            ClocksDiffer: They differ by more.
             BlockError: The storage refused or failed.
         """
         nonce = self._runtime.random_bytes(8).hex()
@@ -361,7 +361,7 @@ class Clocks:
             written = self._block.head(address).mtime.timestamp()
         finally:
             self._block.delete(address)
-        # The file was written between the two readings of this clock.
+        # The file was written between the two clock readings.
         ahead = begun - (written + _TICK_SECONDS)
         behind = written - self._runtime.now()
         for seconds, how in ((ahead, "ahead of"), (behind, "behind")):
@@ -370,7 +370,7 @@ class Clocks:
 
 
 class Retention:
-    """For how long the data of commits is kept, in all repositories."""
+    """Retention rules and expiry of commits, for all repositories."""
 
     def __init__(
         self,
@@ -387,10 +387,10 @@ class Retention:
         self._clocks = clocks
 
     def find_rules(self, repository_id: RepositoryID) -> RetentionRules | None:
-        """Return the rules of a repository; None: all commits are kept.
+        """Return the rules of a repository, or None if all commits are kept.
 
         Raises:
-            RepositoryNotFound: There is no such repository.
+            RepositoryNotFound: The repository does not exist.
         """
         return self._rules.find(self._engine.repositories.get(repository_id))
 
@@ -402,7 +402,7 @@ class Retention:
 
     @traced("catalog.delete_retention")
     def delete_rules(self, repository_id: RepositoryID) -> None:
-        """Remove the rules of a repository, if it has any; raises as `find_rules` does."""
+        """Remove the rules of a repository, if any; raises as `find_rules` does."""
         self._rules.delete(self._engine.repositories.get(repository_id))
 
     @traced("catalog.expire_commits")
@@ -416,13 +416,13 @@ class Retention:
     ) -> Expiry:
         """Compare clocks, then make a pass of `lakebed.reclaim.expirer`.
 
-        Every run of garbage collection begins with it, also where no rules are set.
+        Every garbage collection run begins with it, even without rules.
 
         Raises:
-            RepositoryNotFound: There is none, or one with another unique id.
-            ClocksDiffer: This server's clock and that of the storage differ by too much.
-            TooManyExpire: More than this share of the commits would expire; none has.
-            OutcomeUnknown: The store did not answer: ask again.
+            RepositoryNotFound: The repository does not exist, or has another unique id.
+            ClocksDiffer: The clocks of this server and the storage differ by too much.
+            TooManyExpire: More than `max_share` of the commits would expire; none has.
+            OutcomeUnknown: The store did not answer: retry.
         """
         repository = self._engine.repositories.get(repository_id)
         if unique_id not in {None, repository.unique_id}:

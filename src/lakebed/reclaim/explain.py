@@ -1,7 +1,7 @@
-"""Why an object or a commit is kept, or went: in sentences, for people who ask.
+"""Explanations of why an object or a commit is kept or deleted, in sentences for users.
 
-Nothing is decided here. The rules are those of `rules` and of
-`lakebed.reclaim.expirer`; this looks at what they go by, for one object or commit.
+The decisions are made by `rules` and `lakebed.reclaim.expirer`; this module reads the same inputs
+for one object or commit.
 """
 
 from collections.abc import Iterator
@@ -35,18 +35,17 @@ _NEVER: Final = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What garbage collection does with something, and why."""
+    """Verdict of garbage collection on an object or a commit, with reasons."""
 
     subject: str
     verdict: Verdict
-    """``kept``: something keeps it; ``going``: nothing does; ``gone``: its data is deleted, or may
-    be by now."""
+    """``kept``: referenced; ``going``: unreferenced, to be deleted; ``gone``: its data is deleted,
+    or may be."""
     reasons: list[str]
-    """Sentences."""
 
 
 class Explanations:
-    """Explains what garbage collection does with objects and commits of all repositories."""
+    """Explanations for objects and commits of all repositories."""
 
     def __init__(
         self,
@@ -70,10 +69,10 @@ class Explanations:
 
     @traced("catalog.explain_commit")
     def commit(self, repository_id: RepositoryID, ref: str) -> Explanation:
-        """Say why the commit at a ref stays, or goes.
+        """Explain why the commit at a ref is kept or expires.
 
         Raises:
-            RepositoryNotFound, RefNotFound, InvalidRef: There is no such commit.
+            RepositoryNotFound, RefNotFound, InvalidRef: The commit does not exist.
         """
         repository = self._engine.repositories.get(repository_id)
         commit = self._engine.resolver.commit(repository, ref)
@@ -83,12 +82,12 @@ class Explanations:
 
     @traced("catalog.explain_object")
     def object(self, repository_id: RepositoryID, ref: str, path: bytes) -> Explanation:
-        """Say why the bytes of an object at a ref are kept, or went.
+        """Explain why the bytes of an object at a ref are kept or were deleted.
 
         Raises:
-            RepositoryNotFound, RefNotFound, InvalidRef, EntryNotFound: There is no such object.
-            UnreadableAddress: Its entry has an address that cannot be read.
-            MissingFile, DamagedFile, ForeignFile: A commit cannot be read.
+            RepositoryNotFound, RefNotFound, InvalidRef, EntryNotFound: The object does not exist.
+            UnreadableAddress: Its entry has an unreadable address.
+            MissingFile, DamagedFile, ForeignFile: A commit is unreadable.
         """
         repository, entry = self._engine.reader.find(repository_id, ref, path)
         shown = self._engine.resolver.resolve(repository, ref)
@@ -97,11 +96,11 @@ class Explanations:
 
     @traced("catalog.explain_address")
     def address(self, repository_id: RepositoryID, address: Address) -> Explanation:
-        """Say why what lies at an address of the storage is kept, or went.
+        """Explain why the object at an address of the storage is kept or was deleted.
 
         Raises:
-            RepositoryNotFound: There is no such repository.
-            MissingFile, DamagedFile, ForeignFile: A commit cannot be read.
+            RepositoryNotFound: The repository does not exist.
+            MissingFile, DamagedFile, ForeignFile: A commit is unreadable.
         """
         return self._of_address(self._engine.repositories.get(repository_id), address, None)
 
@@ -128,7 +127,7 @@ class Explanations:
         return Explanation(str(address), "kept" if kept else verdict, reasons)
 
     def _of_stranger(self, repository: Repository, address: Address) -> str | None:
-        """Say that garbage collection does not touch an object, if so."""
+        """Return why garbage collection never touches an object, or None if it may."""
         if repository.has_adopted(str(address)):
             return None
         inside = address in repository.namespace
@@ -182,10 +181,10 @@ class Explanations:
     def _of_commits(
         self, repository: Repository, names: Names, shown_by: CommitID | None, *, is_gone: bool
     ) -> tuple[Verdict, list[str]]:
-        """Find a commit that names an object: one that stays, if there is any.
+        """Find a commit that references an object, preferably a kept commit.
 
-        Of an object that is gone, find a commit that was published: the record of a refused commit
-        may name the object, and keeps nothing.
+        For a deleted object, find a published commit: the record of a refused commit may reference
+        the object, and keeps nothing.
         """
         unkept = self._expirer.unkept(repository)
         expired = {
@@ -200,7 +199,7 @@ class Explanations:
             return [each for each in commit.sources if expired.get(each, _NEVER) < commit.stored_us]
 
         def order(commit: Commit) -> tuple[bool, bool, bool, bool, bool, int]:
-            # First what stays, and of this what leads to the object soonest.
+            # Kept commits first, and among them the shortest explanation.
             refused = is_gone and bool(taken_too_late(commit))
             later = commit.id != shown_by, commit.id not in heads
             return refused, commit.id in expired, commit.id in unkept, *later, commit.stored_us
@@ -319,7 +318,7 @@ class Explanations:
 
 
 def _path(repository: Repository, address: Address) -> str:
-    """Return what runs call an object: see `rules.canonical_path`."""
+    """Return the path of an object in runs: see `rules.canonical_path`."""
     if repository.has_adopted(str(address)):
         return str(address)
     return repository.namespace.relative(address)

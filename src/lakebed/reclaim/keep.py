@@ -1,20 +1,19 @@
-"""Which commits stay, as a function of what a scan of refs and commits has met.
+"""Rules that decide which commits stay, as a function of a scan of refs and commits.
 
-As in lakeFS, for each branch: its head, and going back by first parents, all that is younger than
-the period of the branch, and the first one that is older: it is how the branch was when the period
-began. Commits that are nobody's first parent and no head are kept for the default period in the
-same way, but if they are older themselves, not even they are. Of several ways to a commit, that
-with the longest period counts. Ages go by the server's time of storing, and never by the date that
-a client gave.
+As in lakeFS, for each branch: its head and, along first parents, all commits younger than the
+branch's retention period, and the first older commit: the state of the branch when the period
+began. Commits that are neither a first parent nor a head are kept for the default period in the
+same way, except when they are older themselves. If several ways lead to a commit, the longest
+period counts. Ages use the server's time of storing, never a date set by a client.
 
-Beside that, these stay:
+These commits stay, too:
 
-- what a tag names, or a ref that is just being made, or a branch that is about to be moved there;
-- what was stored less than a day before the scan began: it may not be named yet;
-- what may be in flight: its branch has its first parent as the head, so that a committer which
-  sleeps could still publish it.
+- commits referenced by a tag, a ref being created, or a branch about to be moved;
+- commits stored less than a day before the scan began: their ref may not be written yet;
+- commits in flight: the head of their branch is their first parent, so a suspended committer could
+  still publish them.
 
-`fate_of` says which of these rules keep one commit, for people who ask.
+`fate_of` returns which of these rules keep one commit, for explanations.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,53 +26,53 @@ from lakebed.engine.model import BranchID, CommitID
 from lakebed.reclaim.retention import RetentionRules
 
 FLOOR_US: Final = 86_400 * 1_000_000
-"""Commits that were stored later than so long before a scan began stay."""
+"""Commits stored less than this before a scan began stay."""
 
 _DAY_US: Final = 86_400 * 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class StoredCommit:
-    """What matters of a commit."""
+    """The fields of a commit that decide its retention."""
 
     first_parent: CommitID | None
     stored_us: int
     branch: BranchID
-    """The branch that it was made for; empty: any."""
+    """The branch for which the commit was created; empty: any."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scan:
-    """What a scan has met: refs first, and commits after them."""
+    """Result of a scan: refs first, commits after them."""
 
     began_us: int
     heads: Sequence[tuple[BranchID, CommitID]]
     named: frozenset[CommitID]
-    """By tags, refs that are being made, and branches that are about to be moved."""
+    """Commits referenced by tags, refs being created, or branches about to be moved there."""
     commits: Mapping[CommitID, StoredCommit]
 
     @cached_property
     def all_heads(self) -> frozenset[CommitID]:
-        """The heads of all branches."""
+        """Heads of all branches."""
         return frozenset(head for _, head in self.heads)
 
     @cached_property
     def heads_of(self) -> frozenset[tuple[BranchID, CommitID]]:
-        """The heads, each with its branch."""
+        """Pairs of branch and head."""
         return frozenset(self.heads)
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Way:
-    """A way back through history, by first parents, on which commits stay by their age."""
+    """A way back along first parents, on which commits stay by their age."""
 
     oldest_us: int
-    """It ends with the first commit that was stored before this."""
+    """The way ends with the first commit stored before this time."""
     start: CommitID
     branch: BranchID
-    """The branch whose head it starts from; empty: no branch leads to its start."""
+    """The branch whose head is `start`; empty if no branch leads to `start`."""
     days: int
-    """The period that it goes by."""
+    """Retention period of the way."""
 
 
 def staying(rules: RetentionRules | None, scan: Scan) -> set[CommitID]:
@@ -88,12 +87,12 @@ def staying(rules: RetentionRules | None, scan: Scan) -> set[CommitID]:
 
 
 def is_young(commit_id: CommitID, scan: Scan) -> bool:
-    """Whether a commit was stored so late that it may not be named yet."""
+    """Return whether a commit is so recent that its ref may not be written yet."""
     return scan.commits[commit_id].stored_us > scan.began_us - FLOOR_US
 
 
 def may_be_in_flight(commit_id: CommitID, scan: Scan) -> bool:
-    """Whether a committer that sleeps could still publish a commit."""
+    """Return whether a suspended committer could still publish a commit."""
     commit = scan.commits[commit_id]
     if commit.branch:
         return (commit.branch, commit.first_parent) in scan.heads_of
@@ -101,9 +100,9 @@ def may_be_in_flight(commit_id: CommitID, scan: Scan) -> bool:
 
 
 def by_age(rules: RetentionRules, scan: Scan) -> dict[CommitID, Way]:
-    """Return what stays by its age alone, each with the way on which it stays for longest."""
+    """Return the commits that stay by age, each with the way that keeps it longest."""
     kept: dict[CommitID, Way] = {}
-    # The longest period comes first: so who meets a commit that was met before has nothing to add.
+    # The longest period comes first: a way that meets a visited commit has nothing to add.
     for way in sorted(_ways(rules, scan)):
         at: CommitID | None = way.start
         while at is not None and at not in kept and at in scan.commits:
@@ -114,7 +113,7 @@ def by_age(rules: RetentionRules, scan: Scan) -> dict[CommitID, Way]:
 
 
 def _ways(rules: RetentionRules, scan: Scan) -> list[Way]:
-    """Return where to begin to go back, and how far."""
+    """Return the ways along which commits stay by age."""
 
     def way(start: CommitID, branch: BranchID, days: int) -> Way:
         return Way(scan.began_us - days * _DAY_US, start, branch, days)
@@ -131,30 +130,30 @@ def _ways(rules: RetentionRules, scan: Scan) -> list[Way]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fate:
-    """Why a commit stays or goes."""
+    """Why a commit stays or expires."""
 
     commit_id: CommitID
     has_rules: bool
     """Without rules, every commit stays."""
     head_of: tuple[BranchID, ...]
     is_named: bool
-    """By a tag, a ref that is being made, or a branch that is about to be moved there."""
+    """Whether a tag, a ref being created, or a branch about to be moved references it."""
     is_young: bool
     is_in_flight: bool
     """Whether a committer could still publish it."""
     way: Way | None
-    """On which it stays by its age."""
+    """The way on which it stays by its age."""
     stored_us: int
     marked_us: int
-    """When it was marked; 0: it is not."""
+    """Time of its expiry mark; 0 if it has none."""
     expiring_us: int
-    """How long it is marked before it may expire."""
+    """How long a mark has to be EXPIRING before the commit may expire."""
     expired_us: int
-    """When it expired; 0: it has not."""
+    """Time of expiry; 0 if it has not expired."""
 
     @property
     def stays(self) -> bool:
-        """Whether a pass that looked now would keep it."""
+        """Whether a pass would keep the commit now."""
         kept = self.head_of or self.is_named or self.is_young or self.is_in_flight or self.way
         return not self.has_rules or bool(kept)
 
@@ -167,7 +166,7 @@ def fate_of(
     *,
     expiring_us: int,
 ) -> Fate:
-    """Return what becomes of a commit that the scan has met, by the rules and its mark."""
+    """Return why a scanned commit stays or expires, by the rules and its mark."""
     is_expired = mark is not None and mark.message.state == EXPIRED
     marked_us = mark.message.marked_us if mark is not None else 0
     return Fate(

@@ -1,7 +1,7 @@
-"""Who names an object of a repository: uploads, staged entries, commits.
+"""References to an object of a repository: uploads, staged entries, commits.
 
-They are read in the order in which objects move, as `prepare` does. Commits that were stored before
-the object was issued cannot name it, and are not read; each range is read once.
+They are read in the order in which objects move, as in `prepare`. Commits stored before the object
+was issued cannot reference the object, and are not read; each range is read once.
 """
 
 from collections.abc import Iterable, Iterator
@@ -29,16 +29,16 @@ _RECORDS: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class StagedName:
-    """A staged entry that keeps an object."""
+    """A staged entry by which an object is kept."""
 
     branch: BranchID
     path: bytes
     is_replaced: bool
-    """Whether the entry only replaced the object, which may be put back."""
+    """Whether the entry replaced the object, which may be restored."""
 
 
 class Names:
-    """Looks for whoever names one object."""
+    """Search for the references to an object."""
 
     def __init__(
         self, engine: Engine, store: Store, repository: Repository, address: Address
@@ -54,10 +54,10 @@ class Names:
         self._store = store
         self._repository = repository
         self._issued = issued
-        """None: the object was adopted from lakeFS."""
+        """None if the object was adopted from lakeFS."""
 
     def upload(self) -> pb.Link | pb.MultipartUpload | None:
-        """Return the record of the upload that the object's address was given out for."""
+        """Return the upload record for which the object's address was issued, or None."""
         if self._issued is None:
             return None
         name, partition = self._issued.uid.encode(), self._repository.partition
@@ -68,7 +68,7 @@ class Names:
         return None if upload is None else upload.message
 
     def staged(self) -> Iterator[StagedName]:
-        """Iterate over the staged entries that name the object, or may put it back."""
+        """Yield the staged entries that reference the object, or may restore it."""
         for branch in self._engine.branches.list_referencing(self._repository):
             yield from self._staged_on(branch)
 
@@ -76,7 +76,7 @@ class Names:
         for token in branch.tokens:
             items = self._store.scan(token.encode(), STAGED_PREFIX)
             while page := list(islice(items, _RECORDS)):
-                # A proposal may become visible, so it keeps its object as a value does.
+                # A proposal may become visible, so its object is kept as well.
                 rows = list(spelled_out(page))
                 for (name, _), message in zip(rows, parse_all(rows), strict=True):
                     path = path_of(name)
@@ -86,10 +86,10 @@ class Names:
                         yield StagedName(branch.id, path, is_replaced=True)
 
     def committed(self, commits: Iterable[Commit], *, skew_us: int) -> tuple[Commit, bytes] | None:
-        """Return the first of some commits that names the object, and the path that it has there.
+        """Return the first commit referencing the object, and its path in the commit, or None.
 
         Raises:
-            MissingFile, DamagedFile, ForeignFile: A file of a commit cannot be read.
+            MissingFile, DamagedFile, ForeignFile: A file of a commit is unreadable.
         """
         since_us = 0 if self._issued is None else self._issued.issued_us - skew_us
         first: dict[MetaRangeID, Commit] = {}

@@ -1,28 +1,27 @@
-"""The server's part of garbage collection: writing down all that is in use.
+"""The server's part of garbage collection: a snapshot of all referenced objects.
 
-Everything is read in the direction in which objects move: from open uploads, to what is staged, to
-commits. An object that moves on meanwhile is met further along; none is missed. (Two things move
-back, and do no harm: a reset stages what a commit names, and commits are read last; a write that is
-taken back restores an entry that its own entry named all the time.) So nothing is read twice, and
-no writer has to wait.
+Everything is read in the direction in which objects move: open uploads, staged entries, commits. An
+object that moves meanwhile is met later; none is missed. (Two moves go back, and are safe: a reset
+stages a commit's entries, and commits are read last; an undone write restores an entry that its own
+entry referenced all the time.) So nothing is read twice, and no writer has to wait.
 
-1. **The run** is written first, with its cutoff: only objects that were written before it can be
-   garbage. All other reading comes later, and whatever begins later is younger. The run names the
-   commits that *have expired* (`lakebed.reclaim.expirer`), as they were before it: what takes the
-   content of such a commit, a copy or a new commit, was written while it had not, and is met below.
-2. **Links and multipart uploads**, all records that are there. Of a link that is staged, the entry
-   protects the object, and nothing else: staged entries are read later.
-3. **Staged entries** of every branch: of its staging token and of each sealed token, even those
-   that a newer entry hides, since a commit under way may still publish them. And what an entry has
-   replaced under its token, since it may be put back (see `lakebed.engine.staging.writer`).
-4. **Commit records**, all of them, whether a branch leads to them or not, without those that the
-   run says have expired. Marks are not read again.
+1. **The run** is written first, with its cutoff: only objects written before the cutoff can be
+garbage. All other reading comes later, and whatever begins later is younger. The run references the
+commits *expired* before it (`lakebed.reclaim.expirer`): a copy or a new commit with content of such
+a commit was written before the expiry, and is met below.
+2. **Links and multipart uploads**, all records. A staged link does not protect its object; its
+entry does: staged entries are read later.
+3. **Staged entries** of every branch: of its staging token and of each sealed token, even entries
+hidden by a newer entry, since a commit in progress may still publish them; and the entries replaced
+under the same token, since they may be restored (see `lakebed.engine.staging.writer`).
+4. **Commit records**, all of them, reachable or not, except the commits listed as expired in the
+run. Marks are not read again.
 
-Steps 2 and 3 are done in pages, which end after so many objects, branches or seconds. A page says
-where the next one begins, in terms of what was read: the tokens of a branch are those that its
-record named when it was first read, even if pages come hours apart. A page is written once; a
-repeated request gets it as it is. An idle branch costs one scan for one key; many of these run at
-the same time.
+Steps 2 and 3 are done in pages, limited in objects, branches and seconds. A page stores the
+position of the next page in terms of the records already read: the tokens of a branch are the
+tokens of its record at the first read, even if pages come hours apart. A page is written once; a
+repeated request returns it unchanged. An idle branch costs one scan for one key; many of these run
+at the same time.
 """
 
 import logging
@@ -79,7 +78,7 @@ _LAST_PREPARED: Final = Gauge(
     multiprocess_mode="max",
 )
 
-# How many branches are looked at together, and staged records read between two looks at the clock.
+# Number of branches read together, and of staged records read between two looks at the clock.
 _BRANCHES: Final = 256
 _RECORDS: Final = 1024
 
@@ -88,7 +87,7 @@ _RELATIVE: Final = int(AddressType.RELATIVE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageLimits:
-    """When a page ends; each page gets somewhere, however small these are."""
+    """Limits of a page; each page makes progress, however small they are."""
 
     objects: int = 1_000_000
     branches: int = 10_000
@@ -100,11 +99,11 @@ DEFAULT_LIMITS: Final = PageLimits()
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a page goes on: after a branch, some of whose tokens may not be read to the end."""
+    """Start of a page: after a branch, whose tokens may be partly unread."""
 
     after: str = ""
     tokens: tuple[StagingToken, ...] = ()
-    """The tokens of the branch `after` that are left, the first of them from `key` on."""
+    """The unread tokens of the branch `after`, the first token from `key` on."""
     key: bytes = b""
 
     def encode(self) -> dict[str, Any]:
@@ -117,7 +116,7 @@ class Position:
 
 
 class StagedWalk:
-    """Writes down staged entries, for one page."""
+    """Writer of the staged entries of one page."""
 
     def __init__(
         self,
@@ -136,11 +135,11 @@ class StagedWalk:
 
     @property
     def written(self) -> list[GCFile]:
-        """The files that were written."""
+        """The files written."""
         return self._writer.written
 
     def run(self, position: Position, limits: PageLimits) -> Position | None:
-        """Write down staged entries from a position on; return where to go on, or None."""
+        """Write staged entries from a position on; return the next position, or None at the end."""
         following = self._run(position, limits)
         self._writer.flush()
         return following
@@ -175,7 +174,7 @@ class StagedWalk:
         return any(next(scan, None) is not None for scan in scans)
 
     def _read(self, position: Position, is_full: Callable[[], bool]) -> Position | None:
-        """Read what is left of the tokens of a branch; return where it was full, if it was."""
+        """Read the rest of the tokens of a branch; return the position if the page is full."""
         key = position.key
         for number, token in enumerate(position.tokens):
             for page in self._pages(token, key):
@@ -192,7 +191,7 @@ class StagedWalk:
             yield page
 
     def _addresses(self, page: list[StagedRecord]) -> list[str]:
-        """Return the addresses that values and proposals name; a tombstone names none."""
+        """Return the addresses in values and proposals; a tombstone has none."""
         rows = list(spelled_out(page))
         messages = [message for message in parse_all(rows) if message.identity]
         prefix = self._prefix
@@ -200,7 +199,7 @@ class StagedWalk:
             prefix + entry.address if entry.address_type == _RELATIVE else entry.address
             for entry in (message.entry for message in messages)
         ]
-        # What a write has replaced may be put back.
+        # A replaced object may be restored.
         replaced = [message.replaced_address for message in messages]
         return named + [
             address if "://" in address else prefix + address for address in replaced if address
@@ -209,17 +208,17 @@ class StagedWalk:
 
 @dataclass(frozen=True, slots=True)
 class PreparedRun:
-    """What was prepared."""
+    """Result of preparing a page or a run."""
 
     run_id: GCRunID
     location: str
     """The folder with the files of the run."""
     continuation_token: str | None = None
-    """To ask for the next page; None: this was the last."""
+    """Token of the next page, or None after the last page."""
 
 
 class GCPreparation:
-    """Prepares runs of garbage collection."""
+    """Preparation of garbage collection runs."""
 
     def __init__(
         self,
@@ -248,18 +247,14 @@ class GCPreparation:
         token: str | None = None,
         limits: PageLimits = DEFAULT_LIMITS,
     ) -> PreparedRun:
-        """Begin a run, or go on with one: write down a page of open uploads and staged entries.
+        """Begin or continue a run: write a page of open uploads and staged entries.
 
-        Args:
-            repository_id: Of which repository.
-            unique_id: The unique id of the repository that is meant; another is refused.
-            token: The continuation token of the page before; None: begin a run.
-            limits: When to end the page.
+        Without `token`, the continuation token of the previous page, a run begins.
 
         Raises:
-            RepositoryNotFound: There is none, or one with another unique id.
-            InvalidRun: There is no page that this token could continue.
-            BlockError: The storage refused or failed; asking again is fine.
+            RepositoryNotFound: The repository does not exist, or has another unique id.
+            InvalidRun: No page can be continued with this token.
+            BlockError: The storage refused or failed; a retry is safe.
         """
         repository = self._repository(repository_id, unique_id)
         if token is None:
@@ -283,18 +278,15 @@ class GCPreparation:
         unique_id: UniqueID | None = None,
         run_id: GCRunID | None = None,
     ) -> PreparedRun:
-        """End a run: write down all commit records that have not expired, and the manifest.
+        """Finish a run: write all unexpired commit records, and the manifest.
 
-        Args:
-            repository_id: Of which repository.
-            unique_id: The unique id of the repository that is meant; another is refused.
-            run_id: The run whose pages are all written. None: a run of commits alone, which shows
-                what is committed, but by which no object can be judged to be garbage.
+        All pages of `run_id` must be written. Without `run_id`, begin a run of commits alone, by
+        which no object can be judged to be garbage.
 
         Raises:
-            RepositoryNotFound: There is none, or one with another unique id.
-            InvalidRun: There is no such run, or some of its pages are not written.
-            BlockError: The storage refused or failed; asking again is fine.
+            RepositoryNotFound: The repository does not exist, or has another unique id.
+            InvalidRun: The run does not exist, or has missing pages.
+            BlockError: The storage refused or failed; a retry is safe.
         """
         repository = self._repository(repository_id, unique_id)
         if run_id is None:
@@ -331,22 +323,14 @@ class GCPreparation:
         since_us: int,
         dry_run: bool,
     ) -> tuple[GCFile, ...]:
-        """Write down the commits whose expiry frees objects; return the files.
+        """Write the commits expired since `since_us` or, if `dry_run`, about to expire.
 
-        They are for the report of the run. Nothing is judged to be garbage by them, except in a dry
-        run, which deletes nothing.
-
-        Args:
-            repository_id: Of which repository.
-            unique_id: The unique id of the repository that is meant; another is refused.
-            run_id: The run, which is prepared.
-            since_us: Which of the expired commits: those that expired since then.
-            dry_run: Whether to write down those that would expire instead.
+        They are for the report of the run. Only a dry run, which deletes nothing, judges by them.
 
         Raises:
-            RepositoryNotFound: There is none, or one with another unique id.
-            InvalidRun: There is no such run.
-            BlockError: The storage refused or failed; asking again is fine.
+            RepositoryNotFound: The repository does not exist, or has another unique id.
+            InvalidRun: The run does not exist.
+            BlockError: The storage refused or failed; a retry is safe.
         """
         repository = self._repository(repository_id, unique_id)
         files = self._files(repository, run_id)
@@ -355,7 +339,7 @@ class GCPreparation:
             old = self._expirer.unkept(repository)
         else:
             old = set(self._engine.marks.expired(repository, since_us=since_us))
-        # After a restore there are marks of commits that are not there.
+        # After a restore, marks of missing commits may exist.
         written = self._write_commits(repository, files, GCFileKind.OLD, lambda each: each in old)
         return tuple(written)
 
@@ -443,8 +427,8 @@ class GCPreparation:
         while found := list(islice(links, _RECORDS)):
             texts = [str(address(each.address)) for each in found]
             writer.add(texts, ["link"] * len(found), [True] * len(found))
-        # Age alone protects the object of an open upload. A quiet run goes by no age: it counts
-        # damaged records as open, and does not begin.
+        # The objects of open uploads are protected by their age alone. A run without concurrent
+        # writers ignores ages: it counts damaged records as open uploads, and does not begin.
         unknown = str(address("unreadable"))
         writer.add([unknown] * len(broken), ["unreadable"] * len(broken), [True] * len(broken))
         writer.flush()

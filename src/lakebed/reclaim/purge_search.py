@@ -1,12 +1,12 @@
-"""Searching all history for objects: what is open, what is staged, what was ever committed.
+"""Search of all history for objects: open uploads, staged entries, all commits.
 
-Everything is read in the direction in which objects move, as garbage collection reads it
+Everything is read in the direction in which objects move, as in garbage collection
 (`lakebed.reclaim.prepare`): decided links and multipart uploads, all tokens of all branches, all
-commit records. So an entry that was acknowledged before the search began is found, wherever it
-moves meanwhile. One thing can hide: an entry that a commit under way has read, and that was
-overwritten since. Whoever needs to be certain searches again when no commit can be that old.
+commit records. So any entry acknowledged before the search began is found, wherever the entry moves
+meanwhile. Only an overwritten entry of a commit in progress can stay hidden: to be certain, search
+again once no commit can be that old.
 
-Each range is read once, however many commits share it, and judged column by column.
+Each range is read once, however many commits share it, and filtered column by column.
 """
 
 from collections.abc import Iterable, Iterator
@@ -34,13 +34,13 @@ _RECORDS: Final = 8192
 
 @dataclass(frozen=True, slots=True)
 class PurgeQuery:
-    """Which objects are meant."""
+    """Selection of objects."""
 
     kind: Literal["path", "prefix", "checksum"]
     value: bytes
 
     def matches(self, table: pa.Table) -> pa.Array:
-        """Return which rows are meant."""
+        """Return a mask of the selected rows."""
         if self.kind == "checksum":
             return pc.equal(table.column("checksum"), self.value.decode(errors="replace"))
         keys = table.column("key")
@@ -51,7 +51,7 @@ class PurgeQuery:
 
 
 class PurgeSearch:
-    """Goes through all entries of a repository, page by page."""
+    """Scan of all entries of a repository, page by page."""
 
     def __init__(self, engine: Engine, store: Store, repository: Repository) -> None:
         self._engine = engine
@@ -59,11 +59,11 @@ class PurgeSearch:
         self._repository = repository
 
     def tables(self) -> Iterator[pa.Table]:
-        """Yield all entries, some of them more than once, with the columns `FOUND_COLUMNS`.
+        """Yield all entries, some of them repeatedly, with the columns `FOUND_COLUMNS`.
 
         Raises:
-            MissingFile, DamagedFile, ForeignFile: A file of a commit cannot be read, so nobody
-                knows what is in it.
+            MissingFile, DamagedFile, ForeignFile: A file of a commit is unreadable, so its entries
+                are unknown.
         """
         for pages in (self._uploads(), self._staged(), self._committed()):
             for table in pages:
@@ -71,7 +71,7 @@ class PurgeSearch:
                     yield table.select(FOUND_COLUMNS)
 
     def _uploads(self) -> Iterator[pa.Table]:
-        """What was decided and is not staged yet, or was a moment ago."""
+        """Yield entries of decided uploads that may not be staged yet."""
         partition = self._repository.partition
         links = Records(self._store, LINKS, partition).scan()
         yield from _pages(_decided(record.message for record in links))
@@ -91,7 +91,7 @@ class PurgeSearch:
 
 
 def _decided(records: Iterable[pb.Link | pb.MultipartUpload]) -> Iterator[Pair]:
-    """Yield the entries that were decided on, as if they were staged."""
+    """Yield the decided entries as if they were staged."""
     for record in records:
         if record.HasField("entry"):
             yield STAGED_PREFIX + record.path, record.entry.SerializeToString()

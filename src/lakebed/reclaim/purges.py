@@ -1,25 +1,25 @@
-"""Purging objects: deleting their bytes from all history, while commits, ids and diffs stay.
+"""Purges: deletion of objects' bytes from all history, while commits, ids and diffs stay.
 
     1. search all history (`search`) for objects by path, prefix or checksum
-    2. a mark for each (`marks`)
-    3. search again, until a search that began after the last mark finds nothing new
-    4. the record of the purge, durable in the storage
-    5. delete the bytes, with all versions that the storage keeps
-    6. note it in the marks and in the record
-    7. when no commit can be under way that began before step 3, and no request either, do all of it
-       once more. (A write that is taken back puts an entry back that no search saw meanwhile.)
+    2. write a purge mark for each (`marks`)
+    3. search again, until a search begun after the last mark finds nothing new
+    4. write the record of the purge durably to the storage
+    5. delete the bytes, with all versions kept by the storage
+    6. note the deletion in the marks and in the record
+    7. once no commit and no request can be in progress that began before step 3, repeat all steps
+       (an undone write restores an entry that no search has seen meanwhile)
 
-*What holds.* Nothing that was acknowledged names bytes that the purge should have deleted: what was
-staged before the last search is found; a copy that is staged later sees a mark (step 2), and is
-taken back. What is uploaded to a path after the purge of that path was asked for is not meant, and
-is left alone; a checksum means the same bytes, whenever they come.
+*Guarantee.* No acknowledged entry references bytes that the purge should have deleted: entries
+staged before the last search are found; a copy staged later sees a mark (step 2), and is undone.
+Uploads to a path after the purge of the path was requested are not selected; a checksum selects the
+same bytes at any time.
 
-*A purge that dies* has deleted some objects and marked others. To repeat it is safe, and finishes
-it. Reading an object whose bytes are gone answers with the reason; one that is marked and still
-there can be read until it is deleted.
+*A purge that dies* has deleted some objects and marked others. Repeating it is safe, and finishes
+it. Reading an object whose bytes are deleted fails with the purge's reason; an object with a mark
+can be read until its bytes are deleted.
 
-What lies elsewhere is never touched: imported objects are counted and named, and so are those of a
-lake that moved in, until the repository has adopted them.
+Objects outside the repository are never deleted: imported objects are counted and listed, and so
+are objects of a migrated lake until the repository has adopted them.
 """
 
 import logging
@@ -51,11 +51,11 @@ from lakebed.reclaim.backups import Backups
 from lakebed.reclaim.purge_search import PurgeQuery, PurgeSearch
 
 OBJECTS_MAX: Final = 100_000
-"""The most objects that one request deletes."""
+"""Maximum number of objects deleted by one request."""
 REASON_MAX: Final = 1000
 
 SHOWN: Final = 20
-"""How many paths and addresses of each kind a report names."""
+"""Number of paths and addresses of each kind listed in a report."""
 
 NOT_REACHED: Final = (
     "backups, replicas and snapshots of the storage, and what it keeps by soft deletion",
@@ -71,7 +71,7 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Object:
-    """An object that is to be purged."""
+    """An object to be purged."""
 
     address: Address
     key: bytes
@@ -84,7 +84,7 @@ class _Object:
 
 @dataclass(slots=True)
 class Named:
-    """How many there are of something, and the first few."""
+    """A count with the first few names."""
 
     count: int = 0
     first: list[str] = field(default_factory=list)
@@ -92,52 +92,50 @@ class Named:
 
 @dataclass(slots=True, kw_only=True)
 class PurgeReport:
-    """What a purge found and did."""
+    """Result of a purge."""
 
     purge_id: str
     dry_run: bool
     objects: int
     bytes: int
     paths: Named
-    """Where they were found."""
+    """Paths selected by the query."""
     also_at: Named
-    """Paths that were not asked for and share their bytes: these are gone, too."""
+    """Other paths sharing the same bytes: their bytes are deleted, too."""
     same_content: Named
-    """Other objects with the same checksum, which stay; paths."""
+    """Paths of other objects with the same checksum, which stay."""
     elsewhere: Named
-    """Addresses outside of the repository: they were found, and are left alone."""
+    """Addresses found outside of the repository, which stay."""
     deleted: int = 0
     versions: int = 0
     failed: Named = field(default_factory=Named)
-    """What the storage refused to delete, and why."""
+    """Objects that the storage refused to delete, with the reasons."""
     adoptable: str = ""
-    """How objects of lakeFS that were found can be purged."""
+    """How to purge the objects of lakeFS that were found."""
     not_reached: tuple[str, ...] = NOT_REACHED
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the report for a JSON document."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class PurgeProgress:
-    """Progress of a purge that goes on."""
+    """Progress of a running purge."""
 
     step: str
-    """``searching`` (and deleting), ``waiting`` for commits under way, or ``searching again``."""
+    """``searching`` (and deleting), ``waiting`` for commits in progress, or ``searching again``."""
     report: PurgeReport | None = None
-    """The result of the first pass, once that is over."""
+    """Result of the first pass, or None during the first pass."""
     searches_again: str = ""
-    """When the second search begins."""
+    """Start of the second search."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the progress for a JSON document."""
         return asdict(self)
 
 
 @dataclass(slots=True)
 class _Looked:
-    """What one search found."""
+    """Result of one search."""
 
     new: dict[Address, _Object] = field(default_factory=dict)
     paths: set[bytes] = field(default_factory=set)
@@ -171,12 +169,12 @@ class Purges:
 
     @traced("catalog.plan_purge")
     def plan(self, repository_id: RepositoryID, query: PurgeQuery) -> PurgeReport:
-        """Find out what a purge would delete; nothing is changed.
+        """Return the report of a purge without changing anything.
 
         Raises:
-            RepositoryNotFound: There is no such repository.
-            InvalidPurge: It would delete too many objects at once.
-            MissingFile, DamagedFile, ForeignFile: A commit cannot be read.
+            RepositoryNotFound: The repository does not exist.
+            InvalidPurge: Too many objects would be deleted at once.
+            MissingFile, DamagedFile, ForeignFile: A commit is unreadable.
         """
         repository = self._engine.repositories.get(repository_id)
         found = self._look(repository, query, {}).new
@@ -195,13 +193,13 @@ class Purges:
     ) -> PurgeReport:
         """Delete objects from all history; see the module. `tell` gets the progress.
 
-        It takes as long as a commit may take to be published, and longer.
+        Takes longer than a commit may take to be published.
 
         Raises:
-            RepositoryNotFound: There is no such repository.
-            InvalidPurge: There is no reason, or too many objects would be deleted at once.
-            MissingFile, DamagedFile, ForeignFile: A commit cannot be read.
-            TooManyTries, OutcomeUnknown, BlockError: It was cut off: repeat it.
+            RepositoryNotFound: The repository does not exist.
+            InvalidPurge: The reason is missing, or too many objects would be deleted at once.
+            MissingFile, DamagedFile, ForeignFile: A commit is unreadable.
+            TooManyTries, OutcomeUnknown, BlockError: The purge was interrupted: repeat it.
         """
         if not 0 < len(reason) <= REASON_MAX:
             raise InvalidPurge(f"a purge needs a reason, of up to {REASON_MAX} characters")
@@ -236,10 +234,10 @@ class Purges:
         mark: pb.Purge,
         found: dict[Address, _Object],
     ) -> _Looked:
-        """Steps 1 to 6; what was not found before is added to `found`."""
+        """Do steps 1 to 6; add the newly found objects to `found`."""
         new: dict[Address, _Object] = {}
-        # The clock of a server that issued an object may be ahead, so the first search goes beyond
-        # the request. It finds all that was acknowledged before; later ones may meet new uploads.
+        # The clock of the issuing server may be ahead, so the first search allows for clock skew.
+        # It finds all objects acknowledged before; later searches may meet new uploads.
         until_us = mark.requested_us + (0 if found else self._skew_us)
         for _ in range(_ROUNDS_MAX):
             looked = self._look(repository, query, found | new, until_us=until_us)
@@ -254,7 +252,7 @@ class Purges:
         found |= new
         if found:
             self._write(repository, mark, found.values())
-            # All of them, each time: a recovery of the storage may have written some again.
+            # All of them, each time: a recovery of the storage may have restored some.
             self._runtime.map_parallel(self._delete, list(found.values()), limit=_AT_ONCE)
             self._write(repository, mark, found.values())
         return looked
@@ -267,9 +265,9 @@ class Purges:
         *,
         until_us: int | None = None,
     ) -> _Looked:
-        """Search once: for objects that are not known, and for what is like those that are.
+        """Search once: for unknown objects, and for objects similar to known ones.
 
-        Of what is asked for by path, objects that were issued after `until_us` are not meant.
+        Unless the query is a checksum, objects issued after `until_us` are not selected.
         """
         if query.kind == "checksum":
             until_us = None
@@ -320,7 +318,7 @@ class Purges:
             looked.new[address] = _Object(address, row["key"], row["size"], row["checksum"])
 
     def _delete(self, found: _Object) -> None:
-        """Step 5, and the mark's part of step 6."""
+        """Do step 5, and update the mark as in step 6."""
         (result,) = self._block.delete_versions([found.address])
         found.versions += result.versions
         if result.error is not None:
@@ -331,7 +329,7 @@ class Purges:
         self._marks.note_purged(found.address, found.purged_us)
 
     def _write(self, repository: Repository, mark: pb.Purge, objects: Iterable[_Object]) -> None:
-        """Write the record of a purge as it is now, then remove the one before."""
+        """Write the current record of a purge, then remove the previous record."""
         rows = [
             {
                 "purge_id": mark.purge_id,
@@ -386,7 +384,7 @@ def _report(
 
 
 def _adoptable(repository: Repository, looked: _Looked) -> str:
-    """Say how objects of a lake that moved in can be purged, if some were found."""
+    """Return how to purge the objects of a migrated lake, if any were found."""
     moved = repository.metadata.get(MOVED_NAMESPACE)
     count = sum(moved is not None and each.startswith(moved) for each in looked.elsewhere)
     if not count or repository.adopted:

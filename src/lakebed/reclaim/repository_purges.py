@@ -1,20 +1,20 @@
-"""Deleting what a deleted repository has left in the storage, when somebody asks for it.
+"""Deletion of the objects left in the storage by a deleted repository, on request.
 
-A deletion leaves the objects, and a note that the namespace is closed (`Claims.close`). A request
-to purge goes into that note. The background process carries it out:
+Deleting a repository leaves its objects, and a record that closes the namespace (`Claims.close`). A
+purge request is written into that record. The background process carries it out:
 
-    1. when the namespace was closed at least `min_age_seconds` ago: until then nothing is lost, and
-       requests from before the deletion have ended
-    2. a repository of its own, ``purging-<unique id>``, is made in the namespace. Nobody else can
-       have the namespace from now on, nor restore into it, nor did anybody have it before
-    3. objects with paths that Lakebed issued are deleted, and its own files; all else in the
-       namespace was never its own, and stays. So do the records of purges
-    4. when this process has found nothing left for as long as any request lasts, that repository
-       is deleted, and the owner object with it
+    1. wait until the namespace has been closed for `min_age_seconds`: until then nothing is lost,
+       and requests from before the deletion have ended
+    2. create a repository ``purging-<unique id>`` in the namespace. From now on, no other
+       repository can be created or restored there
+    3. delete the objects with paths issued by Lakebed, and Lakebed's own files, but not the records
+       of purges. Other objects in the namespace never belonged to the repository
+    4. once this process has found nothing left for as long as any request lasts, delete the
+       repository of step 2, and the owner object with it
 
-Whoever dies on the way leaves the repository of step 2; the next pass goes on from there. Several
-processes may do this at once. One that is slow asks before each thousand objects whether the
-repository of step 2 is still there: step 4 of another comes only when that request has long ended.
+A process that dies leaves the repository of step 2; the next pass continues from there. Several
+processes may do this at once. A slow process checks before each thousand objects that the
+repository of step 2 still exists: step 4 of another process comes only after its request has ended.
 """
 
 import logging
@@ -44,7 +44,7 @@ from lakebed.lake.keys import copy_of
 from lakebed.lake.settings import CatalogSettings
 
 OBJECTS_A_PASS: Final = 100_000
-"""How many objects one pass deletes; the next goes on, so that other work is not held up."""
+"""Maximum number of objects deleted by one pass, so that other work is not delayed."""
 _BATCH: Final = 1000
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -53,19 +53,19 @@ _Note = Record[engine_pb.NamespaceClaim]
 
 @dataclass(frozen=True, slots=True)
 class LeftNamespace:
-    """What a deleted repository has left."""
+    """A namespace with objects of a deleted repository."""
 
     repository: str
     unique_id: str
     storage_namespace: str
     requested: datetime | None
-    """When somebody asked to purge it; None: nobody has."""
+    """When a purge was requested, or None if not requested."""
     due: datetime
-    """It is not deleted before this time."""
+    """Earliest time of the deletion."""
 
 
 class RepositoryPurges:
-    """Purges of what deleted repositories have left."""
+    """Purges of the namespaces of deleted repositories."""
 
     def __init__(
         self,
@@ -80,30 +80,30 @@ class RepositoryPurges:
         self._runtime = runtime
         self._quiet_seconds = settings.longest_request_seconds + settings.skew_seconds
         self._empty_since: dict[bytes, float] = {}
-        """Since when this process has found nothing in a namespace."""
+        """Start of the time in which this process has found a namespace empty."""
         self._versions = settings.versions
         self._wait_us = to_us(settings.min_age_seconds + settings.skew_seconds)
         self._notes = Records(store, CLOSED, GRAVELER)
 
     def left_by(self, repository_id: RepositoryID) -> list[LeftNamespace]:
-        """Return what deleted repositories of a name have left."""
+        """Return the namespaces left by deleted repositories of a name."""
         return [self._as_left(note) for note in self._of(repository_id)]
 
     @traced("catalog.purge_repository")
     def request(self, repository_id: RepositoryID) -> list[LeftNamespace]:
-        """Ask that what deleted repositories of a name have left is deleted, when its time comes.
+        """Request the purge of all namespaces left by deleted repositories of a name.
 
         Raises:
-            NothingLeft: There is nothing of that name.
-            OutcomeUnknown: It may be noted: repeat it.
+            NothingLeft: No deleted repository of this name has left a namespace.
+            OutcomeUnknown: The request may not have been recorded: repeat it.
         """
         for note in self._of(repository_id):
             if not note.message.purge_requested_us:
                 wanted = copy_of(note.message)
                 wanted.purge_requested_us = now_us(self._runtime)
-                # A note from before this was noted: the time begins now.
+                # Records of older versions have no time: the wait begins now.
                 wanted.closed_us = wanted.closed_us or wanted.purge_requested_us
-                with suppress(PredicateFailed):  # its namespace has another repository by now
+                with suppress(PredicateFailed):  # its namespace has another repository now
                     self._notes.set_if(note.name, wanted, note.predicate)
         found = self.left_by(repository_id)
         if not found:
@@ -112,10 +112,10 @@ class RepositoryPurges:
         return found
 
     def run_due(self) -> int:
-        """Delete what was asked for and is due; return how many objects went.
+        """Purge the requested namespaces that are due; return the number of deleted objects.
 
         Raises:
-            StoreUnavailable: The store did not answer; the next pass goes on.
+            StoreUnavailable: The store did not answer; the next pass continues.
         """
         deleted = 0
         for note in self._notes.scan_readable():
@@ -137,7 +137,7 @@ class RepositoryPurges:
                 yield note
 
     def _lives(self, note: _Note) -> bool:
-        """Whether the repository of a note was not deleted after all."""
+        """Return whether the repository of a record exists after all."""
         try:
             found = self._engine.repositories.get(RepositoryID(note.message.repository))
         except RepositoryNotFound:
@@ -150,7 +150,7 @@ class RepositoryPurges:
         return bool(message.purge_requested_us and waited) and not self._lives(note)
 
     def _purge(self, note: _Note) -> int:
-        """Steps 2 to 4."""
+        """Do steps 2 to 4."""
         namespace = Namespace.parse(note.name.decode())
         keeper = self._take(RepositoryID(f"purging-{note.message.unique_id}"), namespace)
         deleted, found = 0, False
@@ -158,7 +158,7 @@ class RepositoryPurges:
         while some := list(islice(addresses, _BATCH)):
             found = True
             if self._engine.repositories.get(keeper.id).unique_id != keeper.unique_id:
-                return deleted  # another process has ended it
+                return deleted  # another process has finished the purge
             block = self._block
             delete = block.delete_versions if self._versions == "delete" else block.delete_many
             errors = [each.error for each in delete(some) if each.error]
@@ -174,7 +174,7 @@ class RepositoryPurges:
         return deleted
 
     def _take(self, name: RepositoryID, namespace: Namespace) -> Repository:
-        """Make sure that nobody else has a namespace, for as long as this takes."""
+        """Occupy the namespace with a repository for the time of the purge."""
         try:
             return self._engine.repositories.create_bare(name, namespace, read_only=True)
         except NotUnique:
@@ -184,7 +184,7 @@ class RepositoryPurges:
             return keeper
 
     def _end(self, note: _Note, keeper: Repository) -> None:
-        """Step 4, if its time has come."""
+        """Do step 4 if due."""
         now = self._runtime.monotonic()
         if now - self._empty_since.setdefault(note.name, now) < self._quiet_seconds:
             return
@@ -194,7 +194,7 @@ class RepositoryPurges:
         _LOGGER.warning("%s is purged", keeper.namespace)
 
     def _left(self, namespace: Namespace) -> Iterator[Address]:
-        """Iterate over the objects and files of Lakebed in a namespace that have to go."""
+        """Yield the addresses of the repository's objects and Lakebed's files to be deleted."""
         kept = (OWNER_PATH, f"{purges_folder()}/")
         for folder in (REPOSITORIES.rstrip("/"), LAKEBED_FOLDER):
             for batch in self._block.list_objects(namespace.folder(folder)):

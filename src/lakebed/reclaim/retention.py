@@ -1,4 +1,4 @@
-"""The rules of a repository that say for how long the data of its commits is kept."""
+"""Retention rules of a repository: how long the data of its commits is kept."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -27,23 +27,23 @@ _EXPIRING: Final = pb.EXPIRY_STATE_EXPIRING
 
 @dataclass(frozen=True, slots=True)
 class BranchRule:
-    """For how long the history of some branches is kept."""
+    """Retention period of some branches."""
 
     pattern: str
-    """A name, or a glob pattern as that of a protection rule."""
+    """A name, or a glob pattern as in a protection rule."""
     days: int
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionRules:
-    """For how long the history of branches is kept.
+    """Retention periods of branches.
 
     Raises:
-        Invalid: A period is not a number of days from 1 on, or a pattern can match no branch.
+        Invalid: A period is less than a day or too long, or a pattern can match no branch.
     """
 
     default_days: int
-    """For branches without a rule, and for commits that no branch leads to."""
+    """For branches without a rule, and for commits not reachable from any branch."""
     branches: Sequence[BranchRule] = ()
 
     def __post_init__(self) -> None:
@@ -56,7 +56,7 @@ class RetentionRules:
                 raise Invalid(f"there are two rules for '{rule.pattern}': send one")
 
     def days_of(self, branch: BranchID) -> int:
-        """Return the days of a branch: of its name, else the longest of all patterns that match."""
+        """Return the days for a branch: by its name, else the longest matching pattern's."""
         for rule in self.branches:
             if rule.pattern == branch:
                 return rule.days
@@ -70,14 +70,14 @@ def _check_days(what: str, days: int) -> None:
 
 
 class RuleBook:
-    """The rules of all repositories."""
+    """Retention rules of all repositories."""
 
     def __init__(self, store: Store, runtime: Runtime) -> None:
         self._store = store
         self._runtime = runtime
 
     def find(self, repository: Repository) -> RetentionRules | None:
-        """Return the rules of a repository; None: all commits are kept."""
+        """Return the rules of a repository, or None if all commits are kept."""
         record = self._records(repository).find(RETENTION_NAME)
         if record is None:
             return None
@@ -87,10 +87,10 @@ class RuleBook:
     def set(self, repository: Repository, rules: RetentionRules) -> None:
         """Replace the rules of a repository; see `_begin_again`.
 
-        Marks are taken away before the rules are written, too. If the second time is missing,
-        because the process died or its write has an unknown outcome, a repeat finds equal rules and
-        takes no marks away. A mark that is made in between cannot expire by the rules before: it
-        lasts for a day (`engine.expiring_seconds`).
+        Marks are also removed before the rules are written. If the second removal is missing,
+        because the process died or the write has an unknown outcome, a repeat finds equal rules and
+        removes no marks. A mark made in between cannot expire by the old rules: it lasts for a day
+        (`engine.expiring_seconds`).
         """
         self.counting_since_us(repository)
 
@@ -116,29 +116,29 @@ class RuleBook:
             self._begin_again(repository)
 
     def delete(self, repository: Repository) -> None:
-        """Remove the rules of a repository, if it has any: all commits are kept from then on."""
+        """Remove the rules of a repository, if any: all commits are kept from then on."""
         self._records(repository).delete(RETENTION_NAME)
         self._begin_again(repository)
 
     def _begin_again(self, repository: Repository) -> None:
-        """Take away the marks of commits that have not expired, before or after rules are written.
+        """Remove the marks of unexpired commits, before or after rules are written.
 
-        A pass may be about to expire commits by the rules before. It does so by the versions of
-        marks, so it fails. Passes that begin later read these rules.
+        A pass may be about to expire commits by the old rules. Its compare-and-swaps of the marks
+        then fail. Passes that begin later read the new rules.
         """
         marks = Records(self._store, EXPIRY, repository.partition)
         expiring = [each for each in marks.scan_readable() if each.message.state == _EXPIRING]
 
         def take_away(mark: Record[pb.Expiry]) -> None:
-            with suppress(PredicateFailed):  # it expired before these rules counted, or is in use
+            with suppress(PredicateFailed):  # expired before these rules, or in use
                 marks.delete_if(mark.name, mark.predicate)
 
         self._runtime.map_parallel(take_away, expiring)
 
     def counting_since_us(self, repository: Repository) -> int:
-        """Return when commits of older versions, which do not say it, count as stored.
+        """Return the time from which commits without a time of storing are aged.
 
-        That is when this was first asked for: noted once, and never changed.
+        Commits of older versions have none. The time of the first call is recorded once.
         """
         records = Records(self._store, RETENTION_SINCE, repository.partition)
         found = records.find(RETENTION_SINCE_NAME)

@@ -1,4 +1,4 @@
-"""Writing and reading the files of one run of garbage collection, in its namespace."""
+"""Files of a garbage collection run, in the repository's namespace."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -32,14 +32,14 @@ from lakebed.formats.layout import gc_path, gc_run_folder
 from lakebed.lake.errors import InvalidRun
 
 FILE_ROWS: Final = 100_000
-"""How many rows go into one file; so many are in memory at a time."""
+"""Maximum number of rows of a file, and in memory."""
 
 
 class RunFiles:
-    """The files of one run.
+    """The files of a run.
 
-    Run, pages and manifest are each written once: a second writer takes what is there. Tables have
-    random names, so that two writers of one page never mix up their files.
+    Run, pages and manifest are each written once: a second writer uses the existing file. Tables
+    have random names, so concurrent writers of a page never mix up their files.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class RunFiles:
         """Return the description of the run.
 
         Raises:
-            InvalidRun: There is no such run of this repository.
+            InvalidRun: The repository has no such run.
         """
         data = self._read(RUN_NAME)
         if data is None:
@@ -72,24 +72,24 @@ class RunFiles:
         return decode_run(data, self.run_id, file=str(self._address(RUN_NAME)))
 
     def create_page(self, page: GCPage) -> GCPage:
-        """Write a page, unless it was written already; return the page that is there."""
+        """Write a page unless already written; return the stored page."""
         self._create(page_name(page.number), encode_page(page))
         found = self.find_page(page.number)
         assert found is not None, "it was just written"
         return found
 
     def find_page(self, number: int) -> GCPage | None:
-        """Return a page, if it is written."""
+        """Return a page, or None if not written yet."""
         data = self._read(page_name(number))
         if data is None:
             return None
         return decode_page(data, self.run_id, file=str(self._address(page_name(number))))
 
     def pages(self) -> Iterator[GCPage]:
-        """Iterate over all pages.
+        """Yield all pages.
 
         Raises:
-            InvalidRun: The last one is not written yet.
+            InvalidRun: The last page is not written yet.
         """
         following = True
         number = 0
@@ -105,18 +105,18 @@ class RunFiles:
             number += 1
 
     def create_manifest(self, manifest: GCManifest) -> None:
-        """Write the manifest, unless it was written already."""
+        """Write the manifest unless already written."""
         self._create(MANIFEST_NAME, encode_gc_manifest(manifest))
 
     def find_manifest(self) -> GCManifest | None:
-        """Return the manifest, if it is written."""
+        """Return the manifest, or None if not written yet."""
         data = self._read(MANIFEST_NAME)
         if data is None:
             return None
         return decode_gc_manifest(data, self.run_id, file=str(self._address(MANIFEST_NAME)))
 
     def put_table(self, kind: GCFileKind, table: pa.Table) -> GCFile:
-        """Write a table under a name of its own."""
+        """Write a table under a random name."""
         name = f"{kind}-{self._runtime.random_bytes(8).hex()}.parquet"
         data, file = encode_gc_table(kind, table, name)
         self._block.create(self._address(name), data)
@@ -138,7 +138,7 @@ class RunFiles:
 
 
 class TableWriter:
-    """Gathers rows of one kind, and writes them in files of bounded size."""
+    """Buffered writer of rows of a kind, in files of bounded size."""
 
     def __init__(self, files: RunFiles, kind: GCFileKind) -> None:
         self._files = files
@@ -148,7 +148,7 @@ class TableWriter:
         self.rows = 0
 
     def add(self, *columns: Sequence[object]) -> None:
-        """Add some rows, column by column in the order of the schema."""
+        """Add rows, column by column in the order of the schema."""
         for column, more in zip(self._columns, columns, strict=True):
             column.extend(more)
         self.rows += len(columns[0])
@@ -156,7 +156,7 @@ class TableWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Write what was gathered."""
+        """Write the buffered rows."""
         if not self._columns[0]:
             return
         schema = GC_SCHEMAS[self._kind]

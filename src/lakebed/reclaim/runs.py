@@ -1,13 +1,13 @@
-"""The runs of garbage collection of a repository, as the server knows them.
+"""Garbage collection runs of a repository, as seen by the server.
 
-`GCLeases` has the lease that lets one run work at a time, and the end of the last one. `GCMarks`
-writes random bytes: a job that finds them in the storage that it has opened reads the storage of
-the server, as it is now, and neither a folder of the same name nor an older copy.
+`GCLeases` has the lease under which a single run works at a time, and the end of the last run.
+`GCMarks` writes random bytes into the storage: a job with access to these bytes reads the server's
+current storage, neither a folder of the same name nor an older copy.
 
 `GCRuns` tells the outcome of runs by their files (see `lakebed.formats.gc_state`): a summary is
-written at the end of a run, a note where it ended early. A run with neither is under way, or has
-died. That cannot be told for certain; a run that was overtaken by a later one, or has left nothing
-for a day, counts as dead. `GCFindings` tells what they found of one object.
+written at the end of a run, a refusal if the run ended early. A run with neither is in progress, or
+has died. The two cannot be told apart for certain; a run counts as dead after a later run began, or
+after a day without either file. `GCFindings` returns the findings of runs for a single object.
 """
 
 from collections.abc import Iterator
@@ -48,18 +48,18 @@ _NAME: Final = b"last_run"
 
 @dataclass(frozen=True, slots=True)
 class LastRun:
-    """What the runs of a repository left."""
+    """Results of the last runs of a repository."""
 
     good_us: int
-    """When one last ended and had done all that it should; 0: none has."""
+    """End time of the last complete run; 0 if none has completed."""
     next_us: int
     """No run before this time would find anything to delete."""
     ended_us: int
-    """When one last ended, whatever it did."""
+    """End time of the last run, successful or not."""
 
 
 class GCLeases:
-    """Leases of repositories. All methods raise `RepositoryNotFound`, and what a store raises."""
+    """Leases of repositories. All methods raise `RepositoryNotFound` and store errors."""
 
     def __init__(self, engine: Engine, store: Store, runtime: Runtime, *, seconds: float) -> None:
         self._engine = engine
@@ -68,26 +68,20 @@ class GCLeases:
         self._seconds = seconds
 
     def take(self, repository_id: RepositoryID, holder: str, *, over: str = "") -> LeaseState:
-        """Take a lease if it is free, or has the mark `over`; return it as it is now."""
+        """Take the lease if it is free, or has the token `over`; return its current state."""
         return self._lease(repository_id).take_lease(holder, over)
 
     def renew(self, repository_id: RepositoryID, holder: str) -> LeaseState:
-        """Renew a lease if this holder has it; return it as it is now."""
+        """Renew the lease if `holder` has it; return its current state."""
         return self._lease(repository_id).renew_lease(holder)
 
     def give_back(
         self, repository_id: RepositoryID, holder: str, *, is_good: bool, next_us: int
     ) -> None:
-        """Note the end of a run and release its lease, if this holder has it.
+        """Record the end of a run and release its lease, if `holder` has it.
 
-        A run that loses its lease between the two notes its end too. That only moves the time of
-        the next run.
-
-        Args:
-            repository_id: Of which repository.
-            holder: Who gives it back.
-            is_good: Whether the run ended and had done all that it should.
-            next_us: No run before this time would find anything to delete.
+        A run that loses its lease between the two writes records its end, too. That only moves
+        `next_us`, before which no run would find anything to delete.
         """
         lease = self._lease(repository_id)
         if lease.renew_lease(holder).holder != holder:
@@ -103,9 +97,9 @@ class GCLeases:
         lease.release_lease(holder)
 
     def expect_garbage(self, repository_id: RepositoryID) -> None:
-        """Note that there may be garbage before the time that the last run gave.
+        """Record that garbage may exist before the time given by the last run.
 
-        It only saves waiting: a run that ends at this very moment may say otherwise.
+        Only saves waiting: a run ending concurrently may overwrite the record.
         """
 
         def expect(message: pb.GCLastRun) -> None:
@@ -115,7 +109,6 @@ class GCLeases:
             self._records(repository_id).change(_NAME, expect)
 
     def last_run(self, repository_id: RepositoryID) -> LastRun:
-        """Return what the runs of a repository left."""
         record = self._records(repository_id).find(_NAME)
         message = record.message if record is not None else pb.GCLastRun()
         return LastRun(message.good_us, message.next_us, message.ended_us)
@@ -135,17 +128,17 @@ _LONGEST_US: Final = 24 * 3600 * 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class GarbageRun:
-    """A run, and what became of it."""
+    """A run with its outcome."""
 
     id: GCRunID
     began: datetime
     state: str
-    """``done``, ``incomplete`` (some objects could not be deleted, or it ended while it deleted),
-    ``refused`` (nothing was deleted), ``running`` or ``died``."""
+    """``done``, ``incomplete`` (some objects could not be deleted, or the run ended while
+    deleting), ``refused`` (nothing was deleted), ``running`` or ``died``."""
     message: str
-    """Why it ended early."""
+    """Why the run ended early."""
     summary: dict[str, Any] | None
-    """Its figures, if it came to its end."""
+    """The figures of a finished run."""
 
 
 class GCRuns:
@@ -158,11 +151,11 @@ class GCRuns:
 
     @traced("catalog.list_gc_runs")
     def list(self, repository_id: RepositoryID, *, after: str = "") -> Iterator[GarbageRun]:
-        """Iterate over the runs of a repository whose files are kept, the oldest first.
+        """Yield the runs of a repository whose files are kept, oldest first.
 
         Raises:
-            RepositoryNotFound: There is no such repository.
-            DamagedFile: A file does not say what became of a run.
+            RepositoryNotFound: The repository does not exist.
+            DamagedFile: The summary or refusal of a run is unreadable.
             BlockError: The storage refused or failed.
         """
         repository = self._engine.repositories.get(repository_id)
@@ -174,7 +167,7 @@ class GCRuns:
         return (run for run in found if run is not None)
 
     def _look(self, repository: Repository, run_id: GCRunID, *, is_last: bool) -> GarbageRun | None:
-        """Return what became of a run; None if it only wrote down commits."""
+        """Return a run with its outcome, or None if the run only wrote commits."""
         began_us = int(run_id[:_TIME_DIGITS], 16)
         began = to_datetime(began_us)
         summary = self._read(repository, run_id, SUMMARY_NAME)
@@ -191,14 +184,14 @@ class GCRuns:
         return GarbageRun(run_id, began, "running" if is_last and is_recent else "died", "", None)
 
     def _collects(self, repository: Repository, name: str) -> bool:
-        """Whether a run may delete. Clients of lakeFS also ask for the commits alone."""
+        """Return whether a run may delete. Clients of lakeFS also request commits alone."""
         address = repository.namespace.address(
             gc_path(repository.unique_id, GCRunID(name), RUN_NAME)
         )
         try:
             data = self._block.read(address)
         except ObjectNotFound:
-            return True  # thinned out, or just begun
+            return True  # its files were removed, or it has just begun
         return decode_run(data, GCRunID(name), file=str(address)).with_uploads
 
     def _read(self, repository: Repository, run_id: GCRunID, name: str) -> dict[str, Any] | None:
@@ -217,7 +210,7 @@ def _is_run(name: str) -> bool:
 
 
 class GCFindings:
-    """The files that runs left in one repository."""
+    """Findings of runs on one repository."""
 
     def __init__(self, block: BlockStore, runs: GCRuns, repository: Repository) -> None:
         self._block = block
@@ -225,7 +218,7 @@ class GCFindings:
         self._repository = repository
 
     def found_us(self, path: str) -> int:
-        """Return when the look ended that first found an object to be garbage; 0: none has."""
+        """Return the end of the first observation of an object as garbage; 0 if none."""
         address = self._repository.namespace.address(state_path(self._repository.unique_id))
         try:
             state = decode_state(self._block.read(address), file=str(address))
@@ -236,7 +229,7 @@ class GCFindings:
         return max((row["found_us"] for row in rows), default=0)
 
     def deleted_by(self, path: str) -> tuple[GCRunID, datetime] | None:
-        """Return the run that deleted an object, and when it began; None: no report says so."""
+        """Return the run that deleted an object, with its start time, or None if unknown."""
         for run in reversed([*self._runs.list(self._repository.id)]):
             swept = (run.summary or {}).get("swept", ())
             files = (GCResultFile(**file | {"kind": GCResultKind.SWEPT}) for file in swept)
@@ -256,13 +249,13 @@ class GCFindings:
         address = self._repository.namespace.address(path)
         try:
             data = self._block.read(address)
-        except ObjectNotFound:  # a later run has removed it just now
+        except ObjectNotFound:  # just removed by a later run
             return pa.table({"path": pa.array([], pa.string())})
         return decode_result(data, file.kind, file.content_id, file=str(address))
 
 
 class GCMarks:
-    """Leaves marks in the storage of repositories."""
+    """Writer of storage markers."""
 
     def __init__(
         self, engine: Engine, block: BlockStore, runtime: Runtime, settings: CatalogSettings
@@ -274,12 +267,7 @@ class GCMarks:
 
     @traced("catalog.leave_gc_mark")
     def leave(self, repository_id: RepositoryID) -> GCMark:
-        """Write a mark, and return it.
-
-        Raises:
-            RepositoryNotFound: There is none.
-            BlockError: The storage refused or failed.
-        """
+        """Write a storage marker, and return it; raise `RepositoryNotFound` or `BlockError`."""
         repository = self._engine.repositories.get(repository_id)
         nonce = self._runtime.random_bytes(16).hex()
         namespace = str(repository.namespace)

@@ -1,11 +1,10 @@
-"""Garbage collection in the background process: every few minutes, one repository after the other.
+"""Garbage collection in the background process: every few minutes, repository by repository.
 
-These are the runs of `lakebed.reclaim.collector`, with the same two looks, state and reports; this
-process does the work that Spark does for large lakes. A repository in which nothing can be garbage
-yet is left alone until something could be (`LastRun.next_us`), so that an idle one costs next to
-nothing.
+These are the runs of `lakebed.reclaim.collector`, with the same two-phase marking, state and
+reports; this process does the work of Spark. A repository in which nothing can be garbage yet is
+skipped until then (`LastRun.next_us`), so that idle repositories cost next to nothing.
 
-- ``lakebed_gc_last_good_run_timestamp_seconds``: when a run, by whomever, last ended well.
+- ``lakebed_gc_last_good_run_timestamp_seconds``: end of the last complete run by any collector.
 """
 
 import logging
@@ -40,7 +39,7 @@ _LAST_GOOD: Final = Gauge(
 
 
 class RunsFailed(LakebedError):
-    """Runs of some repositories failed; the log says which, and why."""
+    """Runs of some repositories failed; the log has the causes."""
 
     kind = "runs_failed"
 
@@ -49,7 +48,7 @@ class RunsFailed(LakebedError):
 
 
 class RunSchedule:
-    """Runs of all repositories, as their time comes; used by one thread."""
+    """Schedule of runs of all repositories, with a minimum interval; used by one thread."""
 
     def __init__(
         self,
@@ -62,17 +61,7 @@ class RunSchedule:
         interval_seconds: float,
         cause_of: Callable[[BaseException], str] = str,
     ) -> None:
-        """Plan runs; none is made before `run_once`.
-
-        Args:
-            reclaim: Does the part of a server in a run.
-            engine: Lists the repositories.
-            runtime: Clock, chance and concurrency.
-            storage: How to open the storage of a repository.
-            settings: Times of `reclaim`.
-            interval_seconds: The least time between two runs of a repository.
-            cause_of: Returns the text of an error for the log.
-        """
+        """Plan runs; `cause_of` returns the text of an error for the log."""
         self._reclaim = reclaim
         self._engine = engine
         self._runtime = runtime
@@ -87,10 +76,10 @@ class RunSchedule:
         self._not_before_us: dict[UniqueID, int] = {}
 
     def run_once(self) -> int:
-        """Make a run of each repository whose time has come; return how many were made.
+        """Make a run of each repository that is due; return the number of runs.
 
         Raises:
-            RunsFailed: Some failed; they are tried again later.
+            RunsFailed: Some runs failed; they are retried later.
         """
         made = failed = 0
         for repository in self._repositories():
@@ -98,7 +87,7 @@ class RunSchedule:
                 if self._is_due(repository):
                     made += self.collect(repository) is not None
             except RepositoryNotFound:
-                continue  # it was deleted just now
+                continue  # just deleted
             except LakebedError as error:
                 failed += 1
                 _LOGGER.warning(
@@ -112,7 +101,7 @@ class RunSchedule:
         return made
 
     def _repositories(self) -> list[Repository]:
-        """Return all repositories, and forget those that are gone."""
+        """Return all repositories, and forget deleted ones."""
         found = list(self._engine.repositories.list_readable())
         there = {repository.unique_id for repository in found}
         for remembered in (self._jobs, self._not_before_us):
@@ -121,7 +110,7 @@ class RunSchedule:
         return found
 
     def collect(self, repository: Repository) -> RunSummary | None:
-        """Make a run; return None if somebody else makes one.
+        """Make a run; return None if another run is in progress.
 
         Raises:
             LakebedError: The run ended early.
@@ -148,7 +137,7 @@ class RunSchedule:
         return summary
 
     def _tidy_up(self, storage: Storage, before: GCState | None) -> None:
-        """Remove what a run that was refused has left, but for the reason."""
+        """Remove the files of refused runs, except the reason of the last refusal."""
         try:
             thin_out_refused(storage, after=before.run_id if before is not None else None)
         except LakebedError as error:
@@ -159,10 +148,10 @@ class RunSchedule:
         if now < self._not_before_us.get(repository.unique_id, 0):
             return False
         last = self._reclaim.leases.last_run(repository.id)
-        # No run says more than that, unless somebody lies.
+        # No correct run reports a later time.
         next_us = min(last.next_us, last.ended_us + self._longest_us)
         not_before = max(next_us, last.ended_us + self._interval_us)
-        # Not for longer: rules may be set, and commits expire, which makes it due.
+        # Not for longer: new rules or expired commits make the repository due.
         self._not_before_us[repository.unique_id] = min(not_before, now + self._interval_us)
         return now >= not_before
 
@@ -182,7 +171,7 @@ class RunSchedule:
 
 
 def measure_age(reclaim: Reclaim, engine: Engine) -> None:
-    """Show when runs last ended well; a repository without any was clean when it was made."""
+    """Export when runs last completed; a repository without runs counts from its creation."""
     times = []
     for repository in engine.repositories.list_readable():
         try:
@@ -190,7 +179,7 @@ def measure_age(reclaim: Reclaim, engine: Engine) -> None:
         except RepositoryNotFound:
             continue
         except CorruptRecord:
-            good_us = 0  # nobody knows, and no run can be made
+            good_us = 0  # unknown, and no run can be made
         times.append(max(good_us, repository.created_us))
     if times:
         _LAST_GOOD.set(min(times) / 1e6)

@@ -1,6 +1,6 @@
-"""The parts of `lakebed.reclaim` that work on the record store, put together.
+"""The parts of `lakebed.reclaim` with access to the record store.
 
-`Reclaim` has them for the API; `OwnServer` is the server's part of a run in the same process.
+`Reclaim` serves the API; `OwnServer` is the server's part of a run in the same process.
 """
 
 from dataclasses import asdict
@@ -29,7 +29,10 @@ from lakebed.reclaim.unfinished import UnfinishedUploads
 
 
 class CollectionParts:
-    """The server's part in runs of garbage collection; one for a process and all its threads."""
+    """The server's part in garbage collection runs; shared by the threads of a process.
+
+    All processes of an installation must have the same `settings`.
+    """
 
     def __init__(
         self,
@@ -39,15 +42,6 @@ class CollectionParts:
         runtime: Runtime,
         settings: CatalogSettings | None = None,
     ) -> None:
-        """Put the parts together.
-
-        Args:
-            engine: The engine of the catalog.
-            store: Leases and marks go there.
-            block: The objects are there.
-            runtime: Clock, chance and concurrency.
-            settings: Times and bounds, the same for all processes of an installation.
-        """
         settings = settings or CatalogSettings()
         self.rules = RuleBook(store, runtime)
         self.expirer = Expirer(
@@ -64,7 +58,7 @@ class CollectionParts:
 
 
 class Reclaim(CollectionParts):
-    """What a server does to delete data, and to tell what was deleted and why."""
+    """Server functions for deleting data and explaining deletions."""
 
     def __init__(
         self,
@@ -75,7 +69,6 @@ class Reclaim(CollectionParts):
         runtime: Runtime,
         settings: CatalogSettings | None = None,
     ) -> None:
-        """Put the parts together; the unfinished uploads of `catalog` can be ended."""
         super().__init__(engine, store, block, runtime, settings)
         settings = settings or CatalogSettings()
         self.storage_marks = GCMarks(engine, block, runtime, settings)
@@ -91,7 +84,7 @@ class Reclaim(CollectionParts):
 
 
 class OwnServer:
-    """The server's part of runs of one repository, without HTTP: see `ServerSide`."""
+    """In-process `ServerSide` for the runs of a repository."""
 
     def __init__(self, parts: CollectionParts, repository: Repository) -> None:
         self._parts = parts
@@ -109,7 +102,7 @@ class OwnServer:
         while page.continuation_token is not None:
             page = gc.prepare_uncommitted(self._id, unique_id=meant, token=page.continuation_token)
         gc.prepare_commits(self._id, unique_id=meant, run_id=page.run_id)
-        # If the repository is there now, it was there while its commits were read.
+        # A repository that still exists has existed while its commits were read.
         self.check_still_there(unique_id, page.run_id)
         return page.run_id
 

@@ -1,13 +1,13 @@
-"""Unfinished uploads: what a collection that assumes a quiet repository has to wait for.
+"""Unfinished uploads, which block a collection that assumes no concurrent writers.
 
-There are two kinds. *Multipart uploads* were not completed, or a request to complete them died on
-the way. *Links* are addresses that were given out, and were not linked since or died in linking.
-Clients of S3 see the first only as long as nobody began to complete them, and the second never. All
-of them expire by themselves, some after days. Here they are listed, and can be ended before.
+They are of two kinds. *Multipart uploads* were not completed, or the completing request died.
+*Links* are issued addresses that were not linked since, or whose linking request died. Clients of
+S3 see multipart uploads only until the first attempt to complete them, and never see links. Both
+expire, some after days. Here they are listed, and can be ended before.
 
-Whatever an upload has stored is garbage once the upload is ended. A request that is about to finish
-it at that very moment succeeds if its entry is there already, and keeps the object; or it is taken
-back (see `links`, and `multipart.complete`).
+The bytes of an ended upload are garbage. A concurrent request to finish the upload succeeds if its
+entry exists already, and keeps the object; otherwise the request is undone (see `links`, and
+`multipart.complete`).
 """
 
 from collections.abc import Iterator
@@ -32,14 +32,14 @@ from lakebed.lake.multipart.uploads import MultipartUploads
 
 @dataclass(frozen=True, slots=True)
 class IncompleteUpload:
-    """An upload that was neither finished nor ended."""
+    """An upload neither finished nor ended."""
 
     id: str
     kind: Literal["multipart", "link"]
     branch: BranchID
     path: bytes
     address: Address
-    """Where its bytes go."""
+    """Address of its bytes."""
     begun: datetime
 
 
@@ -52,10 +52,10 @@ class UnfinishedUploads:
         self._multiparts = multiparts
 
     def list(self, repository_id: RepositoryID, *, after: str = "") -> Iterator[IncompleteUpload]:
-        """Iterate over the unfinished uploads of a repository by their ids, the oldest first.
+        """Yield the unfinished uploads of a repository by id, oldest first.
 
         Raises:
-            RepositoryNotFound: There is no such repository.
+            RepositoryNotFound: The repository does not exist.
         """
         repository = self._engine.repositories.get(repository_id)
         start = after.encode() + b"\0" if after else b""
@@ -71,12 +71,12 @@ class UnfinishedUploads:
 
     @traced("catalog.end_upload")
     def end(self, repository_id: RepositoryID, upload_id: str) -> None:
-        """End an upload: it can no longer be finished, and what it has stored is garbage.
+        """End an upload: it can no longer be finished, and its bytes are garbage.
 
         Raises:
-            RepositoryNotFound: There is no such repository.
-            UploadNotUnfinished: There is no such upload, or it was finished or ended meanwhile.
-            OutcomeUnknown, BlockError: It may still be there.
+            RepositoryNotFound: The repository does not exist.
+            UploadNotUnfinished: The upload does not exist, or was finished or ended meanwhile.
+            OutcomeUnknown, BlockError: The upload may still exist.
         """
         repository = self._engine.repositories.get(repository_id)
         name = upload_id.encode()

@@ -34,12 +34,12 @@ class ActionRun(Wire, kw_only=True, omit_defaults=True):
     branch: str
     start_time: datetime
     end_time: datetime | None = None
-    """None: it goes on."""
+    """None while running."""
     event_type: str
     status: str
     commit_id: str
     skipped_by: str = ""
-    """The user who skipped its hooks: none ran."""
+    """User who skipped the hooks; none ran."""
 
 
 class HookRun(Wire, kw_only=True, omit_defaults=True):
@@ -55,14 +55,14 @@ class HookRun(Wire, kw_only=True, omit_defaults=True):
 
 
 class TrialCreation(Wire, kw_only=True):
-    """Hooks to try by hand."""
+    """Hooks to try."""
 
     ref: str
     event: str
 
 
 class TrialHook(Wire, kw_only=True):
-    """A hook that is tried."""
+    """A hook in a trial run."""
 
     hook_run_id: str
     action: str
@@ -70,10 +70,10 @@ class TrialHook(Wire, kw_only=True):
 
 
 class TrialBegun(Wire, kw_only=True):
-    """Hooks that are tried by hand. The run can be asked for when it has ended; logs before."""
+    """A trial run of hooks. The run can be read after its end; logs earlier."""
 
     run_id: str
-    """Empty: no action is for the event."""
+    """Empty if no action matches the event."""
     hooks: list[TrialHook]
 
 

@@ -28,7 +28,7 @@ class User(Wire):
 class CurrentUser(Wire):
     user: User
     denied: list[str] = field(default_factory=list)
-    """What was asked about, and is not granted."""
+    """Requested permissions that are not granted."""
 
 
 class UserCreation(Wire):
@@ -177,7 +177,7 @@ class ExternalPrincipal(Wire):
 
 
 class PrincipalsAPI(Resource, tag="not there yet", path="/auth"):
-    """Roles of a cloud that stand for users: lakeFS has them, and a Lakebed server answers 501."""
+    """External principals (cloud roles) of users: lakeFS has them, a Lakebed server answers 501."""
 
     @call("createUserExternalPrincipal", "POST", "/users/{user}/external/principals", status=201)
     def attach(self, user: str, query: PrincipalQuery) -> None: ...

@@ -1,4 +1,4 @@
-"""Structs that all operations share: errors, pages, flags. Times are seconds since 1970."""
+"""Structs shared by all operations: errors, pages, flags. Times are seconds since 1970."""
 
 from typing import Annotated, Final, Generic, TypeVar
 
@@ -10,7 +10,7 @@ PAGE_DEFAULT: Final = 100
 PAGE_MAX: Final = 1000
 
 Seconds = Annotated[int, Meta(ge=-62_135_596_800, le=253_402_300_799)]
-"""Since 1970, within the years 1 to 9999, which Python can show."""
+"""Since 1970, within the years 1 to 9999, the range of Python's `datetime`."""
 
 
 Size = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
@@ -22,24 +22,24 @@ class Wire(Struct, kw_only=True, omit_defaults=True):
 
 
 class Error(Wire):
-    """What went wrong."""
+    """Error response."""
 
     message: str
-    """In the words that clients know."""
+    """lakeFS-compatible text."""
     kind: str = "error"
-    """Stable."""
+    """Stable identifier."""
     detail: str = ""
-    """What was wrong, with which value, and what to do; for people."""
+    """Cause with the value, and remedy."""
 
 
 class ErrorBody(Wire):
-    """What a server says that refuses a request, as far as it says it."""
+    """Error response of any server; all fields are optional."""
 
     message: str = ""
     kind: str = ""
     detail: str = ""
     conflicts: list[str] = field(default_factory=list)
-    """Of a merge: some of the paths that both sides changed."""
+    """For a merge: some of the conflicting paths."""
     conflicts_total: int = 0
 
 
@@ -62,7 +62,7 @@ class ForceSkipQuery(SkipQuery):
 
 
 class PageQuery(Wire):
-    """Which part of a list."""
+    """Selection of a page."""
 
     prefix: str = ""
     after: str = ""
@@ -72,18 +72,18 @@ class PageQuery(Wire):
 
     @property
     def limit(self) -> int:
-        """How many items a page holds at most."""
+        """Maximum number of items on a page."""
         return PAGE_DEFAULT if self.amount <= 0 else self.amount
 
 
 class KeysQuery(PageQuery):
-    """Which part of a list of keys."""
+    """Selection of a page of keys."""
 
     delimiter: Annotated[str, Meta(description="fold the keys that have it behind the prefix")] = ""
 
 
 class Pagination(Struct, kw_only=True):
-    """Where a page ends."""
+    """Position of the next page."""
 
     has_more: bool
     next_offset: str
@@ -92,7 +92,7 @@ class Pagination(Struct, kw_only=True):
 
 
 class Page(Struct, Generic[WireT], kw_only=True):
-    """Some items of a list."""
+    """A page of a list."""
 
     pagination: Pagination
     results: list[WireT]

@@ -1,15 +1,15 @@
-"""Operations of the API, declared once: a typed method of a client, and what the server serves.
+"""Operations of the API, each declared once as a typed client method and a server route.
 
-An operation is a method without a body. Its parameters are the parts of the path, then ``query``
-and ``body``, which are structs; either may be None where all its fields have defaults. It returns
-the struct of the answer:
+An operation is a method without a body. Its parameters are the parts of the path, then the structs
+``query`` and ``body``; either may be None where all its fields have defaults. The return type is
+the struct of the response:
 
     class TagsAPI(Resource, tag="tags", path="/repositories/{repository}/tags"):
         @call("getTag", "GET", "/{tag:path}")
         def get(self, repository: str, tag: str) -> Ref: ...
 
-`TagsAPI.get` is an `ApiCall`: its `endpoint` is the line of the table, and `request` makes a
-request for it. Of an instance, `tags.get("lake", "v1")` sends that request.
+`TagsAPI.get` is an `ApiCall`: its `endpoint` is the route, and `request` builds a request. On an
+instance, `tags.get("lake", "v1")` sends that request.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,51 +30,51 @@ class Endpoint:
     """One operation of the API."""
 
     operation: str
-    """Its name in the API, which clients are generated from."""
+    """Operation id in OpenAPI, from which clients are generated."""
     tag: str
     method: str
     path: str
     """Below the base path, with ``{names}``."""
     status: int
-    """Of a success."""
+    """Status of a success."""
     transfer: bool = False
-    """Whether it moves the bytes of objects."""
+    """Whether the operation transfers objects' bytes."""
     uploads: bool = False
     """Whether the body is an object, raw or in a form."""
     query: type[msgspec.Struct] | None = None
     body: Any = None
-    """The type of the JSON body, if there is one."""
+    """Type of the JSON body, if any."""
     body_optional: bool = False
     answer: Any = None
-    """The type of the JSON answer, if it is one."""
+    """Type of a JSON response."""
     media: str | None = None
-    """The type of an answer that is not JSON."""
+    """Media type of other responses."""
     headers: tuple[str, ...] = ()
-    """The headers that it reads."""
+    """Request headers used."""
     statuses: tuple[int, ...] = ()
-    """Other statuses that it may answer."""
+    """Other possible statuses."""
 
     @property
     def parameters(self) -> list[str]:
-        """The names in the path."""
+        """Names of the path parameters."""
         return [part.partition("}")[0].partition(":")[0] for part in self.path.split("{")[1:]]
 
 
 @dataclass(frozen=True, slots=True)
 class WireRequest(Generic[AnswerT_co]):
-    """A request for an operation, and the type of its answer."""
+    """A request for an operation, with the type of its response."""
 
     endpoint: Endpoint
     segments: tuple[str, ...]
-    """Of the path below the base path, not encoded yet."""
+    """Unencoded segments of the path below the base path."""
     query: Mapping[str, Any]
     body: bytes | None
     answer: Any
-    """The type of the answer; text and bytes are answered as they are."""
+    """Type of the response; strings and bytes are returned unchanged."""
 
 
 class SendsRequests(Protocol):
-    """Sends a request, and returns its answer."""
+    """Sends a request, and returns the response."""
 
     def __call__(self, request: WireRequest[AnswerT], /) -> AnswerT:
         """Send a request."""
@@ -85,7 +85,7 @@ class Resource:
 
     tag: str
     path: str
-    """The beginning of the paths of its operations."""
+    """Prefix of the paths of its operations."""
 
     def __init__(self, send: SendsRequests) -> None:
         self.send = send
@@ -95,7 +95,7 @@ class Resource:
 
 
 class BoundCall(Generic[P, AnswerT]):
-    """An operation of a client."""
+    """Operation of a client."""
 
     __slots__ = ("_send", "call")
 
@@ -104,12 +104,12 @@ class BoundCall(Generic[P, AnswerT]):
         self._send = send
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> AnswerT:
-        """Ask the server."""
+        """Send the request."""
         return self._send(self.call.request(*args, **kwargs))
 
 
 class ApiCall(Generic[P, AnswerT]):
-    """An operation of a resource."""
+    """Operation of a resource."""
 
     def __init__(
         self, signature: Callable[..., AnswerT], path: str, fields: dict[str, Any]
@@ -132,7 +132,7 @@ class ApiCall(Generic[P, AnswerT]):
 
     @cached_property
     def endpoint(self) -> Endpoint:
-        """The operation, as a line of the table."""
+        """The route of the operation."""
         hints = self._signature.__annotations__
         query, _ = _type(hints.get("query"))
         body, body_optional = _type(hints.get("body"))
@@ -177,9 +177,9 @@ def call(
     media: str | None = None,
     headers: tuple[str, ...] = (),
 ) -> Callable[[Callable[Concatenate[Any, P], AnswerT]], ApiCall[P, AnswerT]]:
-    """Make a method an operation; see `Endpoint` for the arguments.
+    """Declare a method as an operation; see `Endpoint` for the arguments.
 
-    The path continues that of the resource.
+    `path` continues the resource's path.
     """
     fields = {
         "operation": operation,
@@ -199,7 +199,7 @@ def call(
 
 
 def _type(hint: Any) -> tuple[Any, bool]:
-    """Return a type without None, and whether None was part of it."""
+    """Return a type without None, and whether None was part of the type."""
     kinds = [kind for kind in get_args(hint) if kind is not NoneType]
     is_optional = NoneType in get_args(hint)
     return (kinds[0], True) if is_optional else (hint, False)

@@ -39,7 +39,7 @@ class UIConfig(Struct, kw_only=True):
 class Config(Struct, kw_only=True):
     version_config: VersionConfig
     storage_config: StorageConfig
-    # Older servers have no more.
+    # Older servers omit the rest.
     storage_config_list: list[StorageConfig] = field(default_factory=list)
     ui_config: UIConfig = field(default_factory=UIConfig)
     capabilities_config: dict[str, bool] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Imports of objects that exist."""
+"""Imports of existing objects."""
 
 # mypy: disable-error-code="empty-body"
 
@@ -40,7 +40,7 @@ class ImportReport(ImportPaths):
 
 
 class SkippedObjects(Struct, kw_only=True):
-    """Files or objects that an import skips for one reason."""
+    """Files or objects skipped by an import for one reason."""
 
     kind: str
     count: int
@@ -48,7 +48,7 @@ class SkippedObjects(Struct, kw_only=True):
 
 
 def _no_addresses() -> list[str]:
-    """Return the default of a list that is sent when it is empty; `list` would be omitted."""
+    """Return the default of a list that is sent even if empty (`list` would be omitted)."""
     return []
 
 
@@ -56,7 +56,7 @@ class ImportStatus(Struct, kw_only=True, omit_defaults=True):
     completed: bool
     update_time: datetime
     ingested_objects: int
-    # The server sends both always, but lakeFS has neither.
+    # The server always sends both; lakeFS sends neither.
     skipped_objects: int = field(default_factory=lambda: 0)
     skipped: list[str] = field(default_factory=_no_addresses)
     skipped_kinds: list[SkippedObjects] = field(default_factory=list)
@@ -72,7 +72,7 @@ class ImportQuery(Wire):
 
 
 class SparkSource(Struct, kw_only=True):
-    """A place, in its one spelling; the keys that go there begin with the destination."""
+    """A location in canonical form; keys begin with the destination."""
 
     place: str
     is_prefix: bool
@@ -80,7 +80,7 @@ class SparkSource(Struct, kw_only=True):
 
 
 class SparkImport(Struct, kw_only=True):
-    """What a job on Spark has to know to make the metarange of an import."""
+    """Input of a Spark job that builds the metarange of an import."""
 
     mark: GarbageCollectionMark
     sources: list[SparkSource]

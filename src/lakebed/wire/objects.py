@@ -186,7 +186,7 @@ class ObjectsAPI(Resource, tag="objects", path="/repositories/{repository}"):
 class PreviewAPI(
     Resource, tag="preview", path="/repositories/{repository}/refs/{ref}/objects/preview"
 ):
-    """Previews of objects, for people: an operation of Lakebed."""
+    """Previews of objects: an operation of Lakebed."""
 
     @call("previewObject", "GET", "", transfer=True)
     def show(self, repository: str, ref: str, query: PreviewQuery) -> Raw: ...

@@ -50,7 +50,7 @@ class PullRequest(Wire):
     destination_branch: str
     merged_commit_id: str | None = None
     closed_date: datetime | None = None
-    # What follows is our own; a list does not have it.
+    # Extensions of Lakebed; omitted in lists.
     source_commit_id: str | None = None
     destination_commit_id: str | None = None
     mergeable: bool | None = None

@@ -96,7 +96,7 @@ class Commit(Struct, kw_only=True):
     generation: int = 0
     version: int = 1
     refused: str | UnsetType = UNSET
-    """Which hook refused the commit, so that no branch leads to it; given by its id only."""
+    """Hook that refused the commit, which is on no branch; only in a commit read by id."""
 
 
 class LogCommitsQuery(PageQuery):

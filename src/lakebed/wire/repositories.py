@@ -48,7 +48,7 @@ class RepositoryMetadataKeys(Wire):
 class BranchProtectionRule(Wire):
     pattern: str
     strict: bool | None = None
-    """Whether only merges change the branch; None: as it was."""
+    """Whether only merges may change the branch; None keeps the setting."""
 
 
 ProtectionRules = list[BranchProtectionRule]
@@ -66,7 +66,7 @@ class TaskQuery(Wire):
 
 
 class RefsDump(Wire):
-    """Names a dump: all three fields hold its id, since clients send them all back."""
+    """Reference to a dump: all three fields contain its id, since clients return all of them."""
 
     commits_meta_range_id: str
     tags_meta_range_id: str

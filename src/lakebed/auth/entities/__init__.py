@@ -1,4 +1,4 @@
-"""Records of users, groups, policies and access keys, and the relations between them.
+"""Records of users, groups, policies and access keys, and relations between them.
 
 Imports `lakebed.kv`. Public for `lakebed.auth` alone.
 """

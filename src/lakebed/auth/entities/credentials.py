@@ -1,11 +1,11 @@
 """Credentials: the access keys of users, with encrypted secrets.
 
-An access key has two keys in the store: the credential, found by the id of the access key, and a
-line in the index of its user. The line is written first and removed last. So every credential that
-works is in the index, and deleting a user finds them all. If the process dies between the two
-writes, a line is left whose access key does not work; it is listed and can be deleted.
+An access key has two keys in the store: the credential, found by the id of the access key, and an
+entry in the index of its user. The index entry is written first and removed last. So every working
+credential is in the index, and deleting a user finds all of them. A process that dies between the
+two writes leaves an index entry whose access key does not work; it is listed and can be deleted.
 
-A credential carries the unique id of its user, and does not work after that user was deleted.
+A credential contains the unique id of its user, and stops working when the user is deleted.
 """
 
 import logging
@@ -69,7 +69,7 @@ class AccessKeys:
         """Create an access key for a user; only this call returns its secret.
 
         Raises:
-            UserNotFound: There is no such user.
+            UserNotFound: The user does not exist.
             InvalidName: The given access key id is not valid.
             AlreadyExists: The given access key id is taken.
             OutcomeUnknown: The access key may have been created.
@@ -87,10 +87,10 @@ class AccessKeys:
     def list(
         self, user: str, *, prefix: str = "", after: str = "", amount: int = 100
     ) -> AuthPage[Credential]:
-        """Return the access keys of a user, in the order of their ids.
+        """Return the access keys of a user, ordered by id.
 
         Raises:
-            UserNotFound: There is no such user.
+            UserNotFound: The user does not exist.
         """
         unique_id = UniqueID(self._users.live(user).message.unique_id)
         begin = pairs_of(user)
@@ -114,7 +114,7 @@ class AccessKeys:
         """Return an access key of a user.
 
         Raises:
-            UserNotFound: There is no such user.
+            UserNotFound: The user does not exist.
             CredentialNotFound: The user has no such access key.
         """
         return _credential(self._line(user, access_key_id))
@@ -123,9 +123,9 @@ class AccessKeys:
         """Delete an access key of a user.
 
         Raises:
-            UserNotFound: There is no such user.
+            UserNotFound: The user does not exist.
             CredentialNotFound: The user has no such access key.
-            OutcomeUnknown: It may have been deleted.
+            OutcomeUnknown: The access key may have been deleted.
         """
         line = self._line(user, access_key_id)
         self._remove(line, access_key_id)
@@ -135,7 +135,7 @@ class AccessKeys:
         """Return the owner of an access key, and its secret.
 
         Raises:
-            AuthenticationFailed: There is no such key, or its user was deleted.
+            AuthenticationFailed: The access key does not exist, or its user was deleted.
         """
         record = self._find(access_key_id)
         if record is None:
@@ -155,7 +155,7 @@ class AccessKeys:
         return identity, self._box.open(message.secret, key, identity.unique_id)
 
     def prune(self, user: str, unique_id: UniqueID) -> None:
-        """Remove the access keys of a user who was deleted."""
+        """Remove the access keys of a deleted user."""
         for line in self._index.scan(prefix=pairs_of(user)):
             if line.message.user_unique_id == unique_id:
                 self._remove(line, parted(line.name)[1])
@@ -189,13 +189,13 @@ class AccessKeys:
         )
 
     def _find(self, access_key_id: str) -> Record[pb.Credential] | None:
-        """Return the record; None for what cannot be an id."""
+        """Return the record of an access key, or None if missing or not an id."""
         if not is_access_key_id(access_key_id):
             return None
         return self._records.find(access_key_id.encode())
 
     def _line(self, user: str, access_key_id: str) -> Record[pb.UserCredential]:
-        """Return the line of an access key in the index of its user."""
+        """Return the index entry of a user's access key."""
         unique_id = self._users.live(user).message.unique_id
         line = (
             self._index.find(pair(user, access_key_id)) if is_access_key_id(access_key_id) else None
@@ -205,7 +205,7 @@ class AccessKeys:
         return line
 
     def _free(self, access_key_id: AccessKeyID) -> Predicate:
-        """Return the predicate for writing an access key with an id that no living user has.
+        """Return the predicate for writing an access key whose id is not in use.
 
         Raises:
             AlreadyExists: The id is taken.
@@ -219,11 +219,11 @@ class AccessKeys:
         return record.predicate
 
     def _write(self, key: AccessKeyID, message: pb.Credential, predicate: Predicate) -> None:
-        """Write the record of a new access key; its line is in the index already.
+        """Write the record of a new access key; its index entry exists already.
 
         Raises:
-            AlreadyExists: Someone else took the access key meanwhile.
-            OutcomeUnknown: It may have been written. If so, it is in the index.
+            AlreadyExists: The access key was taken meanwhile.
+            OutcomeUnknown: The record may have been written. If so, the index has the key.
         """
         try:
             self._records.set_if(key.encode(), message, predicate)
@@ -240,9 +240,9 @@ class AccessKeys:
     def _heal(
         self, user: str, unique_id: UniqueID, dead: Iterable[Record[pb.UserCredential]]
     ) -> None:
-        """Remove lines that earlier users of the same name left."""
+        """Remove index entries left by earlier users of the same name."""
         for line in dead:
-            # The user is read after the line, so the line cannot belong to a newer one.
+            # The user is read after the index entry, so the entry cannot belong to a newer user.
             owner = self._users.live_messages([user]).get(user)
             if owner is not None and owner.unique_id == unique_id:
                 with suppress(OutcomeUnknown):
@@ -261,7 +261,7 @@ class AccessKeys:
             raise self._users.missing(new.user_id)
 
     def _remove(self, line: Record[pb.UserCredential], access_key_id: str) -> None:
-        """Remove an access key, then its line in the index."""
+        """Remove an access key, then its index entry."""
         try:
             self._remove_credential(access_key_id, UniqueID(line.message.user_unique_id))
         finally:
@@ -286,6 +286,6 @@ def _taken(access_key_id: str) -> AlreadyExists:
 
 
 def _shown(access_key_id: str) -> str:
-    """Return an unknown access key id for the log, unless it may be a secret in the wrong place."""
+    """Return an unknown access key id for the log, unless it may be a misplaced secret."""
     is_shown = is_access_key_id(access_key_id) and access_key_id.startswith(_DRAWN_PREFIX)
     return access_key_id if is_shown else "(not shown)"

@@ -13,11 +13,11 @@ class Groups(Entities[pb.Group, Group]):
     noun = "group"
 
     def create(self, name: str, *, description: str = "") -> Group:
-        """Create a group, without members and without policies.
+        """Create a group without members and policies.
 
         Raises:
-            InvalidName: A group cannot have this name.
-            AlreadyExists: There is a group of this name.
+            InvalidName: The name is not valid for a group.
+            AlreadyExists: The name is taken.
             OutcomeUnknown: The group may have been created.
         """
         message = pb.Group(

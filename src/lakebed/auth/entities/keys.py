@@ -1,17 +1,17 @@
-"""The keys of the records of users and permissions. All are in the partition ``auth``.
+"""Keys of the records of users and permissions. All are in the partition ``auth``.
 
-| keys                                             | what                                  |
+| keys                                             | value                                 |
 |--------------------------------------------------|---------------------------------------|
 | users/<user>, groups/<group>, policies/<policy>  | entities                              |
 | user_groups/<user> NUL <group>                   | memberships                           |
 | user_policies/…, group_policies/…                | attached policies, likewise           |
 | credentials/<access key id>                      | its user, and the encrypted secret    |
 | user_credentials/<user> NUL <access key id>      | the access keys of a user             |
-| logouts/<id of a token>                          | tokens that ended before they expired |
+| logouts/<id of a token>                          | tokens ended before their expiry      |
 | setup                                            | whether the installation is set up    |
 
-Names hold no control characters, so NUL separates two names for certain, and pairs sort in the
-order of their names.
+Names contain no control characters, so NUL separates two names unambiguously, and pairs sort by
+their names.
 """
 
 from typing import Final
@@ -41,21 +41,21 @@ _SEPARATOR: Final = b"\x00"
 
 
 def pair(left: str, right: str) -> bytes:
-    """Return the name of a record about two things."""
+    """Return the name of a record for a pair of names."""
     return left.encode() + _SEPARATOR + right.encode()
 
 
 def parted(name: bytes) -> tuple[str, str]:
-    """Return the two things that a record is about."""
+    """Return the pair in the name of a record."""
     left, _, right = name.partition(_SEPARATOR)
     return left.decode(), right.decode()
 
 
 def pairs_of(left: str) -> bytes:
-    """Return the prefix of the names of all pairs with this left side."""
+    """Return the prefix of all pairs with this left side."""
     return left.encode() + _SEPARATOR
 
 
 def behind(name: bytes) -> bytes:
-    """Return where a scan must start to pass over a name, and all pairs with it as left side."""
+    """Return the start of a scan that skips a name and all pairs beginning with it."""
     return name + b"\x01" if name else b""

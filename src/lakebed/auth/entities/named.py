@@ -1,20 +1,19 @@
-"""What users, groups and policies have in common: how they are created, found, listed and deleted.
+"""Common base of users, groups and policies: create, find, list and delete.
 
-A unique id is drawn for each creation. Relations, access keys and tokens carry it, and count only
-while the record of that name holds it. So a user who is created again under an old name inherits
-nothing.
+A unique id is generated at each creation. Relations, access keys and tokens contain the unique id,
+and count only while the record of the same name has it. So a user created again under an old name
+inherits nothing.
 
 **Deleting** takes three steps, since no write changes two keys:
 
-1. *Mark* the record as being deleted. From now on it is gone for everyone, all at once. (If its
-   relations were removed first, a user might for a moment lose a policy that denies and still have
-   one that allows.)
-2. *Prune*: remove the other keys that carry its unique id.
+1. *Mark* the record as being deleted. From now on it is invisible. (If its relations were removed
+first, a user might temporarily lose a denying policy and still have an allowing one.)
+2. *Prune*: remove the other keys with its unique id.
 3. Remove the record itself, by `delete_if` on the mark.
 
-If the process dies between these steps, the mark stays. Whoever creates or deletes that name next
-finishes the deletion first. A slow process may write another key with the old unique id after
-step 2; such a key does not count, and whoever reads it removes it.
+If the process dies between these steps, the mark stays. The next creation or deletion of the same
+name finishes the deletion first. A slow process may write another key with the old unique id after
+step 2; such a key does not count, and readers remove it.
 """
 
 import logging
@@ -41,10 +40,10 @@ MessageT = TypeVar("MessageT", pb.User, pb.Group, pb.Policy)
 EntityT = TypeVar("EntityT")
 
 Prune = Callable[[str, UniqueID], None]
-"""Removes every other key that carries the unique id of an entity."""
+"""Removes every other key with the unique id of an entity."""
 
 Changed = Callable[[], None]
-"""Called after every write that may take a permission away."""
+"""Called after every write that may revoke a permission."""
 
 TRIES: Final = 100
 
@@ -74,22 +73,22 @@ class Entities(ABC, Generic[MessageT, EntityT]):
 
     @abstractmethod
     def entity(self, name: str, message: MessageT) -> EntityT:
-        """Return the value that a record stands for."""
+        """Return the value of a record."""
 
     @abstractmethod
     def missing(self, name: str) -> AuthNotFound:
-        """Return the error that there is no entity of this name."""
+        """Return the error for a missing entity."""
 
     def get(self, name: str) -> EntityT:
         """Return an entity.
 
         Raises:
-            AuthNotFound: There is no entity of this name.
+            AuthNotFound: The entity does not exist.
         """
         return self.entity(name, self.live(name).message)
 
     def list(self, *, prefix: str = "", after: str = "", amount: int = 100) -> AuthPage[EntityT]:
-        """Return entities in the order of their names: those with `prefix`, behind `after`."""
+        """Return entities with `prefix`, ordered by name, beginning after `after`."""
         records = self._records.scan(
             prefix=prefix.encode(), start=behind(after.encode()), limit=None
         )
@@ -103,11 +102,12 @@ class Entities(ABC, Generic[MessageT, EntityT]):
         )
 
     def delete(self, name: str) -> None:
-        """Delete an entity and all that refers to it.
+        """Delete an entity and all references to it.
 
         Raises:
-            AuthNotFound: There is no entity of this name.
-            OutcomeUnknown: It may have been deleted. Other keys may be left, which do not count.
+            AuthNotFound: The entity does not exist.
+            OutcomeUnknown: The entity may have been deleted. Other keys may be left, which do not
+                count.
         """
         for _ in range(TRIES):
             record = self._find(name)
@@ -123,21 +123,21 @@ class Entities(ABC, Generic[MessageT, EntityT]):
         raise AuthTooManyTries(f"deleting {self.noun} {name}", TRIES)
 
     def delete_creation(self, name: str, unique_id: UniqueID) -> None:
-        """Delete an entity if it still has this unique id; else do nothing.
+        """Delete an entity if it still has this unique id.
 
         Raises:
-            OutcomeUnknown: It may have been deleted.
+            OutcomeUnknown: The entity may have been deleted.
         """
         record = self._find(name)
         if record is not None and record.message.unique_id == unique_id:
-            with suppress(PredicateFailed):  # it was changed: another one has the name, or none
+            with suppress(PredicateFailed):  # changed or deleted meanwhile
                 self._delete(record)
 
     def live(self, name: str) -> Record[MessageT]:
         """Return the record of an entity.
 
         Raises:
-            AuthNotFound: There is no entity of this name, or it is being deleted.
+            AuthNotFound: The entity does not exist, or is being deleted.
         """
         record = self._find(name)
         if record is None or record.message.deleting:
@@ -145,7 +145,7 @@ class Entities(ABC, Generic[MessageT, EntityT]):
         return record
 
     def live_messages(self, names: Iterable[str]) -> dict[str, MessageT]:
-        """Return the records of many entities by their names; without those that are missing."""
+        """Return the records of many entities by name, without missing ones."""
         wanted = list(dict.fromkeys(names))
         keys = [(AUTH, self._kind.prefix + name.encode()) for name in wanted]
         found: dict[str, MessageT] = {}
@@ -160,9 +160,9 @@ class Entities(ABC, Generic[MessageT, EntityT]):
         """Write the first record of an entity.
 
         Raises:
-            InvalidName: It cannot have this name.
+            InvalidName: The name is not valid.
             AlreadyExists: The name is taken.
-            OutcomeUnknown: It may have been created.
+            OutcomeUnknown: The entity may have been created.
         """
         self._write_first(name, message)
         _LOGGER.info("%s %s was created", self.noun, name)
@@ -203,14 +203,14 @@ class Entities(ABC, Generic[MessageT, EntityT]):
         return now_us(self._runtime)
 
     def _find(self, name: str) -> Record[MessageT] | None:
-        """Return the record, also one that is being deleted; None for what cannot be a name."""
+        """Return the record, even if being deleted, or None if missing or not a name."""
         return self._records.find(name.encode()) if is_name(name) else None
 
     def _delete(self, record: Record[MessageT]) -> None:
         """Delete an entity: all three steps.
 
         Raises:
-            PredicateFailed: The record was changed since it was read; nothing was done.
+            PredicateFailed: The record has changed since the read; nothing was done.
         """
         record.message.deleting = True
         try:
@@ -220,14 +220,14 @@ class Entities(ABC, Generic[MessageT, EntityT]):
         self._finish(record.name.decode(), Record(record.name, record.message, version))
 
     def _take_over(self, name: str, marked: Record[MessageT]) -> None:
-        """Finish a deletion that another process began."""
+        """Finish a deletion begun by another process."""
         _LOGGER.warning("%s %s is half deleted: finishing its deletion", self.noun, name)
         self._finish(name, marked)
 
     def _finish(self, name: str, marked: Record[MessageT]) -> None:
         """Do steps 2 and 3 of a deletion."""
         self._prune(name, UniqueID(marked.message.unique_id))
-        with suppress(PredicateFailed):  # another process has removed it
+        with suppress(PredicateFailed):  # removed by another process
             self._records.delete_if(marked.name, marked.predicate)
 
 

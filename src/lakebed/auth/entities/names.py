@@ -1,10 +1,10 @@
-"""Which names users, groups, policies and access keys may have.
+"""Valid names of users, groups and policies.
 
-A name is part of a key of the store, of a resource name and of a URL, so it must not hold
-characters with a meaning there. It has 1 to 255 bytes of UTF-8, without control characters, without
+A name is part of a key of the store, of a resource name and of a URL, so characters with a meaning
+in these are forbidden. A name has 1 to 255 bytes of UTF-8, without control characters, without
 ``/`` (resource names, URLs), ``* ?`` (wildcards), ``$ { }`` (variables), quotes, backslash and
-brackets (JSON lists), and without space at either end; it is not ``.`` or ``..``. Mail addresses
-and names of people are fine.
+brackets (JSON lists), and without leading or trailing space; ``.`` and ``..`` are not names. Mail
+addresses and names of people are valid.
 """
 
 import unicodedata
@@ -17,7 +17,7 @@ _FORBIDDEN: Final = frozenset('/*?${}"\\[]')
 
 
 def is_name(name: str) -> bool:
-    """Whether a user, group or policy can have this name."""
+    """Return whether a user, group or policy can have this name."""
     return (
         0 < len(name.encode("utf-8", "surrogatepass")) <= _BYTES_MAX
         and name.strip() == name
@@ -29,10 +29,10 @@ def is_name(name: str) -> bool:
 
 
 def check_name(noun: str, name: str) -> str:
-    """Return a name if a user, group or policy can have it.
+    """Return a name if valid for a user, group or policy.
 
     Raises:
-        InvalidName: It cannot be such a name.
+        InvalidName: The name is not valid.
     """
     if not is_name(name):
         raise InvalidName(

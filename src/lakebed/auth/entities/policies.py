@@ -1,4 +1,4 @@
-"""Policies: named lists of statements that allow and deny."""
+"""Policies: named lists of allowing and denying statements."""
 
 import logging
 from collections.abc import Iterable
@@ -26,12 +26,12 @@ class Policies(Entities[pb.Policy, Policy]):
     noun = "policy"
 
     def create(self, name: str, statements: Iterable[Statement]) -> Policy:
-        """Create a policy, which is not attached to anyone yet.
+        """Create a policy, not attached yet.
 
         Raises:
-            InvalidName: A policy cannot have this name.
-            InvalidPolicy: A statement is not well formed.
-            AlreadyExists: There is a policy of this name.
+            InvalidName: The name is not valid for a policy.
+            InvalidPolicy: A statement is malformed.
+            AlreadyExists: The name is taken.
             OutcomeUnknown: The policy may have been created.
         """
         message = pb.Policy(
@@ -42,11 +42,11 @@ class Policies(Entities[pb.Policy, Policy]):
         return self._create(name, message)
 
     def update(self, name: str, statements: Iterable[Statement]) -> Policy:
-        """Replace the statements of a policy; it stays attached as it was.
+        """Replace the statements of a policy; its attachments stay.
 
         Raises:
-            PolicyNotFound: There is no policy of this name.
-            InvalidPolicy: A statement is not well formed.
+            PolicyNotFound: The policy does not exist.
+            InvalidPolicy: A statement is malformed.
             OutcomeUnknown: The policy may have been updated.
         """
         messages = statement_messages(statements)
@@ -76,10 +76,10 @@ class Policies(Entities[pb.Policy, Policy]):
 
 
 def statement_messages(statements: Iterable[Statement]) -> list[pb.PolicyStatement]:
-    """Return the statements of a policy as they are stored.
+    """Return the stored form of the statements of a policy.
 
     Raises:
-        InvalidPolicy: A statement is not well formed.
+        InvalidPolicy: A statement is malformed.
     """
     return [
         pb.PolicyStatement(
@@ -101,7 +101,7 @@ def _statement(message: pb.PolicyStatement) -> Statement:
     for part in message.conditions:
         condition.setdefault(part.operator, {})[part.field] = tuple(part.values)
     return Statement(
-        # An effect that only a newer version knows must not allow anything.
+        # An unknown effect of a newer version must not allow anything.
         effect=Effect.ALLOW if message.effect == pb.POLICY_EFFECT_ALLOW else Effect.DENY,
         actions=tuple(message.actions),
         resource=message.resource,

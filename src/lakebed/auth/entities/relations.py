@@ -1,12 +1,12 @@
 """Relations: memberships and attached policies, one key each.
 
-A relation carries the unique ids of both ends, and *counts* only while the records of both ends
-hold these ids. A reader reads the relation first and the records after it. A unique id is drawn
-once, and whoever writes a relation has read the ids before. So a relation with ids that the records
-no longer hold is dead for good, and anyone may remove it (by `delete_if` of what was read).
+A relation contains the unique ids of both ends, and *counts* only while the records of both ends
+have these ids. A reader reads the relation first and the records after it. A unique id is generated
+once, and the writer of a relation has read the ids before. So a relation whose ids do not match is
+permanently dead, and any reader may remove it (by `delete_if` of the version read).
 
-`add` reads in the same order, and writes by `set_if` over the relation as it was read. So it never
-overwrites a newer one.
+`add` reads in the same order, and writes by `set_if` over the version read. So it never overwrites
+a newer relation.
 """
 
 import logging
@@ -34,7 +34,7 @@ _CHUNK: Final = 256
 
 
 class Relations(Generic[MessageT, SourceT, TargetMessageT, TargetT]):
-    """The relations from the entities of one kind (sources) to those of another (targets)."""
+    """Relations from the entities of one kind (sources) to another kind (targets)."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Relations(Generic[MessageT, SourceT, TargetMessageT, TargetT]):
         """Relate two entities; if they are related already, do nothing.
 
         Raises:
-            AuthNotFound: One of them does not exist.
+            AuthNotFound: An entity does not exist.
             OutcomeUnknown: They may have been related.
         """
         self._check_names(source, target)
@@ -78,10 +78,10 @@ class Relations(Generic[MessageT, SourceT, TargetMessageT, TargetT]):
         raise AuthTooManyTries(f"relating {source} and {target}", TRIES)
 
     def remove(self, source: str, target: str) -> None:
-        """Remove the relation of two entities; if there is none, do nothing.
+        """Remove the relation of two entities, if any.
 
         Raises:
-            AuthNotFound: One of them does not exist.
+            AuthNotFound: An entity does not exist.
             OutcomeUnknown: The relation may have been removed.
         """
         self._source.live(source)
@@ -95,10 +95,10 @@ class Relations(Generic[MessageT, SourceT, TargetMessageT, TargetT]):
     def targets_of(
         self, source: str, *, prefix: str = "", after: str = "", amount: int = 100
     ) -> AuthPage[TargetT]:
-        """Return the targets of an entity, in the order of their names.
+        """Return the targets of an entity, ordered by name.
 
         Raises:
-            AuthNotFound: It does not exist.
+            AuthNotFound: The entity does not exist.
         """
         unique_id = UniqueID(self._source.live(source).message.unique_id)
         return page_of(self.all_targets_of(source, unique_id, prefix=prefix, after=after), amount)
@@ -106,12 +106,12 @@ class Relations(Generic[MessageT, SourceT, TargetMessageT, TargetT]):
     def sources_of(
         self, target: str, *, prefix: str = "", after: str = "", amount: int = 100
     ) -> AuthPage[SourceT]:
-        """Return the sources of an entity, in the order of their names.
+        """Return the sources of an entity, ordered by name.
 
-        There is no index for this direction: it scans all relations of this kind.
+        Scans all relations of this kind: this direction has no index.
 
         Raises:
-            AuthNotFound: It does not exist.
+            AuthNotFound: The entity does not exist.
         """
         unique_id = self._target.live(target).message.unique_id
         records = (
@@ -129,7 +129,7 @@ class Relations(Generic[MessageT, SourceT, TargetMessageT, TargetT]):
     def all_targets_of(
         self, source: str, unique_id: UniqueID, *, prefix: str = "", after: str = ""
     ) -> Iterator[TargetT]:
-        """Iterate over the targets of the entity with this name and unique id."""
+        """Yield the targets of the entity with this name and unique id."""
         begin = pairs_of(source)
         records = self._records.scan(
             prefix=begin + prefix.encode(), start=begin + behind(after.encode())
@@ -139,13 +139,13 @@ class Relations(Generic[MessageT, SourceT, TargetMessageT, TargetT]):
                 yield self._target.entity(parted(record.name)[1], message)
 
     def prune_source(self, source: str, unique_id: UniqueID) -> None:
-        """Remove the relations from an entity that was deleted."""
+        """Remove the relations from a deleted entity."""
         for record in self._records.scan(prefix=pairs_of(source)):
             if record.message.source_unique_id == unique_id:
                 self._remove(record)
 
     def prune_target(self, target: str, unique_id: UniqueID) -> None:
-        """Remove the relations to an entity that was deleted."""
+        """Remove the relations to a deleted entity."""
         for record in self._records.scan():
             if parted(record.name)[1] == target and record.message.target_unique_id == unique_id:
                 self._remove(record)
@@ -153,7 +153,7 @@ class Relations(Generic[MessageT, SourceT, TargetMessageT, TargetT]):
     def _alive(
         self, records: Iterable[Record[pb.Relation]]
     ) -> Iterator[tuple[Record[pb.Relation], MessageT, TargetMessageT]]:
-        """Iterate over the relations that count, with the records of both ends; remove the dead."""
+        """Yield the relations that count, with the records of both ends; remove dead relations."""
         rest = iter(records)
         while chunk := list(islice(rest, _CHUNK)):
             sources, targets = self._ends(chunk)
@@ -168,7 +168,7 @@ class Relations(Generic[MessageT, SourceT, TargetMessageT, TargetT]):
                 ):
                     yield record, source_message, target_message
                 else:
-                    with suppress(OutcomeUnknown):  # whoever reads it next may remove it
+                    with suppress(OutcomeUnknown):  # the next reader may remove it
                         self._remove(record)
 
     def _ends(
@@ -182,7 +182,7 @@ class Relations(Generic[MessageT, SourceT, TargetMessageT, TargetT]):
         )
 
     def _check_names(self, source: str, target: str) -> None:
-        """Refuse what cannot be a name, without looking for it."""
+        """Refuse invalid names without a lookup."""
         if not is_name(source):
             raise self._source.missing(source)
         if not is_name(target):
@@ -193,7 +193,7 @@ class Relations(Generic[MessageT, SourceT, TargetMessageT, TargetT]):
         _LOGGER.info("%s %s: %s %s was %s", *nouns, what)
 
     def _remove(self, record: Record[pb.Relation]) -> None:
-        with suppress(PredicateFailed):  # it was written again, or is gone
+        with suppress(PredicateFailed):  # rewritten or deleted meanwhile
             self._records.delete_if(record.name, record.predicate)
 
 

@@ -1,4 +1,4 @@
-"""Users: the people and programs that make requests."""
+"""Users: people and programs that make requests."""
 
 from lakebed.auth import records_pb2 as pb
 from lakebed.auth.entities.named import Entities
@@ -13,11 +13,11 @@ class Users(Entities[pb.User, User]):
     noun = "user"
 
     def create(self, name: str, *, email: str = "", friendly_name: str = "") -> User:
-        """Create a user, who has no permissions yet.
+        """Create a user without permissions.
 
         Raises:
-            InvalidName: A user cannot have this name.
-            AlreadyExists: There is a user of this name.
+            InvalidName: The name is not valid for a user.
+            AlreadyExists: The name is taken.
             OutcomeUnknown: The user may have been created.
         """
         message = pb.User(

@@ -1,11 +1,11 @@
-"""The names of actions and of resources, as policies spell them."""
+"""Names of actions and resources in policies."""
 
 from enum import StrEnum
 from typing import Final
 
 
 class Action(StrEnum):
-    """Every action that a request may need a permission for."""
+    """Every action for which a request may need permission."""
 
     READ_REPOSITORY = "fs:ReadRepository"
     CREATE_REPOSITORY = "fs:CreateRepository"
@@ -77,11 +77,11 @@ class Action(StrEnum):
 
 
 SERVICES: Final = frozenset({"auth", "branches", "catalog", "ci", "fs", "pr", "retention"})
-"""Whose actions policies name; with those of lakeFS that nothing here needs yet."""
+"""Services with actions, including services of lakeFS not used here."""
 
 
 ALL: Final = "*"
-"""The resource of actions that concern no single resource, like listing repositories."""
+"""Resource of actions on no single resource, such as listing repositories."""
 
 
 def repository_arn(repository: str) -> str:

@@ -1,7 +1,7 @@
-"""Network addresses and networks, as conditions of policies and trusted proxies compare them.
+"""IP addresses and networks in policy conditions and trusted proxies.
 
-An IPv4 address that is written as IPv6 (``::ffff:10.1.2.3``) equals its IPv4 form. A server that
-listens on IPv6 sees its IPv4 clients so.
+An IPv4-mapped IPv6 address (``::ffff:10.1.2.3``) equals its IPv4 form: a server listening on IPv6
+sees its IPv4 clients under such addresses.
 """
 
 from collections.abc import Iterable
@@ -24,8 +24,8 @@ _MAPPED: Final = IPv6Network("::ffff:0:0/96")
 
 
 def parse_address(text: str) -> Address | None:
-    """Return the address that a text spells; None if it spells none."""
-    # Every request asks for that of its client. What is long is not kept.
+    """Return the address in a string, or None if the string is not an address."""
+    # Every request parses its client's address. Long strings are not cached.
     read = _read_address if len(text) <= _KEPT_MAX else _read_address.__wrapped__
     return read(text)
 
@@ -41,14 +41,12 @@ def _read_address(text: str) -> Address | None:
 
 
 def parse_network(text: str, *, strict: bool = False) -> Network:
-    """Return the network that a text spells; a single address is a network too.
+    """Return the network in a string such as ``10.0.0.0/8``; a single address is a network too.
 
-    Args:
-        text: As in ``10.0.0.0/8`` or ``2001:db8::/32``.
-        strict: Refuse a network with bits set behind its mask, as in ``10.0.0.1/8``.
+    If `strict`, refuse host bits, as in ``10.0.0.1/8``.
 
     Raises:
-        ValueError: It is not a network.
+        ValueError: The string is not a network.
     """
     network = ip_network(text, strict=strict)
     if isinstance(network, IPv6Network) and network.subnet_of(_MAPPED):
@@ -58,5 +56,5 @@ def parse_network(text: str, *, strict: bool = False) -> Network:
 
 
 def is_in(address: Address, networks: Iterable[Network]) -> bool:
-    """Whether an address lies in one of the networks."""
+    """Return whether an address is in any of the networks."""
     return any(address in network for network in networks)

@@ -1,4 +1,4 @@
-"""The groups and policies that every installation begins with."""
+"""Groups and policies of a new installation."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -9,7 +9,7 @@ from lakebed.auth.policy.actions import ALL, Action, user_arn
 from lakebed.auth.policy.rules import USER_VARIABLE
 
 ADMINS: Final = "Admins"
-"""The group whose members may do everything."""
+"""Group with all permissions."""
 
 
 def _allow(*actions: str, resource: str = ALL) -> tuple[Statement, ...]:
@@ -77,4 +77,4 @@ BASE_GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "Viewers": ("FSReadAll", "AuthManageOwnCredentials", "CatalogReadAll"),
     }
 )
-"""The policies that are attached to each group."""
+"""The policies attached to each group."""

@@ -1,21 +1,21 @@
-"""What policies allow: pure logic, without a store.
+"""Evaluation of policies: pure logic, without a store.
 
-A request needs one or more permissions: actions on resources. A statement *matches* a permission if
-one of its actions, one of its resources and all of its conditions match. Then:
+A request needs permissions: actions on resources. A statement *matches* a permission if any of its
+actions, any of its resources and all of its conditions match. Then:
 
-- a permission is refused if a statement that denies matches it: **deny wins**; - else it is granted
-if a statement that allows matches it; - else it is refused.
+- a permission is refused if a denying statement matches: **deny wins**;
+- otherwise, a permission is granted if an allowing statement matches;
+- otherwise, a permission is refused.
 
 A resource is ``*``, a resource name with wildcards in its last part, or a JSON list of these;
-``${user}`` in it stands for the name of the user who asks. A condition compares the address that a
-request comes from. Where the address is not known, this counts against the caller: a statement that
-allows does not match, and one that denies does.
+``${user}`` in a resource stands for the requesting user's name. A condition compares the client's
+address. An unknown address counts against the client: an allowing statement does not match, and a
+denying statement does.
 
 **Wildcards.** ``*`` stands for any number of characters, and ``?`` for exactly one. A pattern
-becomes a regular expression in which every piece between two stars is an atomic group: it is found
-at the first place where it fits, and no other place is tried. If the first place does not lead to a
-match, no later one does. So a pattern costs at most the product of its length and the length of the
-text.
+becomes a regular expression in which every piece between two stars is an atomic group, matched only
+at its first possible place. If the first place does not lead to a match, no later place does. So
+matching costs at most the product of the lengths of pattern and text.
 """
 
 import re
@@ -35,10 +35,10 @@ from lakebed.auth.policy.statements import (
 )
 
 Matcher = Callable[[str], object]
-"""Its result is true if the text matches."""
+"""Returns a true value if the text matches."""
 
 USER_VARIABLE: Final = "${user}"
-"""Stands for the name of the user who asks."""
+"""Variable for the requesting user's name."""
 
 _NAMESPACE: Final = namespace_arn("")
 _SCHEME: Final = re.compile(r"\A([A-Za-z0-9]+)")
@@ -47,9 +47,9 @@ _PART: Final = re.compile(r"\$\{user\}|.", re.DOTALL)
 
 
 def compile_pattern(pattern: str, *, user: str = USER_VARIABLE) -> Matcher:
-    """Return a function that says whether a whole text matches a pattern.
+    """Return a function that matches a whole text against a pattern.
 
-    The name of the user is taken literally: a star in it is not a wildcard.
+    The user's name is taken literally: a star in the name is not a wildcard.
     """
     if pattern == "*":
         return is_anything
@@ -69,11 +69,10 @@ def compile_pattern(pattern: str, *, user: str = USER_VARIABLE) -> Matcher:
 
 
 def compile_resource(pattern: str, *, user: str) -> Matcher:
-    """Return a function that says whether a resource matches a pattern of resource names.
+    """Return a function that matches a resource against a pattern of resource names.
 
-    A place in the storage has one spelling in the resources that are asked for. A pattern may spell
-    it in another way: its scheme and the host of an Azure account in capital letters, with a port,
-    with a slash at its end.
+    Resources spell a storage location in canonical form. A pattern may use other spellings: its
+    scheme and the host of an Azure account in capital letters, a port, a trailing slash.
     """
     if not pattern.startswith(_NAMESPACE):
         return compile_pattern(pattern, user=user)
@@ -92,7 +91,7 @@ def is_anything(_text: str) -> bool:
 
 
 Test = Callable[[str], bool]
-"""Says whether a user may do something with a resource."""
+"""Predicate for the resources on which a user may perform an action."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +104,15 @@ class Permission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """What conditions may ask about a request."""
+    """Properties of a request used by conditions."""
 
     source_ip: str | None
-    """The address of the client; None, or a text that is not an address, if it is not known."""
+    """The client's address; None, or a text that is not an address, if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """A statement, made ready for one user."""
+    """A statement compiled for one user."""
 
     actions: tuple[Matcher, ...]
     resources: tuple[Matcher, ...]
@@ -121,15 +120,15 @@ class _Rule:
     """None if the statement has no conditions."""
 
     def applies(self, context: Context) -> bool:
-        """Whether all conditions of the statement hold."""
+        """Return whether all conditions of the statement hold."""
         return self.conditions_hold is None or self.conditions_hold(context)
 
 
 class Rules:
-    """All policies of one user, made ready to be asked many times.
+    """All policies of one user, compiled for many requests.
 
     Raises:
-        InvalidPolicy: A statement is not well formed; it is not ignored.
+        InvalidPolicy: A statement is malformed; it is not ignored.
     """
 
     def __init__(self, policies: Iterable[Policy], user_id: str) -> None:
@@ -139,17 +138,17 @@ class Rules:
             for statement in check_statements(policy.statements):
                 denies = statement.effect is Effect.DENY
                 (self._deny if denies else self._allow).append(_rule(statement, user_id))
-        # Requests name only so many actions; each is matched with the rules once.
+        # Requests use few distinct actions; each is matched with the rules once.
         self._by_action: dict[str, Callable[[Context], Test]] = {}
 
     def is_granted(self, permission: Permission, context: Context) -> bool:
-        """Whether the user has a permission."""
+        """Return whether the user has a permission."""
         return self.test_of(permission.action, context)(permission.resource)
 
     def test_of(self, action: str, context: Context) -> Test:
-        """Return a function that says whether the user may do something with a resource.
+        """Return a predicate for the resources on which the user may perform an action.
 
-        Conditions are looked at now, once for the many resources of a listing.
+        Conditions are evaluated now, once for the many resources of a listing.
         """
         test_in = self._by_action.get(action)
         if test_in is None:
@@ -159,14 +158,14 @@ class Rules:
 
 
 def _tests(allow: Sequence[_Rule], deny: Sequence[_Rule]) -> Callable[[Context], Test]:
-    """Return what gives the test of the rules about one action for a request."""
+    """Return a function from a request's context to the predicate of some rules."""
 
     def test_in(context: Context) -> Test:
         return _test(_resources(allow, context), _resources(deny, context))
 
     if any(rule.conditions_hold is not None for rule in (*allow, *deny)):
         return test_in
-    # All requests are alike to these rules.
+    # Without conditions, the predicate is the same for all requests.
     test = test_in(Context(source_ip=None))
     return lambda _context: test
 
@@ -204,7 +203,7 @@ def _rule(statement: Statement, user_id: str) -> _Rule:
 
 
 def _condition(statement: Statement) -> Callable[[Context], bool]:
-    """Return a function that says whether all conditions of a statement hold."""
+    """Return a function that evaluates all conditions of a statement."""
     tests = list(_address_tests(statement.condition))
     when_unknown = statement.effect is Effect.DENY
 

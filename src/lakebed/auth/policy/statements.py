@@ -1,4 +1,4 @@
-"""Which statements a policy may have. What would be ignored later is refused here."""
+"""Validation of policy statements: anything that would be ignored later is refused here."""
 
 import json
 import re
@@ -11,24 +11,24 @@ from lakebed.auth.policy.actions import SERVICES
 from lakebed.auth.policy.addresses import parse_network
 
 SOURCE_IP: Final = "SourceIp"
-"""The one field that conditions may compare: the address of the client."""
+"""The only field of conditions: the client's address."""
 
 IP_ADDRESS: Final = "IpAddress"
 NOT_IP_ADDRESS: Final = "NotIpAddress"
 _ACTION: Final = re.compile(r"\*|[a-z]+:[A-Za-z0-9*?]+")
-# arn : lakefs : service : region : account : what, with wildcards in the last part only.
+# arn : lakefs : service : region : account : resource, with wildcards in the last part only.
 _ARN: Final = re.compile(r"arn:lakefs:[a-z]+:[a-z0-9-]*:[a-z0-9-]*:.+", re.DOTALL)
 _PATTERN_CHARACTERS_MAX: Final = 4096
-_PATTERNS_MAX: Final = 1000  # every request of a user is compared with them
+_PATTERNS_MAX: Final = 1000  # every request of a user is matched with them
 _SHOWN_CHARACTERS_MAX: Final = 100
 _VARIABLE: Final = re.compile(r"\$\{(?!user\})")
 
 
 def check_statements(statements: Iterable[Statement]) -> tuple[Statement, ...]:
-    """Return the statements of a policy if they are well formed.
+    """Return the statements of a policy if well formed.
 
     Raises:
-        InvalidPolicy: One of them is not well formed, or there is no statement.
+        InvalidPolicy: A statement is malformed, or the policy is empty.
     """
     checked = tuple(statements)
     if not checked:
@@ -45,12 +45,12 @@ def check_statements(statements: Iterable[Statement]) -> tuple[Statement, ...]:
 
 
 def check_new_statements(statements: Iterable[Statement]) -> tuple[Statement, ...]:
-    """Return the statements of a policy that is to be stored if there are not too many patterns.
+    """Return the statements of a new policy if within the limit of patterns.
 
-    A policy that was stored under another bound keeps its meaning: else its users could do nothing.
+    A policy stored under another limit keeps its meaning: otherwise its users could do nothing.
 
     Raises:
-        InvalidPolicy: As `check_statements`, or there are too many.
+        InvalidPolicy: As in `check_statements`, or the policy has too many patterns.
     """
     checked = check_statements(statements)
     for action in (action for statement in checked for action in statement.actions):
@@ -78,10 +78,10 @@ def _check_service(action: str) -> None:
 
 
 def resource_patterns(resource: str) -> list[str]:
-    """Return the patterns that the resource of a statement stands for: itself, or its JSON list.
+    """Return the patterns in the resource of a statement: itself, or its JSON list.
 
     Raises:
-        InvalidPolicy: It looks like a JSON list and is not a list of texts.
+        InvalidPolicy: The resource begins like a JSON list and is not a list of strings.
     """
     if not resource.startswith("["):
         return [resource]
@@ -142,6 +142,6 @@ def _check_network(value: str) -> None:
 
 
 def _shown(text: str) -> str:
-    """Return a text that a client sent in quotes, cut to the length of a line."""
+    """Return a client's text quoted, cut to the length of a line."""
     shown = text if len(text) <= _SHOWN_CHARACTERS_MAX else text[:_SHOWN_CHARACTERS_MAX] + "…"
     return repr(shown)

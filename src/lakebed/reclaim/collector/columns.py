@@ -1,12 +1,11 @@
-"""What garbage is, on Arrow: functions from tables to tables, column by column.
+"""Definition of garbage on Arrow: functions from tables to tables, column by column.
 
-They mean the same as the functions of `rules`, as `frames` does on Spark.
-Tables hold all that is known of some paths, and nothing is known of these paths elsewhere.
+They are equivalent to the functions of `rules`, as `frames` is on Spark. The tables of one call
+hold everything known about their paths.
 
-`Scattered` tables need not fit into memory: they are put apart by path, and read bucket by bucket.
-All that is known of one path is in buckets of the same number, whichever table it is in. Rows over
-the budget go to files in a folder; a file has one batch for each bucket, and only that batch is
-read.
+`Scattered` tables need not fit into memory: they are partitioned by path, and read bucket by
+bucket. Rows of one path are in buckets of the same number in every table. Rows over the memory
+budget go to files in a folder; a file has one batch for each bucket, and only that batch is read.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,24 +24,24 @@ from lakebed.reclaim.collector.executors.list import STORED_SCHEMA, made_us_of
 from lakebed.reclaim.collector.rules import COMMIT_NAMED, ObservationTimes, Verdict
 
 JUDGED_SCHEMA: Final = GC_RESULT_SCHEMAS[GCResultKind.OBJECTS]
-"""Objects and what a look found them to be: `rules.Judged`, with 0 for no time."""
+"""Objects with the verdicts of an observation: `rules.Judged`, with 0 for no time."""
 
 PATHS_SCHEMA: Final = pa.schema([pa.field("path", pa.string())])
-"""Paths of objects that something names; a path may come more than once."""
+"""Paths of referenced objects; may contain duplicates."""
 
 FOUND_SCHEMA: Final = pa.schema([pa.field("path", pa.string()), pa.field("found_us", pa.int64())])
-"""Candidates of earlier looks, and when they were found."""
+"""Candidates of earlier observations, with the times at which they were found."""
 
 _COMMIT_NAMED: Final = pa.array([verdict.value for verdict in COMMIT_NAMED])
 
 
 def saved_closed(saved: pa.Table, closed_before_us: int) -> pa.Table:
-    """Return what the state remembers of closed partitions: see `rules.looked_at`."""
+    """Return the objects of closed partitions in the state: see `rules.looked_at`."""
     return saved.filter(_is_closed(saved, closed_before_us)).select(STORED_SCHEMA.names)
 
 
 def saved_commit_named(saved: pa.Table) -> pa.Table:
-    """Return the paths that known commits name: see `rules.saved_commit_named`."""
+    """Return the paths referenced by known commits: see `rules.saved_commit_named`."""
     return saved.filter(_is_commit_named(saved)).select(PATHS_SCHEMA.names)
 
 
@@ -59,14 +58,10 @@ def judge(
     found: pa.Table,
     look: ObservationTimes,
 ) -> pa.Table:
-    """Return objects with what they are found to be: see `rules.judge`.
+    """Return objects with their verdicts: see `rules.judge`.
 
-    Args:
-        looked: The objects, with the columns of `STORED_SCHEMA`; each once.
-        committed: What commit records name.
-        held: What staging, links and open uploads name.
-        found: The candidates of the state.
-        look: The times of this look.
+    `looked` has each object once, with the columns of `STORED_SCHEMA`; `found` the state's
+    candidates.
     """
     paths = looked.column("path")
     conditions = {
@@ -75,7 +70,7 @@ def judge(
         Verdict.YOUNG: pc.greater_equal(looked.column("born_us"), look.cutoff_us),
     }
     verdict = pa.repeat(Verdict.CANDIDATE.value, looked.num_rows)
-    for name, condition in reversed(conditions.items()):  # the first that holds is the last to win
+    for name, condition in reversed(conditions.items()):  # the first match wins
         verdict = pc.if_else(condition, name.value, verdict)
     place = pc.index_in(paths, value_set=found.column("path"))
     found_us = pc.min_element_wise(found.column("found_us").take(place), look.ended_us)
@@ -88,7 +83,7 @@ def judge(
 
 
 def _unseen(committed: pa.ChunkedArray, looked: pa.ChunkedArray) -> pa.Table:
-    """Return the objects that commits name and that nobody has seen."""
+    """Return the objects referenced by commits but not observed."""
     others = pc.unique(committed.filter(pc.invert(pc.is_in(committed, value_set=looked))))
     others = others.filter(pc.match_substring_regex(others, WHOLE_PATH_PATTERN))
     zeros = pa.repeat(pa.scalar(0, pa.int64()), len(others))
@@ -98,25 +93,25 @@ def _unseen(committed: pa.ChunkedArray, looked: pa.ChunkedArray) -> pa.Table:
 
 
 def is_due(judged: pa.Table, look: ObservationTimes) -> pa.ChunkedArray:
-    """Whether this run deletes each object: see `rules.due`."""
+    """Return whether this run deletes each object: see `rules.due`."""
     found_us = judged.column("found_us")
     is_old = pc.less_equal(found_us, look.began_us - look.gap_us)
     return pc.and_(pc.greater(found_us, 0), is_old)
 
 
 def is_candidate(judged: pa.Table) -> pa.ChunkedArray:
-    """Whether each object is garbage, as far as this look can tell."""
+    """Return whether each object is garbage according to this observation."""
     return pc.equal(judged.column("verdict"), Verdict.CANDIDATE.value)
 
 
 def is_freed(judged: pa.Table, old: pa.Table) -> pa.ChunkedArray:
-    """Whether each object is garbage that old commits name: see `rules.freed`."""
+    """Return whether each object is garbage referenced by old commits: see `rules.freed`."""
     named = pc.is_in(judged.column("path"), value_set=old.column("path"))
     return pc.and_(is_candidate(judged), named)
 
 
 def is_remembered(judged: pa.Table, closed_before_us: int) -> pa.ChunkedArray:
-    """Whether the next run must know of each object: see `rules.remembered`."""
+    """Return whether the next run must know each object: see `rules.remembered`."""
     is_closed = _is_closed(judged, closed_before_us)
     return pc.or_(is_candidate(judged), pc.xor(is_closed, _is_commit_named(judged)))
 
@@ -131,7 +126,7 @@ def _is_commit_named(table: pa.Table) -> pa.ChunkedArray:
 
 BUCKETS: Final = 256
 BUDGET_BYTES: Final = 48 << 20
-"""How much of a table is kept in memory."""
+"""Size of the part of a table kept in memory."""
 
 
 class Scattered:
@@ -150,7 +145,7 @@ class Scattered:
         self._files: list[Path] = []
 
     def add(self, batches: Iterator[pa.RecordBatch]) -> None:
-        """Add rows, as they come."""
+        """Add the rows of all batches."""
         for batch in batches:
             with self._lock:
                 self._batches.append(batch.cast(self._schema))
@@ -160,21 +155,21 @@ class Scattered:
 
     @property
     def is_small(self) -> bool:
-        """Whether all of it is in memory."""
+        """Whether the whole table is in memory."""
         return not self._files
 
     def whole(self) -> pa.Table:
-        """Return all of a table that is small."""
+        """Return a small table."""
         assert self.is_small
         return pa.Table.from_batches(self._batches, self._schema)
 
     def put_apart(self) -> None:
-        """Have all of it in buckets: nothing is added any more."""
+        """Write all rows to buckets; no rows can be added afterwards."""
         if self._batches:
             self._spill()
 
     def bucket(self, number: int) -> pa.Table:
-        """Return the rows of one bucket, once all are put apart; many threads may read."""
+        """Return the rows of one bucket, after `put_apart`; many threads may read."""
         return pa.Table.from_batches(
             [_read_batch(file, number) for file in self._files], self._schema
         )
@@ -194,17 +189,17 @@ class Scattered:
 
 
 Parts = Iterator[tuple[pa.Table, ...]]
-"""Parts of several tables that belong together."""
+"""Matching parts of several tables."""
 
 
 def buckets_of(*tables: Scattered) -> Parts:
-    """Iterate over the parts of tables that belong together; one part, if all are small."""
+    """Yield the matching parts of tables; a single part if all tables are small."""
     (parts,) = lanes_of(*tables, count=1)
     return parts
 
 
 def lanes_of(*tables: Scattered, count: int) -> list[Parts]:
-    """Likewise, shared out among so many threads; fewer, if there is one part."""
+    """Like `buckets_of`, but in `count` parallel iterators; a single iterator for a single part."""
     if all(table.is_small for table in tables):
         return [iter([tuple(table.whole() for table in tables)])]
     for table in tables:
@@ -218,20 +213,20 @@ def _buckets(tables: Iterable[Scattered], numbers: Iterable[int]) -> Parts:
 
 
 def bucket_numbers(paths: pa.ChunkedArray) -> npt.NDArray[np.uint8]:
-    """Return the bucket of each path: the end of a path of ours is drawn by chance."""
+    """Return the bucket of each path, from its last two digits, which are random."""
     texts = paths.cast(pa.large_binary()).combine_chunks()
-    if isinstance(texts, pa.ChunkedArray):  # of no rows
+    if isinstance(texts, pa.ChunkedArray):  # without rows
         return np.empty(0, np.uint8)
     _, offsets_buffer, data_buffer = texts.buffers()
     offsets = np.frombuffer(offsets_buffer, np.int64)[texts.offset : texts.offset + len(texts) + 1]
     data = np.frombuffer(data_buffer, np.uint8)
-    # A path is never empty: all begin with the folder of repositories.
+    # Paths are never empty: all begin with the folder of repositories.
     last, before = data[offsets[1:] - 1], data[offsets[1:] - 2]
     return _hexadecimal(before) * np.uint8(16) + _hexadecimal(last)
 
 
 def _hexadecimal(digits: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """Return the values of digits; of other letters, some value below 16."""
+    """Return the values of digits; for other letters, any value below 16."""
     values = (digits & 0xF) + 9 * (digits >> 6)  # 0-9 are 48-57, a-f are 97-102
     return (values & 0xF).astype(np.uint8)
 
@@ -242,6 +237,6 @@ def _as_batch(table: pa.Table) -> pa.RecordBatch:
 
 
 def _read_batch(file: Path, number: int) -> pa.RecordBatch:
-    # Not mapped into memory: pages of a mapped file would count as this process's own.
+    # Not mapped: pages of a mapped file would count as memory of this process.
     with pa.OSFile(str(file)) as source:
         return pa.ipc.open_file(source).get_batch(number)

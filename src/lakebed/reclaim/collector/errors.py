@@ -1,20 +1,20 @@
-"""Why a run of garbage collection ended early. In none of these cases was a live object deleted.
+"""Errors that end a garbage collection run early. None of them has deleted a live object.
 
 LakebedError
 └── GCError
-    ├── TooMuchGarbage      more would go than the operator allowed
-    ├── NotTheOwner         the repository was deleted, or made again
-    ├── WrongStorage        the storage that was opened is not the server's
-    ├── Busy                another run is under way
+    ├── TooMuchGarbage      more objects would be deleted than the operator allowed
+    ├── NotTheOwner         the repository was deleted, or created again
+    ├── WrongStorage        the opened storage is not the server's
+    ├── Busy                another run is in progress
     ├── Overtaken           another run ended first, or took over
-    ├── MissingHistory      a file of a commit is not in the storage
-    ├── MissingRange        likewise; whose it is, is not known yet
-    ├── NotQuiet            somebody writes to a repository that should be quiet
+    ├── MissingHistory      a file of a commit is missing in the storage
+    ├── MissingRange        likewise, before its commit is known
+    ├── NotQuiet            concurrent writes, though the run was told to expect none
     ├── InvalidOption       an option of the run is wrong               (also a ValueError)
-    ├── SparkNotStarted     there is no Java, or not the cluster that was named
-    └── ExecutorFailed      an executor failed; the message is its own
+    ├── SparkNotStarted     Java is missing, or the cluster cannot be reached
+    └── ExecutorFailed      an executor failed, with its message
 
-The server's refusals, and its silence, are `lakebed.clients.http.errors.ClientError`.
+Refusals and timeouts of the server are `lakebed.clients.http.errors.ClientError`.
 """
 
 from typing import ClassVar
@@ -55,13 +55,13 @@ class NotTheOwner(GCError):
 
 
 class WrongStorage(GCError):
-    """The storage that was opened is not the one that the server writes to."""
+    """The opened storage is not the server's storage."""
 
     kind = "wrong_storage"
 
 
 class Busy(GCError):
-    """Another run of the same repository is under way; this one has done nothing."""
+    """Another run of the same repository is in progress; this run has done nothing."""
 
     kind = "busy"
 
@@ -72,13 +72,13 @@ class Busy(GCError):
 
 
 class Overtaken(GCError):
-    """Another run of the same repository ended first, or took this one for dead."""
+    """Another run of the same repository ended first, or took over its lease."""
 
     kind = "overtaken"
 
 
 class MissingHistory(GCError):
-    """A commit names a file that is not in the storage, so what it holds is not known."""
+    """A file of a commit is missing in the storage, so its references are unknown."""
 
     kind = "missing_history"
 
@@ -91,7 +91,7 @@ class MissingHistory(GCError):
 
 
 class MissingRange(GCError):
-    """A range is not in the storage; nothing was deleted."""
+    """A range is missing in the storage; nothing was deleted."""
 
     kind = "missing_range"
 
@@ -102,14 +102,14 @@ class MissingRange(GCError):
 
     @classmethod
     def id_in(cls, failed: "ExecutorFailed") -> str | None:
-        """Return which range was missing, if an executor failed for that."""
+        """Return the missing range if it is the cause of an executor's failure, or None."""
         if failed.error != f"{cls.__module__}.{cls.__qualname__}":
             return None
         return str(failed).split()[1]
 
 
 class NotQuiet(GCError):
-    """Somebody writes to a repository that should be quiet; nothing was deleted."""
+    """Writes to a repository that should have no concurrent writers; nothing was deleted."""
 
     kind = "not_quiet"
 
@@ -140,4 +140,4 @@ class ExecutorFailed(GCError):
     def __init__(self, error: str, message: str) -> None:
         super().__init__(message)
         self.error = error
-        """The full name of what it raised."""
+        """Full name of the exception class."""

@@ -1,8 +1,8 @@
-"""What garbage is, on Spark: functions from frames to frames.
+"""Definition of garbage on Spark: functions from frames to frames.
 
-They mean the same as the functions of `rules`. All of it is one shuffle by path:
-objects, and what commits, staging, uploads and earlier runs know of them, are put together and
-grouped. So nothing needs to be unique beforehand or to fit into memory.
+They are equivalent to the functions of `rules`. Judging is one shuffle by path: objects, and the
+references from commits, staging, uploads and earlier runs, are combined and grouped. So nothing
+needs to be unique beforehand or to fit into memory.
 """
 
 from typing import Final
@@ -20,7 +20,7 @@ from lakebed.formats.object_paths import MADE_FROM, WHOLE_PATH_PATTERN
 from lakebed.reclaim.collector.rules import COMMIT_NAMED, ObservationTimes, Verdict
 
 PATHS: Final = StructType([StructField("path", StringType(), nullable=False)])
-"""Paths of objects that something names; a path may come more than once."""
+"""Paths of referenced objects; may contain duplicates."""
 
 STORED: Final = StructType(
     [
@@ -30,7 +30,7 @@ STORED: Final = StructType(
         StructField("made_us", LongType(), nullable=False),
     ]
 )
-"""Objects as a listing shows them: `rules.StoredObject`."""
+"""Objects as listed: `rules.ScannedObject`."""
 
 JUDGED: Final = StructType(
     [
@@ -39,7 +39,7 @@ JUDGED: Final = StructType(
         StructField("found_us", LongType(), nullable=False),
     ]
 )
-"""Objects and what a look found them to be: `rules.Judged`, with 0 for no time."""
+"""Objects with the verdicts of an observation: `rules.Judged`, with 0 for no time."""
 
 _COMMIT_NAMED: Final = [verdict.value for verdict in COMMIT_NAMED]
 
@@ -48,19 +48,18 @@ _FACTS: Final = ("size", "born_us", "made_us", "committed", "held", "found_us")
 
 def unknown(found: DataFrame, known: DataFrame, key: str) -> DataFrame:
     """Return the rows of `found` whose key is not in `known`."""
-    # By sorting: Spark believes that what comes from a few files is small, and would send all of it
-    # to every executor.
+    # By sorting: Spark assumes that data from a few files is small, and would broadcast all of it.
     return found.join(known.select(key).hint("merge"), key, "left_anti")
 
 
 def looked_at(saved: DataFrame, listed: DataFrame, closed_before_us: int) -> DataFrame:
-    """Return the objects that an optimized run judges: see `rules.looked_at`."""
+    """Return the objects judged by an optimized run: see `rules.looked_at`."""
     closed = saved.where(f.col("made_us") < closed_before_us)
     return listed.unionByName(closed.select(*STORED.names))
 
 
 def saved_commit_named(saved: DataFrame) -> DataFrame:
-    """Return the paths that known commits name: see `rules.saved_commit_named`."""
+    """Return the paths referenced by known commits: see `rules.saved_commit_named`."""
     return saved.where(f.col("verdict").isin(_COMMIT_NAMED)).select("path")
 
 
@@ -72,14 +71,10 @@ def judge(
     saved: DataFrame,
     look: ObservationTimes,
 ) -> DataFrame:
-    """Return objects with what they are found to be: see `rules.judge`.
+    """Return objects with their verdicts, as `JUDGED`: see `rules.judge`.
 
-    Args:
-        looked: The objects, as `STORED`.
-        committed: What commit records name, as `PATHS`.
-        held: What staging, links and open uploads name, as `PATHS`.
-        saved: What the run before left, as `JUDGED`.
-        look: The times of this look.
+    `looked` are objects as `STORED`, `saved` the objects in the state as `JUDGED`, the others
+    `PATHS`.
     """
     found = saved.where(f.col("found_us") > 0)
     together = (
@@ -113,8 +108,8 @@ def judge(
 
 
 def _made_us() -> Column:
-    """When the partition of an object's path was made; see `lakebed.formats.object_paths`."""
-    digits = 13  # the three before them are the same for all times, and would not fit into a number
+    """Return the creation time of an object's partition; see `lakebed.formats.object_paths`."""
+    digits = 13  # the three digits before are constant, and would overflow
     counted_down = f.conv(f.substring("path", MADE_FROM + 3, digits), 16, 10).cast(LongType())
     return f.lit((1 << 4 * digits) - 1) - counted_down
 
@@ -125,12 +120,12 @@ def _facts(frame: DataFrame, **facts: Column) -> DataFrame:
 
 
 def is_due(look: ObservationTimes) -> Column:
-    """Whether this run deletes an object of `JUDGED`: see `rules.due`."""
+    """Return whether this run deletes an object of `JUDGED`: see `rules.due`."""
     return (f.col("found_us") > 0) & (f.col("found_us") <= look.began_us - look.gap_us)
 
 
 def with_freed(judged: DataFrame, old: DataFrame | None) -> DataFrame:
-    """Add whether each object is garbage that old commits name: see `rules.freed`."""
+    """Add whether each object is garbage referenced by old commits: see `rules.freed`."""
     if old is None:
         return judged.withColumn("is_freed", f.lit(False))
     named = old.distinct().withColumn("named", f.lit(1)).hint("merge")
@@ -139,7 +134,7 @@ def with_freed(judged: DataFrame, old: DataFrame | None) -> DataFrame:
 
 
 def is_remembered(closed_before_us: int) -> Column:
-    """Whether the next run must know of an object: see `rules.remembered`."""
+    """Return whether the next run must know an object: see `rules.remembered`."""
     is_closed = f.col("made_us") < closed_before_us
     is_committed = f.col("verdict").isin(_COMMIT_NAMED)
     return (f.col("verdict") == Verdict.CANDIDATE.value) | (is_closed != is_committed)

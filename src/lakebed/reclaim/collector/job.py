@@ -1,18 +1,18 @@
-"""A run of garbage collection, from the server's preparation to the report.
+"""A garbage collection run, from the server's preparation to the report.
 
 Its steps:
 
 1. Take the lease of the repository: one run at a time.
-2. Read what the run before left, then let the server expire commits by its rules, and prepare.
+2. Read the state of the previous run; let the server expire commits, and prepare.
 3. Judge every object (`judging`).
-4. Unless it is a dry run: delete what is due, with a result for each object.
-5. Replace the state. A run that dies before this step has deleted garbage and changed nothing else.
+4. Unless it is a dry run: delete the due objects, with a result for each.
+5. Replace the state. A run that dies earlier has deleted garbage and changed nothing else.
 6. Remove the files of old runs (`report.prune`).
 
-Who does the work beside the storage is an `Executor`: Spark, or this process.
+The work beside the storage is done by an `Executor`: Spark, or this process.
 
 The lease only saves work, and lets a long run end before another begins. Safety does not depend on
-it: a run that sleeps may lose its lease unnoticed; the run that replaces the state first wins, see
+it: a suspended run may lose its lease unnoticed; the first run to replace the state wins, see
 `storage.SavedState`.
 """
 
@@ -57,38 +57,41 @@ _RETRY_SECONDS: Final = 1.0
 
 
 class ServerSide(LeaseTable, Protocol):
-    """The server's part of a run; `lakebed.clients.garbage.server` asks for it by HTTP."""
+    """The server's part of a run; `lakebed.clients.garbage.server` calls it by HTTP."""
 
     def expire(self, unique_id: str, *, max_share: float, dry_run: bool) -> dict[str, Any]:
         """Mark and expire commits by the rules of the repository; return counts."""
 
     def prepare(self, unique_id: str) -> GCRunID:
-        """Write down all that is in use."""
+        """Write a snapshot of all references."""
 
     def write_old_commits(
         self, unique_id: str, run_id: GCRunID, *, since_us: int, dry_run: bool
     ) -> tuple[GCFile, ...]:
-        """Write down the commits that expired since then, or of a dry run, would expire."""
+        """Write the commits expired since `since_us`, or for a dry run, about to expire."""
 
     def check_still_there(self, unique_id: str, run_id: GCRunID) -> None:
-        """Prove that this creation of the repository exists, and that we may still collect."""
+        """Check that the same repository still exists, and that the caller may collect."""
 
     def give_lease_back(self, holder: str, *, is_good: bool, next_us: int) -> None:
-        """Give the lease back, and say how the run ended and when another is of use."""
+        """Release the lease; report the outcome and when the next run is useful."""
 
 
 @dataclass(slots=True)
 class Ending:
-    """What a run says when it ends."""
+    """Outcome of a run, reported at its end."""
 
     is_good: bool = False
-    """Whether it did all that it should."""
+    """Whether the run completed."""
     next_us: int = 0
-    """No run before this time would find anything to delete; 0: it might."""
+    """No run before this time would find anything to delete; 0 if unknown."""
 
 
 class RunLease:
-    """The lease of one repository, as one who makes runs of it sees it."""
+    """Lease of a repository, for the runs of one process.
+
+    If `is_patient`, wait for another run for a while, after telling `say`.
+    """
 
     def __init__(
         self,
@@ -98,14 +101,6 @@ class RunLease:
         is_patient: bool,
         say: Callable[[str], None] = lambda _line: None,
     ) -> None:
-        """Prepare to take the lease.
-
-        Args:
-            server: It has the lease.
-            runtime: Its clock says for how long the lease of another run was seen.
-            is_patient: Whether to wait for another run, for a while.
-            say: Called when that begins.
-        """
         self._server = server
         self._lease = Lease(server, runtime)
         self._runtime = runtime
@@ -114,10 +109,10 @@ class RunLease:
 
     @contextmanager
     def held(self) -> Iterator[Ending]:
-        """Hold the lease, and say at the end what became of the run.
+        """Hold the lease; at the end, report the outcome of the run.
 
         Raises:
-            Busy: Another run is under way, or has died a moment ago: a later try finds out.
+            Busy: Another run is in progress, or has just died: a later try finds out.
         """
         self._take()
         ending = Ending()
@@ -125,16 +120,16 @@ class RunLease:
             with heartbeat_thread(self._beat, every_seconds=self._lease.seconds / RENEWALS):
                 yield ending
         finally:
-            with suppress(LakebedError):  # then it is taken over after a while
+            with suppress(LakebedError):  # it expires, and is taken over
                 self._server.give_lease_back(
                     self._lease.holder, is_good=ending.is_good, next_us=ending.next_us
                 )
 
     def check(self) -> None:
-        """Make sure that no other run took the lease over.
+        """Check that no other run has taken over the lease.
 
         Raises:
-            Overtaken: One did.
+            Overtaken: Another run has.
         """
         if not self._lease.renew():
             raise Overtaken("another run took this one for dead, and works on: nothing was deleted")
@@ -142,7 +137,7 @@ class RunLease:
     def _take(self) -> None:
         begun, has_waited = self._runtime.monotonic(), False
         while not self._lease.acquire():
-            # Long enough to find a dead one out, and for a short run to end.
+            # Long enough to detect a dead run, and for a short run to end.
             waited = self._runtime.monotonic() - begun
             if not self._is_patient or waited >= 2 * self._lease.seconds:
                 raise Busy
@@ -153,35 +148,39 @@ class RunLease:
 
     def _beat(self) -> bool:
         try:
-            return self._lease.renew()  # if it is lost, `check` sees that too
+            return self._lease.renew()  # `check` detects a lost lease, too
         except LakebedError as error:
             _LOGGER.warning("the lease of a run could not be renewed: %s", error)
             return True
 
 
 MAX_SHARE: Final = 0.5
-"""The largest share of all objects that a run deletes by default."""
+"""Default for the largest share of all objects deleted by a run."""
 
 _NEVER_US: Final = 1 << 62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectorOptions:
-    """What a run is asked to do."""
+    """Options of a run."""
 
     dry_run: bool = False
-    """Delete nothing, and leave the state as it is."""
+    """Delete nothing, and leave the state unchanged."""
     clean: bool = False
-    """Read all commits and list all objects, whatever the run before knew."""
+    """Read all commits and list all objects; ignore the state of the previous run."""
     assume_quiet: bool = False
-    """Find and delete in one run, whatever the age: for a repository that nobody writes to."""
+    """Find and delete in one run, regardless of age: for a repository without writers."""
     min_age_seconds: float | None = None
-    """Leave alone what is younger; not less than the server allows."""
+    """Keep younger objects; not less than the server allows."""
     max_share: float = MAX_SHARE
 
 
 class CollectorJob:
-    """Runs of one repository's garbage collection."""
+    """Garbage collection runs of one repository.
+
+    If `is_patient`, a run waits for another run for a while. `say` is called with a line about each
+    step.
+    """
 
     def __init__(
         self,
@@ -193,16 +192,6 @@ class CollectorJob:
         is_patient: bool = True,
         say: Callable[[str], None] = lambda _line: None,
     ) -> None:
-        """Prepare to make runs.
-
-        Args:
-            executor: Who works beside the storage.
-            server: What the server does for a run.
-            storage: Of the repository.
-            runtime: The clock for the lease; None: that of the system.
-            is_patient: Whether to wait for another run, for a while.
-            say: Called with a line about each step.
-        """
         self._executor = executor
         self._server = server
         self._storage = storage
@@ -213,11 +202,11 @@ class CollectorJob:
         """Make one run.
 
         Raises:
-            GCError: It ended early; see `errors`.
+            GCError: The run ended early; see `errors`.
             LakebedError: The storage failed, or a file is damaged.
         """
         _check(options)
-        # A dry run too: a server removes the files of the run before when it has made another.
+        # A dry run too: a server removes the files of its previous run after the next.
         with self._lease.held() as ending:
             summary = self._run(options)
             if not options.dry_run:
@@ -255,7 +244,7 @@ class CollectorJob:
             manifest=manifest,
             state=saved.state,
             look=look,
-            # The state does not know what old commits name, of which it is known that it stays.
+            # The state lacks references from old commits to objects known to stay.
             optimized=optimized and not old,
             old=old,
             quiet=options.assume_quiet,
@@ -290,7 +279,7 @@ class CollectorJob:
         try:
             count = prune(self._storage, run_id)
         except LakebedError as error:
-            # The run has done its work; the next one tries this again.
+            # The run has done its work; the next run retries this.
             _LOGGER.warning("the files of old runs could not be removed: %s", error)
             self._say(f"The files of old runs could not be removed: {error}")
         else:
@@ -304,7 +293,7 @@ class CollectorJob:
     def _check_brakes(
         self, saved: SavedState, judging: Judging, summary: RunSummary, options: CollectorOptions
     ) -> None:
-        """Make sure that what was found may be deleted."""
+        """Check that the due objects may be deleted."""
         known, manifest = judging.known, judging.manifest
         count = known.objects if known is not None else summary.looked_at
         rules.check_share(summary.due, count, max_share=options.max_share)
@@ -318,7 +307,7 @@ class CollectorJob:
     def _act(
         self, saved: SavedState, judging: Judging, findings: Findings, summary: RunSummary
     ) -> RunSummary:
-        """Delete, and leave a state to the next run."""
+        """Delete the due objects, and save the state for the next run."""
         known, manifest = judging.known, judging.manifest
         summary, failed = self._sweep(manifest, findings, summary)
         left_closed = 0
@@ -346,7 +335,7 @@ class CollectorJob:
         return summary
 
     def _expire(self, options: CollectorOptions) -> dict[str, object]:
-        """Let the server expire commits; what expires now is left out of this very run."""
+        """Let the server expire commits; this run already excludes them."""
         done = self._server.expire(
             self._storage.repository_uid, max_share=options.max_share, dry_run=options.dry_run
         )
@@ -362,7 +351,7 @@ class CollectorJob:
         options: CollectorOptions,
         commits: dict[str, object],
     ) -> tuple[GCFile, ...]:
-        """Have the commits written down whose expiry frees objects, if there are any."""
+        """Let the server write the commits whose expiry frees objects, if any."""
         before = saved.state.expired_ids if saved.state is not None else ()
         would = options.dry_run and any(commits[each] for each in ("expired", "waiting", "marked"))
         if not would and manifest.run.expired_ids == before:
@@ -394,7 +383,7 @@ class CollectorJob:
     def _sweep(
         self, manifest: GCManifest, findings: Findings, summary: RunSummary
     ) -> tuple[RunSummary, tuple[GCResultFile, ...]]:
-        """Delete what is due; return what could not be deleted, for the next run."""
+        """Delete the due objects; return the undeleted objects for the next run."""
         if not findings.due:
             return summary, ()
         files = self._executor.sweep(manifest, findings.due)
@@ -405,7 +394,7 @@ class CollectorJob:
         )
         return summary, stay
 
-    # Checks of a repository that nobody should write to
+    # Checks of a repository without concurrent writers
 
     def _check_nothing_open(self, manifest: GCManifest) -> None:
         count = self._executor.count_open_uploads(manifest)
@@ -420,7 +409,7 @@ class CollectorJob:
         is_same = _contents(again) == _contents(manifest) or self._executor.have_same_content(
             again, manifest
         )
-        with suppress(BlockError):  # what is left is removed with the old runs
+        with suppress(BlockError):  # the rest is removed with the old runs
             remove_files(self._storage, again.run.run_id)
         if not is_same:
             raise NotQuiet("somebody writes to the repository: nothing was deleted")
@@ -444,7 +433,7 @@ def _look(manifest: GCManifest, options: CollectorOptions) -> ObservationTimes:
     """Return the times of a run.
 
     Raises:
-        InvalidOption: The least age is less than the server allows.
+        InvalidOption: The minimum age is less than the server allows.
     """
     run = manifest.run
     cutoff_us = run.cutoff_us
@@ -463,10 +452,10 @@ def _look(manifest: GCManifest, options: CollectorOptions) -> ObservationTimes:
 
 
 def _of_use_from_us(summary: RunSummary) -> int:
-    """Return the time before which no run would delete anything; 0 if that is not known.
+    """Return the time before which no run would delete anything; 0 if unknown.
 
-    What is held may become garbage at any time. What comes from now on has to grow old first;
-    marked commits have to expire. (Others may come of age meanwhile: that has time until then.)
+    Held objects may become garbage at any time. New objects must age first; marked commits must
+    expire first. (Objects that come of age meanwhile can wait until then.)
     """
     if summary.held or summary.young or summary.failed:
         return 0

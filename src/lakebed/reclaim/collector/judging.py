@@ -1,7 +1,7 @@
-"""What judging every object of a repository takes and gives, whoever does it.
+"""Input and result of judging every object of a repository.
 
-`Executor` is what a run needs of those who work beside the storage: `on_spark` on a
-cluster, `on_arrow` in this process.
+`Executor` is the interface of the work beside the storage: `on_spark` on a cluster, `on_arrow` in
+this process.
 """
 
 from collections.abc import Iterable
@@ -16,24 +16,23 @@ from lakebed.reclaim.collector.rules import ObservationTimes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judging:
-    """What is to be judged, and by what."""
+    """Input of judging."""
 
     manifest: GCManifest
-    """What the server prepared."""
+    """The files prepared by the server."""
     state: GCState | None
-    """What the run before left."""
+    """The state of the previous run."""
     look: ObservationTimes
     """The times of this run."""
     optimized: bool
-    """Whether to use the state, and not read and list again what it knows."""
+    """Whether to use the state instead of reading and listing everything."""
     quiet: bool
     """Whether candidates are due at once."""
     old: tuple[GCFile, ...] = ()
-    """Commits that have expired of late, or of a dry run, would: they do not count."""
+    """Commits expired since the last run or, for a dry run, about to expire: they do not count."""
 
     @property
     def run_id(self) -> GCRunID:
-        """The run."""
         return self.manifest.run.run_id
 
     @property
@@ -43,21 +42,21 @@ class Judging:
 
     @property
     def listed_from_us(self) -> int:
-        """Partitions that were made earlier are not listed."""
+        """Partitions created earlier are not listed."""
         return self.known.closed_before_us if self.known is not None else 0
 
     @property
     def closed_before_us(self) -> int:
-        """Partitions that were made earlier are closed after this run.
+        """Partitions created earlier are closed after this run.
 
-        For an optimized run they stay closed, also when the server's times were made longer: the
-        run does not list them.
+        In an optimized run they stay closed even if the server's times were increased: the run does
+        not list them.
         """
         return max(self.look.closed_before_us, self.listed_from_us)
 
     @property
     def rows_of_files(self) -> int:
-        """How many rows there are in the files that the server and the run before wrote."""
+        """Number of rows in the files of the server and the previous run."""
         rows = sum(file.rows for file in self.manifest.files)
         if self.known is not None:
             rows += sum(file.rows for file in self.known.commits)
@@ -69,11 +68,11 @@ class Judging:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How many objects of one verdict are in partitions of one stage."""
+    """Number of objects with a verdict in partitions of a stage."""
 
     verdict: str
-    """A `Verdict`, or of candidates, `DUE_LABEL`: the run deletes it, `FREED_LABEL`: old commits
-    named it."""
+    """A `Verdict` or, for candidates, `DUE_LABEL` (deleted by the run) or `FREED_LABEL` (referenced
+    by old commits)."""
     stage: str
     """``closed`` before this run, ``closing`` by it, or ``open``."""
     objects: int
@@ -82,34 +81,34 @@ class Count:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """The result of judging."""
+    """Result of judging."""
 
     objects: tuple[GCResultFile, ...]
-    """What the next run must know; objects that cannot be deleted come on top."""
+    """Objects for the next run, without objects that could not be deleted."""
     due: tuple[GCResultFile, ...]
-    """What this run deletes."""
+    """Objects deleted by this run."""
     ranges: tuple[GCResultFile, ...]
-    """All ranges that were ever read."""
+    """All ranges ever read."""
     ranges_read: int
     rows_read: int
-    """Entries of ranges, what the server prepared, and what the run before left."""
+    """Entries of ranges, and rows of the server's and the previous run's files."""
     counts: tuple[GCResultFile, ...]
-    """The figures by branch, not added up yet."""
+    """Counts by branch, not added up yet."""
     totals: tuple[Count, ...]
-    """The figures of all branches."""
+    """Counts over all branches."""
 
     def of(self, verdict: str) -> tuple[int, int]:
-        """How many objects were found to be something, and their bytes."""
+        """Return the number of objects with a verdict, and their bytes."""
         found = [count for count in self.totals if count.verdict == verdict]
         return sum(count.objects for count in found), sum(count.bytes for count in found)
 
     @property
     def listed(self) -> int:
-        """How many objects came from listings; those in closed partitions came from the state."""
+        """Number of objects from listings; the state has the objects of closed partitions."""
         return sum(count.objects for count in self.totals if count.stage != "closed")
 
     def staying(self, stage: str) -> int:
-        """How many objects of a stage this run does not delete."""
+        """Return the number of objects of a stage not deleted by this run."""
         return sum(
             count.objects
             for count in self.totals
@@ -117,7 +116,7 @@ class Findings:
         )
 
     def going(self, stage: str) -> int:
-        """How many objects of a stage this run deletes."""
+        """Return the number of objects of a stage deleted by this run."""
         return sum(
             count.objects
             for count in self.totals
@@ -126,35 +125,35 @@ class Findings:
 
 
 class Executor(Protocol):
-    """Those who read, list and delete for a run. All methods raise `LakebedError`."""
+    """Reads, lists and deletes for a run. All methods raise `LakebedError`."""
 
     name: str
-    """As reports have it."""
+    """Name in reports."""
 
     def judge(self, judging: Judging) -> Findings:
-        """Judge every object, and write down what was found.
+        """Judge every object, and write the results.
 
         Raises:
-            MissingHistory: A file of a commit is not in the storage.
+            MissingHistory: A file of a commit is missing in the storage.
         """
 
     def sweep(self, manifest: GCManifest, due: Iterable[GCResultFile]) -> tuple[GCResultFile, ...]:
-        """Delete what is due; return the files that say what became of it."""
+        """Delete the due objects; return the files with their results."""
 
     def count_made_before(
         self, run_id: GCRunID, objects: Iterable[GCResultFile], made_us: int
     ) -> int:
-        """How many of the objects in some files are in partitions that were made earlier."""
+        """Return how many of the objects are in partitions created before `made_us`."""
 
     def count_open_uploads(self, manifest: GCManifest) -> int:
-        """How many uploads are not finished."""
+        """Return the number of unfinished uploads."""
 
     def have_same_content(self, one: GCManifest, other: GCManifest) -> bool:
-        """Whether two preparations have the same content, however it is cut into files."""
+        """Return whether two preparations have equal content, however split into files."""
 
 
 def as_files(written: Iterable[dict[str, Any]]) -> tuple[GCResultFile, ...]:
-    """Return the files that rows of `executors.write.WRITTEN` name."""
+    """Return the files in rows of `executors.write.WRITTEN`."""
     return tuple(GCResultFile(**row | {"kind": GCResultKind(row["kind"])}) for row in written)
 
 
@@ -164,10 +163,10 @@ def of_kind(files: Iterable[GCResultFile], kind: GCResultKind) -> tuple[GCResult
 
 
 def repository_uids(manifest: GCManifest) -> tuple[str, ...]:
-    """Return whose objects a run looks at: the repository's own, and those of adopted ones.
+    """Return the owners of a run's objects: the repository, and its adopted ones.
 
-    An adopted namespace of lakeFS is named by its address: the first run after it was adopted is a
-    clean one, as after refs were restored.
+    An adopted namespace of lakeFS is identified by its address: the first run after the adoption is
+    a clean run, as after a restore of refs.
     """
     run = manifest.run
     return (

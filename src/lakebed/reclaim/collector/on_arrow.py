@@ -1,9 +1,9 @@
-"""A run in this process, without Spark and Java: column by column, within a bounded memory.
+"""A run in this process, without Spark and Java: column by column, in bounded memory.
 
-The files are read and written, folders listed and objects deleted by the functions that run on the
-executors of Spark too. What is put together by a shuffle there is put apart here, by path, and
-judged bucket by bucket (`scattered`). So memory is bounded, whatever the number of
-objects; it grows with the number of commits and ranges, by their ids.
+Files are read and written, folders listed and objects deleted by the functions that Spark executors
+run. Instead of a shuffle, rows are partitioned by path and judged bucket by bucket (`Scattered`).
+So memory does not depend on the number of objects; it grows with the number of commits and ranges,
+by their ids.
 """
 
 import tempfile
@@ -52,14 +52,14 @@ from lakebed.reclaim.collector.rules import Verdict
 from lakebed.reclaim.collector.storage import Storage
 
 _AT_ONCE: Final = 8
-"""How many files are read, or folders of a cloud listed, at the same time."""
+"""Number of files read, or folders of a cloud listed, at the same time."""
 
 _LANES: Final = 2
-"""How many threads judge: Arrow lets go of the interpreter while it works."""
+"""Number of judging threads: Arrow releases the GIL while it works."""
 
 
 class ArrowExecutor:
-    """Does all work in this process."""
+    """In-process executor; up to `budget_bytes` of each table are in memory, the rest on disk."""
 
     def __init__(
         self,
@@ -69,14 +69,6 @@ class ArrowExecutor:
         name: str = "arrow",
         budget_bytes: int = BUDGET_BYTES,
     ) -> None:
-        """Prepare to work.
-
-        Args:
-            storage: Of the repository.
-            runtime: Its threads read at the same time.
-            name: What reports call this.
-            budget_bytes: How much of each table is kept in memory; what is more goes to the disk.
-        """
         self.name = name
         self._reader = _Reader(storage, runtime)
         self._budget_bytes = budget_bytes
@@ -117,40 +109,40 @@ class ArrowExecutor:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Reads the files of runs."""
+    """Reader of the files of runs."""
 
     storage: Storage
     runtime: Runtime
 
     def of(self, manifest: GCManifest) -> "_Reader":
-        """Return a reader that counts as the repository's own what a run does."""
+        """Return a reader that treats the run's adopted namespaces as the repository's own."""
         return replace(self, storage=replace(self.storage, adopted=manifest.run.adopted))
 
     def prepared(self, manifest: GCManifest, kind: GCFileKind) -> pa.Table:
-        """What the server prepared of one kind."""
+        """Return the rows of one kind prepared by the server."""
         return self.rows_of(manifest.run.run_id, manifest.of_kind(kind), kind)
 
     def rows_of(self, run_id: GCRunID, files: Iterable[GCFile], kind: GCFileKind) -> pa.Table:
-        """What a server wrote of one kind."""
+        """Return the rows of one kind written by a server."""
         batches = read_prepared_rows(self.storage, run_id)(_naming(files))
         return pa.Table.from_batches(batches, GC_SCHEMAS[kind])
 
     def results(
         self, run_id: GCRunID, files: Iterable[GCResultFile], kind: GCResultKind
     ) -> Batches:
-        """What a run wrote of one kind."""
+        """Return the rows of one kind written by a run."""
         return read_results(self.storage, run_id, kind)(_naming(of_kind(files, kind)))
 
     def read_held(self, manifest: GCManifest, to: Scattered) -> None:
-        """Keep what staging, links and open uploads name."""
+        """Add the paths referenced by staging, links and open uploads to a table."""
         files = manifest.of_kind(GCFileKind.UPLOADS) + manifest.of_kind(GCFileKind.STAGED)
         self.map(read_prepared_paths(self.storage, manifest.run.run_id), _naming(files), to)
 
     def list_objects(self, partitions: pa.ChunkedArray, to: Scattered) -> None:
-        """Keep the objects of partitions."""
+        """Add the objects of partitions to a table."""
         folders = _each(pa.table({"folder": partitions}))
-        # To look at a file of a disk is work for the processor, at which threads take turns: eight
-        # take a quarter more of it than one.
+        # Reading file metadata on a disk is CPU work under the GIL: eight threads take a quarter
+        # more CPU time than one thread.
         limit = 1 if self.storage.is_on_disk else _AT_ONCE
         self.map(list_objects(self.storage), folders, to, limit=limit)
 
@@ -162,11 +154,11 @@ class _Reader:
         *,
         limit: int = _AT_ONCE,
     ) -> None:
-        """Apply a transform to each of some batches, several at a time, and keep what it gives."""
+        """Apply a transform to batches, several at a time, and add the results to a table."""
         self.runtime.map_parallel(lambda row: to.add(transform(iter([row]))), rows, limit=limit)
 
     def map_texts(self, transform: Transform, rows: Iterable[pa.RecordBatch]) -> pa.ChunkedArray:
-        """Likewise, for transforms to one column of texts, which are few; return them all."""
+        """Like `map`, for transforms to few strings in one column; return all of them."""
         found = self.runtime.map_parallel(
             lambda row: [batch.column(0) for batch in transform(iter([row]))], rows, limit=_AT_ONCE
         )
@@ -174,7 +166,7 @@ class _Reader:
 
 
 class _Tables:
-    """All that is known of paths, each kind of knowledge in a table."""
+    """Everything known about paths, in a table for each kind."""
 
     def __init__(self, folder: Path, runtime: Runtime, budget_bytes: int) -> None:
         def table(name: str, schema: pa.Schema) -> Scattered:
@@ -188,7 +180,7 @@ class _Tables:
 
 
 class _ArrowJudging:
-    """The judging of one run."""
+    """Judging in one run."""
 
     def __init__(self, reader: _Reader, judging: Judging, tables: _Tables) -> None:
         self._reader = reader
@@ -216,7 +208,7 @@ class _ArrowJudging:
             totals=tuple(Count(**row["total"]) for row in rows if row["total"] is not None),
         )
 
-    # What commits name
+    # References from commits
 
     def _known_ranges(self) -> pa.ChunkedArray:
         known = self._judging.known
@@ -224,14 +216,14 @@ class _ArrowJudging:
         return pa.chunked_array([batch.column("range_id") for batch in batches], pa.string())
 
     def _new_ranges(self, known: pa.ChunkedArray) -> pa.Array:
-        """Return the ranges of new commits that no run has read."""
+        """Return the ranges of new commits not read by any run."""
         transform = read_ranges_of(self._storage, self._judging.manifest.run.repository)
         metaranges = self._metaranges(self._judging.known)
         found = pc.unique(self._reader.map_texts(transform, _each(metaranges)))
         return found.filter(pc.invert(pc.is_in(found, value_set=known)))
 
     def _metaranges(self, known: GCState | None) -> pa.Table:
-        """Return the metaranges of commits that are not known yet, with one of the commits."""
+        """Return the metaranges of unknown commits, with a commit of each."""
         commits = self._reader.prepared(self._judging.manifest, GCFileKind.COMMITS)
         if self._judging.old:
             is_old = pc.is_in(commits.column("id"), value_set=self._old().column("id"))
@@ -246,7 +238,7 @@ class _ArrowJudging:
         return self._reader.rows_of(self._judging.run_id, self._judging.old, GCFileKind.OLD)
 
     def _read_old(self, new_ranges: pa.Array) -> int:
-        """Read what old commits name; return of how many ranges. Others have been read."""
+        """Read the references from old commits; return the number of ranges read for them."""
         if not self._judging.old:
             return 0
         repository = self._judging.manifest.run.repository
@@ -268,18 +260,18 @@ class _ArrowJudging:
             raise self._whose(missing) from missing
 
     def _whose(self, missing: MissingRange) -> MissingHistory:
-        """Find a commit that a missing range belongs to, which takes a while."""
+        """Find a commit with a missing range, which takes a while."""
         repository = self._judging.manifest.run.repository
         transform = find_range(self._storage, repository, missing.range_id)
         metaranges = self._metaranges(None)
         found = next(row for batch in transform(_each(metaranges)) for row in batch.to_pylist())
         return MissingHistory(repository, found["commit_id"], found["metarange_id"], missing.file)
 
-    # All that is known
+    # Reading and listing
 
     def _read_all(self, new_ranges: pa.Array) -> None:
-        # Side by side: Arrow reads files without the interpreter, and listing a disk needs little
-        # else. If several fail, the error is that of the first: history that is missing.
+        # In parallel: Arrow reads files without the GIL, and listing a disk needs little else. If
+        # several parts fail, the error of the first is raised: missing history.
         parts: list[Callable[[], None]] = [
             lambda: self._read_ranges(new_ranges),
             self._list,
@@ -318,7 +310,7 @@ class _ArrowJudging:
     # Verdicts
 
     def _judge_all(self) -> list[dict[str, Any]]:
-        """Judge all objects; return the files and the totals that came of it."""
+        """Judge all objects; return the files and the totals."""
         tables = self._tables
         write = write_judged(self._storage, self._judging.run_id)
         written = self._reader.runtime.map_parallel(
@@ -335,7 +327,7 @@ class _ArrowJudging:
         return [row for batches in written for batch in batches for row in batch.to_pylist()]
 
     def _labelled(self, parts: Parts) -> Batches:
-        """Iterate over judged objects, as `write_judged` takes them."""
+        """Yield judged objects as input of `write_judged`."""
         judging = self._judging
         for looked, committed, held, found, old in parts:
             judged = columns.judge(
@@ -353,7 +345,7 @@ class _ArrowJudging:
                 .append_column("is_remembered", is_remembered)
                 .append_column("stage", self._stage(judged.column("made_us")))
             )
-            # New ranges name many old objects.
+            # New ranges reference many old objects.
             is_seen = pc.not_equal(judged.column("verdict"), Verdict.UNSEEN.value)
             yield from _batches(labelled.filter(pc.or_(is_seen, is_remembered)))
 
@@ -368,7 +360,7 @@ class _ArrowJudging:
 
 
 def _each_metarange(commits: pa.Table) -> pa.Table:
-    """Return the metaranges of commits, each with one of its commits."""
+    """Return the metaranges of commits, with a commit of each."""
     grouped = commits.group_by("metarange_id").aggregate([("id", "min")])
     return grouped.rename_columns({"id_min": "commit_id"})
 
@@ -378,14 +370,14 @@ def _batches(table: pa.Table) -> Batches:
 
 
 def _each(table: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Iterate over the rows of a table as batches of one: one for each file or folder."""
+    """Yield the rows of a table as batches of one row: a file or a folder."""
     for batch in table.to_batches():
         for number in range(batch.num_rows):
             yield batch.slice(number, 1)
 
 
 def _naming(files: Iterable[GCFile] | Iterable[GCResultFile]) -> Iterator[pa.RecordBatch]:
-    """Iterate over rows that name files, as `executors.read.FILES` has them."""
+    """Yield rows with file names, as in `executors.read.FILES`."""
     for file in files:
         row = texts("name", [file.name])
         yield (

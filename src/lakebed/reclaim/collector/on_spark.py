@@ -34,9 +34,9 @@ from lakebed.reclaim.collector.storage import Storage
 
 
 class SparkExecutor:
-    """The executors of Spark; the memory of the driver grows with files, not with objects.
+    """Executors of Spark; the memory of the driver grows with files, not with objects.
 
-    All methods raise `ExecutorFailed` if an executor raised one of our errors.
+    All methods raise `ExecutorFailed` for a Lakebed error in an executor.
     """
 
     name = "spark"
@@ -78,7 +78,7 @@ class SparkExecutor:
 
 
 class _SparkJudging:
-    """The judging of one run."""
+    """Judging in one run."""
 
     def __init__(self, sources: Sources, judging: Judging, objects: Accumulator[int]) -> None:
         self._objects = objects
@@ -99,7 +99,7 @@ class _SparkJudging:
             raise self._whose(range_id) from failed
 
     def _whose(self, range_id: str) -> MissingHistory:
-        """Find a commit that a missing range belongs to, which takes a while."""
+        """Find a commit with a missing range, which takes a while."""
         with explained():
             (found,) = self._sources.naming(self._manifest, range_id).take(1)
         file = str(self._sources.storage.namespace.address(range_path(RangeID(range_id))))
@@ -130,7 +130,7 @@ class _SparkJudging:
         return frames.unknown(ranges, sources.known_ranges(self._known), "range_id")
 
     def _old_ranges(self, new_ranges: tuple[GCResultFile, ...]) -> tuple[GCResultFile, ...]:
-        """Write down the ranges of old commits that no other commit has."""
+        """Write the ranges that only old commits have."""
         if not self._judging.old:
             return ()
         ranges = self._sources.old_ranges(self._manifest, self._judging.old)
@@ -178,7 +178,7 @@ class _SparkJudging:
                 "is_remembered": frames.is_remembered(self._judging.closed_before_us),
                 "stage": self._stage(),
             }
-        ).where(~is_unseen | f.col("is_remembered"))  # new ranges name many old objects
+        ).where(~is_unseen | f.col("is_remembered"))  # new ranges reference many old objects
         transform = write_judged(self._sources.storage, self._judging.run_id)
         return labelled.mapInArrow(transform, FILE_OR_TOTAL)
 

@@ -1,4 +1,4 @@
-"""The reports of runs: what each found and did, and how long its files are kept."""
+"""Reports of runs, and the retention of their files."""
 
 import json
 import re
@@ -31,13 +31,13 @@ from lakebed.reclaim.collector.judging import of_kind
 from lakebed.reclaim.collector.storage import Storage
 
 KEPT_US: Final = 30 * 24 * 3600 * 1_000_000
-"""How long the files of a run are kept, at least."""
+"""Minimum time for which the files of a run are kept."""
 
 SERVER: Final = "server"
-"""Who makes runs every few minutes, of which only some are kept."""
+"""Executor of the frequent runs in the background process, of which only some are kept."""
 
 _REPORT: Final = (SUMMARY_NAME, GCResultKind.COUNTS, GCResultKind.SWEPT, GCResultKind.VERSIONS)
-"""How the names of the files begin that are a report."""
+"""Prefixes of the file names of a report."""
 
 _RUN_ID: Final = re.compile(r"[0-9a-f]{36}")
 _TIME_DIGITS: Final = 16
@@ -45,7 +45,7 @@ _TIME_DIGITS: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """One run; times are microseconds since 1970 by the server's clock."""
+    """Summary of one run; times are microseconds since 1970 by the server's clock."""
 
     run_id: GCRunID
     repository: str
@@ -55,69 +55,68 @@ class RunSummary:
     assume_quiet: bool
     began_us: int
     cutoff_us: int
-    """Objects that are younger were left alone."""
+    """Younger objects were kept."""
     looked_at: int
-    """How many objects were judged."""
+    """Number of objects judged."""
     listed: int
-    """How many of them the storage listed; earlier runs remembered the others."""
+    """Number of objects listed in the storage; the others were in the state."""
     ranges_read: int
     rows_read: int
-    """Entries of those ranges, what the server prepared, and what the run before left."""
+    """Entries of the ranges, and rows of the server's and the previous run's files."""
     committed: int
     held: int
     young: int
     waiting: int
-    """Candidates that a later run deletes, if they are still garbage then."""
+    """Candidates that a later run deletes if they are still garbage."""
     waiting_bytes: int
     next_us: int
-    """Runs that begin after this time delete them."""
+    """Runs that begin after this time delete the waiting candidates."""
     due: int
-    """Candidates whose time had come."""
+    """Candidates to be deleted by this run."""
     due_bytes: int
     deleted: int
     deleted_bytes: int
     failed: int
-    """Objects that could not be deleted, without those that are locked; they stay candidates."""
+    """Candidates that could not be deleted, without locked objects; kept for later runs."""
     success: bool
     why: str = ""
-    """Why the first of those could not be deleted."""
+    """Why the first failed object could not be deleted."""
     versions: str = "keep"
     """The setting `gc.versions`: ``keep`` or ``delete``."""
     versions_deleted: int = 0
-    """How many versions were deleted, delete markers among them; `deleted_bytes` is theirs."""
+    """Deleted versions, including delete markers; `deleted_bytes` is their size."""
     kept: int = 0
-    """Of the deleted objects: how many the bucket keeps as older versions. Their bytes are not in
-    `deleted_bytes`."""
+    """Deleted objects kept by the bucket as older versions; `deleted_bytes` excludes them."""
     kept_bytes: int = 0
     locked: int = 0
-    """Objects that object lock of the storage protects; they stay candidates."""
+    """Objects protected by the storage's object lock; kept for later runs."""
     locked_until: str = ""
-    """When the first of those can be deleted."""
+    """When the first locked object can be deleted."""
     freed: int = 0
-    """Of those that wait: only commits named them that have expired since the run before, or of a
-    dry run, would expire."""
+    """Waiting candidates referenced only by commits that expired since the last run or, for a dry
+    run, would expire."""
     freed_bytes: int = 0
     executor: str = "spark"
-    """Who did the work: ``spark``, ``arrow`` (the command itself) or `SERVER`."""
+    """``spark``, ``arrow`` (the command itself) or `SERVER`."""
     counts: tuple[GCResultFile, ...] = ()
-    """The figures by branch."""
+    """Counts by branch."""
     swept: tuple[GCResultFile, ...] = ()
-    """What became of each object that was to be deleted."""
+    """Results of the deletions."""
     left_alone: str = ""
-    """The namespace in lakeFS whose objects no run touches before they are adopted."""
+    """Namespace in lakeFS whose objects are kept until they are adopted."""
     commits: dict[str, Any] = field(default_factory=dict)
-    """How many commits expired, or of a dry run, would have; see `expireCommits` of the API."""
+    """Counts of expired commits or, for a dry run, of commits that would expire; see
+    `expireCommits` of the API."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the figures for a JSON document."""
         return asdict(self)
 
     def encode(self) -> bytes:
-        """Return the file of the summary."""
+        """Return the content of the summary file."""
         return json.dumps(self.as_dict(), indent=1).encode()
 
     def sentence(self) -> str:
-        """Say in words what happened."""
+        """Return the result of the run in sentences."""
         return self._of_commits() + self._of_objects() + self._of_lakefs()
 
     def _of_lakefs(self) -> str:
@@ -129,7 +128,7 @@ class RunSummary:
         )
 
     def _of_commits(self) -> str:
-        """Say what became of old commits, and what that frees."""
+        """Return the sentence on expired commits and the objects freed."""
         names = ("expired", "waiting", "marked") if self.dry_run else ("expired",)
         commits = sum(self.commits.get(name, 0) for name in names)
         if not commits:
@@ -171,20 +170,20 @@ class RunSummary:
 
 @dataclass(slots=True)
 class Progress:
-    """How far a run has come."""
+    """Progress of a run."""
 
     has_begun: bool = False
-    """Whether it has begun to delete. If it ends before that, it is refused."""
+    """Whether the run has begun to delete. A run that ends earlier is refused."""
 
 
 @contextmanager
 def noting_failure(storage: Storage, run_id: GCRunID, executor: str) -> Iterator[Progress]:
-    """Leave a note of why a run ends early, if it does; the error goes through."""
+    """Write the reason to the storage if a run ends early; the error is raised."""
     progress = Progress()
     try:
         yield progress
     except NotTheOwner:
-        raise  # nothing of this run is wanted there
+        raise  # the namespace belongs to another repository
     except LakebedError as error:
         told = {"kind": error.kind, "message": str(error), "executor": executor}
         note = json.dumps(told | asdict(progress)).encode()
@@ -196,7 +195,7 @@ def noting_failure(storage: Storage, run_id: GCRunID, executor: str) -> Iterator
 def add_up_swept(
     storage: Storage, summary: RunSummary, files: Iterable[GCResultFile]
 ) -> tuple[RunSummary, tuple[GCResultFile, ...]]:
-    """Return the summary with the results of deleting, and the files of objects that stay."""
+    """Return the summary with the results of deleting, and the files of undeleted objects."""
     files = tuple(files)
     swept, failed = of_kind(files, GCResultKind.SWEPT), of_kind(files, GCResultKind.OBJECTS)
     sums = dict.fromkeys(("versions", "bytes", "kept", "kept_bytes", "locked"), 0)
@@ -238,7 +237,7 @@ def _read_result(storage: Storage, run_id: GCRunID, file: GCResultFile) -> pa.Ta
 
 
 def read_summary(storage: Storage, run_id: GCRunID) -> dict[str, Any] | None:
-    """Return the figures of a run; None if it did not finish.
+    """Return the figures of a run, or None if it did not finish.
 
     Raises:
         DamagedFile: The file is not a summary.
@@ -254,14 +253,14 @@ def read_summary(storage: Storage, run_id: GCRunID) -> dict[str, Any] | None:
 
 
 def run_ids(storage: Storage) -> Iterator[GCRunID]:
-    """Iterate over the runs of a repository, the oldest first."""
+    """Yield the runs of a repository, oldest first."""
     parent = storage.namespace.folder(gc_runs_folder(storage.repository_uid))
     for name in storage.block.list_folders(parent):
         yield GCRunID(name)
 
 
 def counts_by_branch(storage: Storage, summary: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return how many objects of each verdict a run found, by branch."""
+    """Return the number of objects of each verdict in a run, by branch."""
     run_id = GCRunID(summary["run_id"])
     tables = [GC_RESULT_SCHEMAS[GCResultKind.COUNTS].empty_table()]
     for file in summary["counts"]:
@@ -272,16 +271,16 @@ def counts_by_branch(storage: Storage, summary: dict[str, Any]) -> list[dict[str
 
 
 def prune(storage: Storage, latest: GCRunID) -> int:
-    """Remove the files of runs that began long before the latest one; return how many runs.
+    """Remove the files of runs older than `KEPT_US` before the latest; return the number of runs.
 
-    The state names the latest run, and all files that the state names are in that run's folder.
+    The latest run's folder has all files referenced by the state.
 
     Raises:
         NotTheOwner: The namespace now belongs to another repository.
         BlockError: The storage refused or failed.
     """
     storage.check_owner()
-    # Ids of runs begin with the time. Folders with other names are left alone.
+    # Run ids begin with the time. Folders with other names are kept.
     first_kept = f"{int(latest[:_TIME_DIGITS], 16) - KEPT_US:016x}"
     old = [each for each in run_ids(storage) if _RUN_ID.fullmatch(each) and each < first_kept]
     for run_id in old:
@@ -290,9 +289,9 @@ def prune(storage: Storage, latest: GCRunID) -> int:
 
 
 def thin_out(storage: Storage, run_id: GCRunID) -> None:
-    """Remove what is left of a run of a server that is not the latest any more.
+    """Remove the files of a server's run when a later run exists.
 
-    Its report is kept, if it has deleted anything. Runs that others make are left as they are.
+    The report of a run that has deleted anything is kept. Runs by other executors are kept.
 
     Raises:
         NotTheOwner: The namespace now belongs to another repository.
@@ -306,18 +305,14 @@ def thin_out(storage: Storage, run_id: GCRunID) -> None:
 
 
 def thin_out_refused(storage: Storage, after: GCRunID | None) -> None:
-    """Of runs of a server that were refused, leave the reason of the last one, and nothing else.
+    """Remove the files of a server's refused runs later than `after`, except the last reason.
 
-    They may be refused every few minutes, until somebody has done something about it. Runs that
-    have begun to delete are left as they are: the state may name their files.
-
-    Args:
-        storage: Of the repository.
-        after: The last run that was not refused; only later ones are looked at.
+    Runs may be refused every few minutes until an operator intervenes. Runs that have begun to
+    delete are kept: the state may reference their files.
 
     Raises:
         NotTheOwner: The namespace now belongs to another repository.
-        DamagedFile: A note cannot be read.
+        DamagedFile: A reason is unreadable.
         BlockError: The storage refused or failed.
     """
     storage.check_owner()
@@ -339,10 +334,10 @@ def _is_refused_by_server(storage: Storage, run_id: GCRunID) -> bool:
 
 
 def remove_files(storage: Storage, run_id: GCRunID, *, keep: tuple[str, ...] = ()) -> None:
-    """Remove the files of a run, but for those whose names begin with one of `keep`.
+    """Remove the files of a run, except names that begin with one of `keep`.
 
     Raises:
-        BlockError: The storage refused or failed; some may be left.
+        BlockError: The storage refused or failed; some files may be left.
     """
     folder = storage.namespace.folder(gc_run_folder(storage.repository_uid, run_id))
     for batch in storage.block.list_objects(folder):

@@ -1,21 +1,22 @@
-"""What garbage is, in plain Python; `frames` does the same on Spark.
+"""Definition of garbage in plain Python; `frames` implements the same on Spark.
 
-**Two looks.** A run takes a look at the repository: the server *prepares*, that is, it writes down
-what is staged, open or committed, and the job finds objects in the storage that nothing of this
-names. Such an object is a *candidate*. A later run deletes it, if its preparation began at least
-the gap after the end of the preparation that found the candidate, and if every look since agreed.
+**Two-phase marking.** A run makes an observation of the repository: the server *prepares*, which
+means that it writes all staged, open and committed references, and the job lists the storage for
+objects without any of these references. Such an object is a *candidate*. A later run deletes it, if
+its preparation began at least the gap after the end of the preparation that found the candidate,
+and if every observation since agreed.
 
-**Why that is safe.** An object that is old enough to be a candidate is too old to be staged, since
-writers check its age. So everything that names it did so before the first look began, and names
-only move in the direction in which a preparation reads: from open uploads to staging to commit
-records. Only one thing can hide an object from a look: a commit under way that has read an entry
-which was then overwritten. Its commit record exists before the second look begins, or it reads
-again.
+**Safety.** An object old enough to be a candidate is too old to be staged, since writers check its
+age. So all references to it were written before the first observation began, and references only
+move in the direction in which a preparation reads: from open uploads to staging to commit records.
+Only a commit in progress can hide an object from an observation, if the commit has read an entry
+which was then overwritten. Its commit record exists before the second observation begins, or it
+reads again.
 
-**Optimized runs.** A run saves what it found as `State`, so that the next one need not read all
-commits and list all objects again. Partitions that can get no more objects are *closed*; of these,
-only objects that may still become garbage are remembered. For the same history both kinds of runs
-find the same candidates and delete the same objects.
+**Optimized runs.** A run saves its findings as `State`, so that the next run need not read all
+commits and list all objects again. Partitions that can get no more objects are *closed*; the state
+only has their objects that may still become garbage. For the same history both kinds of runs find
+the same candidates and delete the same objects.
 
 Times are microseconds since 1970 by the server's clock.
 """
@@ -35,89 +36,89 @@ from lakebed.reclaim.collector.errors import TooMuchGarbage
 _LOGGER: Final = logging.getLogger(__name__)
 
 BRAKE_OBJECTS_MIN: Final = 1000
-"""Up to so many objects are deleted whatever their share is."""
+"""Up to this number of objects are deleted regardless of their share."""
 
 
 class Verdict(StrEnum):
-    """What a look found an object to be."""
+    """Verdict of an observation on an object."""
 
     COMMITTED = "committed"
-    """A commit that has not expired names it: it stays until that has."""
+    """Referenced by an unexpired commit: stays until the commit expires."""
 
     HELD = "held"
-    """Only staging, a link or an upload names it: it may become garbage."""
+    """Referenced only by staging, a link or an upload: may become garbage."""
 
     YOUNG = "young"
-    """Nothing names it, but something may yet."""
+    """Unreferenced, but may still be referenced."""
 
     CANDIDATE = "candidate"
-    """Garbage, unless a later look disagrees."""
+    """Garbage, unless a later observation disagrees."""
 
     UNSEEN = "unseen"
-    """A commit record names it, but no listing showed it. It may appear later: listings can be
-    behind, and lost objects may be brought back. Then it stays."""
+    """Referenced by a commit record, but not listed. If it appears later (listings can be delayed,
+    and lost objects restored), it stays."""
 
 
 COMMIT_NAMED: Final = frozenset({Verdict.COMMITTED, Verdict.UNSEEN})
-"""What commit records name, there or not."""
+"""Verdicts on objects referenced by commit records, listed or not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservationTimes:
-    """The times of one preparation; the server fixed them."""
+    """The times of one preparation, fixed by the server."""
 
     began_us: int
     ended_us: int
     cutoff_us: int
-    """Objects that are written later are young."""
+    """Objects written later are young."""
     closed_before_us: int
-    """Partitions made earlier can get no more objects."""
+    """Partitions created earlier can get no more objects."""
     gap_us: int
 
 
 @dataclass(frozen=True, slots=True)
 class ScannedObject:
-    """An object as a listing of the storage shows it."""
+    """An object as listed by the storage."""
 
     path: str
     size: int
     born_us: int
     """When it was issued or written, whichever is later."""
     made_us: int
-    """When its partition was made."""
+    """Creation time of its partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """An object and what a look found it to be."""
+    """An object with its verdict."""
 
     stored: ScannedObject
     verdict: Verdict
     found_us: int | None = None
-    """Of a candidate: when the first preparation ended that found it."""
+    """For a candidate: end of the first preparation that found it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """What a run leaves to the next."""
+    """State passed from a run to the next."""
 
     repository_uids: frozenset[str]
-    """Whose objects were looked at: the repository's own, and those of earlier ones whose refs it
+    """Owners of the observed objects: the repository, and earlier repositories whose refs it
     restored."""
     began_us: int
-    """When the preparation began."""
+    """Start of the preparation."""
     closed_before_us: int
-    """Partitions made earlier are closed."""
+    """Partitions created earlier are closed."""
     commits: frozenset[str]
-    """The commit records whose addresses the run knew."""
+    """The known commit records."""
     objects: Mapping[str, Judged]
     """By path; see `remembered`."""
     expired_ids: tuple[str, ...] = ()
-    """The set of expired commits that the run went by."""
+    """The set of expired commits used by the run."""
 
 
 def is_adopted(path: str) -> bool:
-    """Whether a path is that of an object in an adopted namespace: its whole address."""
+    """Return whether a path is a full address, of an object in an adopted namespace."""
     return "://" in path
 
 
@@ -127,18 +128,17 @@ def canonical_path(
     namespace: Namespace,
     adopted: Collection[str] = (),
 ) -> str | None:
-    """Return the path of an entry's address in a namespace; None if it is elsewhere.
+    """Return the path of an entry's address in a namespace, or None if it is elsewhere.
 
-    The path of an object that the repository has `adopted` (the folder that it is in) is its whole
-    address.
+    The path of an object in an `adopted` folder is its full address.
 
-    Entries name the same object by its path or by its whole address. Garbage collection compares
-    paths only: compared as they are, a live object would look like garbage. For the same reason an
-    address that cannot be read references the object whose path it ends with.
+    Entries reference the same object by its path or by its full address. Garbage collection
+    compares paths only: otherwise a live object could look like garbage. For the same reason an
+    unreadable address references the object whose path it ends with.
 
     Raises:
-        InvalidAddress: The address cannot be read, and may be that of an adopted object, whose path
-            has no form of its own.
+        InvalidAddress: The address is unreadable, and may be an adopted object's, whose path has no
+            recognizable form.
     """
     if address_type is AddressType.RELATIVE:
         return address
@@ -155,7 +155,7 @@ def canonical_path(
 
 
 def stored_object(path: str, *, size: int, mtime_us: int) -> ScannedObject | None:
-    """Return an object of a listing; None if garbage collection must not touch it."""
+    """Return a listed object, or None if garbage collection must not touch it."""
     parts = ObjectPath.parse(path)
     if parts is None:
         return None
@@ -163,19 +163,19 @@ def stored_object(path: str, *, size: int, mtime_us: int) -> ScannedObject | Non
 
 
 class SavedLook(Protocol):
-    """What a run before left, as far as `may_optimize` needs it."""
+    """The state of the previous run, as read by `may_optimize`."""
 
     @property
     def began_us(self) -> int:
-        """When its preparation began."""
+        """Start of its preparation."""
 
     @property
     def repository_uids(self) -> Collection[str]:
-        """Whose objects it looked at."""
+        """Owners of the observed objects."""
 
     @property
     def expired_ids(self) -> Collection[str]:
-        """The set of expired commits that it went by."""
+        """The set of expired commits used by the run."""
 
 
 def may_optimize(
@@ -185,22 +185,15 @@ def may_optimize(
     repository_uids: Collection[str],
     expired_ids: Collection[str] = (),
 ) -> bool:
-    """Whether a run may go by the state, and need not read all commits again.
+    """Return whether a run may use the state instead of reading all commits again.
 
-    Refs that were restored brought commits that name objects of an earlier repository. The state
-    may know those commits, from before their objects counted as this repository's.
+    Restored refs bring commits that reference objects of an earlier repository. The state may know
+    these commits from before their objects counted as this repository's.
 
-    A state forgets what commits name in closed partitions, since that stays; but not if commits
-    have expired since.
+    A state omits references from commits to objects in closed partitions, which are permanent
+    unless commits have expired since.
 
-    A state from the future is not used either: the clock was ahead then, so partitions count as
-    closed that are not.
-
-    Args:
-        saved: What the run before left; None: there was none.
-        began_us: When the preparation of this run began.
-        repository_uids: Whose objects this run looks at.
-        expired_ids: The set of expired commits that this run goes by.
+    A state from the future is not used: the clock was ahead, so partitions were closed too early.
     """
     return (
         saved is not None
@@ -211,12 +204,12 @@ def may_optimize(
 
 
 def is_closed(stored: ScannedObject, state: State) -> bool:
-    """Whether the object's partition could get no more objects when the state was left."""
+    """Return whether the object's partition was closed when the state was saved."""
     return stored.made_us < state.closed_before_us
 
 
 def due(judged: Iterable[Judged], look: ObservationTimes) -> list[Judged]:
-    """Return the candidates that this run deletes: an earlier run found them long enough ago."""
+    """Return the candidates deleted by this run: an earlier run found them long enough ago."""
     return [
         one
         for one in judged
@@ -225,24 +218,24 @@ def due(judged: Iterable[Judged], look: ObservationTimes) -> list[Judged]:
 
 
 def freed(judged: Iterable[Judged], old: AbstractSet[str]) -> list[Judged]:
-    """Return the candidates that old commits name: those that have expired, or are about to."""
+    """Return the candidates referenced by old commits, expired or about to expire."""
     return [one for one in judged if one.verdict is Verdict.CANDIDATE and one.stored.path in old]
 
 
 def check_share(due_count: int, known_count: int, *, max_share: float) -> None:
-    """Stop a run that would delete too large a part of a repository.
+    """Stop a run that would delete too large a share of a repository.
 
     Raises:
-        TooMuchGarbage: It would; nothing was deleted.
+        TooMuchGarbage: The share is too large; nothing was deleted.
     """
     if due_count > BRAKE_OBJECTS_MIN and due_count > max_share * known_count:
         raise TooMuchGarbage(due_count, known_count, max_share)
 
 
 def looked_at(state: State, listed: Iterable[ScannedObject]) -> Iterator[ScannedObject]:
-    """Iterate over the objects that an optimized run judges.
+    """Yield the objects judged by an optimized run.
 
-    These are what it lists, all but closed partitions, and what the state remembers of those.
+    They are the listed objects of open partitions, and the state's objects of closed partitions.
     """
     yield from listed
     for judged in state.objects.values():
@@ -251,7 +244,7 @@ def looked_at(state: State, listed: Iterable[ScannedObject]) -> Iterator[Scanned
 
 
 def saved_commit_named(state: State) -> set[str]:
-    """Return the paths that the commits known to the state name, in partitions that are open."""
+    """Return the paths in open partitions that known commits reference."""
     objects = state.objects.values()
     return {judged.stored.path for judged in objects if judged.verdict in COMMIT_NAMED}
 
@@ -264,14 +257,10 @@ def judge(
     state: State | None,
     look: ObservationTimes,
 ) -> Iterator[Judged]:
-    """Iterate over objects with their verdicts, and over committed ones that no listing showed.
+    """Yield objects with their verdicts, and committed objects that were not listed.
 
-    Args:
-        looked: The objects.
-        committed: The paths that commit records name.
-        held: The paths that staging, links and open uploads name.
-        state: What the run before left; candidates keep the time at which they were found.
-        look: The times of this look.
+    `committed` are the paths referenced by commit records, `held` by staging, links and open
+    uploads. Candidates keep the time of finding in the previous run's `state`.
     """
     unseen = set(committed)
     for stored in looked:
@@ -293,7 +282,7 @@ def judge(
 def _found_us(stored: ScannedObject, state: State | None, look: ObservationTimes) -> int:
     """Return when a candidate was first found; now, if it is new.
 
-    Also now if that time is in the future: the clock was ahead, and how long ago is not known.
+    Also now if the saved time is in the future: the clock was ahead, so its age is unknown.
     """
     before = state.objects.get(stored.path) if state is not None else None
     if before is None or before.found_us is None:
@@ -310,16 +299,10 @@ def next_state(
     state: State | None,
     look: ObservationTimes,
 ) -> State:
-    """Return what this run leaves to the next, once it has swept.
+    """Return the state for the next run, after the sweep.
 
-    Args:
-        judged: What it found.
-        deleted: The paths that it has deleted.
-        repository_uids: Whose objects it looked at.
-        commits: The commit records that it knows of.
-        state: Of an optimized run, the state that it used: closed partitions stay closed, also
-            when the server's times were made longer.
-        look: Its times.
+    Closed partitions of the `state` used by an optimized run stay closed even if the server's times
+    were increased.
     """
     closed_before_us = max(look.closed_before_us, state.closed_before_us if state else 0)
     after = State(
@@ -338,11 +321,11 @@ def next_state(
 
 
 def remembered(judged: Judged, state: State) -> bool:
-    """Whether the next run must know of an object.
+    """Return whether the next run must know an object.
 
-    Open partitions are listed again, but known commits are not read again: so what commits name is
-    remembered, listed or not, and when candidates were found. Closed partitions are not listed
-    again: so all is remembered except what commits name, since that stays.
+    Open partitions are listed again, but known commits are not read again: the state needs
+    candidates and all objects referenced by commits, listed or not. Closed partitions are not
+    listed again: the state needs all their objects except those referenced by commits, which stay.
     """
     if judged.verdict is Verdict.CANDIDATE:
         return True

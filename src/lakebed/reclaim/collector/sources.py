@@ -1,4 +1,4 @@
-"""The frames that a run works on, each read from the storage by the executors."""
+"""The frames of a run, each read from the storage by the executors."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -40,43 +40,40 @@ _RESULT_COLUMNS: Final[dict[GCResultKind, StructType | str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Makes frames; files are read when a frame is used."""
+    """Factory of frames; files are read when a frame is evaluated."""
 
     spark: SparkSession
     storage: Storage
 
     def of(self, manifest: GCManifest) -> "Sources":
-        """Return sources that count as the repository's own what a run does."""
+        """Return sources that treat the run's adopted namespaces as the repository's own."""
         return replace(self, storage=replace(self.storage, adopted=manifest.run.adopted))
 
     @property
     def width(self) -> int:
-        """How many pieces work on files and folders is cut into."""
+        """Number of partitions for work on files and folders."""
         return self.spark.sparkContext.defaultParallelism * 2
 
     def held(self, manifest: GCManifest) -> DataFrame:
-        """What staging, links and open uploads name, as `frames.PATHS`."""
+        """Return the paths referenced by staging, links and open uploads, as `frames.PATHS`."""
         files = manifest.of_kind(GCFileKind.UPLOADS) + manifest.of_kind(GCFileKind.STAGED)
         transform = read_prepared_paths(self.storage, manifest.run.run_id)
         return self._read(files, transform, frames.PATHS)
 
     def uploads(self, manifest: GCManifest) -> DataFrame:
-        """The links and uploads in parts that the server knows of."""
+        """Return the links and multipart uploads known to the server."""
         transform = read_prepared_rows(self.storage, manifest.run.run_id)
         files = manifest.of_kind(GCFileKind.UPLOADS)
         return self._read(files, transform, "address string, kind string, open boolean")
 
     def commits(self, manifest: GCManifest) -> DataFrame:
-        """The commit records that the server knows of."""
+        """Return the commit records known to the server."""
         return self._commits(manifest.run.run_id, manifest.of_kind(GCFileKind.COMMITS))
 
     def metaranges(
         self, manifest: GCManifest, known: GCState | None, old: Sequence[GCFile] = ()
     ) -> DataFrame:
-        """The metaranges of commits that are not known yet, each once, with one of the commits.
-
-        Without those of `old` commits.
-        """
+        """Return the metaranges of unknown commits that are not `old`, with a commit of each."""
         commits = self.commits(manifest)
         if old:
             commits = frames.unknown(commits, self._commits(manifest.run.run_id, old), "id")
@@ -87,19 +84,19 @@ class Sources:
     def ranges(
         self, manifest: GCManifest, known: GCState | None, old: Sequence[GCFile] = ()
     ) -> DataFrame:
-        """The ranges of commits that are not known yet, each once; without `old` commits."""
+        """Return the distinct ranges of unknown commits that are not `old`."""
         transform = read_ranges_of(self.storage, manifest.run.repository)
         metaranges = self.metaranges(manifest, known, old)
         return self._mapped(metaranges, transform, "range_id string").distinct()
 
     def old_ranges(self, manifest: GCManifest, old: Sequence[GCFile]) -> DataFrame:
-        """The ranges of old commits, each once."""
+        """Return the distinct ranges of old commits."""
         transform = read_ranges_of(self.storage, manifest.run.repository, may_miss=True)
         metaranges = _each_metarange(self._commits(manifest.run.run_id, old))
         return self._mapped(metaranges, transform, "range_id string").distinct()
 
     def naming(self, manifest: GCManifest, range_id: str) -> DataFrame:
-        """The metaranges that name a range, each with one of its commits."""
+        """Return the metaranges that contain a range, with a commit of each."""
         metaranges = self.metaranges(manifest, None)
         transform = find_range(self.storage, manifest.run.repository, range_id)
         return self._mapped(metaranges, transform, metaranges.schema)
@@ -107,18 +104,18 @@ class Sources:
     def named_by_ranges(
         self, ranges: DataFrame, entries: Accumulator[int], *, may_miss: bool = False
     ) -> DataFrame:
-        """What the entries of ranges name, as `frames.PATHS`; `entries` counts those read."""
+        """Return the paths in ranges, as `frames.PATHS`; `entries` counts the rows read."""
         transform = read_paths_of(self.storage, entries.add, may_miss=may_miss)
         return self._mapped(ranges, transform, frames.PATHS)
 
     def counter(self) -> Accumulator[int]:
-        """A number that executors add to."""
+        """Return a counter for executors."""
         return self.spark.sparkContext.accumulator(0)
 
     def listed(
         self, repository_uids: Iterable[str], closed_before_us: int, objects: Accumulator[int]
     ) -> DataFrame:
-        """The objects in partitions that are not closed, as `frames.STORED`; `objects` counts."""
+        """Return the objects in open partitions, as `frames.STORED`; `objects` counts them."""
         storage = self.storage
         uids = self.spark.createDataFrame(
             [(uid,) for uid in sorted(set(repository_uids))], "repository_uid string"
@@ -132,29 +129,29 @@ class Sources:
         )
 
     def _by_folder(self, folders: DataFrame) -> DataFrame:
-        """Spread folders over all executors.
+        """Distribute folders over all executors.
 
-        The task of a folder depends on its name alone: where Spark lists again, because it has lost
-        an executor, no folder moves to a task that has already ended.
+        The task of a folder depends only on its name: if Spark lists again after losing an
+        executor, no folder moves to a finished task.
         """
         return folders.repartition(self.width, "folder")
 
     def results(
         self, run_id: GCRunID, files: Iterable[GCResultFile], kind: GCResultKind
     ) -> DataFrame:
-        """What a run wrote of one kind."""
+        """Return the rows of one kind written by a run."""
         chosen = [file for file in files if file.kind is kind]
         transform = read_results(self.storage, run_id, kind)
         return self._read(chosen, transform, _RESULT_COLUMNS[kind])
 
     def saved(self, state: GCState | None) -> DataFrame:
-        """What the run before left, as `frames.JUDGED`."""
+        """Return the objects in the state, as `frames.JUDGED`."""
         if state is None:
             return self.spark.createDataFrame([], frames.JUDGED)
         return self.results(state.run_id, state.files, GCResultKind.OBJECTS)
 
     def known_ranges(self, state: GCState) -> DataFrame:
-        """The ranges that the runs before have read."""
+        """Return the ranges read by the previous runs."""
         return self.results(state.run_id, state.files, GCResultKind.RANGES)
 
     def _commits(self, run_id: GCRunID, files: Iterable[GCFile]) -> DataFrame:
@@ -167,20 +164,20 @@ class Sources:
         transform: Transform,
         schema: StructType | str,
     ) -> DataFrame:
-        """Apply a transform to the names of files, each of which an executor reads."""
+        """Apply a transform to file names; executors read the files."""
         rows = [(file.name, str(file.kind), file.rows, file.content_id) for file in files]
         if not rows:
-            return self.spark.createDataFrame([], schema)  # Spark leaves out what is empty
+            return self.spark.createDataFrame([], schema)  # Spark skips empty partitions
         named = self.spark.createDataFrame(rows, FILES)
         return named.repartition(min(len(rows), self.width)).mapInArrow(transform, schema)
 
     def _mapped(
         self, frame: DataFrame, transform: Transform, schema: StructType | str
     ) -> DataFrame:
-        """Apply a transform with the rows spread over all executors."""
+        """Apply a transform with the rows distributed over all executors."""
         return frame.repartition(self.width).mapInArrow(transform, schema)
 
 
 def _each_metarange(commits: DataFrame) -> DataFrame:
-    """Return the metaranges of commits, each once, with one of its commits."""
+    """Return the metaranges of commits, with a commit of each."""
     return commits.groupBy("metarange_id").agg(f.min("id").alias("commit_id"))

@@ -13,32 +13,29 @@ from pyspark.sql import SparkSession
 
 from lakebed.reclaim.collector.errors import ExecutorFailed, SparkNotStarted
 
-# Programs that spark-submit starts find their JVM by it; spark-submit has all other options.
+# Set for programs started by spark-submit, which has all other options.
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 
 TASK_LOGGERS: Final = (
     "org.apache.spark.executor.Executor",
     "org.apache.spark.scheduler.TaskSetManager",
 )
-"""What writes the traceback of a task that failed to the log, twice."""
+"""Loggers that log the traceback of a failed task, twice."""
 
-# The last line of a traceback that names one of our errors; what follows is the JVM's.
+# Last line of a traceback with a Lakebed error; the JVM's traceback follows.
 _OWN_ERROR: Final = re.compile(r"^(lakebed\.[\w.]+): (.*)$", re.MULTILINE)
 
 
 def new_session(master: str | None = None, *, name: str = "lakebed gc") -> SparkSession:
-    """Start Spark, or return the session that exists.
+    """Start Spark, or return the existing session.
 
-    A session on this machine alone listens on loopback only and has no web page.
-
-    Args:
-        master: The Spark to run on; None: as ``spark-submit`` says, else this machine.
-        name: What Spark calls the program.
+    Without `master`, use the one set by ``spark-submit``, else this machine. A local session
+    listens on loopback only and has no web page.
 
     Raises:
         SparkNotStarted: It could not be started.
     """
-    # Executors would take whatever Python comes first in PATH.
+    # Executors would use the first Python in PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name).config("spark.ui.showConsoleProgress", "false")
     if master is None and _SUBMITTED in os.environ:
@@ -60,14 +57,14 @@ def new_session(master: str | None = None, *, name: str = "lakebed gc") -> Spark
 
 
 def _cause_of(error: Exception) -> str:
-    """Return what Spark says, without its stack; of an error of the JVM, which follows a colon."""
+    """Return Spark's message without the stack; for a JVM error, the part after the colon."""
     first, *others = str(error).splitlines()
     found = next((line.removeprefix(": ") for line in others if line.startswith(": ")), first)
     return found.rstrip(".")
 
 
 def _say_failures_once(session: SparkSession) -> None:
-    """Keep the tracebacks of tasks off the terminal: what failed is raised, in one line."""
+    """Silence the tracebacks of tasks: the failure is raised, in one line."""
     jvm = session.sparkContext._jvm  # noqa: SLF001 - there is no other way to a single logger
     assert jvm is not None, "the session runs"
     off = jvm.org.apache.logging.log4j.Level.OFF
@@ -77,10 +74,10 @@ def _say_failures_once(session: SparkSession) -> None:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Turn the traceback of an executor into the error that the executor raised.
+    """Convert the traceback of an executor into the error raised there.
 
     Raises:
-        ExecutorFailed: An executor raised one of our errors.
+        ExecutorFailed: An executor raised a Lakebed error.
     """
     try:
         yield

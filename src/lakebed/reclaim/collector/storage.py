@@ -1,4 +1,4 @@
-"""The storage of one repository, as the driver and every executor open it, and the state in it."""
+"""The storage of one repository, as opened by the driver and every executor, and its state."""
 
 import logging
 import os
@@ -35,7 +35,7 @@ from lakebed.reclaim.collector.rules import is_adopted
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Where the objects of a repository are; goes to executors as it is."""
+    """Location of a repository's objects; pickled to executors."""
 
     settings: BlockSettings
     namespace: Namespace
@@ -43,7 +43,7 @@ class Storage:
     versions: str = "keep"
     """The server's setting `gc.versions`: ``keep`` or ``delete``."""
     adopted: tuple[GCAdopted, ...] = ()
-    """What a run counts as the repository's own beside the namespace."""
+    """Adopted namespaces, treated as the repository's own by a run."""
 
     @property
     def block(self) -> BlockStore:
@@ -52,33 +52,33 @@ class Storage:
 
     @property
     def runtime(self) -> Runtime:
-        """The clock, chance and concurrency of the process that uses the storage."""
+        """Clock, randomness and concurrency of the process."""
         return ThreadRuntime()
 
     @property
     def is_on_disk(self) -> bool:
-        """Whether it is a folder, and no cloud."""
+        """Whether it is a local folder."""
         return isinstance(self.settings, LocalSettings)
 
     def file(self, run_id: GCRunID, name: str) -> Address:
-        """The address of a file of a run."""
+        """Return the address of a file of a run."""
         return self.namespace.address(gc_path(self.repository_uid, run_id, name))
 
     def object_at(self, path: str) -> Address:
-        """Return the address of an object; of one that was adopted, its path is that."""
+        """Return the address of an object; an adopted object's path is its address."""
         return Address.parse(path) if is_adopted(path) else self.namespace.address(path)
 
     def delete(self, addresses: Sequence[Address]) -> list[DeleteResult]:
-        """Delete objects, with all their versions if the setting says so."""
+        """Delete objects, with all their versions if `versions` is ``delete``."""
         if self.versions == "delete":
             return self.block.delete_versions(addresses)
         return self.block.delete_many(addresses)
 
     def check_owner(self) -> None:
-        """Make sure that all namespaces still belong to this creation of the repository.
+        """Check that all namespaces still belong to the same repository.
 
         Raises:
-            NotTheOwner: It was deleted, and perhaps made again.
+            NotTheOwner: The repository was deleted, and perhaps created again.
             BlockError: The storage refused or failed.
         """
         others = [Namespace.parse(each.storage_namespace) for each in self.adopted]
@@ -90,23 +90,22 @@ class Storage:
 
 
 class MarkingServer(Protocol):
-    """A server that writes a mark into its storage, by which a job recognises the storage."""
+    """A server that writes a marker into its storage, to identify the storage."""
 
     def mark(self) -> tuple[GCMark, Path | None]:
-        """Write a mark; return it, and the folder of a storage on the server's own disk."""
+        """Write a marker; return it, and the folder if the storage is on the server's own disk."""
 
 
 def open_storage(server: MarkingServer, settings: BlockSettings | None = None) -> Storage:
-    """Return the storage of a repository, proven to be the one that the server writes to.
+    """Return the storage of a repository, verified to be the server's.
 
-    Args:
-        server: It leaves a mark in its storage, which must be found here.
-        settings: How to open the storage; None: as the server and the environment say.
+    `server` writes a marker to its storage, which must be found here. Without `settings`, the
+    settings of the server and the environment are used.
 
     Raises:
         WrongStorage: The settings lead to another storage, perhaps a copy.
-        InvalidOption: It cannot be opened from here.
-        NotTheOwner: The repository was just deleted and made again.
+        InvalidOption: The storage cannot be opened from here.
+        NotTheOwner: The repository was just deleted and created again.
         ClientError: The server refused, or did not answer.
         BlockError: The storage refused or failed.
     """
@@ -116,7 +115,7 @@ def open_storage(server: MarkingServer, settings: BlockSettings | None = None) -
 def find_storage(
     mark: GCMark, local_root: Path | None, settings: BlockSettings | None = None
 ) -> Storage:
-    """Return the storage in which a server has left a mark; raises as `open_storage` does."""
+    """Return the storage that contains a server's marker; raises as `open_storage` does."""
     namespace = Namespace.parse(mark.storage_namespace)
     if settings is None:
         settings = block_settings(namespace, local_root=local_root, environ=os.environ)
@@ -135,8 +134,8 @@ def block_settings(
 ) -> BlockSettings:
     """Return how to open the storage of a namespace.
 
-    Every machine finds the credentials of a cloud as the vendor's tools do. For S3, the region and
-    the endpoint are taken from the variables of those tools.
+    Credentials of a cloud are found as by the vendor's tools. For S3, the region and the endpoint
+    are taken from the variables of these tools.
 
     Raises:
         InvalidOption: The folder of a local storage is not known.
@@ -164,7 +163,7 @@ def block_settings(
 
 def _found(storage: Storage, address: Address) -> bytes | None:
     if isinstance(storage.settings, LocalSettings):
-        # Not through the driver: opening a folder that is not a storage would make it one.
+        # Not through the driver: opening an arbitrary folder would initialize it as a storage.
         file = storage.settings.root / str(address).removeprefix("local://")
         try:
             return file.read_bytes()
@@ -196,7 +195,7 @@ _OVERTAKEN: Final = "another run ended first: start again, and make one run at a
 
 @dataclass(frozen=True, slots=True)
 class SavedState:
-    """The state that a run begins with, and its ETag."""
+    """The saved state at the start of a run, with its ETag."""
 
     storage: Storage
     state: GCState | None
@@ -204,10 +203,10 @@ class SavedState:
 
     @classmethod
     def read(cls, storage: Storage) -> "SavedState":
-        """Return what the run before left.
+        """Return the state of the previous run.
 
         Raises:
-            FormatError: It is damaged, or of a newer Lakebed.
+            FormatError: The state is damaged, or written by a newer Lakebed.
             BlockError: The storage refused or failed.
         """
         address = storage.namespace.address(state_path(storage.repository_uid))
@@ -220,19 +219,19 @@ class SavedState:
         return cls(storage, decode_state(data, file=str(address)), etag)
 
     def check_latest(self) -> None:
-        """Make sure that no other run has ended since.
+        """Check that no other run has ended since.
 
         Raises:
-            Overtaken: One has, and its look may disagree with the candidates of this run.
+            Overtaken: A run has ended whose observation may disagree with this run's candidates.
         """
         if SavedState.read(self.storage).etag != self.etag:
             raise Overtaken(_OVERTAKEN)
 
     def replace(self, state: GCState) -> None:
-        """Leave a state to the next run.
+        """Save the state for the next run.
 
         Raises:
-            Overtaken: Another run has left one first.
+            Overtaken: Another run has saved its state first.
         """
         address = self.storage.namespace.address(state_path(self.storage.repository_uid))
         data = encode_state(state)

@@ -1,1 +1,1 @@
-"""What runs on the executors of Spark, next to the storage."""
+"""Functions for the executors of Spark, next to the storage."""

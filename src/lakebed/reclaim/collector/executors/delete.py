@@ -1,4 +1,4 @@
-"""Deleting in executors: many objects at a time, with retries, and with a result for each."""
+"""Deletion in executors: batches of objects, with retries and a result for each object."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from lakebed.reclaim.collector.storage import Storage
 _LOGGER: Final = logging.getLogger(__name__)
 
 BATCH: Final = 1000
-"""The owner of the namespace is checked before every so many deletes."""
+"""Number of deletes between two checks of the namespace's owner."""
 
 _TRIES: Final = 4
 _PAUSE_SECONDS: Final = 0.5
@@ -28,10 +28,10 @@ _PAUSE_SECONDS: Final = 0.5
 def delete_due(
     storage: Storage, run_id: GCRunID, count: Callable[[int], None] = TALLY.add
 ) -> Transform:
-    """From objects that are due to files that say what became of each; `count` gets how many.
+    """Map objects that are due to the files with their results; `count` gets their number.
 
-    The rows have the columns of `frames.JUDGED`. Those that could not be deleted are
-    written once more as objects that the next run must know.
+    The rows have the columns of `frames.JUDGED`. Objects that could not be deleted are also written
+    as objects for the next run.
     """
 
     def delete(batches: Batches) -> Batches:
@@ -89,9 +89,9 @@ def _log_failures(deleted: list[DeleteResult]) -> None:
 
 
 def delete_objects(storage: Storage, runtime: Runtime, paths: Sequence[str]) -> list[DeleteResult]:
-    """Delete objects; return a result for each. A missing one is deleted.
+    """Delete objects; return a result for each. A missing object counts as deleted.
 
-    A failure of the storage that may pass is retried.
+    Transient failures of the storage are retried.
     """
     results: dict[str, DeleteResult] = {}
     left = list(paths)
@@ -113,7 +113,7 @@ def delete_objects(storage: Storage, runtime: Runtime, paths: Sequence[str]) -> 
 
 
 def _both(before: DeleteResult, again: DeleteResult) -> DeleteResult:
-    """Return the result of two tries: what a failed one has deleted counts too."""
+    """Return the sum of two attempts: a failed attempt may have deleted versions."""
     return replace(
         again, versions=before.versions + again.versions, bytes=before.bytes + again.bytes
     )

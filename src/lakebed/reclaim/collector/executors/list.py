@@ -1,7 +1,7 @@
-"""Listing the objects of a repository in executors: branches, their partitions, their objects.
+"""Listing of a repository's objects in executors: branches, partitions, objects.
 
-Branches are listed in the storage, not asked for, so that deleted branches are found too.
-Partitions sort newest first: an optimized run reads those of a branch up to the first closed one.
+Branches are listed in the storage instead of the record store, so that deleted branches are found.
+Partitions sort newest first: an optimized run reads a branch's up to the first closed partition.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -45,7 +45,7 @@ _LETTER_A: Final = 97
 
 
 def list_branches(storage: Storage) -> Transform:
-    """From unique ids of repositories to the folders of their branches; adopted folders stay."""
+    """Map unique ids of repositories to the folders of their branches; keep adopted folders."""
 
     def read(batches: Batches) -> Batches:
         storage.check_owner()
@@ -61,9 +61,9 @@ def list_branches(storage: Storage) -> Transform:
 
 
 def list_partitions(storage: Storage, closed_before_us: int) -> Transform:
-    """From folders of branches to those of their partitions that are not closed.
+    """Map folders of branches to the folders of their open partitions.
 
-    An adopted folder gets no more objects: it is closed by the first run that lists it.
+    An adopted folder gets no more objects: the first run that lists it closes it.
     """
 
     def open_in(folder: str) -> list[str]:
@@ -76,7 +76,7 @@ def list_partitions(storage: Storage, closed_before_us: int) -> Transform:
         runtime = storage.runtime
         folders = (row["folder"] for row in rows(batches))
         while some := list(islice(folders, _BRANCHES)):
-            # Each is a request to the storage, and most of its time is the way there and back.
+            # Each is a request to the storage, dominated by its round trip.
             found = runtime.map_parallel(open_in, some, limit=_AT_ONCE)
             yield from _as_batches(chain.from_iterable(found))
 
@@ -84,13 +84,13 @@ def list_partitions(storage: Storage, closed_before_us: int) -> Transform:
 
 
 def _open(names: Iterable[str], closed_before_us: int) -> Iterator[str]:
-    """Iterate over the names of partitions that are not closed."""
+    """Yield the names of open partitions."""
     for name in names:
         made_us = partition_made_us(name)
         if made_us is None:
             continue
         if made_us < closed_before_us:
-            return  # so are all that follow, which are older
+            return  # all following partitions are older
         yield name
 
 
@@ -100,7 +100,7 @@ def _as_batches(folders: Iterator[str]) -> Batches:
 
 
 def list_objects(storage: Storage, count: Callable[[int], None] = TALLY.add) -> Transform:
-    """From folders of partitions to their objects; `count` gets how many."""
+    """Map folders of partitions to their objects; `count` gets their number."""
 
     def read(batches: Batches) -> Batches:
         storage.check_owner()
@@ -121,9 +121,9 @@ def list_objects(storage: Storage, count: Callable[[int], None] = TALLY.add) -> 
 
 
 def stored_objects(listed: pa.RecordBatch, namespace: Namespace) -> pa.RecordBatch:
-    """Return the objects of a listing that garbage collection may touch.
+    """Return the listed objects that garbage collection may delete.
 
-    The same as `rules.stored_object` for each, column by column: a listing has millions.
+    Equivalent to `rules.stored_object`, column by column: a listing has millions of rows.
     """
     paths = pc.utf8_slice_codeunits(listed.column("address"), len(str(namespace)))
     is_own = pc.match_substring_regex(paths, WHOLE_PATH_PATTERN)
@@ -138,7 +138,7 @@ def stored_objects(listed: pa.RecordBatch, namespace: Namespace) -> pa.RecordBat
 
 
 def adopted_objects(listed: pa.RecordBatch, adopted: GCAdopted) -> pa.RecordBatch:
-    """Return the objects of a listing of an adopted folder, which are in no partition."""
+    """Return the listed objects of an adopted folder, which has no partitions."""
     own = pc.starts_with(listed.column("address"), f"{adopted.storage_namespace}{LAKEBED_FOLDER}/")
     listed = listed.filter(pc.invert(own))
     mtime_us = listed.column("mtime").cast(pa.int64())
@@ -152,13 +152,13 @@ def adopted_objects(listed: pa.RecordBatch, adopted: GCAdopted) -> pa.RecordBatc
 
 
 def made_us_of(paths: pa.Array) -> npt.NDArray[np.int64]:
-    """Return when the partition of each path was made; all are paths of objects."""
-    # Partitions count their times down.
+    """Return the creation time of the partition of each object path."""
+    # Partition names contain descending times.
     return (_ALL_ONES - _numbers(paths, MADE_FROM)).astype(np.int64)
 
 
 def _numbers(paths: pa.Array, start: int) -> npt.NDArray[np.uint64]:
-    """Return the numbers whose hexadecimal digits stand at the same place in each path."""
+    """Return the hexadecimal numbers at offset `start` of each path."""
     texts = pc.utf8_slice_codeunits(paths, start, start + TIME_DIGITS)
     _, buffer = texts.cast(pa.binary(TIME_DIGITS)).buffers()
     # The digits are ASCII: 0-9 are 48-57, a-f are 97-102.

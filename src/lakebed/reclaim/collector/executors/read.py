@@ -1,10 +1,10 @@
-"""Reading files in executors: the paths that they name.
+"""Reading of files in executors: the paths referenced by them.
 
-Each function here returns a function for `DataFrame.mapInArrow`, from rows that name files to the
+Each function returns a function for `DataFrame.mapInArrow`, from rows with file names to the
 content of the files. Lakebed's own drivers read the storage, so Spark needs no connectors.
 
-`TALLY` counts the objects that were listed or deleted in a step, for people who watch a run. On
-Spark, executors count, and tell the driver when a task has ended.
+`TALLY` counts the listed or deleted objects of a step, to show progress. On Spark, executors count,
+and report to the driver at the end of each task.
 """
 
 import time
@@ -34,7 +34,7 @@ from lakebed.reclaim.collector.storage import Storage
 
 
 class Tally:
-    """Counts the objects of one step; threads may add to it, and a lost count does no harm."""
+    """Object counter of one step; not synchronized: a lost count does no harm."""
 
     def __init__(self) -> None:
         self._objects = 0
@@ -42,12 +42,12 @@ class Tally:
         self._begun = time.monotonic()
 
     def begin(self) -> None:
-        """Begin to count anew: another step begins."""
+        """Start counting from zero for a new step."""
         self._objects, self._begun = -self._others(), time.monotonic()
 
     def follow(self, others: Callable[[], int]) -> None:
-        """From now on, count what others say that they have done, too; they begin with nothing."""
-        self._objects += self._others()  # those who are followed no more
+        """Also add the counts of `others`, starting from zero."""
+        self._objects += self._others()  # final counts of the previous source
         self._others = others
 
     def add(self, objects: int) -> None:
@@ -63,24 +63,24 @@ class Tally:
 
 
 TALLY: Final = Tally()
-"""What this process does."""
+"""Counter of this process."""
 
 
 Batches = Iterator[pa.RecordBatch]
 Transform = Callable[[Batches], Batches]
 
 FILES: Final = "name string, kind string, rows long, content_id string"
-"""Rows that name files of a run."""
+"""Rows with the names of files of a run."""
 
 FOLDERS: Final = "folder string"
-"""Rows that name folders in the namespace."""
+"""Rows with the names of folders in the namespace."""
 
 _PATHS: Final = pa.schema([pa.field("path", pa.string())])
 _ROWS_MAX: Final = 10_000
 
 
 def read_prepared_paths(storage: Storage, run_id: GCRunID) -> Transform:
-    """From files of uploads and staged entries to the paths that they name."""
+    """Map files of uploads and staged entries to the referenced paths."""
 
     def read(batches: Batches) -> Batches:
         for table in _prepared(storage, run_id, batches):
@@ -90,7 +90,7 @@ def read_prepared_paths(storage: Storage, run_id: GCRunID) -> Transform:
 
 
 def read_prepared_rows(storage: Storage, run_id: GCRunID) -> Transform:
-    """From files of one kind that the server wrote to what they hold."""
+    """Map files of one kind written by the server to their rows."""
 
     def read(batches: Batches) -> Batches:
         for table in _prepared(storage, run_id, batches):
@@ -107,7 +107,7 @@ def _prepared(storage: Storage, run_id: GCRunID, batches: Batches) -> Iterator[p
 
 
 def read_results(storage: Storage, run_id: GCRunID, kind: GCResultKind) -> Transform:
-    """From files that a run wrote to what they hold."""
+    """Map files written by a run to their rows."""
 
     def read(batches: Batches) -> Batches:
         for row in rows(batches):
@@ -121,9 +121,9 @@ def read_results(storage: Storage, run_id: GCRunID, kind: GCResultKind) -> Trans
 
 
 def read_ranges_of(storage: Storage, repository: str, *, may_miss: bool = False) -> Transform:
-    """From ids of metaranges, with a commit of each, to the ids of their ranges.
+    """Map ids of metaranges, with a commit of each, to the ids of their ranges.
 
-    If `may_miss`, metaranges that are not there are passed over: of commits that do not count.
+    If `may_miss`, missing metaranges are skipped: their commits do not count.
     """
 
     def read(batches: Batches) -> Batches:
@@ -140,7 +140,7 @@ def read_ranges_of(storage: Storage, repository: str, *, may_miss: bool = False)
 
 
 def find_range(storage: Storage, repository: str, range_id: str) -> Transform:
-    """From ids of metaranges, with a commit of each, to those that name a range."""
+    """Keep the ids of metaranges, with a commit of each, that contain a range."""
 
     def read(batches: Batches) -> Batches:
         for batch in batches:
@@ -167,9 +167,9 @@ def _ranges_of(storage: Storage, repository: str, row: dict[str, Any]) -> list[R
 def read_paths_of(
     storage: Storage, count: Callable[[int], None], *, may_miss: bool = False
 ) -> Transform:
-    """From ids of ranges to the paths that their entries name; `count` gets their number.
+    """Map ids of ranges to the paths in their entries; `count` gets their number.
 
-    If `may_miss`, ranges that are not there are passed over: of commits that do not count.
+    If `may_miss`, missing ranges are skipped: their commits do not count.
     """
 
     def read(batches: Batches) -> Batches:
@@ -190,7 +190,7 @@ def read_paths_of(
 
 
 def entry_paths(entries: pa.Table, storage: Storage) -> pa.ChunkedArray:
-    """Return the paths that entries name, of objects that may be the repository's own."""
+    """Return the paths in entries whose objects may belong to the repository."""
     is_relative = pc.equal(entries.column("address_type"), int(AddressType.RELATIVE))
     addresses = entries.column("address")
     own = addresses.filter(is_relative)
@@ -199,20 +199,20 @@ def entry_paths(entries: pa.Table, storage: Storage) -> pa.ChunkedArray:
 
 
 def relative(addresses: pa.ChunkedArray, storage: Storage) -> pa.ChunkedArray:
-    """Return the paths of whole addresses, of those that are in the repository's namespaces."""
+    """Return the paths of full addresses, if they are in the repository's namespaces."""
     namespace, prefix = storage.namespace, str(storage.namespace)
     adopted = [each.storage_namespace for each in storage.adopted]
     is_inside = pc.starts_with(addresses, prefix)
     inside = pc.utf8_slice_codeunits(addresses.filter(is_inside), len(prefix))
     others = pc.unique(addresses.filter(pc.invert(is_inside))).to_pylist()
-    # Another spelling of an address inside would look like a foreign one.
+    # A different spelling of an address inside would look like a foreign address.
     respelled = [canonical_path(each, AddressType.FULL, namespace, adopted) for each in others]
     more = pa.array([path for path in respelled if path is not None], pa.string())
     return pa.chunked_array([*inside.chunks, more], pa.string())
 
 
 def _as_batches(paths: pa.ChunkedArray, storage: Storage) -> Batches:
-    """Yield paths in batches, without those of imported objects, which are never listed."""
+    """Yield paths in batches, without imported objects, which are never listed."""
     is_own = pc.starts_with(paths, REPOSITORIES)
     for each in storage.adopted:
         is_own = pc.or_(is_own, pc.starts_with(paths, each.storage_namespace))
@@ -221,11 +221,11 @@ def _as_batches(paths: pa.ChunkedArray, storage: Storage) -> Batches:
 
 
 def texts(name: str, values: Sequence[str]) -> pa.RecordBatch:
-    """Return a batch of one column of texts, perhaps empty."""
+    """Return a batch with one column of strings, perhaps empty."""
     return pa.RecordBatch.from_arrays([pa.array(values, pa.string())], names=[name])
 
 
 def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
-    """Iterate over rows in plain Python: there is one for each file or folder, not each object."""
+    """Yield rows as dictionaries; each is a file or folder, not an object."""
     for batch in batches:
         yield from batch.to_pylist()

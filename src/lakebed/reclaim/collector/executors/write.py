@@ -1,7 +1,7 @@
-"""Writing what a run found, in executors: files of bounded size, each under a name of its own.
+"""Writing of a run's results in executors: files of bounded size with random names.
 
-Spark may run a task twice. Both write files; the driver learns of the files of one of them, and the
-state names no others.
+Spark may run a task twice. Both attempts write files; the driver learns of the files of one
+attempt, and the state references no others.
 """
 
 from typing import Final
@@ -22,16 +22,16 @@ from lakebed.reclaim.collector.rules import Verdict
 from lakebed.reclaim.collector.storage import Storage
 
 FILE_ROWS: Final = 100_000
-"""How many rows go into one file; so many are in memory at a time."""
+"""Maximum number of rows of a file, and in memory."""
 
 WRITTEN: Final = "name string, kind string, rows long, bytes long, content_id string"
-"""Rows that name the files that were written: `lakebed.formats.gc_state.GCResultFile`."""
+"""Rows with written files: `lakebed.formats.gc_state.GCResultFile`."""
 
 FILE_OR_TOTAL: Final = (
     f"file struct<{WRITTEN}>, total struct<verdict string, stage string, objects long, bytes long>"
 )
-"""Rows that hold either a file that was written, or a total: how many objects of one verdict are in
-partitions of one stage."""
+"""Rows with either a written file or a total: the number of objects with a verdict in partitions of
+a stage."""
 
 _WRITTEN_SCHEMA: Final = pa.schema(
     [
@@ -58,20 +58,20 @@ _FILE_OR_TOTAL_SCHEMA: Final = pa.schema(
 )
 
 DUE_LABEL: Final = "due"
-"""What counts call candidates that the run deletes."""
+"""Verdict in counts for candidates deleted by the run."""
 
 FREED_LABEL: Final = "freed"
-"""What counts call candidates that only old commits named, and that the run does not delete."""
+"""Verdict in counts for candidates referenced by old commits and not deleted by the run."""
 
 ADOPTED_LABEL: Final = "(adopted from lakeFS)"
-"""What counts call the branch of objects in an adopted namespace."""
+"""Branch in counts for objects in an adopted namespace."""
 
 _NUMBERS: Final = ("objects", "bytes")
-_BRANCH: Final = 3  # of the parts of a path
+_BRANCH: Final = 3  # index into the parts of a path
 
 
 class PartWriter:
-    """Gathers rows of one kind and writes them."""
+    """Buffered writer of rows of one kind."""
 
     def __init__(self, storage: Storage, run_id: GCRunID, kind: GCResultKind) -> None:
         self._storage = storage
@@ -81,7 +81,7 @@ class PartWriter:
         self._rows = 0
 
     def add(self, table: pa.Table) -> Batches:
-        """Add rows; yields the files that were written because of that."""
+        """Add rows; yield the files written for them."""
         if table.num_rows:
             self._tables.append(table)
             self._rows += table.num_rows
@@ -89,7 +89,7 @@ class PartWriter:
             yield from self.flush()
 
     def flush(self) -> Batches:
-        """Write what was gathered."""
+        """Write the buffered rows."""
         if self._tables:
             schema = GC_RESULT_SCHEMAS[self._kind]
             table = pa.concat_tables(self._tables).select(schema.names).cast(schema)
@@ -107,7 +107,7 @@ class PartWriter:
         return GCResultFile(name, self._kind, table.num_rows, size, content_id)
 
     def _write_text(self, name: str, table: pa.Table) -> None:
-        """Write the report for people, too: a line for each object."""
+        """Also write the report as text: a line for each object."""
         columns = (table.column(each).to_pylist() for each in ("path", "size", "error"))
         lines = (
             f"{path}\t{size}\t{error or 'deleted'}\n"
@@ -123,7 +123,7 @@ def as_row(file: GCResultFile) -> pa.RecordBatch:
 
 
 def write_rows(storage: Storage, run_id: GCRunID, kind: GCResultKind) -> Transform:
-    """From rows of a kind to the files that hold them."""
+    """Map rows of a kind to files."""
 
     def write(batches: Batches) -> Batches:
         writer = PartWriter(storage, run_id, kind)
@@ -135,11 +135,10 @@ def write_rows(storage: Storage, run_id: GCRunID, kind: GCResultKind) -> Transfo
 
 
 def write_judged(storage: Storage, run_id: GCRunID) -> Transform:
-    """From judged objects to files of those that are due, of those to remember, and of counts.
+    """Map judged objects to files of due objects, of objects to remember, and of counts.
 
-    The rows have the columns of `frames.JUDGED`, and `is_due`, `is_freed`,
-    `is_remembered` and `stage`. The rows that come out are `FILE_OR_TOTAL`; the totals are of all
-    branches together.
+    The rows have the columns of `frames.JUDGED`, and `is_due`, `is_freed`, `is_remembered` and
+    `stage`. The resulting rows are `FILE_OR_TOTAL`; totals are over all branches.
     """
 
     def write(batches: Batches) -> Batches:
@@ -152,7 +151,7 @@ def write_judged(storage: Storage, run_id: GCRunID) -> Transform:
             yield from _as_files(due.add(table.filter(is_due)))
             kept = pc.and_(table.column("is_remembered"), pc.invert(is_due))
             yield from _as_files(remembered.add(table.filter(kept)))
-            # Only what is there counts.
+            # Only observed objects count.
             is_seen = pc.not_equal(table.column("verdict"), Verdict.UNSEEN.value)
             counts.add(_labelled(table.filter(is_seen)))
         yield from _as_files(due.flush())
@@ -166,7 +165,7 @@ def write_judged(storage: Storage, run_id: GCRunID) -> Transform:
 
 
 def _as_files(written: Batches) -> Batches:
-    """Iterate over rows of `WRITTEN` as rows of `FILE_OR_TOTAL`."""
+    """Convert rows of `WRITTEN` to rows of `FILE_OR_TOTAL`."""
     for batch in written:
         totals = pa.nulls(batch.num_rows, _FILE_OR_TOTAL_SCHEMA.field("total").type)
         columns = [batch.to_struct_array(), totals]
@@ -174,7 +173,7 @@ def _as_files(written: Batches) -> Batches:
 
 
 def _as_totals(counts: pa.Table) -> pa.RecordBatch:
-    """Return counts of all branches together as rows of `FILE_OR_TOTAL`."""
+    """Return counts over all branches as rows of `FILE_OR_TOTAL`."""
     totals = counts.select(_TOTAL_SCHEMA.names).cast(_TOTAL_SCHEMA)
     arrays = [one_array(totals, name) for name in _TOTAL_SCHEMA.names]
     files = pa.nulls(counts.num_rows, _FILE_OR_TOTAL_SCHEMA.field("file").type)
@@ -183,29 +182,29 @@ def _as_totals(counts: pa.Table) -> pa.RecordBatch:
 
 
 class Counts:
-    """Adds up counts by branch; there may be as many branches as there are objects."""
+    """Sums of counts by branch; there may be as many branches as objects."""
 
     def __init__(self) -> None:
         self._tables = [GC_RESULT_SCHEMAS[GCResultKind.COUNTS].empty_table()]
         self._new_rows = 0
 
     def add(self, table: pa.Table) -> None:
-        """Add some."""
+        """Add a table of counts."""
         self._tables.append(table)
         self._new_rows += table.num_rows
-        # Only when there is as much new as old, or else many branches would be added up each time.
+        # Only after as many new rows as old: otherwise many branches would be summed each time.
         if self._new_rows >= max(FILE_ROWS, self._tables[0].num_rows):
             self.table()
 
     def table(self) -> pa.Table:
-        """Return what they add up to."""
+        """Return the sums."""
         self._tables = [add_up(self._tables, ["branch", "verdict", "stage"])]
         self._new_rows = 0
         return self._tables[0]
 
 
 def _labelled(table: pa.Table) -> pa.Table:
-    """Return judged objects as counts of one each."""
+    """Return each judged object as a count of one."""
     branch = pc.list_element(pc.split_pattern(table.column("path"), "/"), _BRANCH)
     branch = pc.if_else(pc.match_substring(table.column("path"), "://"), ADOPTED_LABEL, branch)
     verdict = pc.if_else(table.column("is_freed"), FREED_LABEL, table.column("verdict"))
@@ -221,7 +220,7 @@ def _labelled(table: pa.Table) -> pa.Table:
 
 
 def add_up(tables: list[pa.Table], keys: list[str]) -> pa.Table:
-    """Add up counts that have the same keys."""
+    """Return the sums of counts with equal keys."""
     names = [*keys, "objects", "bytes"]
     table = pa.concat_tables([each.select(names).cast(_schema(names)) for each in tables])
     summed = table.group_by(keys).aggregate([("objects", "sum"), ("bytes", "sum")])
