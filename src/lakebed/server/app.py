@@ -49,17 +49,17 @@ def create(settings: ServerSettings) -> WSGIApplication:
     """Return the application of one worker process."""
     services = open_services(settings)
     if settings.one_process and not settings.in_memory:
-        # No process beside this one could open the database.
+        # The database allows no second process.
         keep_up = import_module("lakebed.server.processes.background").keep_up
         threading.Thread(target=keep_up, args=(services,), daemon=True, name="background").start()
     return build(services, begin_tracing(settings.tracing))
 
 
 def begin_tracing(settings: TracingSettings) -> BeginSpan | None:
-    """Turn tracing on in this process, if the settings ask for it; return how requests begin.
+    """Turn tracing on in this process if configured; return the function that starts spans.
 
     Raises:
-        MissingExtraError: The extra is not installed.
+        MissingExtraError: the extra is not installed.
     """
     if settings.endpoint is None:
         return None
@@ -74,16 +74,16 @@ def begin_tracing(settings: TracingSettings) -> BeginSpan | None:
 
 
 def run_in_thread(work: Callable[[], None]) -> None:
-    """Run a task beside the requests; should the process end first, the task has failed."""
+    """Run a task in a thread; it fails if the process ends first."""
     threading.Thread(target=work, daemon=True, name="task").start()
 
 
 def open_services(
     settings: ServerSettings, *, run_in_background: RunInBackground = run_in_thread
 ) -> Services:
-    """Open what the settings name, and put the parts together."""
+    """Open the database and the storage of the settings, and assemble the services."""
     url, storage = settings.database.url, settings.blockstore.block
-    # Another process would not see what is in the memory of this one, or could not open it.
+    # A second process could not see data in memory, or not open the database.
     builders = None
     if not settings.one_process:
         builders = Builders(
@@ -110,7 +110,7 @@ def open_services(
         ),
         run_in_background=run_in_background,
         new_caller=calls.caller,
-        # Else the background process runs imports and hooks.
+        # Otherwise the background process runs imports and hooks.
         runs_everything=settings.in_memory,
         builders=builders,
         signer=signer,
@@ -164,24 +164,25 @@ def _any_namespace(engine: Engine) -> Namespace | None:
 def build(services: Services, begin_span: BeginSpan | None = None) -> Pipeline:
     """Return the application that serves all operations and pages.
 
-    The list is the way of a request: the first step that answers it is the last one that sees it.
+    The list is the order of processing: the first step that answers a request is the last to see
+    it.
     """
     router = _new_router(services, services.admission)
     operations, guard = Operations(router), _guard(services)
     gateway = S3Gateway(services, guard)
     steps = [
-        # A signature of AWS, or the domain of the gateway: the gateway has steps of its own, since
-        # S3 clients read errors in XML.
+        # An AWS signature, or the domain of the gateway. The gateway has its own steps, since S3
+        # clients read errors in XML.
         Step("S3", gateway.answer, gateway.applies),
-        # Bytes that are not UTF-8, or a NUL: no other step sees them.
+        # Paths that are not UTF-8 or contain a NUL: later steps never see them.
         Step("path", refuse_path, is_unusual),
-        # A header of a browser or an unknown host, on servers that accept keys known to everyone.
+        # Headers of a browser or an unknown host, on servers that accept the well-known keys.
         Step("browser", _refusing(guard.check), guard.applies),
-        # The other origin, if the settings name one for objects.
+        # The origin of objects, if configured.
         Step("origin", _refusing(guard.check_origin)),
         # A path and method of the API: credentials, slot, arguments, permissions, handler.
         Step("operation", operations.answer),
-        # Pages, probes, presigned URLs, and answers that nothing has such a path.
+        # Pages, probes, presigned URLs, and 404.
         Step.of("page", _pages(services, router)),
     ]
     listen = services.settings.listen
@@ -191,7 +192,7 @@ def build(services: Services, begin_span: BeginSpan | None = None) -> Pipeline:
 
 
 def build_api(services: Services) -> Pipeline:
-    """Return an application that serves the operations of the API alone, to this process."""
+    """Return an application for in-process calls, with the operations of the API only."""
     router = _new_router(services, Admission(services.settings.limits))
     others = falcon.App(router=router)
     steps = [Step("operation", Operations(router).answer), Step.of("page", others)]
@@ -201,9 +202,9 @@ def build_api(services: Services) -> Pipeline:
 def _pages(
     services: Services, router: CompiledRouter
 ) -> "falcon.App[falcon.Request, falcon.Response]":
-    """Return the application of all that is no operation of the API."""
+    """Return the application of all requests that are no operation of the API."""
     app = falcon.App(router=router)
-    # An answer without a body has no type: clients would look for JSON in it.
+    # An answer without a body has no type: clients would try to parse JSON.
     app.resp_options.default_media_type = None  # type: ignore[assignment]
     presigned = PresignedDoor(
         services.signer,
@@ -223,7 +224,7 @@ def _pages(
 
 
 def _new_router(services: Services, admission: Admission) -> CompiledRouter:
-    """Return a table of routes with all operations of the API."""
+    """Return a routing table with all operations of the API."""
     router = CompiledRouter()
     add_operations(router, ROUTES, services, admission, base_path=BASE_PATH)
     return router
@@ -231,7 +232,7 @@ def _new_router(services: Services, admission: Admission) -> CompiledRouter:
 
 def _guard(services: Services) -> browsers.BrowserGuard:
     listen = services.settings.listen
-    # On other addresses the pair of keys that everyone knows is refused.
+    # On other addresses the well-known key pair is refused.
     accepts = partial(services.auth.accepts, WELL_KNOWN_KEY_ID)
     return browsers.BrowserGuard(
         keys_are_known=accepts if listen.is_loopback else None,
@@ -249,7 +250,7 @@ def _refusing(check: Callable[[WSGIEnvironment], None]) -> Act:
     def act(
         environ: WSGIEnvironment, start_response: StartResponse, _record: RequestRecord
     ) -> Iterable[bytes] | None:
-        # Probes tell nothing, and are answered without a database.
+        # Probes reveal nothing, and are answered without a database.
         if environ["PATH_INFO"] in _PROBES:
             return None
         try:
@@ -262,5 +263,5 @@ def _refusing(check: Callable[[WSGIEnvironment], None]) -> Act:
 
 
 def _raise(_request: object, _response: object, error: Exception, _parameters: object) -> None:
-    """Leave an error to the pipeline; Falcon would write a traceback past the log."""
+    """Pass an error on to the pipeline; Falcon would write a traceback past the log."""
     raise error

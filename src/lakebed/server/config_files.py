@@ -1,7 +1,7 @@
-"""Where settings come from: a YAML file, the environment and flags, each over the one before.
+"""Sources of settings: a YAML file, the environment and flags, in ascending precedence.
 
-Every source is read into one flat map from a dotted key, like ``listen.port``, to the value and to
-where it was given. So the last source that sets a key wins, and an error can name it.
+Every source is read into one flat map from a dotted key, like ``listen.port``, to the value and its
+origin, so that errors can name the origin.
 """
 
 import difflib
@@ -29,7 +29,7 @@ _EXPECTED: Final = {
     dict[str, tuple[str, ...]]: "names with lists of texts",
 }
 
-# A few lines of YAML may stand for a value that fills the memory.
+# Truncate: a few lines of YAML with aliases can expand to gigabytes.
 _SHOWN: Final = reprlib.Repr()
 _SHOWN.maxstring = _SHOWN.maxother = _SHOWN.maxlong = 200
 
@@ -40,16 +40,16 @@ def load(
     environment: Mapping[str, str],
     flags: Mapping[str, object] | None = None,
 ) -> ServerSettings:
-    """Return the settings of all sources together, checked.
+    """Return the checked settings of all sources.
 
     Args:
-        file: A YAML file; its sections and keys are those of `ServerSettings`.
-        environment: Where ``LAKEBED_SERVER__LISTEN__PORT=8001`` sets ``listen.port``.
-        flags: Of the command line, by dotted keys; they win over the others.
+        file: a YAML file with the sections and keys of `ServerSettings`.
+        environment: ``LAKEBED_SERVER__LISTEN__PORT=8001`` sets ``listen.port``.
+        flags: command line flags by dotted key; they override the other sources.
 
     Raises:
-        SettingsError: The file cannot be read, a key is unknown, a value is of the wrong type, or
-            the settings contradict each other. All problems found are named.
+        SettingsError: the file cannot be read, a key is unknown, a value is of the wrong type, or
+            settings contradict each other. The message lists all problems.
     """
     settings = read(file, environment=environment, flags=flags)
     settings.check(file)
@@ -62,10 +62,10 @@ def read(
     environment: Mapping[str, str],
     flags: Mapping[str, object] | None = None,
 ) -> ServerSettings:
-    """Return the settings like `load`, but not checked against each other.
+    """Return the settings like `load`, without the checks against each other.
 
     Raises:
-        SettingsError: The file cannot be read, a key is unknown, or a value is of the wrong type.
+        SettingsError: the file cannot be read, a key is unknown, or a value is of the wrong type.
     """
     sources = _Sources()
     if file is not None:
@@ -77,7 +77,7 @@ def read(
 
 @dataclass(frozen=True, slots=True)
 class _Leaf:
-    """A key that takes a value."""
+    """A key with a value, not a section."""
 
     type: Any
     secret: bool
@@ -88,13 +88,13 @@ class _Given:
     value: object
     origin: str
     is_text: bool
-    """Whether the value is a text that may stand for a number."""
+    """Whether the value is a text that may have to be parsed as a number."""
 
 
 class _Sources:
     def __init__(self) -> None:
         self._leaves = dict(_leaves(ServerSettings))
-        # A section of YAML may hold itself: what lies deeper than any setting is not looked at.
+        # A YAML section may contain itself: stop at the depth of the deepest setting.
         self._depth = max(key.count(".") for key in self._leaves)
         self._given: dict[str, _Given] = {}
         self._problems: list[str] = []
@@ -106,7 +106,7 @@ class _Sources:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
             raise SettingsError([f"cannot read {file}: {reason}"]) from error
         except Exception as error:  # noqa: BLE001 - odd values make the library fail in many ways
-            # Not its own message, which quotes the file: there may be a secret in that line.
+            # Omit the parser's message, which quotes the line: it may contain a secret.
             mark = getattr(error, "problem_mark", None)
             where = f", line {mark.line + 1}" if mark else ""
             raise SettingsError([f"{file}{where}: this is not YAML"]) from None
@@ -154,7 +154,7 @@ class _Sources:
                 self._problems.append(f"{origin}: {key} is a section: settings belong below it")
 
     def _build(self, section: type, prefix: str) -> object:
-        """Make the object of a section from what was given and the defaults of the rest."""
+        """Create the object of a section from the given values and the defaults."""
         types = get_type_hints(section)
         values: dict[str, object] = {}
         for each in fields(section):
@@ -200,7 +200,7 @@ def _leaves(section: type, prefix: str = "") -> Iterator[tuple[str, _Leaf]]:
 
 
 def _section_in(annotation: object) -> type | None:
-    """The class of a section that a field takes, if it takes one."""
+    """Return the section class of a field, or None if the field is a value."""
     for candidate in get_args(annotation) or (annotation,):
         if isinstance(candidate, type) and is_dataclass(candidate):
             return candidate
@@ -224,7 +224,7 @@ def _expected(annotation: Any) -> str:
 
 
 def _hint(name: str, known: Iterable[str], *, separator: str) -> str:
-    """Return a suggestion: a key that looks alike, or that ends alike in another section."""
+    """Suggest a similar key, or the same key of another section."""
     known = list(known)
     ending = separator + name.rpartition(separator)[2]
     alike = difflib.get_close_matches(name, known, n=1, cutoff=0.75)

@@ -1,8 +1,8 @@
-"""What hooks may ask of the server: calls of the REST API, as the user who triggered the event.
+"""Calls of hooks to the REST API, as the user who triggered the event.
 
-They go through the same code as requests from outside, in this process and without a connection, so
-that permissions, statuses and answers are the same. They have slots of their own: a request that
-waits for a hook must not keep the hook's calls waiting.
+They run through the code of requests from outside, in this process and without a connection, with
+the same permissions, statuses and answers. They have their own slots: a request waiting for a hook
+must not block the hook's calls.
 """
 
 import json
@@ -25,8 +25,8 @@ from lakebed.server.http.authentication import HOOK_DEPTH, IDENTITY
 from lakebed.server.services import Services
 
 DEPTH_MAX: Final = 3
-"""How deep hooks may be nested: a hook that makes a tag runs the hooks of that tag, which may make
-a tag. Each one waits in a process and a slot."""
+"""The maximum nesting of hooks: creating a tag in a hook runs the hooks of the tag, and so on. Each
+level occupies a process and a slot."""
 
 _API: Final = "/api/v1/repositories/{repository}"
 _CALLS: Final[Mapping[str, tuple[str, str]]] = {
@@ -41,7 +41,7 @@ _CALLS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 class HookCalls:
-    """Makes the callers of events; one for a process."""
+    """Factory of callers for events; one per process."""
 
     def __init__(self) -> None:
         self._services: Services | None = None
@@ -49,12 +49,12 @@ class HookCalls:
         self._app: WSGIApplication | None = None
 
     def attach(self, services: Services, build: Callable[[], WSGIApplication]) -> None:
-        """Say what to call: the application is built when the first hook calls."""
+        """Set the target of calls; the application is built at the first call."""
         self._services = services
         self._build = build
 
     def caller(self, event: HookEvent) -> Caller:
-        """Return what the hooks of an event may ask."""
+        """Return the API caller for the hooks of an event."""
         assert self._services is not None, "calls are attached before operations are asked for"
         return _Caller(self._services, self._application, event)
 
@@ -72,8 +72,8 @@ class _Caller:
         self._services = services
         self._application = application
         self._event = event
-        # Conditions of policies count for a hook as for the request that it runs for. After the
-        # operation there is none, and an address that is not known counts against the caller.
+        # Conditions of policies apply to a hook as to the request that triggered it. Hooks after
+        # the operation have no request: their address is unknown and fails such conditions.
         actor = current_actor()
         self.depth, self._client = actor.hook_depth, actor.address
 
@@ -92,7 +92,7 @@ class _Caller:
             return 400, {"message": f"lakefs.{name}: {error}"}
         except LakebedError as error:
             return 503, {"message": error.public_message or str(error)}
-        # In a context of its own: the request that waits for the hook has its record in this one.
+        # In a new context: this one holds the record of the request that waits for the hook.
         status, body = copy_context().run(_answer, self._application(), environ)
         if name == "get_object" and status < HTTPStatus.MULTIPLE_CHOICES:
             return status, body
@@ -111,7 +111,7 @@ class _Caller:
         )
 
     def _check_repository(self, repository: str) -> None:
-        """Make sure that the repository of the event is not another one of that name by now."""
+        """Check that the event's repository was not replaced by another of the same name."""
         if repository == self._event.repository_id:
             engine = self._services.foundation.engine
             found = engine.repositories.get(RepositoryID(repository))
@@ -140,7 +140,7 @@ def _environ(
     environ: dict[str, Any] = {
         "REQUEST_METHOD": method,
         "SCRIPT_NAME": "",
-        # As servers do: decoded, one character for each byte.
+        # Decoded, one character per byte, as WSGI requires.
         "PATH_INFO": path_template.format(**parts).encode().decode("latin-1"),
         "RAW_URI": path_template.format(**quoted),
         "QUERY_STRING": urlencode(query),

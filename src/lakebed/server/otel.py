@@ -1,8 +1,8 @@
-"""OpenTelemetry traces of requests; imported only if the settings ask for them (extra ``otel``).
+"""OpenTelemetry traces of requests; imported only if enabled in the settings (extra ``otel``).
 
-A request is the root of its spans, or a child of the caller's span if it came with a
-``traceparent``. What the layers below do is marked with `lakebed.base.tracing.traced`. Spans hold
-names, not paths or texts of errors: they may go to others than the logs do.
+A request is a root span, or a child of the caller's span given by ``traceparent``. The layers below
+add spans by `lakebed.base.tracing.traced`. Spans contain names, not paths or texts of errors: their
+recipients may differ from those of the logs.
 """
 
 from collections.abc import Callable
@@ -27,10 +27,10 @@ _FAILURE: Final = 500
 
 
 class RequestSpans:
-    """Begins and ends the spans of requests."""
+    """Spans of requests."""
 
     def __init__(self, processor: SpanProcessor) -> None:
-        """Turn tracing on in this process; spans that have ended go to the processor."""
+        """Turn tracing on in this process; ended spans go to the processor."""
         resource = Resource.create({"service.name": "lakebed", "service.version": __version__})
         self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
         self._provider.add_span_processor(processor)
@@ -43,10 +43,10 @@ class RequestSpans:
         )
 
     def begin(self, environ: WSGIEnvironment, record: RequestRecord) -> Callable[[], None]:
-        """Begin the span of a request, which ends with the request.
+        """Start the span of a request, which ends with the request.
 
         Returns:
-            To be called, in this thread, when the application has returned.
+            The function to call, in this thread, when the application has returned.
         """
         given = environ.get("HTTP_TRACEPARENT")
         parent = self._propagator.extract({"traceparent": given}) if given else context.Context()
@@ -70,7 +70,7 @@ class RequestSpans:
         return lambda: context.detach(token)
 
     def close(self) -> None:
-        """Turn tracing off and send what is left."""
+        """Turn tracing off and flush the remaining spans."""
         tracing.turn_off()
         self._provider.shutdown()
 

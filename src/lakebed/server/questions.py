@@ -1,7 +1,7 @@
-"""What a server asks its database and its storage to learn whether they answer.
+"""Cheap queries that show whether the database and the storage answer.
 
-A question costs as little as it can: one key that every store has, and the head of one object that
-is not there. See `lakebed.server.http.readiness`.
+The database is asked for one key that every store has, the storage for the head of an object that
+does not exist. See `lakebed.server.http.readiness`.
 """
 
 import os
@@ -25,7 +25,7 @@ _NOT_THERE: Final = "lakebed-readiness/not-there"
 
 
 def ask_store(store: Store) -> None:
-    """Read the mark that every store has; one that is missing is an answer too."""
+    """Read the schema key; a missing key is an answer too."""
     try:
         store.get(METADATA_PARTITION, SCHEMA_KEY)
     except KeyNotFound:
@@ -33,7 +33,7 @@ def ask_store(store: Store) -> None:
 
 
 class StorageQuestion:
-    """Asks the storage for an object that is not there, in a place that it may be asked about."""
+    """Query of the storage for an object that does not exist, at an accessible address."""
 
     def __init__(
         self,
@@ -41,13 +41,13 @@ class StorageQuestion:
         settings: BlockstoreSettings,
         find_namespace: Callable[[], Namespace | None],
     ) -> None:
-        """Prepare the question.
+        """Create the query.
 
         Args:
-            block: The storage.
-            settings: With a prefix for namespaces, if there is one.
-            find_namespace: Returns the namespace of any repository: in a cloud, credentials are
-                often good for some buckets only. None while there is no repository.
+            block: the storage.
+            settings: settings of the storage, perhaps with a prefix of namespaces.
+            find_namespace: returns the namespace of any repository, or None if none exists: cloud
+                credentials are often valid for some buckets only.
         """
         self._block = block
         self._local = settings.block if isinstance(settings.block, LocalSettings) else None
@@ -55,16 +55,16 @@ class StorageQuestion:
         self._address = _known_place(block.scheme, settings.default_namespace_prefix)
 
     def __call__(self) -> None:
-        """Ask; any answer will do, also that the object may not be looked at."""
+        """Send the query; any answer will do, also a denied access."""
         if self._local is not None:
-            self._local.root.stat()  # a folder that is gone looks like an empty storage
+            self._local.root.stat()  # a deleted folder looks like an empty storage
         if self._address is None:
             try:
                 namespace = self._find_namespace()
             except KVError:
-                return  # that the database does not answer is not the storage's fault
+                return  # the failure of the database is reported by its own query
             if namespace is None:
-                return  # no repository, no prefix: there is no place that could be asked about
+                return  # no repository and no prefix: no address to query
             self._address = namespace.address(_NOT_THERE)
         try:
             self._block.head(self._address)
@@ -76,10 +76,10 @@ class StorageQuestion:
 
 
 def _known_place(scheme: str, prefix: str | None) -> Address | None:
-    """Return where the storage can be asked without looking for a repository."""
+    """Return an address to query that needs no repository, or None."""
     if scheme in {"local", "mem"}:
         return Address.parse(f"{scheme}://{_NOT_THERE}")
     try:
         return None if prefix is None else Namespace.parse(prefix).address(_NOT_THERE)
     except InvalidAddress:
-        return None  # a prefix may end before the name of a bucket does
+        return None  # a prefix may end within the bucket name

@@ -1,7 +1,7 @@
-"""The server that one command starts: settings, secret key and first user of a folder.
+"""The server of `lakebed quickstart`: settings, secret key and first user of a folder.
 
-On a loopback address the first user has the well-known pair of keys that tutorials use. On any
-other address that pair would be an open door, so there it is refused, and a random one is made.
+On a loopback address the first user gets the well-known key pair of tutorials. On any other address
+that pair is refused, and a random pair is created.
 """
 
 import os
@@ -28,7 +28,7 @@ ADMIN: Final = "admin"
 SAMPLE: Final = "sample"
 _KEY_BYTES: Final = 32
 _FOR_OTHERS: Final = 0o077
-"""The permissions that group and others do not get."""
+"""The umask: no permissions for group and others."""
 
 
 _SHORT_TIMES: Final[dict[str, object]] = {
@@ -39,8 +39,7 @@ _SHORT_TIMES: Final[dict[str, object]] = {
     "gc.min_age_seconds": SHORT_TIMES.min_age_seconds,
     "gc.gap_seconds": SHORT_TIMES.gap_seconds,
 }
-"""One machine collects its own garbage, as soon as that is safe: `ServerSettings.check` refuses
-shorter ages for these times."""
+"""Collect garbage on this machine, with the shortest ages that `ServerSettings.check` accepts."""
 
 
 WELL_KNOWN_PAIR: Final = KeyPair(
@@ -50,7 +49,7 @@ WELL_KNOWN_PAIR: Final = KeyPair(
 
 
 def flags_of(folder: Path, host: str, port: int) -> dict[str, object]:
-    """Return the settings of a quickstart in a folder, by their keys."""
+    """Return the settings of a quickstart in a folder, by key."""
     folder = folder.absolute()
     return {
         "listen.host": host,
@@ -63,18 +62,18 @@ def flags_of(folder: Path, host: str, port: int) -> dict[str, object]:
         "auth.secret_key_file": str(folder / "secret.key"),
         "logging.file": str(log_file(folder)),
         **_SHORT_TIMES,
-        # Who tries hooks out has them on this machine.
+        # Webhooks under development run on this machine.
         "hooks.allow_private_networks": ListenSettings(host=host).is_loopback,
     }
 
 
 def log_file(folder: Path) -> Path:
-    """Return the file that the server of a quickstart logs to."""
+    """Return the log file of a quickstart."""
     return folder / "lakebed.log"
 
 
 def about_garbage(settings: ServerSettings) -> str:
-    """Say when the bytes of deleted objects go."""
+    """Return a sentence about when the bytes of deleted objects are removed."""
     gc, reclaim = settings.gc, settings.reclaim
     seconds = gc.min_age_seconds + gc.skew_seconds + gc.gap_seconds + reclaim.interval_seconds
     return (
@@ -84,23 +83,22 @@ def about_garbage(settings: ServerSettings) -> str:
 
 
 def close_to_others(folder: Path) -> None:
-    """Let nobody but this user of the machine read what a quickstart keeps.
+    """Restrict the files of a quickstart to the current user of the machine.
 
-    What this process and its children make from now on is for their user alone. What an earlier
-    version left in the folder is closed too.
+    Sets the umask of this process and its children, and corrects files left by an earlier version.
     """
     os.umask(_FOR_OTHERS)
     for name, mode in (("objects", 0o700), ("lakebed.db", 0o600), ("lakebed.log", 0o600)):
         for path in folder.glob(f"{name}*"):
-            with suppress(OSError):  # it is another user's, who may close it
+            with suppress(OSError):  # owned by another user
                 path.chmod(mode)
 
 
 def make_key(folder: Path) -> None:
-    """Make a random secret key for an installation, unless it has one.
+    """Create a random secret key for an installation, unless it has one.
 
     Raises:
-        CannotStart: The folder cannot be written.
+        CannotStart: the folder is not writable.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -110,7 +108,7 @@ def make_key(folder: Path) -> None:
             file.write(secrets.token_urlsafe(_KEY_BYTES) + "\n")
             file.flush()
             os.fsync(file.fileno())
-        # A link and not a rename: a key that is there already must stay, whoever is first.
+        # A link, not a rename: an existing key must never be replaced.
         with suppress(FileExistsError):
             os.link(draft, folder / "secret.key")
         draft.unlink()
@@ -119,12 +117,11 @@ def make_key(folder: Path) -> None:
 
 
 def prepare(settings: ServerSettings, *, sample: bool) -> KeyPair | None:
-    """Set the installation up, and return the administrator's keys, if they can be shown.
+    """Set up a new installation, and return the administrator's keys if they can be shown.
 
-    An installation that is there stays as it is. The first time, an administrator gets a pair of
-    keys, and the sample repository is made if `sample`. On an address that others can connect
-    to, an administrator who has the well-known pair gets another one, which is shown only this
-    once.
+    A new installation gets an administrator with a key pair and, if `sample`, the sample
+    repository. An existing one is unchanged, except on a public address, where an administrator
+    with the well-known pair gets another pair, shown only this once.
     """
     given = WELL_KNOWN_PAIR if settings.listen.is_loopback else None
     services = open_services(settings)
@@ -140,7 +137,7 @@ def prepare(settings: ServerSettings, *, sample: bool) -> KeyPair | None:
 
 
 def _known_pair(services: Services, given: KeyPair | None) -> KeyPair | None:
-    """Return the keys of an installation that is there, but only if everyone knows them."""
+    """Return the keys of an existing installation if its administrator has the well-known pair."""
     keys = services.auth.credentials
     try:
         keys.get(ADMIN, WELL_KNOWN_KEY_ID)

@@ -54,7 +54,7 @@ def add_sample(catalog: Catalog, repository: Repository, *, committer: str) -> N
 
 
 class _Filler:
-    """Writes to one repository."""
+    """Writer to one repository."""
 
     def __init__(self, catalog: Catalog, repository: Repository, committer: str) -> None:
         self._catalog = catalog

@@ -1,4 +1,4 @@
-"""What the doors call: the parts of one server process, which `lakebed.server.app` opens."""
+"""The parts of one server process, opened by `lakebed.server.app` and used by its handlers."""
 
 from dataclasses import dataclass
 
@@ -30,5 +30,5 @@ class Services:
     foundation: Foundation
 
     def close(self) -> None:
-        """Give back what was opened."""
+        """Close all connections."""
         self.foundation.close()

@@ -1,8 +1,8 @@
-"""What an installation may set, and what it is when nothing is set.
+"""Settings of an installation and their defaults.
 
-Each section is a frozen class. A field that is left out of the ``repr`` is a secret: `masked` does
-not show it, and no error quotes it. The settings come from a file, from the environment and from
-flags (see `config_files`); here they are checked against each other.
+Each section is a frozen class. A field excluded from the ``repr`` is a secret: `masked` hides it,
+and no error quotes it. `config_files` reads settings from a file, the environment and flags; this
+module checks them against each other.
 """
 
 import ipaddress
@@ -30,10 +30,10 @@ from lakebed.lake.hooks.settings import HookLimits
 from lakebed.lake.settings import CatalogSettings, LinkSettings
 
 WELL_KNOWN_KEY_ID: Final = "AKIAIOSFOLQUICKSTART"
-"""Of the pair that everyone knows from tutorials: it opens only servers on loopback."""
+"""The access key id of the pair published in tutorials; accepted only on loopback."""
 
 _EMBEDDED: Final = ("sqlite:///", "rocksdb:///")
-"""What the URL of a database in a file begins with; its path follows."""
+"""URL prefixes of databases in a file, followed by its path."""
 
 MASK: Final = "********"
 SECRET_KEY_LENGTH_MIN: Final = 16
@@ -44,7 +44,7 @@ _ORIGIN: Final = re.compile(r"https?://[a-z0-9.-]+(:[0-9]+)?")
 
 
 class SettingsError(LakebedError, ValueError):
-    """Settings that are unknown, of the wrong type, or contradict each other: one per line."""
+    """Settings that are unknown, of the wrong type, or contradictory: one problem per line."""
 
     kind = "settings"
 
@@ -55,28 +55,28 @@ class SettingsError(LakebedError, ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListenSettings:
-    """Where the server is reached."""
+    """Network address of the server."""
 
     host: str = "127.0.0.1"
-    """The address to listen at; ``0.0.0.0`` means all of the machine."""
+    """The address to listen at; ``0.0.0.0`` means all addresses of the machine."""
     port: int = 8000
     """The port to listen at."""
     trusted_proxies: tuple[str, ...] = ()
-    """Addresses and networks of proxies in front of the server, which name their clients in
+    """Addresses and networks of reverse proxies, trusted to report client addresses in
     ``X-Forwarded-For``. They must append to it or replace it, and drop ``X_Forwarded_For``."""
     tls_certificate: Path | None = None
-    """A file with the certificate of the server, and those that lead to a known authority (PEM).
-    With it the server speaks HTTPS only. It is read again when it changes."""
+    """A file with the server's certificate and its chain (PEM). The server then speaks HTTPS only.
+    The file is read again when it changes."""
     tls_key: Path | None = None
     """A file with the private key of the certificate (PEM, without a password)."""
     objects_origin: str | None = None
-    """A second origin of this server, as ``https://objects.example.com``, with a host name of its
-    own. URLs of objects that the server signs itself lead there. It serves them and signed S3
-    requests, and nothing else. So no object, whatever is in it, can act as a page of the server."""
+    """A second origin of this server, like ``https://objects.example.com``, with its own host name.
+    It serves only objects, by URLs that the server signs, and signed S3 requests. An object opened
+    there cannot act as a page of the server."""
 
     @property
     def scheme(self) -> str:
-        """How URLs of the server begin."""
+        """The scheme of the server's URLs."""
         return "http" if self.tls_certificate is None else "https"
 
     @property
@@ -91,19 +91,19 @@ class ListenSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessSettings:
-    """The processes of a server."""
+    """Processes of a server."""
 
     workers: int = 2
-    """Processes that answer requests; about one for each core."""
+    """Processes that answer requests; about one for each core of the machine."""
     builders: int = 1
     """Processes of each worker that build large commits and merges (`engine.large_commit_keys`)."""
     shutdown_seconds: int = 30
-    """How long requests under way may take to finish when the server is told to stop."""
+    """The time for requests in progress to finish when the server stops."""
     umask: str = "077"
-    """Permissions that files and folders made by the server do not get, in octal digits. By default
-    its user alone has access; with ``"027"`` its group can read them."""
+    """The umask of the server, in octal digits. By default only its user can read its files; with
+    ``"027"`` its group can too."""
     hang_seconds: int = 30
-    """A worker that has not looked for requests for so long is killed and replaced; 0: never."""
+    """A worker that has not polled for requests for this long is killed and replaced; 0: never."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,17 +111,17 @@ class DatabaseSettings:
     """The key-value store; see `lakebed.kv.open_store`."""
 
     url: str = field(default="sqlite:///data/lakebed.db", repr=False)
-    """Which database, and how to connect to it."""
+    """The URL of the database."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockstoreSettings:
-    """Where objects are kept. Only the section that `type` names is used."""
+    """The object storage. Only the section named by `type` is used."""
 
     type: Literal["local", "memory", "s3", "azure", "gcs"] = "local"
-    """The kind of the storage."""
+    """The kind of storage."""
     default_namespace_prefix: str | None = None
-    """Where repositories go whose creators name no storage namespace."""
+    """Prefix of storage namespaces for repositories created without one."""
     local: LocalSettings | None = field(default_factory=lambda: LocalSettings(Path("data/objects")))
     s3: S3Settings | None = None
     azure: AzureSettings | None = None
@@ -132,7 +132,7 @@ class BlockstoreSettings:
         """The settings to open the storage with; see `lakebed.block.open_block`.
 
         Raises:
-            SettingsError: The section that is needed is not there.
+            SettingsError: the section named by `type` is missing.
         """
         sections: dict[str, BlockSettings | None] = {
             "local": self.local,
@@ -149,18 +149,18 @@ class BlockstoreSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthSettings:
-    """The key that the secrets of users are encrypted with; it must not change or be lost."""
+    """The key that encrypts the secrets of users; it must not change or be lost."""
 
     secret_key: str | None = field(default=None, repr=False)
     """The key itself: 16 characters or more."""
     secret_key_file: Path | None = None
-    """A file that holds the key, instead."""
+    """A file with the key, instead."""
 
     def key(self) -> bytes:
         """Return the key.
 
         Raises:
-            SettingsError: It is not there, or too short.
+            SettingsError: the key is missing or too short.
         """
         if self.secret_key_file is None:
             if self.secret_key is None:
@@ -182,88 +182,87 @@ class AuthSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggingSettings:
-    """What is logged, and where; see `lakebed.server.http.logs`."""
+    """Logging; see `lakebed.server.http.logs`."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
-    """Lines of lower levels are left out."""
+    """The lowest level that is logged."""
     format: Literal["auto", "json", "text"] = "auto"
     """``auto``: text on a terminal, else one JSON object a line."""
     file: Path | None = None
-    """A file that gets all lines; the standard error then gets only warnings and errors."""
+    """A file for all lines; the standard error then gets only warnings and errors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsSettings:
-    """Who may read ``/metrics``: those whom `networks` or `key` let in, or else everyone."""
+    """Access to ``/metrics``: restricted to `networks` and `key`; open if neither is set."""
 
     networks: tuple[str, ...] = ()
-    """Addresses and networks of those who may."""
+    """Addresses and networks that may read the metrics."""
     key: str | None = field(default=None, repr=False)
-    """Whoever sends it may (``Authorization: Bearer <key>``)."""
+    """The bearer token that gives access (``Authorization: Bearer <key>``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracingSettings:
-    """OpenTelemetry traces; they need the extra ``otel``."""
+    """OpenTelemetry traces (extra ``otel``)."""
 
     endpoint: str | None = field(default=None, repr=False)
-    """Where spans are sent, by OTLP over HTTP: ``http://collector:4318/v1/traces``. None: off."""
+    """The OTLP/HTTP endpoint for spans: ``http://collector:4318/v1/traces``. None: off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitSettings:
-    """What one worker takes on, and how long anything may take."""
+    """Limits of one worker."""
 
     work_slots: int = 64
-    """Requests for metadata worked on at once; more wait for their turn."""
+    """Concurrent requests for metadata; further requests wait."""
     transfer_slots: int = 48
-    """Requests that move the bytes of objects; likewise."""
+    """Concurrent requests that transfer the bytes of objects; further requests wait."""
     body_slots: int = 64
-    """Requests for metadata whose bodies are not there yet; likewise."""
+    """Concurrent requests for metadata that wait for their body; further requests wait."""
     hook_slots: int = 64
-    """Requests that wait for hooks; likewise."""
+    """Concurrent requests that wait for hooks; further requests wait."""
     queue_length: int = 512
-    """Requests that wait for their turn; more are answered 503."""
+    """Requests waiting for a slot; further requests are answered 503."""
     queue_seconds: float = 10.0
-    """How long a request waits for its turn before it is answered 503; 0: none waits."""
+    """The longest wait for a slot before a 503; 0: no waiting."""
     json_bytes_max: int = 8 << 20
     """The largest JSON body."""
     header_bytes_max: int = 64 << 10
-    """The largest head of a request."""
+    """The largest request head."""
     header_seconds: float = 20.0
-    """How long a client may take to send the head of a request."""
+    """The time limit of a request head."""
     stall_seconds: float = 60.0
-    """A client that takes or sends nothing for so long is cut off."""
+    """A connection without progress for this long is closed."""
     body_bytes_per_second: int = 1024
-    """The least that a client may send of a body, or take of an object, on average, after a minute
-    of patience."""
+    """The minimum average rate of a body or a download, enforced after the first minute."""
     request_seconds: float = 600.0
-    """The longest request, its body apart."""
+    """The longest request, without its body."""
     transfer_seconds: float = 6 * 3600.0
-    """The longest that a body may take, either way."""
+    """The longest transfer of a body, in either direction."""
 
     @property
     def threads(self) -> int:
-        """How many threads a worker has, at most.
+        """The maximum number of threads of a worker.
 
-        One for each request that is worked on or waits, and some that are always left: to refuse
-        what is too much, and to answer health checks.
+        One for each active or waiting request, and a reserve to refuse excess requests and to
+        answer health checks.
         """
         slots = self.work_slots + self.transfer_slots + self.body_slots + self.hook_slots
         return slots + self.sign_in_slots + self.queue_length + _SPARE_THREADS
 
     @property
     def sign_in_slots(self) -> int:
-        """How many requests read their credentials from the store at once."""
+        """The number of requests that read credentials from the store concurrently."""
         return max(1, self.work_slots // 4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerSettings:
-    """The process that removes what nothing names any more."""
+    """The job that deletes stale internal records."""
 
     interval_seconds: float = 60.0
-    """How long it waits after each pass."""
+    """The pause after each run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,24 +270,24 @@ class ReclaimSettings:
     """Garbage collection by the server itself, in its background process."""
 
     enabled: bool = False
-    """Whether the server collects garbage; if not, ``lakebed gc run`` does."""
+    """Whether the server collects garbage; if not, run ``lakebed gc run``."""
     interval_seconds: float = 300.0
-    """How long after the end of a run of a repository the next one begins, at the earliest."""
+    """The minimum pause between two runs for a repository."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3GatewaySettings:
-    """The door for S3 clients."""
+    """The S3 gateway."""
 
     domain_name: str = "s3.local.lakefs.io"
-    """Requests to this host are for the gateway; of a subdomain, its first part is the bucket."""
+    """The gateway's host name; the first label of a subdomain is the bucket."""
     region: str = "us-east-1"
-    """The region that buckets are said to be in."""
+    """The region reported for all buckets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewaySettings:
-    """Doors beside the REST API."""
+    """Further protocols beside the REST API."""
 
     s3: S3GatewaySettings = S3GatewaySettings()
 
@@ -317,31 +316,31 @@ class ServerSettings:
 
     @property
     def in_memory(self) -> bool:
-        """Whether data lives in the memory of one process, which no other can see."""
+        """Whether data is in the memory of one process."""
         return self.database.url.startswith("memory:") or self.blockstore.type == "memory"
 
     @property
     def one_process(self) -> bool:
-        """Whether no two processes can use the data: one worker does everything then."""
+        """Whether the database allows only one process: one worker then does all work."""
         return self.in_memory or serves_one_process(self.database.url)
 
     @property
     def workers(self) -> int:
-        """How many workers there will be."""
+        """The number of workers."""
         return 1 if self.one_process else self.processes.workers
 
     def check(self, file: Path | None = None) -> None:
-        """Make sure that the settings, and the file that they come from, fit each other.
+        """Check that the settings, and the file they come from, are consistent.
 
         Raises:
-            SettingsError: They do not; every problem is named.
+            SettingsError: they are not; the message lists every problem.
         """
         if problems := [*_problems(self), *_layout_problems(self, file)]:
             raise SettingsError(problems)
 
 
 def embedded_path(url: str) -> Path | None:
-    """Return the file or folder of a database that is part of the server; None for others."""
+    """Return the file or folder of an embedded database, or None for other databases."""
     for prefix in _EMBEDDED:
         if url.startswith(prefix):
             return Path(url.removeprefix(prefix).partition("?")[0])
@@ -349,7 +348,7 @@ def embedded_path(url: str) -> Path | None:
 
 
 def masked(settings: object) -> dict[str, object]:
-    """Return the settings as plain data, with every secret masked, for people to read."""
+    """Return the settings as plain data for people, with every secret masked."""
     assert is_dataclass(settings)
     shown: dict[str, object] = {}
     for each in fields(settings):
@@ -364,10 +363,10 @@ def masked(settings: object) -> dict[str, object]:
 
 
 def mask(secret: str) -> str:
-    """Return a secret as it may be shown: a URL without its password, anything else not at all."""
+    """Return a secret for display: a URL without its password, anything else entirely masked."""
     if "://" not in secret:
         return MASK
-    # The last @ ends the user's part: a password may hold one too.
+    # The last @ ends the user info: a password may contain another.
     shown = re.sub(r"(?<=://)([^/?#:]*):.*@", rf"\1:{MASK}@", secret)
     return re.sub(r"(?i)((?:password|secret|token|key)[a-z_]*=)[^&#]*", rf"\1{MASK}", shown)
 
@@ -447,7 +446,7 @@ def _layout_problems(settings: ServerSettings, file: Path | None) -> Iterator[st
 
 
 def _impossible_numbers(settings: ServerSettings) -> Iterator[str]:
-    """Find numbers that are negative, infinite, or zero where that makes no sense."""
+    """Find numbers that are negative, infinite, or zero where zero is invalid."""
     may_be_zero = {
         "limits.queue_seconds",
         "processes.hang_seconds",
@@ -457,7 +456,7 @@ def _impossible_numbers(settings: ServerSettings) -> Iterator[str]:
         for name, value in masked(getattr(settings, section.name)).items():
             key = f"{section.name}.{name}"
             if isinstance(value, int | float) and not isinstance(value, bool):
-                if key in may_be_zero and not 0 <= value < inf:  # which is false of NaN too
+                if key in may_be_zero and not 0 <= value < inf:  # also false for NaN
                     yield f"{key} is {value}: use 0 or a larger number"
                 elif key not in may_be_zero and not 0 < value < inf:
                     yield f"{key} is {value}: use a number above 0"

@@ -1,8 +1,8 @@
-"""The application for other WSGI servers, with processes and threads of their own.
+"""The application for other WSGI servers, with their own processes and threads.
 
     gunicorn --worker-class gthread 'lakebed.server.wsgi:make_application("lakebed.yaml")'
 
-docs/deploy.md says what is lost without the server's own processes.
+docs/deploy.md lists the features lost without the server's own processes.
 """
 
 import os
@@ -20,19 +20,19 @@ from lakebed.server.settings import ServerSettings
 
 
 def make_application(config: str | None = None) -> WSGIApplication:
-    """Return the application of this process; its background work runs in threads.
+    """Return the application of this process; background work runs in threads.
 
     Args:
-        config: A file with settings; those of the environment win over it.
+        config: a file with settings; the environment overrides them.
 
     Raises:
-        SettingsError: The settings are wrong.
-        CannotStart: Only one process can use the database; another server may start several.
+        SettingsError: the settings are invalid.
+        CannotStart: the database allows only one process; another server may start several.
     """
     settings = load(None if config is None else Path(config), environment=os.environ)
     _check(settings)
-    # The other server chooses the address. Other machines may reach it: keys that everyone knows
-    # are refused, as `listen.host` of all addresses has it.
+    # The other server chooses the address, perhaps a public one: refuse the well-known keys, as
+    # with a `listen.host` of all addresses.
     settings = replace(settings, listen=replace(settings.listen, host=""))
     os.umask(int(settings.processes.umask, 8))
     logs.configure_process(settings.logging)

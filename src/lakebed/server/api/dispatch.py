@@ -1,8 +1,8 @@
-"""From a request to a handler and back: who asks, whether they may, what they ask, the answer.
+"""Dispatch of API requests: authentication, permissions, arguments, handler, answer.
 
-`Operations` is a step of the way of a request. Its table of routes is Falcon's, and so is the
-application that answers requests for no operation. But Falcon's objects for a request and its
-answer are not made for an operation: they took as long as all other steps of a small request.
+`Operations` is a step of the pipeline. It uses Falcon's routing table, and Falcon answers requests
+that match no operation. Operations avoid Falcon's request and response objects, which took as long
+as all other steps of a small request.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -30,15 +30,15 @@ from lakebed.server.http.request import RequestRecord
 from lakebed.server.services import Services
 
 SMALL_BYTES: Final = 1 << 16
-"""A stream up to this size is answered in one piece, which costs the server less."""
+"""A stream up to this size is answered as one piece, which costs the server less."""
 
 OPEN_BYTES_MAX: Final = 16 << 10
-"""The largest body that is taken from those who are not signed in, for a login for example."""
+"""The largest body accepted from unauthenticated clients, for a login for example."""
 OPEN_SECONDS_MAX: Final = 10.0
-"""The longest that such a body may take."""
+"""The time limit of such a body."""
 
 _PATHS_MAX: Final = 1024
-"""For how many paths it is remembered what they mean; most requests are for a few."""
+"""The number of paths with a cached route; most requests use few paths."""
 _PATH_LENGTH_MAX: Final = 256
 
 _TYPE: Final = "content-type"
@@ -48,21 +48,21 @@ _BODILESS: Final = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
 _encode: Final = msgspec.json.Encoder().encode
 
 Headers = dict[str, str]
-"""Of an answer; names are in lower case."""
+"""Response headers; names in lower case."""
 
 
 class Operations:
-    """Answers the operations of the API, and leaves all other requests to the next step."""
+    """Pipeline step that answers the operations of the API and passes all other requests on."""
 
     def __init__(self, router: CompiledRouter) -> None:
-        """Take the table of routes, which has the path of each operation; see `add_operations`."""
+        """Take the routing table with all operations; see `add_operations`."""
         self._find = router.find
         self._find_known = lru_cache(maxsize=_PATHS_MAX)(router.find)
 
     def answer(
         self, environ: WSGIEnvironment, start_response: StartResponse, record: RequestRecord
     ) -> Iterable[bytes] | None:
-        """Answer a request, or return None if it is for no operation."""
+        """Answer a request, or return None if no operation matches."""
         path: str = environ["PATH_INFO"]
         if not path.isascii():
             path = path.encode("latin-1").decode("utf-8", "replace")
@@ -83,7 +83,7 @@ def add_operations(
     *,
     base_path: str,
 ) -> None:
-    """Add operations to a table of routes, for `Operations` to find."""
+    """Add operations to a routing table, for `Operations` to find."""
     by_path: dict[str, dict[str, RestOperation]] = {}
     for route in routes:
         methods = by_path.setdefault(base_path + route.path, {})
@@ -93,7 +93,7 @@ def add_operations(
 
 
 class RestOperation:
-    """One operation, as it is called by requests."""
+    """Request handler of one operation."""
 
     def __init__(self, route: Route, services: Services, admission: Admission) -> None:
         self._route = route
@@ -102,12 +102,12 @@ class RestOperation:
         self._bind = _binder(route)
         parts = (("query", route.query), ("body", route.body))
         self._says_force = [part for part, struct in parts if "force" in _names(struct)]
-        """Where a client says that it writes even to a read-only repository."""
+        """The arguments by which a client may write to a read-only repository."""
         self._can_skip = "skip_hooks" in _names(route.query)
         self._needs_permissions = isinstance(route.needs, tuple)
 
     def __call__(self) -> NoReturn:
-        """Fail: Falcon's table of routes holds what can be called, and Falcon never calls it."""
+        """Fail: Falcon's routing table accepts only callables, and Falcon never calls this."""
         raise NotImplementedError("operations are answered by `Operations`")
 
     def answer(
@@ -118,14 +118,14 @@ class RestOperation:
         parts: Mapping[str, str],
         template: str,
     ) -> Iterable[bytes]:
-        """Answer a request, given the parts of its path, and the path in the table of routes."""
+        """Answer a request, given the values of its path parameters and its path template."""
         try:
             result = self._handle(environ, record, parts, template)
             status, headers, body = _read_reply(self._route, result)
         except Exception as error:  # noqa: BLE001 - the last place that can answer
             status, headers, body = error_answer(error, self._route.operation, parts)
             if sender_of(environ) is Sender.OWN_PAGE:
-                # The page asks for keys itself; at this header, the browser would do so.
+                # The page has its own login form; this header would open the browser's.
                 headers.pop("www-authenticate", None)
         return send_answer(environ, start_response, status, headers, body)
 
@@ -145,7 +145,7 @@ class RestOperation:
         if route.needs_slot:
             self._admit(record)
         if identity is not None:
-            services.catalog.usage.count()  # one in a while writes to the store
+            services.catalog.usage.count()  # occasionally writes to the store
         context = Context(source_ip=record.client)
         given = self._bind(ApiRequest(services, environ, template, identity, context), parts)
         if identity is not None and self._needs_permissions:
@@ -165,7 +165,7 @@ class RestOperation:
             return route.handler(**given)
 
 
-# Whether they may
+# Permissions
 
 
 def permissions(
@@ -181,7 +181,7 @@ def permissions(
         if need.each is None:
             found.append(Permission(need.action, need.resource.format_map(fields)))
             continue
-        # Even an empty list needs a permission: else the answer shows what is there.
+        # Even an empty list needs a permission: else the answer reveals existing names.
         found += [
             Permission(need.action, need.resource.format(**fields, each=value))
             for value in need.each(fields["body"]) or [""]
@@ -189,7 +189,7 @@ def permissions(
     return tuple(found)
 
 
-# What they ask
+# Arguments
 
 
 def _binder(route: Route) -> Callable[[ApiRequest, Mapping[str, str]], dict[str, Any]]:
@@ -211,12 +211,12 @@ def _binder(route: Route) -> Callable[[ApiRequest, Mapping[str, str]], dict[str,
 
 
 def _read_small_body(request: ApiRequest, *, is_open: bool) -> bytes:
-    """Return a body, which must say that it is JSON.
+    """Return the body of a request, of type JSON.
 
-    A page of another origin can make a browser send bodies of other types without asking first.
+    Browsers send bodies of other types for pages of other origins without a preflight request.
 
     Raises:
-        NotJSON: There is a body, and it has another type.
+        NotJSON: the body has another type.
     """
     environ = request.environ
     if "HTTP_TRANSFER_ENCODING" in environ or environ.get("CONTENT_LENGTH") not in {None, "", "0"}:
@@ -234,7 +234,7 @@ def _read_small_body(request: ApiRequest, *, is_open: bool) -> bytes:
 
 
 def _names(struct: Any) -> tuple[str, ...]:
-    """Return the names of the fields, if it is a struct."""
+    """Return the names of the fields, if `struct` is a struct."""
     return getattr(struct, "__struct_fields__", ())
 
 
@@ -264,7 +264,7 @@ def _read_query(text: str, query: type[msgspec.Struct], lists: frozenset[str]) -
 
 
 def _parameters(text: str) -> Iterator[tuple[str, str]]:
-    """Yield what a query holds, decoded; the standard library needs three times as long."""
+    """Yield the decoded parameters of a query, in a third of the standard library's time."""
     is_plain = "%" not in text and "+" not in text
     for item in text.split("&"):
         if item:
@@ -284,13 +284,13 @@ def _decode(decode: Callable[[bytes], Any], text: bytes) -> Any:
         raise BadRequest("in the body: lists and objects are nested too deeply") from None
 
 
-# The answer
+# Answers
 
 Body = bytes | Iterable[bytes] | None
 
 
 def _read_reply(route: Route, result: Any) -> tuple[int, Headers, Body]:
-    """Return the answer that the result of a handler stands for."""
+    """Return status, headers and body for the result of a handler."""
     if not isinstance(result, Reply):
         if result is None:
             return route.status, {}, None
@@ -323,7 +323,7 @@ def send_answer(
     headers: Headers,
     body: Body,
 ) -> Iterable[bytes]:
-    """Begin an answer, and return what follows its head."""
+    """Start an answer, and return its body."""
     is_head = environ["REQUEST_METHOD"] == "HEAD"
     has_body = not is_head and status not in _BODILESS
     if body is None or isinstance(body, bytes):

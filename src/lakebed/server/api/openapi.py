@@ -1,4 +1,4 @@
-"""The description of the API, made from the table of its routes."""
+"""The OpenAPI description, generated from the routes."""
 
 from collections.abc import Iterable
 from http import HTTPStatus
@@ -10,7 +10,7 @@ from lakebed import __version__
 from lakebed.server.api.routes import Access, Route
 from lakebed.wire.base import Error
 
-# What every operation may answer, whatever it does.
+# Statuses of every operation.
 _ALWAYS: Final = (400, 403, 429, 503)
 _SIGNED_IN: Final = (401,)
 _ON_SOMETHING: Final = (404, 410)
@@ -18,7 +18,7 @@ _REF_TEMPLATE: Final = "#/components/schemas/{name}"
 
 
 def describe(routes: Iterable[Route], *, base_path: str) -> dict[str, Any]:
-    """Return the OpenAPI page of some routes."""
+    """Return the OpenAPI document of some routes."""
     described = list(routes)
     types = [Error]
     for route in described:

@@ -1,6 +1,6 @@
-"""Pages of objects and of differences as JSON, made of whole columns.
+"""Pages of objects and differences as JSON, built from whole columns.
 
-The bytes are those that `msgspec` would make of the structs in `lakebed.wire`, row by row.
+The bytes are the same as `msgspec` encodes from the structs of `lakebed.wire`, row by row.
 """
 
 from collections.abc import Hashable
@@ -40,15 +40,15 @@ def _escaped(text: str) -> str:
 _json: Final = Escaping(_escaped, plain=all_but(bytes(range(32)) + b'"\\'))
 
 _TYPES: Final = pa.array(["", "added", "changed", "removed"])
-"""What happened, by the number of a `ChangeType`."""
+"""Names of the `ChangeType` values."""
 
 
 _KEPT_BYTES: Final = 16 << 20
 _NAME_BYTES: Final = 4096
-"""What the name of a page takes, with its prefix and the like, at most."""
+"""The maximum size of a page's cache key."""
 _kept: Final[LRU[Hashable, bytes]] = LRU(ThreadRuntime(), cost_max=_KEPT_BYTES)
-"""The items of pages that never change, those of commits. To write them takes longer than to find
-them, and what was listed once is often listed again."""
+"""Cache of pages of commits, which never change: encoding them takes longer than finding them, and
+listings are often repeated."""
 
 
 def objects_page(page: ObjectPage, *, user_metadata: bool) -> Page[ObjectStats]:
@@ -87,14 +87,14 @@ def _objects(page: ObjectPage, *, user_metadata: bool) -> bytes:
 
 
 def common_prefix(key: bytes) -> ObjectStats:
-    """Return all objects whose paths begin alike, as one item."""
+    """Return a common prefix as one item."""
     return ObjectStats(
         path=as_text(key), path_type="common_prefix", physical_address="", checksum="", mtime=0
     )
 
 
 def differences_page(page: DifferencePage, *, with_stats: bool) -> Page[Diff]:
-    """Return a page of differences; with what is known of each object on the right, if wanted."""
+    """Return a page of differences, with the properties of the right objects if `with_stats`."""
     change = page.column("change")
     is_gone = pc.equal(change, pa.scalar(int(ChangeType.REMOVED), pa.int8()))
     kinds = _TYPES.take(change)
@@ -136,7 +136,7 @@ def _right(page: DifferencePage) -> pa.Array:
 
 
 def _metadata(maps: pa.MapArray | None) -> list[pa.Array]:
-    """Return a column with the inside of each map as JSON; no column, if there are no maps."""
+    """Return a column with the JSON members of each map; no column if `maps` is None."""
     if maps is None:
         return []
     ends = maps.offsets
@@ -147,7 +147,7 @@ def _metadata(maps: pa.MapArray | None) -> list[pa.Array]:
 
 
 def _items(page: Found[Any], rows: pa.Array, prefixes: list[bytes]) -> bytes:
-    """Return the items of a page as a list in JSON: rows, and prefixes between them."""
+    """Return the items of a page as a JSON list: rows, with prefixes between them."""
     places = (each.rows_before for each in page.folded)
     between = [(place, text + b",") for place, text in zip(places, prefixes, strict=True)]
     return b"[%b]" % joined(rows, between)[:-1]  # without the last comma
@@ -156,5 +156,5 @@ def _items(page: Found[Any], rows: pa.Array, prefixes: list[bytes]) -> bytes:
 def _page(page: Found[Any], items: bytes) -> Page[Any]:
     return Page(
         pagination=pagination_of(len(page), has_more=page.has_more, last=as_text(page.last)),
-        results=msgspec.Raw(items),  # type: ignore[arg-type]  # a list that is JSON already
+        results=msgspec.Raw(items),  # type: ignore[arg-type]  # already encoded as JSON
     )

@@ -1,4 +1,4 @@
-"""Pages of lists as answers."""
+"""Pages of lists."""
 
 from collections.abc import Callable, Iterable
 from itertools import islice
@@ -27,7 +27,7 @@ def page_of(items: list[WireT], *, has_more: bool, last: str) -> Page[WireT]:
 
 
 def pagination_of(count: int, *, has_more: bool, last: str) -> Pagination:
-    """Return where a page of so many items ends, given the name of the last one."""
+    """Return the pagination of a page of `count` items, given the name of the last."""
     return Pagination(has_more=has_more, next_offset=last if has_more else "", results=count)
 
 
@@ -38,7 +38,7 @@ def first_page(
     wire: Callable[[ItemT], WireT],
     name: Callable[[ItemT], str],
 ) -> Page[WireT]:
-    """Return the page that the first of the items found make."""
+    """Return a page with the first items found."""
     window = list(islice(found, query.limit + 1))
     shown = window[: query.limit]
     return page_of(

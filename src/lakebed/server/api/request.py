@@ -1,4 +1,4 @@
-"""A request to an operation of the API, as its handler sees it."""
+"""A request to the API, as passed to handlers."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,49 +14,49 @@ from lakebed.server.http.errors import BadRequest
 from lakebed.server.services import Services
 
 _BARE: Final = frozenset({"CONTENT_TYPE", "CONTENT_LENGTH"})
-"""Headers that WSGI keeps under their own names."""
+"""Headers that WSGI stores under their own names."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApiRequest:
-    """A request to the API, and who makes it."""
+    """A request to the API with its authenticated identity."""
 
     services: Services
     environ: WSGIEnvironment
-    """As it came."""
+    """The WSGI environment."""
     template: str
-    """Its path as the table of routes spells it."""
+    """The path's template in the routing table."""
     signed_in: Identity | None
-    """None where anyone may ask."""
+    """None if the operation is open to anyone."""
     context: Context
-    """What conditions of policies ask about."""
+    """The values that conditions of policies test."""
 
     @property
     def http(self) -> falcon.Request:
-        """The request as Falcon reads it; made for those few that need it, as it takes time."""
+        """The request as a Falcon object; created on demand, as few handlers need it."""
         return falcon.Request(self.environ)
 
     @property
     def catalog(self) -> Catalog:
-        """All that is kept, but users and their permissions."""
+        """All data except users and their permissions."""
         return self.services.catalog
 
     @property
     def reclaim(self) -> Reclaim:
-        """All that deletes data."""
+        """Everything that deletes data."""
         return self.services.reclaim
 
     @property
     def identity(self) -> Identity:
-        """Who is asking."""
+        """The authenticated user."""
         assert self.signed_in is not None, "nobody is signed in: the operation is open to anyone"
         return self.signed_in
 
     def authorize(self, action: str, resource: str) -> None:
-        """Make sure of a permission that is known only from what is stored.
+        """Check a permission that depends on stored data.
 
         Raises:
-            Denied: Who is asking does not have it.
+            Denied: the user lacks the permission.
         """
         self.services.auth.authorize(self.identity, self.context, Permission(action, resource))
 
@@ -67,7 +67,7 @@ class ApiRequest:
         return value
 
     def absolute(self, url: str) -> str:
-        """Return the URL of an object, which the server may give as a path, for the client."""
+        """Return the absolute URL for an object's `url`, which may be a path on this server."""
         if not url.startswith("/"):
             return url
         objects_origin = self.services.settings.listen.objects_origin
@@ -78,10 +78,10 @@ class ApiRequest:
 
 
 def one_of(value: str, allowed: Iterable[str], what: str) -> str:
-    """Return a value that must be one of a few.
+    """Return `value`, which must be in `allowed`.
 
     Raises:
-        BadRequest: It is not one of them.
+        BadRequest: the value is not allowed.
     """
     known = list(allowed)
     if value not in known:
@@ -94,7 +94,7 @@ def as_key(path: str, what: str = "path") -> bytes:
     """Return the key of an object's path.
 
     Raises:
-        BadRequest: No object can have it.
+        BadRequest: the path is invalid.
     """
     if not path:
         raise BadRequest(f"{what} must not be empty")
@@ -107,10 +107,10 @@ def as_key(path: str, what: str = "path") -> bytes:
 
 
 def as_text(key: bytes) -> str:
-    """Return a key as it goes over the wire."""
+    """Return a key as text for the client."""
     return key.decode(errors="replace")
 
 
 def seconds(moment_us: int) -> int:
-    """Return a time in microseconds as the API gives it."""
+    """Return a time in microseconds as the API's seconds."""
     return moment_us // 1_000_000

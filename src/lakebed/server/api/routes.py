@@ -1,11 +1,10 @@
-"""The operations of the REST API as they are served: one `Route` each, with handler and permission.
+"""The served operations of the REST API: one `Route` each, with handler and permission.
 
-Their shapes are in `lakebed.wire`. A handler is a plain function. The names of its parameters say
-what they are: ``request`` is the request itself, ``query`` a struct of query parameters, ``body``
-what the JSON body holds, any other a part of the path. It may leave out the request, a query of
-flags that the dispatcher obeys, and a body that means nothing here. What it returns is answered as
-JSON, unless it is a `Reply`. From the same table come the dispatcher, the OpenAPI page, and the
-test that walks through all permissions.
+Their shapes are in `lakebed.wire`. A handler is a plain function whose parameter names have
+meaning: ``request`` is the request, ``query`` the struct of query parameters, ``body`` the decoded
+JSON body, any other a part of the path. A handler may omit the request, a query of flags obeyed by
+the dispatcher, and an unused body. Its result is answered as JSON, unless it is a `Reply`. The same
+table yields the dispatcher, the OpenAPI document, and the test of all permissions.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,11 +22,11 @@ from lakebed.wire.calls import ApiCall, Endpoint
 HandlerT = TypeVar("HandlerT", bound=Callable[..., object])
 
 _FLAGS: Final = frozenset({"force", "skip_hooks"})
-"""Fields of queries that the dispatcher obeys."""
+"""Query fields obeyed by the dispatcher."""
 
 
 class Access(Enum):
-    """Who may call an operation that needs no permission."""
+    """Required authentication of an operation without permissions."""
 
     ANYONE = "anyone"
     SIGNED_IN = "signed in"
@@ -35,7 +34,7 @@ class Access(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A permission that an operation needs.
+    """A required permission.
 
     The resource is a template, filled with the parts of the path, and with the fields of ``query``
     and ``body``: ``arn:lakefs:fs:::repository/{repository}/branch/{body.name}``.
@@ -44,13 +43,13 @@ class Need:
     action: str
     resource: str
     each: Callable[[Any], Sequence[str]] | None = None
-    """Reads many values from the body; the permission is needed for each, as ``{each}``."""
+    """Reads a list of values from the body; the permission is required for each, as ``{each}``."""
     when: str | None = None
-    """A field of the query; the permission is needed only if that is set."""
+    """A field of the query; the permission is required only if the field is true."""
 
 
 def fs(action: str, resource: str, *, each: Callable[[Any], Sequence[str]] | None = None) -> Need:
-    """A permission on repositories and what is in them."""
+    """A permission on repositories and their content."""
     return Need(f"fs:{action}", f"arn:lakefs:fs:::{resource}", each)
 
 
@@ -61,38 +60,38 @@ def iam(action: str, resource: str) -> Need:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """An answer that is more than a value as JSON."""
+    """An answer with status, headers or a body other than JSON."""
 
     status: int | None = None
-    """None: that of the route."""
+    """None: the route's status."""
     body: Any = None
-    """Bytes, text, an iterator over bytes, or a value to answer as JSON."""
+    """Bytes, text, an iterator over bytes, or a value to encode as JSON."""
     content_type: str | None = None
     content_length: int | None = None
-    """Of an iterator only."""
+    """Required for an iterator only."""
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route(Endpoint):
-    """One operation as it is served."""
+    """One served operation."""
 
     handler: Callable[..., Any]
     needs: Access | tuple[Need, ...]
     needs_slot: bool = True
-    """Whether it has to wait its turn: an answer that costs nothing is given whatever the load."""
+    """Whether a slot is required; operations without cost are answered under any load."""
 
     unused: tuple[str, ...] = ()
-    """What the handler does not take."""
+    """Parameters that the handler omits."""
 
     @property
     def summary(self) -> str:
-        """What it does, in a line."""
+        """The first line of the handler's docstring."""
         return (self.handler.__doc__ or "").partition("\n")[0]
 
 
 class Routes:
-    """The operations of one module, collected by decorators."""
+    """The operations of one module, registered by decorators."""
 
     def __init__(self) -> None:
         self._routes: list[Route] = []
@@ -107,12 +106,12 @@ class Routes:
         *,
         needs_slot: bool = True,
     ) -> Callable[[HandlerT], HandlerT]:
-        """Make a function the handler of an operation."""
+        """Register a function as the handler of an operation."""
 
         def register(handler: HandlerT) -> HandlerT:
             hints = get_type_hints(handler, include_extras=True)
             answer, shape = hints.pop("return"), call.endpoint
-            if shape.answer is Raw:  # of the handler's own making
+            if shape.answer is Raw:  # encoded by the handler
                 shape = replace(shape, answer=answer)
             expected = {"request": ApiRequest, "query": shape.query, "body": shape.body}
             unused = tuple(name for name, kind in expected.items() if kind and name not in hints)

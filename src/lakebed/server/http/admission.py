@@ -1,51 +1,47 @@
-"""Admission: a request gets a slot, waits for one for a while, or is refused.
+"""Admission control: a request gets a slot, waits for one for a bounded time, or is refused.
 
-A request that waits for a thread of the server cannot be refused, and waits for as long as the
-slowest. So there are more threads than requests that have a slot or wait for one: the threads that
-are left over refuse requests, and answer those that need no slot, such as health checks. Nothing
-that may last is done without a slot.
+A request that waits for a thread of the server cannot be refused. So the server has more threads
+than slots and waiting places: the spare threads refuse requests, and answer requests that need no
+slot, such as health checks. No long operation runs without a slot.
 
 The kinds of slots:
 
 - *work*: requests for metadata;
-- *transfers*: requests that move the bytes of objects, and last as long as their clients are slow;
-- *bodies*: requests for metadata whose body is not there yet. They leave their slot for work to
-  others for as long as they wait;
-- *hooks*: requests that wait for hooks, and leave their slot likewise;
-- *sign-ins*: requests whose credentials are read from the store, because this process has not read
-  them lately.
+- *transfers*: requests that move the bytes of objects, at the pace of their clients;
+- *bodies*: requests for metadata that wait for their body. They give up their slot for work
+  meanwhile;
+- *hooks*: requests that wait for hooks, and give up their slot likewise;
+- *sign-ins*: requests whose credentials are not cached and are read from the store.
 
-Bodies that are kept whole take memory until their request ends. All of them together are bounded.
+Bodies held in memory until their request ends are bounded in total.
 
 **One slot, once the user is known.** A request is authenticated first. If the records of its
-credentials are cached, which takes no time, it takes one slot, for its user. If they are not, it
-holds a slot for sign-ins while the store is read, and gives it back before it takes the other one.
-So each read of the store is made with a slot, and requests with invented credentials, which are
-never cached, keep each other waiting: not the users whose credentials are cached, nor requests that
-need none.
+credentials are cached, it takes one slot, for its user. If not, it holds a slot for sign-ins while
+the store is read, and returns that slot before it takes the other. So each read of the store is
+made with a slot, and requests with invented credentials, which are never cached, delay each other
+but not users whose credentials are cached.
 
-**No client gets all slots.** One user holds at most three quarters of the slots of a kind, and of
-the memory for bodies. All clients that are not signed in count as one user, since it is easy to
-have many addresses; one address of theirs holds at most three quarters of that. While credentials
-are read from the store, the address of a client stands for its user. Clients take turns.
+**No client gets all slots.** A user holds at most three quarters of the slots of a kind, and of the
+memory for bodies. All unauthenticated clients count as one user, since addresses are easy to
+collect; one of their addresses holds at most three quarters of that. While credentials are read
+from the store, the client's address stands for its user.
 
-**No cycle of waiting.** A request that waits for memory, for a slot for bodies or for hooks holds
-no slot for work. One that waits for a slot for work may hold memory. One that has a slot for work
-or for sign-ins waits for nothing else.
+**No deadlock.** A request that waits for memory, or for a slot for bodies or hooks, holds no slot
+for work. A request that waits for a slot for work may hold memory. A request that has a slot for
+work or for sign-ins waits for nothing else.
 
 Each kind is a `FairPool`.
 
-**Turns.** Each client has a line of its own, and the lines take turns: a client that sends a
-thousand requests does not keep another one waiting for a thousand. Within a line, the first is
-first.
+**Fair queueing.** Each client has a queue, and the queues are served round-robin: a client that
+sends a thousand requests does not delay another client by a thousand. Each queue is FIFO.
 
-**Shares.** Nobody holds all of a pool. Who holds a full share waits without keeping others from
-what is left. Who waits for more than is left now keeps others from taking it away bit by bit.
+**Shares.** A client that holds its full share waits without blocking other clients. A request that
+waits for more than is free blocks later ones, so that small requests cannot starve it.
 
-**Bounds.** So many requests wait, in all pools together, and each for so long; then they are
-refused. A request waits in its thread: the pool itself does nothing but count.
+**Bounds.** The number of waiting requests of all pools together and the time of each are bounded;
+beyond them, requests are refused. A request waits in its thread: the pool only counts.
 
-All pools of a worker have one lock, which is never held while somebody waits.
+All pools of a worker share one lock, which is never held while waiting.
 """
 
 import threading
@@ -63,14 +59,14 @@ from lakebed.server.http.request import RequestRecord, current_record
 from lakebed.server.settings import LimitSettings
 
 Holder = tuple[str, str]
-"""A user, or the address of a client that is not signed in; the other one is empty."""
+"""A user, or the address of an unauthenticated client; the other element is empty."""
 
 STRANGERS: Final[Holder] = ("", "all")
-"""All who are not signed in, counted together."""
+"""All unauthenticated clients, counted together."""
 
 
 def share_of(count: int) -> int:
-    """Return how many of so many one user, or all strangers together, may hold."""
+    """Return the share of `count` for one user, or for all unauthenticated clients."""
     return max(1, count - count // 4)
 
 
@@ -80,19 +76,19 @@ def counted_for(holder: Holder) -> tuple[Holder, ...]:
 
 
 class WaitingRoom:
-    """Counts the requests that wait in the pools of a worker."""
+    """Number of requests that wait in the pools of a worker."""
 
     def __init__(self, seats: int, seconds: float) -> None:
         self.lock: Final = threading.Lock()
-        """That of all pools."""
+        """The lock of all pools."""
         self.seconds: Final = seconds
-        """How long a request waits, at most."""
+        """The maximum waiting time of a request."""
         self._seats = seats if seconds else 0
         self._taken = 0
         self._by_holder: Counter[Holder] = Counter()
 
     def enter(self, holder: Holder) -> bool:
-        """Take a seat for a holder; return whether there was one in all of its shares."""
+        """Take a seat for a holder; return False if no seat or share is left."""
         share, holders = share_of(self._seats), counted_for(holder)
         if self._taken >= self._seats or any(self._by_holder[each] >= share for each in holders):
             return False
@@ -101,7 +97,7 @@ class WaitingRoom:
         return True
 
     def leave(self, holder: Holder) -> None:
-        """Give a seat back."""
+        """Return a seat."""
         self._taken -= 1
         for each in counted_for(holder):
             self._by_holder[each] -= 1
@@ -111,17 +107,17 @@ class WaitingRoom:
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """A request that waits."""
+    """A waiting request."""
 
     amount: int
     holder: Holder
-    """Whose line it stands in, and whom it will count for."""
+    """The owner of its queue and of the slot it will get."""
     bell: threading.Lock = field(default_factory=threading.Lock)
-    """Free once the request has what it waits for."""
+    """Released when the request is served."""
 
 
 class FairPool:
-    """So much of something."""
+    """A pool of identical units, shared fairly among holders."""
 
     def __init__(
         self,
@@ -132,14 +128,14 @@ class FairPool:
         refusal: Callable[[str], Exception],
         on_change: Callable[[int], object] = lambda _amount: None,
     ) -> None:
-        """Make a pool of which nothing is taken.
+        """Create a pool with all units free.
 
         Args:
-            capacity: How much there is.
-            what: What it is, for messages: ``slots for work``.
-            room: Where requests wait.
-            refusal: Makes the error for a request that is refused, with the reason.
-            on_change: Called with what was taken, or with a negative number for what came back.
+            capacity: the number of units.
+            what: their name in messages: ``slots for work``.
+            room: where requests wait.
+            refusal: creates the error of a refused request, given the reason.
+            on_change: called with the number of units taken, negative for returned units.
         """
         self._capacity = capacity
         self._what = what
@@ -149,22 +145,22 @@ class FairPool:
         self._on_change = on_change
         self._used = 0
         self._share = share_of(capacity)
-        """How much one user, or all strangers together, may hold."""
+        """The units that one user, or all unauthenticated clients together, may hold."""
         self._share_of_stranger = share_of(self._share)
         self._held: dict[Holder, int] = {}
         self._lines: OrderedDict[Holder, deque[_Waiting]] = OrderedDict()
 
     def take(self, amount: int, holder: Holder) -> None:
-        """Take some, and wait for it if need be.
+        """Take units, waiting if needed.
 
-        More than there is can be taken if nobody holds anything.
+        More than the capacity can be taken from a pool that is entirely free.
 
         Args:
-            amount: How much.
-            holder: Whom it counts for.
+            amount: the number of units.
+            holder: the holder they count for.
 
         Raises:
-            Exception: The `refusal`: it did not come free in time, or too many wait already.
+            Exception: the `refusal`: the wait timed out, or too many requests wait already.
         """
         with self._lock:
             is_free = not self._used or self._used + amount <= self._capacity
@@ -175,7 +171,7 @@ class FairPool:
         self._wait(waiting)
 
     def give_back(self, amount: int, holder: Holder) -> None:
-        """Give back what was taken."""
+        """Return units."""
         with self._lock:
             self._count(holder, -amount)
             if self._lines:
@@ -198,14 +194,14 @@ class FairPool:
             return
         with self._lock:
             if not waiting.bell.locked():
-                return  # it was served at the last moment
+                return  # served at the last moment
             self._leave_line(waiting)
-            self._serve()  # it may have kept others from what is left
+            self._serve()  # it may have blocked smaller requests
             reason = self._reason(waiting.holder, waiting.amount)
         raise self._refusal(f"{reason} (this one waited for {self._room.seconds:g} seconds)")
 
     def _serve(self) -> None:
-        """Give what is free to those who wait, a line after the other."""
+        """Give the free units to waiting requests, round-robin over the queues."""
         while (waiting := self._next()) is not None:
             self._leave_line(waiting)
             if waiting.holder in self._lines:
@@ -231,7 +227,7 @@ class FairPool:
     # Counting
 
     def _full_share(self, holder: Holder, amount: int) -> Holder | None:
-        """Return the holder whose share `amount` would exceed, or None if it exceeds none."""
+        """Return the holder whose share `amount` would exceed, or None."""
         for each in counted_for(holder):
             is_stranger = not each[0] and each is not STRANGERS
             share = self._share_of_stranger if is_stranger else self._share
@@ -241,7 +237,7 @@ class FairPool:
         return None
 
     def _count(self, holder: Holder, amount: int) -> None:
-        """Count an amount that was taken, or a negative one that came back."""
+        """Count units taken, or a negative number returned."""
         self._used += amount
         self._on_change(amount)
         for each in counted_for(holder):
@@ -266,11 +262,11 @@ class FairPool:
 
 
 _LARGEST_AT_ONCE: Final = 4
-"""How many bodies of the largest size may be kept at once."""
+"""The number of bodies of the largest size that fit into memory at once."""
 
 
 class Overloaded(LakebedError):
-    """The server has as much to do as it may take on; nothing was done. Answered by 503."""
+    """The server is at its limits; the request had no effect. Answered by 503."""
 
     kind = "overloaded"
 
@@ -293,14 +289,14 @@ class Admission:
         )
 
     def admit(self, record: RequestRecord, *, is_transfer: bool) -> None:
-        """Take a slot for a request, until its end; it counts for its user, or for its address.
+        """Take a slot for a request, until its end; it counts for its user or its address.
 
         Args:
-            record: The request; its user is known, unless it is open to anyone.
-            is_transfer: Whether it moves the bytes of an object.
+            record: the request; its user is known, unless the operation is open to anyone.
+            is_transfer: whether the request moves the bytes of an object.
 
         Raises:
-            Overloaded: None came free in time, or the user or address holds as many as it may.
+            Overloaded: the wait timed out, or the user or address holds its full share.
         """
         slots, for_body = (
             (self._transfers, self._transfers) if is_transfer else (self._work, self._bodies)
@@ -312,10 +308,10 @@ class Admission:
     def while_signing_in(self) -> AbstractContextManager[None]:
         """Hold a slot for sign-ins while credentials are read from the store.
 
-        Outside of requests, and in one that has a slot already, nothing is held.
+        Outside of requests, and in a request that has a slot already, no slot is taken.
 
         Raises:
-            Overloaded: None came free in time.
+            Overloaded: the wait timed out.
         """
         record = current_record()
         if record is None or record.slot is not None:
@@ -333,25 +329,25 @@ class Admission:
 
 @dataclass(slots=True, eq=False)
 class _Held:
-    """What one request holds."""
+    """Slot and memory of one request."""
 
     holder: Holder
     slots: FairPool
-    """The kind of slot that it took."""
+    """The kind of its slot."""
     for_body: FairPool
     for_hooks: FairPool
     memory: FairPool
     now: FairPool | None
-    """The kind of slot that it holds now, or None while it waits for one."""
+    """The kind of slot held at present, or None while waiting."""
     bytes: int = 0
-    """The memory that it holds."""
+    """The memory held."""
 
     @contextmanager
     def while_reading(self, size: int) -> Iterator[None]:
-        """Hold a slot for bodies instead, if that is another one, and memory until the end.
+        """Exchange a slot for work for one for bodies meanwhile; take memory until the end.
 
         Raises:
-            Overloaded: No memory, no slot for bodies, or none for work afterwards, came free.
+            Overloaded: no memory, or no slot for bodies or, afterwards, for work became free.
         """
         if self.for_body is not self.slots:
             self._leave()
@@ -367,10 +363,10 @@ class _Held:
 
     @contextmanager
     def while_waiting(self) -> Iterator[None]:
-        """Hold a slot for hooks instead: others go on meanwhile, however long hooks take.
+        """Hold a slot for hooks instead, so that slow hooks do not block other requests.
 
         Raises:
-            Overloaded: No slot for hooks, or none for work afterwards, came free.
+            Overloaded: no slot for hooks or, afterwards, for work became free.
         """
         self._leave()
         self._take(self.for_hooks)
@@ -379,14 +375,14 @@ class _Held:
         self._take(self.slots)
 
     def end(self) -> None:
-        """Give everything back."""
+        """Return everything."""
         if self.bytes:
             self.memory.give_back(self.bytes, self.holder)
             self.bytes = 0
         self._leave()
 
     def _take(self, slots: FairPool) -> None:
-        """Take a slot; the request has none before."""
+        """Take a slot; the request holds none."""
         slots.take(1, self.holder)
         self.now = slots
 

@@ -1,4 +1,4 @@
-"""Who makes a request."""
+"""Authentication of HTTP requests."""
 
 import binascii
 from contextlib import suppress
@@ -14,23 +14,23 @@ from lakebed.server.http.request import RequestRecord
 from lakebed.server.services import Services
 
 COOKIE: Final = "internal_auth_session"
-"""The cookie in which a login leaves its token; clients know this name."""
+"""The cookie with the token of a login; clients know this name."""
 
 IDENTITY: Final = "lakebed.identity"
-"""Where a call of this process says who makes it. No request from outside can: what comes in a
-header has a name of its own kind (``HTTP_…``) in the environment of a request."""
+"""WSGI key with the identity of an in-process call. Requests from outside cannot set this key:
+their headers have keys of the form ``HTTP_…``."""
 
 HOOK_DEPTH: Final = "lakebed.hook_depth"
-"""Beside `IDENTITY`: in how many hooks, each called by another, the call was made."""
+"""WSGI key beside `IDENTITY`: the nesting depth of hooks that call the API."""
 
 
 def authenticate(services: Services, environ: WSGIEnvironment, *, client: str) -> Identity:
-    """Return who makes a request, by a bearer token, a key pair or the cookie of a login.
+    """Return the identity of a request: by bearer token, key pair or login cookie.
 
     Raises:
-        AuthenticationFailed: The request proves no user.
-        ForeignPage: A page of others may have made a browser send it.
-        TooManyLogins: There were too many wrong secrets from the address of the client.
+        AuthenticationFailed: the credentials are missing or invalid.
+        ForeignPage: a page of another origin may have made a browser send the request.
+        TooManyLogins: the client's address sent too many wrong secrets.
     """
     inner: Identity | None = environ.get(IDENTITY)
     if inner is not None:
@@ -61,7 +61,7 @@ def actor_of(
     force: bool = False,
     skips_hooks: bool = False,
 ) -> Actor:
-    """Return the actor of a request; `identity` is None if it is open to anyone."""
+    """Return the actor of a request; `identity` is None if the operation is open to anyone."""
     if identity is None:
         return Actor(address=record.client, request_id=record.request_id, entry_point=entry_point)
     depth: int = environ.get(HOOK_DEPTH, 0)
@@ -80,10 +80,10 @@ def actor_of(
 
 
 def token_of(environ: WSGIEnvironment) -> str | None:
-    """Return the token that comes with a request; a cookie counts if no other proof is there.
+    """Return the token of a request; the cookie counts only without an ``Authorization`` header.
 
     Raises:
-        ForeignPage: A page of others may have made a browser send the cookie.
+        ForeignPage: a page of another origin may have made a browser send the cookie.
     """
     header: str | None = environ.get("HTTP_AUTHORIZATION")
     if header is None:
@@ -96,11 +96,11 @@ def token_of(environ: WSGIEnvironment) -> str | None:
 
 
 def log_out(services: Services, environ: WSGIEnvironment) -> None:
-    """End the token that comes with a request, if there is one that is good.
+    """Revoke the token of a request, if it has a valid one.
 
     Raises:
-        ForeignPage: A page of others may have made a browser send it.
-        OutcomeUnknown: It may still be good.
+        ForeignPage: a page of another origin may have made a browser send the request.
+        OutcomeUnknown: the token may still be valid.
     """
     token = token_of(environ)
     if token is not None:

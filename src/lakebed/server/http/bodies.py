@@ -1,16 +1,16 @@
-"""Bodies of requests, bounded in size and in time.
+"""Request bodies, bounded in size and in time.
 
-A body is whole or an error: one that the client breaks off raises `BodyCut`, whether its length was
-announced or it comes in chunks. Iterators of chunks raise at the end if the body is not whole, so a
-storage that makes an object visible only when its iterator ends well never shows half an object.
+A body is complete or an error: a body that the client cuts off raises `BodyCut`, whether its length
+was announced or it is chunked. Iterators of chunks raise at the end of an incomplete body, so a
+storage that publishes an object only after its iterator ends well never publishes half an object.
 
     LakebedError
     └── BodyError
         ├── LengthRequired  a body without a length, where one is needed             411
         ├── BodyCut         it ended early: the client went away, or counted wrong   400
-        ├── BodyTooLarge    it is longer than what may be sent here                  413
-        ├── BodyTooSlow     it took longer than any body may take, or came too slowly  408
-        └── MalformedBody   it is not what its Content-Type says                     400
+        ├── BodyTooLarge    it is longer than the operation allows                   413
+        ├── BodyTooSlow     it exceeded the time limit or fell below the minimum rate  408
+        └── MalformedBody   it contradicts its Content-Type or framing               400
 """
 
 import time
@@ -21,22 +21,22 @@ from lakebed.base.errors import LakebedError
 from lakebed.server.http.request import while_reading
 
 CHUNK_BYTES: Final = 1 << 18
-"""How much is read at a time, at most."""
+"""The maximum size of one read."""
 PATIENCE_SECONDS: Final = 60.0
-"""How long a client is waited for without getting anything. What it sends gives time back."""
+"""The time budget of a client that sends nothing; received bytes extend it."""
 
 _LENGTH_DIGITS_MAX: Final = 18
 _SMALL_BYTES: Final = 1 << 16
 
 
 class BodyError(LakebedError):
-    """Something is wrong with the body of a request; nothing was done."""
+    """An invalid request body; the request had no effect."""
 
     kind: ClassVar[str] = "body"
 
 
 class LengthRequired(BodyError):
-    """The request does not say how long its body is, nor that it comes in chunks."""
+    """The request has neither a Content-Length nor a chunked body."""
 
     kind = "length_required"
 
@@ -51,7 +51,7 @@ class BodyCut(BodyError):
 
 
 class BodyTooLarge(BodyError):
-    """The body is longer than what may be sent here."""
+    """The body is longer than the operation allows."""
 
     kind = "body_too_large"
 
@@ -60,13 +60,13 @@ class BodyTooLarge(BodyError):
 
 
 class BodyTooSlow(BodyError):
-    """The body took longer than any body may take, or came too slowly."""
+    """The body exceeded the time limit, or fell below the minimum rate."""
 
     kind = "body_too_slow"
 
 
 class MalformedBody(BodyError):
-    """The body is not what its Content-Type says."""
+    """The body contradicts its Content-Type or framing."""
 
     kind = "malformed_body"
 
@@ -82,16 +82,16 @@ class Body:
         rate_min: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Take the body from the environment of a WSGI request.
+        """Take the body from a WSGI environment.
 
         Args:
-            environ: The environment.
-            seconds_max: How long the body may take.
-            rate_min: The bytes per second that a client must send on average; 0: any rate will do.
-            clock: Tells the time.
+            environ: the WSGI environment.
+            seconds_max: the time limit of the body.
+            rate_min: the minimum average rate in bytes/s; 0: no minimum.
+            clock: returns the time in seconds.
 
         Raises:
-            MalformedBody: The announced length is not a number.
+            MalformedBody: the announced length is not a number.
         """
         self._input = environ["wsgi.input"]
         self._seconds_max = seconds_max
@@ -106,31 +106,31 @@ class Body:
                 f"the Content-Length {text[:40]!r} is not the number of bytes of a body"
             )
         self.length: Final = int(text) if text else None
-        """How many bytes were announced; None if that was left open."""
+        """The announced number of bytes, or None if not announced."""
         self.received = 0
-        """How many bytes came so far."""
+        """The number of bytes received so far."""
 
     def chunks(self) -> Iterator[bytes]:
         """Yield the whole body in chunks of bounded size.
 
         Raises:
-            LengthRequired: The request has neither a length nor a body in chunks.
-            BodyCut: The body ended early, or the client stopped.
-            MalformedBody: The chunks that it came in are not sound.
-            BodyTooSlow: It takes too long.
+            LengthRequired: the request has neither a length nor a chunked body.
+            BodyCut: the body ended early, or the client stopped.
+            MalformedBody: the chunked encoding is invalid.
+            BodyTooSlow: the time limit or the minimum rate was violated.
         """
         if self.length is None and not self._is_chunked:
             raise LengthRequired
         return self._chunks()
 
     def read(self, bytes_max: int) -> bytes:
-        """Return the whole of a small body; it is empty if the request has none.
+        """Return the whole of a small body; empty if the request has none.
 
         Raises:
-            BodyTooLarge: It is longer than `bytes_max`.
-            BodyCut: The body ended early, or the client stopped.
-            MalformedBody: The chunks that it came in are not sound.
-            BodyTooSlow: It took too long.
+            BodyTooLarge: the body is longer than `bytes_max`.
+            BodyCut: the body ended early, or the client stopped.
+            MalformedBody: the chunked encoding is invalid.
+            BodyTooSlow: the time limit or the minimum rate was violated.
         """
         if self.length is None:
             return self._read_chunked(bytes_max) if self._is_chunked else b""
@@ -142,9 +142,9 @@ class Body:
             return b"".join(self._chunks())
 
     def _read_chunked(self, bytes_max: int) -> bytes:
-        """Read a body of unknown length, with memory for a small one first, then for the largest.
+        """Read a body of unknown length, reserving memory for a small one first, then the maximum.
 
-        Most are small. To ask for the largest at once would keep others from reading theirs.
+        Most bodies are small; reserving the maximum at once would block other requests.
         """
         small = min(_SMALL_BYTES, bytes_max)
         parts: list[bytes] = []
@@ -173,7 +173,7 @@ class Body:
             now = self._clock()
             if not chunk:
                 break
-            if self._rate_min:  # the time that the server itself takes does not count
+            if self._rate_min:  # the server's own time does not count
                 self._patience += len(chunk) / self._rate_min - (now - begun)
                 if self._patience < 0:
                     raise BodyTooSlow(

@@ -1,20 +1,19 @@
-"""What browsers may be made to do: by the pages of others, and by objects that are opened as pages.
+"""Protection from requests forged through browsers: CSRF, DNS rebinding, objects opened as pages.
 
-A browser sends requests on behalf of any page, with the cookies and the passwords that it keeps for
-the server. It tells which page that was in headers that no page can change: ``Sec-Fetch-Site``
-(to https and to loopback), ``Origin`` (with all that changes something) and ``Referer``.
-`sender_of` reads them. See design/0011-browsers.md for the rules.
+A browser attaches the server's cookies and stored passwords to requests of any page. Three headers
+that pages cannot change identify the origin of the page: ``Sec-Fetch-Site`` (to https and to
+loopback), ``Origin`` (on all requests that change state) and ``Referer``. `sender_of` reads them.
+See design/0011-browsers.md for the rules.
 
     LakebedError
     └── BrowserRefused     answered by 403
         ├── ForeignPage    a page of another origin sent the request, or may have
-        ├── KeysInURL      an address with a key in it was opened in a browser
-        ├── ForeignHost    the request names a host that this server is not known by
-        └── WrongOrigin    objects, or all but objects, are served by another origin
+        ├── KeysInURL      a URL with an access key was opened in a browser
+        ├── ForeignHost    the Host header is not a known name of this server
+        └── WrongOrigin    the path belongs to the other origin (objects or everything else)
 
-**Paths.** A request whose path is not UTF-8 is refused. The server hands paths on decoded, byte by
-byte; Falcon would put a mark in the place of bytes that are not UTF-8, and so take two paths for
-one.
+**Paths.** A request whose path is not UTF-8 is refused. The server passes paths on as decoded
+bytes; Falcon would replace bytes that are not UTF-8 by U+FFFD, and so merge two paths into one.
 """
 
 from collections.abc import Callable
@@ -34,15 +33,15 @@ _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _SHOWN_MAX: Final = 100
 
 SAFE_HEADERS: Final = {
-    # A document gets an origin of its own, runs nothing and loads nothing.
+    # A document gets an opaque origin, runs no scripts and loads nothing.
     "content-security-policy": ("Content-Security-Policy", "sandbox; default-src 'none'"),
-    # What is no script, style or document by its type is not taken for one.
+    # Forbid content sniffing: only the declared type counts.
     "x-content-type-options": ("X-Content-Type-Options", "nosniff"),
     # Pages of other origins cannot embed it.
     "cross-origin-resource-policy": ("Cross-Origin-Resource-Policy", "same-origin"),
 }
-"""Headers of every answer, whatever is in it: it is no document of the server's origin. Pages set
-their own policy. By name in lower case."""
+"""Headers of every answer, by name in lower case, so that no content acts as a page of the server's
+origin. Pages set their own policy."""
 _BROWSER_HEADERS: Final = frozenset(
     {
         "HTTP_COOKIE",
@@ -53,17 +52,17 @@ _BROWSER_HEADERS: Final = frozenset(
         "HTTP_UPGRADE_INSECURE_REQUESTS",
     }
 )
-"""Headers by which browsers are told from programs."""
+"""Headers that browsers send and most programs do not."""
 
 
 class BrowserRefused(LakebedError):
-    """A request that a browser may have been made to send; nothing was done."""
+    """A request that a malicious page may have made a browser send; it had no effect."""
 
     kind: ClassVar[str] = "browser_refused"
 
 
 class ForeignPage(BrowserRefused):
-    """A page of another origin sent the request, or nothing shows that none did."""
+    """A page of another origin sent the request, or the headers do not rule this out."""
 
     kind = "foreign_page"
 
@@ -75,35 +74,35 @@ class KeysInURL(BrowserRefused):
 
 
 class ForeignHost(BrowserRefused):
-    """The request names a host that this server is not known by."""
+    """The Host header is not a known name of this server."""
 
     kind = "foreign_host"
 
 
 class WrongOrigin(BrowserRefused):
-    """What is asked for is served by another origin."""
+    """The path is served by another origin."""
 
     kind = "wrong_origin"
 
 
 class Sender(Enum):
-    """On whose behalf a request was sent."""
+    """Origin of a request, as far as its headers tell."""
 
     PROGRAM = "a program"
-    """Nothing says that it came from a browser."""
+    """No header names a page."""
     PERSON = "a person"
-    """Who typed the address into a browser, or took a bookmark."""
+    """A person typed the address into a browser, or used a bookmark."""
     OWN_PAGE = "a page of this server"
     OTHER_PAGE = "a page of another origin"
 
 
 def is_from_browser(environ: WSGIEnvironment) -> bool:
-    """Whether a request has a header that browsers send; most programs send none of them."""
+    """Whether a request has a header that browsers send and most programs do not."""
     return not environ.keys().isdisjoint(_BROWSER_HEADERS)
 
 
 def sender_of(environ: WSGIEnvironment) -> Sender:
-    """Return on whose behalf a request was sent."""
+    """Return the origin of a request, from its headers."""
     site = environ.get("HTTP_SEC_FETCH_SITE")
     if site is not None:
         senders = {"same-origin": Sender.OWN_PAGE, "none": Sender.PERSON}
@@ -115,10 +114,10 @@ def sender_of(environ: WSGIEnvironment) -> Sender:
 
 
 def _referring_page(environ: WSGIEnvironment) -> str | None:
-    """Return the page that a browser names as the one that it was at.
+    """Return the ``Referer`` header if it names a page.
 
-    Hadoop's S3A is no browser, and sends what it does there, in two forms. No page can choose what
-    its browser sends as ``Referer``, only that nothing is sent: so nobody gains by looking like it.
+    Hadoop's S3A sends its audit context there, in two forms. A page can suppress its browser's
+    ``Referer`` but not choose it, so imitating S3A gains an attacker nothing.
     """
     referer: str = environ.get("HTTP_REFERER", "")
     is_page = referer.startswith(("http://", "https://")) and not referer.startswith(_HADOOP)
@@ -126,10 +125,10 @@ def _referring_page(environ: WSGIEnvironment) -> str | None:
 
 
 def check_cookie(environ: WSGIEnvironment) -> None:
-    """Make sure that a request with the cookie of a login comes from a page of this server.
+    """Check that a request with the login cookie comes from a page of this server.
 
     Raises:
-        ForeignPage: It changes something, and nothing shows that it does.
+        ForeignPage: the request changes state, and no header shows a page of this server.
     """
     if environ["REQUEST_METHOD"] in _SAFE_METHODS or sender_of(environ) is Sender.OWN_PAGE:
         return
@@ -140,20 +139,20 @@ def check_cookie(environ: WSGIEnvironment) -> None:
 
 
 def check_password(environ: WSGIEnvironment) -> None:
-    """Make sure that no page of others uses the password that a browser keeps for the server.
+    """Check that no page of another origin uses the password that a browser stores for the server.
 
     Raises:
-        ForeignPage: It does, to change something.
+        ForeignPage: a page of another origin sent the request, which changes state.
     """
     if environ["REQUEST_METHOD"] not in _SAFE_METHODS:
         check_page(environ)
 
 
 def check_page(environ: WSGIEnvironment) -> None:
-    """Make sure that a request which changes something was not sent for a page of others.
+    """Check that a request was not sent by a page of another origin.
 
     Raises:
-        ForeignPage: It was.
+        ForeignPage: a page of another origin sent the request.
     """
     if sender_of(environ) is Sender.OTHER_PAGE:
         raise ForeignPage(
@@ -163,11 +162,11 @@ def check_page(environ: WSGIEnvironment) -> None:
 
 
 class BrowserGuard:
-    """What a server refuses to browsers before it looks any further.
+    """Rules for browsers that apply before authentication.
 
-    A server that accepts the pair of keys that everyone knows belongs to whoever can send it a
-    request, and every page that its user opens makes the browser send some. So it takes requests
-    only from programs and from its own pages, and under names that lead to this machine alone.
+    A server that accepts the well-known key pair obeys any client that can reach it, and any page
+    that its user opens can make the browser send requests. Such a server therefore accepts requests
+    only from programs and its own pages, and only under host names that resolve to this machine.
     """
 
     def __init__(
@@ -180,16 +179,15 @@ class BrowserGuard:
         objects_path: str,
         objects_origin: str | None,
     ) -> None:
-        """Make the guard of a server.
+        """Create the guard of a server.
 
         Args:
-            keys_are_known: Whether the server accepts keys that everyone knows, at this moment;
-                None: it never does.
-            host: The name that it listens at.
-            domain: The domain of the S3 gateway, whose subdomains are buckets.
-            api_path: What the paths of the API begin with.
-            objects_path: What the paths begin with that objects are served at.
-            objects_origin: The origin that serves objects and nothing else, if there is one.
+            keys_are_known: returns whether the server accepts the well-known keys now; None: never.
+            host: the address to listen at.
+            domain: the domain of the S3 gateway, whose subdomains are buckets.
+            api_path: the prefix of the API's paths.
+            objects_path: the prefix of the paths of objects.
+            objects_origin: the origin that serves only objects, if configured.
         """
         self._keys_are_known = keys_are_known
         self._names = frozenset({"localhost", host.lower(), domain.lower()})
@@ -200,34 +198,34 @@ class BrowserGuard:
         self._is_known = lru_cache(maxsize=256)(self._read_host)
 
     def applies(self, environ: WSGIEnvironment) -> bool:
-        """Whether a request has to be checked: a browser sent it, or it names an unknown host.
+        """Whether a request must be checked: a browser sent it, or its host is unknown.
 
-        The host counts without any header of a browser: a page whose own name leads to this machine
-        (DNS rebinding) is of one origin with the server, and its browser says nothing more.
+        The host counts even without headers of a browser: with DNS rebinding, the attacker's page
+        has the same origin as the server, and its browser sends no other sign.
         """
         if self._keys_are_known is None:
             return False
         host = environ.get("HTTP_HOST", "localhost")
-        # Nearly all requests name one of a few hosts. What is long is not cached.
+        # Nearly all requests name one of a few hosts. Long names are not cached.
         is_known = self._is_known if len(host) <= _SHOWN_MAX else self._is_known.__wrapped__
         return not is_known(host) or is_from_browser(environ)
 
     def check(self, environ: WSGIEnvironment) -> None:
-        """Make sure that a request is not one that a page of others made a browser send.
+        """Check that a request was not forged by a page of another origin.
 
         Raises:
-            BrowserRefused: It may be.
+            BrowserRefused: the request may be forged.
         """
         refusal = self._suspicion(environ)
-        # Asked last, because the answer is in the store.
+        # Asked last: `keys_are_known` reads the store.
         if refusal is not None and self._keys_are_known is not None and self._keys_are_known():
             raise refusal
 
     def check_origin(self, environ: WSGIEnvironment) -> None:
-        """Make sure that objects and all the rest are asked for where they are served.
+        """Check that objects, and all other paths, are requested from the origin that serves them.
 
         Raises:
-            WrongOrigin: They are not.
+            WrongOrigin: the path belongs to the other origin.
         """
         assert self._objects_origin is not None, "objects have an origin of their own"
         is_object = environ["PATH_INFO"].startswith(self._objects_path)
@@ -237,7 +235,7 @@ class BrowserGuard:
             raise WrongOrigin(f"{self._objects_origin} serves objects and nothing else")
 
     def _suspicion(self, environ: WSGIEnvironment) -> BrowserRefused | None:
-        """Return why a server whose keys are known refuses a request; None: it does not."""
+        """Return why a server with well-known keys refuses a request, or None if it does not."""
         host = environ.get("HTTP_HOST")
         if host is not None and not self._read_host(host):
             return ForeignHost(
@@ -257,7 +255,7 @@ class BrowserGuard:
         return None
 
     def _read_host(self, host: str) -> bool:
-        """Whether a host leads to this machine alone."""
+        """Whether a host name resolves to this machine alone."""
         name, _ = _place(host, 0) or ("", 0)
         if name in self._names or name.endswith(self._subdomains):
             return True
@@ -265,7 +263,7 @@ class BrowserGuard:
         return address is not None and address.is_loopback
 
     def _is_link(self, environ: WSGIEnvironment) -> bool:
-        """Whether a person followed a link to something that may be looked at."""
+        """Whether a person followed a link to a page that changes no state."""
         return (
             environ["REQUEST_METHOD"] == "GET"
             and environ.get("HTTP_SEC_FETCH_MODE") == "navigate"
@@ -275,9 +273,10 @@ class BrowserGuard:
 
 
 def is_https(environ: WSGIEnvironment) -> bool:
-    """Whether the client reaches the server by TLS, as far as anybody says so.
+    """Whether the client reaches the server by TLS, according to a proxy or the browser.
 
-    Who lies about it harms nobody else: it decides what the client's own cookie is kept for.
+    The headers can be forged, harmlessly: they decide only the ``Secure`` flag of the client's
+    cookie.
     """
     scheme: str = environ.get("HTTP_X_FORWARDED_PROTO") or environ["wsgi.url_scheme"]
     origin: str = environ.get("HTTP_ORIGIN", "")
@@ -296,10 +295,10 @@ def _has_password(environ: WSGIEnvironment) -> bool:
 
 
 def _is_own(url: str, environ: WSGIEnvironment) -> bool:
-    """Whether a URL, or an origin, is of this server under the name by which it was called.
+    """Whether a URL, or an origin, names this server by the host of the request.
 
-    A page can set neither of the two headers that say so. The scheme is not compared: nobody may
-    have told the server that a proxy in front of it speaks TLS.
+    A page can set neither of the two host headers. The scheme is not compared: the server may not
+    know that a proxy in front of it terminates TLS.
     """
     default = _DEFAULT_PORTS.get(url.partition("://")[0].lower())
     if default is None:
@@ -339,7 +338,7 @@ def _seen(environ: WSGIEnvironment) -> str:
 
 
 def _shown(value: str) -> str:
-    """Return what a client sent, as messages may show it."""
+    """Return a client's text as messages may show it: printable and truncated."""
     text = "".join(each if each.isprintable() else "?" for each in value)
     return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
 
@@ -360,7 +359,7 @@ def is_unusual(environ: WSGIEnvironment) -> bool:
 def refuse_path(
     environ: WSGIEnvironment, start: StartResponse, record: RequestRecord
 ) -> list[bytes] | None:
-    """Answer 400 to a request whose path is not valid; return None if it is."""
+    """Answer 400 to a request whose path is not valid, or return None."""
     try:
         if "\x00" not in environ["PATH_INFO"].encode("latin-1").decode():
             return None

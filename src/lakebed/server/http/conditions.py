@@ -1,4 +1,4 @@
-"""Headers about an object: its ETag and time, conditions on it, and ranges of its bytes."""
+"""HTTP headers of objects: ETag and time, conditional requests, byte ranges."""
 
 import re
 from datetime import UTC, datetime
@@ -17,24 +17,24 @@ from lakebed.lake.repeats import Invocation
 _RANGE: Final = re.compile(r"bytes=([0-9]{0,19})-([0-9]{0,19})")
 INVOCATION_HEADER: Final = "amz-sdk-invocation-id"
 """The header that the SDKs of AWS send with all attempts of one request."""
-# A UUID in nearly all SDKs. What is not random could be the id of two requests.
+# A UUID in nearly all SDKs. Ids that are not random could collide.
 _INVOCATION: Final = re.compile(r"[0-9A-Fa-f-]{32,64}")
 _COPIED_RANGE: Final = re.compile(r"bytes=([0-9]{1,19})-([0-9]{1,19})")
 
 
 class Selection(NamedTuple):
-    """The bytes of an object that an answer holds."""
+    """The bytes of an object in an answer."""
 
     byte_range: ByteRange | None
-    """None: all of them."""
+    """None: all bytes."""
     length: int
     status: HTTPStatus
     headers: dict[str, str]
-    """``Content-Range``, if the answer does not hold all of them."""
+    """``Content-Range``, if the answer is partial."""
 
 
 def header_text(value: str) -> str:
-    """Return a text that was stored with an object, by a form for example; empty if no header."""
+    """Return a text stored with an object, or an empty text if unsafe in a header."""
     return value if value.isascii() and value.isprintable() else ""
 
 
@@ -60,7 +60,7 @@ def matches(header: str, checksum: str) -> bool:
 
 
 def write_condition(if_match: str | None, if_none_match: str | None) -> Condition | None:
-    """Return the condition that the headers of a write ask for; None if they ask for none."""
+    """Return the condition of a write's headers, or None if it is unconditional."""
     if if_match is None and if_none_match is None:
         return None
 
@@ -73,9 +73,9 @@ def write_condition(if_match: str | None, if_none_match: str | None) -> Conditio
 
 
 def invocation_of(principal: str, sent: str | None) -> Invocation | None:
-    """Return the request that an attempt belongs to, by the header that was sent with it.
+    """Return the request that an attempt belongs to, from its `INVOCATION_HEADER`.
 
-    None if there was no such header, or one that is no random id.
+    None if the header is missing or not a random id.
     """
     if sent is None or not _INVOCATION.fullmatch(sent):
         return None
@@ -83,9 +83,9 @@ def invocation_of(principal: str, sent: str | None) -> Invocation | None:
 
 
 def requested_range(header: str | None) -> ByteRange | None:
-    """Return the one range that a header asks for.
+    """Return the single range of a ``Range`` header.
 
-    None if it asks for several, or cannot be read: then the whole object is the right answer.
+    None for several ranges or a malformed header: the answer is then the whole object.
     """
     found = _RANGE.fullmatch(header.replace(" ", "")) if header else None
     if found is None:
@@ -100,9 +100,9 @@ def requested_range(header: str | None) -> ByteRange | None:
 
 
 def copied_range(text: str, size: int) -> Between | None:
-    """Return the bytes of an object of `size` bytes that are to be copied into a part.
+    """Return the bytes of an object of `size` bytes to copy into a part.
 
-    None if the text names none; unlike in a read, the object must have all of them.
+    None if the range is malformed or, unlike in a read, exceeds the object.
     """
     found = _COPIED_RANGE.fullmatch(text)
     if found is None or not int(found[1]) <= int(found[2]) < size:
@@ -111,10 +111,10 @@ def copied_range(text: str, size: int) -> Between | None:
 
 
 def select_bytes(byte_range: ByteRange | None, size: int) -> Selection:
-    """Return what an answer holds if a range is asked for of an object of `size` bytes.
+    """Return the bytes to answer for a range of an object of `size` bytes.
 
     Raises:
-        RangeNotSatisfiable: The object has no byte of the range; see `no_bytes_headers`.
+        RangeNotSatisfiable: the object has no byte of the range; see `no_bytes_headers`.
     """
     if byte_range is None:
         return Selection(None, size, HTTPStatus.OK, {})
@@ -124,5 +124,5 @@ def select_bytes(byte_range: ByteRange | None, size: int) -> Selection:
 
 
 def no_bytes_headers(size: int) -> dict[str, str]:
-    """Return the headers of the answer if an object of `size` bytes has no byte of a range."""
+    """Return the headers of a 416 for an object of `size` bytes."""
     return {"Content-Range": f"bytes */{size}"}

@@ -1,4 +1,4 @@
-"""Which objects a browser may show when their link is opened, and which it only saves."""
+"""Content types that browsers may display; all other objects are downloaded."""
 
 import re
 from typing import Final
@@ -17,18 +17,18 @@ _SHOWN: Final = frozenset(
         "video/mp4",
     }
 )
-"""Types that hold no script: HTML, SVG, other XML and PDF never belong here."""
+"""Types without scripts: HTML, SVG, other XML and PDF must never be listed here."""
 
 _PLAIN_TYPE: Final = re.compile(r"([a-z]+/[a-z]+[0-9]?)( *; *charset=[a-z0-9-]+)?", re.IGNORECASE)
-"""A type that browsers read in no other way; a comma would begin a second type, which they take."""
+"""A type that browsers parse unambiguously; after a comma they would take a second type."""
 
 
 def safe_disposition(content_type: str, wanted: str | None) -> str | None:
-    """Return the header ``Content-Disposition`` of an object's bytes; None: there is none.
+    """Return the ``Content-Disposition`` header of an object's bytes, or None if none is needed.
 
     Args:
-        content_type: The header ``Content-Type`` of the answer.
-        wanted: What is stored with the object, or asked for; its parameters are kept.
+        content_type: the header ``Content-Type`` of the answer.
+        wanted: the disposition stored with the object or requested; its parameters are preserved.
     """
     kind, semicolon, parameters = (wanted or "").partition(";")
     if kind.strip().lower() == ATTACHMENT:

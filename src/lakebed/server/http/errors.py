@@ -1,7 +1,7 @@
 """One table: from the errors of all layers to a status and a body.
 
-What a store or a storage says about itself (its host, its driver's words) is for the log only.
-Strangers get the `public_message` of the error.
+Details of stores and storages (host names, texts of drivers) are only logged. Clients get the
+`public_message` of the error.
 """
 
 import logging
@@ -33,13 +33,13 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 
 class BadRequest(LakebedError, ValueError):
-    """The request cannot be read as one of the operation."""
+    """The request does not fit the operation."""
 
     kind = "bad_request"
 
 
 class NotJSON(LakebedError, ValueError):
-    """The body is of another type than JSON, as a form of any page can send it."""
+    """The body is not JSON by its Content-Type; a form of any page could send such a body."""
 
     kind = "not_json"
 
@@ -55,7 +55,7 @@ class NotImplementedHere(LakebedError):
 
 
 class NoRules(LakebedError):
-    """No rules of retention are set for a repository."""
+    """No garbage collection rules are set for a repository."""
 
     kind = "no_gc_rules"
 
@@ -66,7 +66,7 @@ class NoRules(LakebedError):
 
 
 class FileMissing(LakebedError, KeyError):
-    """There is no such range or metarange."""
+    """No such range or metarange."""
 
     kind = "file_missing"
 
@@ -77,14 +77,14 @@ class FileMissing(LakebedError, KeyError):
         return str(self.args[0])  # KeyError would quote it
 
 
-# The first line that an error is an instance of counts: special cases come before their families.
+# The first matching class counts: special cases precede their families.
 _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     (BadRequest, 400),
     (NotJSON, 415),
     (NotImplementedHere, 501),
     (FileMissing, 404),
     (NoRules, 404),
-    # who is asking
+    # authentication
     (auth.AuthenticationFailed, 401),
     (auth.Denied, 401),
     (MetricsRefused, 403),
@@ -104,7 +104,7 @@ _STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
     *statuses.STATUSES,
 )
 
-# Errors that are counted and logged as refusals; of others the access line has the kind.
+# Errors that are counted and logged as refusals; the access line has the kind of all other errors.
 _REFUSALS: Final[tuple[tuple[type[Exception], Refusal], ...]] = (
     (auth.AuthenticationFailed, Refusal.UNAUTHENTICATED),
     (auth.Denied, Refusal.DENIED),
@@ -121,8 +121,8 @@ _INTERNAL: Final = "internal error: the log of the server has the details under 
 
 _FORBIDDEN: Final = "the storage refuses this to the server"
 
-# What lakeFS says, to the letter: scripts and tests of clients compare it. The first line that fits
-# counts; with an operation before those without. ``{names}`` are parts of the path.
+# The messages of lakeFS, verbatim: scripts and tests of clients compare them. The first matching
+# row counts; rows with an operation come first. ``{names}`` are parts of the path.
 _WORDS: Final[tuple[tuple[type[Exception], str | None, str], ...]] = (
     (engine.NamespaceTaken, None, "failed to create repository: storage namespace already in use"),
     (engine.NotUnique, "createRepository", "error creating repository: not unique"),
@@ -161,22 +161,22 @@ _WORDS: Final[tuple[tuple[type[Exception], str | None, str], ...]] = (
 
 
 def status_of(error: Exception) -> int:
-    """Return the status that an error is answered with; 500 for what nobody expected."""
+    """Return the HTTP status of an error; 500 for an unexpected one."""
     return next((status for kind, status in _STATUSES if isinstance(error, kind)), UNEXPECTED)
 
 
 def public_message(error: Exception) -> str | None:
-    """Return what strangers may read of an error whose own text is for the log; else None."""
+    """Return the text that replaces an internal error message for clients, or None."""
     if isinstance(error, LakebedError) and error.public_message is not None:
         return error.public_message
-    # What nobody expected may name anything: folders, hosts, drivers, the words of libraries.
+    # An unexpected error may name anything: folders, hosts, drivers.
     if status_of(error) == UNEXPECTED:
         return _INTERNAL
     return _FORBIDDEN if isinstance(error, block.Forbidden) else None
 
 
 def explain(error: Exception) -> str:
-    """Return our own sentence about an error: what was wrong, with which value, what to do."""
+    """Return Lakebed's own description of an error: the problem, with the value, and the remedy."""
     public = public_message(error)
     if public is not None:
         return public
@@ -186,7 +186,7 @@ def explain(error: Exception) -> str:
 
 
 def message_of(error: Exception, operation: str, parts: Mapping[str, str] = _NO_PARTS) -> str:
-    """Return what to tell a client about an error, in the words of lakeFS where it has some."""
+    """Return the message of an error for clients: lakeFS's text if any, else Lakebed's."""
     for kind, where, words in _WORDS:
         if isinstance(error, kind) and where in {None, operation}:
             return words.format_map(parts)
@@ -196,7 +196,7 @@ def message_of(error: Exception, operation: str, parts: Mapping[str, str] = _NO_
 def body_of(
     error: Exception, operation: str, parts: Mapping[str, str] = _NO_PARTS
 ) -> dict[str, Any]:
-    """Return the answer to a request that failed; `detail` is there if it says more."""
+    """Return the body of an error answer; `detail` is present if it adds to `message`."""
     message, detail = message_of(error, operation, parts), explain(error)
     said = {"message": message, "kind": kind_of(error)}
     return said if detail == message else {**said, "detail": detail}
@@ -208,9 +208,9 @@ def kind_of(error: Exception) -> str:
 
 
 def note_error(error: BaseException, status: int, kind: str) -> None:
-    """Note an error in the record of the request, count it if it is a refusal, and log it.
+    """Record an error in the request's record, count a refusal, and log it.
 
-    Every 5xx and 410 is logged with its cause, but for refusals, of which a few are.
+    Every 5xx and 410 is logged with its cause; of refusals, only a few are logged.
     """
     cause = ""
     refusal = next((each for family, each in _REFUSALS if isinstance(error, family)), None)
@@ -231,7 +231,7 @@ def note_error(error: BaseException, status: int, kind: str) -> None:
 def error_answer(
     error: Exception, operation: str, parts: Mapping[str, str] = _NO_PARTS
 ) -> tuple[int, dict[str, str], bytes]:
-    """Return status, headers and body of the answer to an error; `parts` are those of the path."""
+    """Return status, headers and body for an error; `parts` are those of the path."""
     status = status_of(error)
     kind = kind_of(error)
     note_error(error, status, kind)
@@ -246,7 +246,7 @@ def error_answer(
 
 
 def answer_error(error: Exception, operation: str, response: falcon.Response) -> None:
-    """Turn an error into an answer of Falcon."""
+    """Answer an error through Falcon."""
     status, headers, body = error_answer(error, operation)
     response.status = status
     response.set_headers(headers)

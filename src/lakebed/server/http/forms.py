@@ -1,13 +1,12 @@
-"""Uploads by form: a file in a ``multipart/form-data`` body, read as it comes.
+"""Streaming uploads of a file in a ``multipart/form-data`` body.
 
-A form proves its own end by the closing boundary, so it may come without a length. The iterator of
-the file's chunks goes on to that boundary, and past any fields behind the file, before it ends
-well.
+The closing boundary marks the end of a form, so its length need not be known. The iterator of the
+file's chunks ends well only after that boundary, past any fields behind the file.
 
-Falcon has a parser of forms too (``falcon.media.multipart``, looked at in 4.4). It does not fit,
-for two reasons. The stream of a part ends without an error where the body was cut: only the step to
-the next part raises, and by then the storage has made half a file visible. And it asserts that the
-request has a Content-Length, while clients send forms in chunks.
+Falcon's parser (``falcon.media.multipart``, 4.4) does not fit, for two reasons. The stream of a
+part ends without an error where the body was cut: only the step to the next part raises, after the
+storage has published half a file. And it requires a Content-Length, while clients send chunked
+forms.
 """
 
 from collections.abc import Iterator
@@ -19,10 +18,10 @@ from falcon import parse_header
 from lakebed.server.http.bodies import Body, BodyCut, MalformedBody
 
 HEADERS_BYTES_MAX: Final = 16 << 10
-"""The largest headers of a field; also of what may stand before the first and after the last."""
+"""The maximum size of a field's headers, of the preamble and of the epilogue."""
 FIELDS_MAX: Final = 32
 _PARAMETERS_LENGTH_MAX: Final = 4 << 10
-"""Of a header with parameters: to read one takes time that grows with the square of its length."""
+"""The maximum length of a header with parameters: parsing takes quadratic time."""
 _BOUNDARY_LENGTH_MAX: Final = 70
 _CRLF: Final = b"\r\n"
 _BLANK_LINE: Final = b"\r\n\r\n"
@@ -33,18 +32,18 @@ class FormFile:
     """The file in a form."""
 
     chunks: Iterator[bytes]
-    """Raises `BodyCut` or `MalformedBody` if the form is not whole; read it to its end."""
+    """Raises `BodyCut` or `MalformedBody` if the form is incomplete; must be read to the end."""
     filename: str | None
     content_type: str | None
 
 
 def form_file(body: Body, content_type: str, *, field: str) -> FormFile:
-    """Return the file in the named field of a form; fields before and after it are passed over.
+    """Return the file in the named field of a form; other fields are skipped.
 
     Raises:
-        MalformedBody: The body is not a form, or the form has no such field.
-        BodyCut: The body ended before the file began.
-        BodyTooSlow: It takes too long.
+        MalformedBody: the body is not a form, or the form has no such field.
+        BodyCut: the body ended before the file.
+        BodyTooSlow: the time limit or the minimum rate was violated.
     """
     form = _Form(body.chunks(), _boundary(content_type))
     while headers := form.next_field():
@@ -85,19 +84,19 @@ class _Headers:
 
 
 class _Form:
-    """A form, from the first boundary to the closing one; fields are read in turn."""
+    """A form; its fields are read in order."""
 
     def __init__(self, chunks: Iterator[bytes], boundary: bytes) -> None:
         self._chunks = chunks
         self._delimiter = _CRLF + b"--" + boundary
-        # A boundary begins a line; the first one begins the body.
+        # A boundary begins a line; the first boundary begins the body.
         self._buffer = _CRLF
         self._fields = 0
 
     def next_field(self) -> _Headers | None:
-        """Return the headers of the next field; None behind the last one.
+        """Return the headers of the next field, or None after the last one.
 
-        The content of the field before must have been read.
+        The content of the previous field must have been read.
         """
         if self._fields == 0:
             self._skip_preamble()
@@ -116,7 +115,7 @@ class _Form:
         return _parse_headers(self._take_until(_BLANK_LINE))
 
     def content(self) -> Iterator[bytes]:
-        """Yield the content of the field, up to the next boundary, which is taken off."""
+        """Yield the content of the field, and consume the boundary behind it."""
         while (end := self._buffer.find(self._delimiter)) < 0:
             ready = len(self._buffer) - self._length_of_beginning()
             if ready:
@@ -128,7 +127,7 @@ class _Form:
         self._buffer = self._buffer[end + len(self._delimiter) :]
 
     def _length_of_beginning(self) -> int:
-        """How many bytes at the end of the buffer may be the beginning of a boundary."""
+        """Return the number of bytes at the end of the buffer that may begin a boundary."""
         start = self._buffer.find(b"\r", max(0, len(self._buffer) - len(self._delimiter) + 1))
         while start >= 0:
             if self._delimiter.startswith(self._buffer[start:]):

@@ -1,11 +1,11 @@
-"""Logs: one record a line, each with the id of the request it belongs to.
+"""Logs: one record a line, each with the id of its request.
 
-They go to the standard error, as JSON or as text, and to a file if the settings name one. In JSON
-mode every line is a JSON object: warnings of Python, exceptions that nobody caught (of threads and
-of finalizers too) and the lines of the HTTP server go through the same formatter. Only what native
-code writes to the standard error as a process crashes cannot be formatted.
+Logs go to the standard error, as JSON or as text, and to a file if configured. In JSON mode every
+line is a JSON object: Python's warnings, uncaught exceptions (also of threads and finalizers) and
+lines of the HTTP server use the same formatter. Only crash output of native code cannot be
+formatted.
 
-No line shows a secret: what looks like one in a message or a traceback is masked.
+Secrets in messages and tracebacks are masked.
 """
 
 import json
@@ -29,15 +29,14 @@ from lakebed.server.settings import MASK, LoggingSettings
 
 ACCESS: Final = logging.getLogger("lakebed.access")
 FILE_BYTES_MAX: Final = 16 << 20
-"""A log file that is larger gets the suffix ``.1``, in the place of the one before."""
+"""A larger log file is renamed to the suffix ``.1``, replacing the previous one."""
 
 _LOGGER: Final = logging.getLogger(__name__)
 _LOUD: Final = (
     "azure", "boto3", "botocore", "s3transfer", "urllib3", "httpx", "httpcore", "opentelemetry",
 )  # fmt: skip
 _CHAIN_MAX: Final = 8
-# Whoever sends a request may choose what is looked through here: the time that an expression takes
-# must not grow faster than the text, and the text is bounded too.
+# Clients control the input of these expressions: they take linear time, on bounded text.
 _LINE_CHARACTERS_MAX: Final = 4096
 _PASSWORD_IN_URL: Final = re.compile(r"(?<=://)([^/?#:@\s]*+):\S*@")
 _PARAMETER_NAME: Final = re.compile(r"(?<![\w-])([\w-]++)=")
@@ -49,7 +48,7 @@ _SECRET_NAME: Final = re.compile(
 
 def mask_secrets(text: str) -> str:
     """Return a text with passwords in URLs, and parameters that look secret, masked."""
-    # Most texts hold neither, and the expressions cost more than this look.
+    # Most texts contain neither; the expressions cost more than this test.
     if "://" not in text and "=" not in text:
         return text
     return "\n".join(map(_mask_line, text.split("\n")))
@@ -62,7 +61,7 @@ def _mask_line(line: str) -> str:
 
 
 def _mask_parameters(line: str) -> str:
-    """Mask the values of parameters that look secret, also of those in the value of another one."""
+    """Mask the values of parameters that look secret, also if nested in another value."""
     shown, at = [], 0
     for name in _PARAMETER_NAME.finditer(line):
         if name.start() >= at and _SECRET_NAME.search(name[1]):
@@ -74,7 +73,7 @@ def _mask_parameters(line: str) -> str:
 
 
 def cause_of(error: BaseException) -> str:
-    """Return the texts of an error and of those that led to it, without secrets."""
+    """Return the texts of an error and its chain of causes, without secrets."""
     return mask_secrets("; caused by ".join(_chain(error)))
 
 
@@ -93,11 +92,10 @@ def _chain(error: BaseException) -> Iterator[str]:
 
 
 def log_access(record: RequestRecord) -> None:
-    """Log that a request has ended, and how."""
+    """Log the access line of an ended request."""
     if not ACCESS.isEnabledFor(logging.INFO):
         return
-    # Made here: the logger would look through the stack for who calls it, which costs more than
-    # all the rest.
+    # Created directly: the logger would walk the stack for its caller, the most expensive part.
     arguments = (record.method, record.path, record.status)
     line = logging.LogRecord(
         ACCESS.name, logging.INFO, __file__, 0, "%s %s %d", arguments, exc_info=None
@@ -122,7 +120,7 @@ def log_access(record: RequestRecord) -> None:
 
 
 def configure_process(settings: LoggingSettings) -> None:
-    """Send all logs of this process where the settings say, and nothing past them."""
+    """Configure all logging of this process, with warnings and uncaught exceptions."""
     configure(settings)
     logging.captureWarnings(capture=True)
     sys.excepthook = _log_uncaught
@@ -131,11 +129,11 @@ def configure_process(settings: LoggingSettings) -> None:
 
 
 def configure(settings: LoggingSettings) -> None:
-    """Set the handlers of all loggers; the hooks of Python stay as they are."""
+    """Set the handlers of all loggers, without Python's hooks."""
     handlers: list[logging.Handler] = [_stderr_handler(settings)]
     if settings.file is not None:
         settings.file.parent.mkdir(parents=True, exist_ok=True)
-        # It opens the file anew when `bound_file` has put it aside, in whichever process.
+        # Reopens the file after `bound_file` of any process has renamed it.
         to_file = _FileHandler(settings.file, instead=handlers[0])
         to_file.setFormatter(TextFormatter() if settings.format == "text" else JSONFormatter())
         handlers[0].setLevel(logging.WARNING)
@@ -151,10 +149,10 @@ def configure(settings: LoggingSettings) -> None:
 
 
 def bound_file(settings: LoggingSettings) -> None:
-    """Put the log file aside if it has become too large; only one process may call this."""
+    """Rename the log file if it has become too large; only one process may call this."""
     if settings.file is None:
         return
-    with suppress(OSError):  # it is not there yet, or cannot be moved: then it grows on
+    with suppress(OSError):  # missing, or cannot be renamed: then it keeps growing
         if settings.file.stat().st_size > FILE_BYTES_MAX:
             settings.file.replace(f"{settings.file}.1")
 
@@ -167,42 +165,42 @@ def _stderr_handler(settings: LoggingSettings) -> logging.Handler:
 
 
 class _FileHandler(logging.handlers.WatchedFileHandler):
-    """Writes to a file; while that cannot be written, its lines go to another handler."""
+    """Log file handler that falls back to another handler if the file cannot be written."""
 
     def __init__(self, file: Path, *, instead: logging.Handler) -> None:
         super().__init__(file, encoding="utf-8")
         self._instead = instead
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record; a full disk or a missing folder must not break what is logged."""
+        """Write a record; a full disk or a missing folder must not break the caller."""
         try:
             super().emit(record)
         except OSError:
             self.handleError(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is inherited
-        """Show a record that could not be written, if it is not shown already."""
+        """Pass on a record that could not be written, unless the other handler shows it anyway."""
         if record.levelno < self._instead.level:
             self._instead.handle(record)
 
 
 class _JSONHandler(logging.StreamHandler[TextIO]):
-    """Reports a record that cannot be formatted by a line of JSON, not by a traceback."""
+    """Stream handler that reports a formatting failure as a line of JSON, not a traceback."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name is inherited
-        """Say which line of the program made a record that cannot be shown."""
+        """Name the source line of a record that cannot be formatted."""
         where = f"{Path(record.pathname).name}:{record.lineno}"
         line = {
             "level": "error",
             "logger": record.name,
             "message": f"the log line of {where} could not be formatted",
         }
-        with suppress(OSError, ValueError):  # the stream is closed: there is nowhere to say it
+        with suppress(OSError, ValueError):  # the stream is closed
             self.stream.write(json.dumps(line) + self.terminator)
 
 
 class JSONFormatter(logging.Formatter):
-    """One JSON object a line."""
+    """Formatter for one JSON object a line."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of a record."""
@@ -221,7 +219,7 @@ class JSONFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """A line for people."""
+    """Formatter for people."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of a record."""
@@ -233,7 +231,7 @@ class TextFormatter(logging.Formatter):
             f"{value}{shown[name]}" for name, value in _fields(record).items()
             if name in shown and value != ""
         ]  # fmt: skip
-        # A path may hold what moves the cursor of a terminal.
+        # A path may contain control sequences of terminals.
         text = " ".join([_message_of(record), *notes])
         text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
         line = f"{_time_of(record)[11:23]} {record.levelname:<7} {text}"
@@ -244,7 +242,7 @@ class TextFormatter(logging.Formatter):
 
 def _message_of(record: logging.LogRecord) -> str:
     message = record.getMessage()
-    # An access line quotes the path as it came; it has no query.
+    # An access line quotes the path unchanged; it has no query.
     return message if record.name == ACCESS.name else mask_secrets(message)
 
 
@@ -260,7 +258,7 @@ def _time_of(record: logging.LogRecord) -> str:
     return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
 
 
-# What Python would write to the standard error itself
+# Hooks for output that Python would write to the standard error itself
 
 
 def _log_uncaught(

@@ -1,17 +1,17 @@
-"""Metrics of the server, for Prometheus, summed over its processes.
+"""Prometheus metrics of the server, summed over its processes.
 
-The library keeps the numbers of a process in files of a folder that ``PROMETHEUS_MULTIPROC_DIR``
-names; whichever worker is asked for ``/metrics`` adds up the files of all. The supervisor makes
-the folder and sets the variable before it starts any process, since the library looks at it when
-it is imported. Without the variable, as in tests, metrics are those of the process alone.
+`prometheus_client` keeps the values of each process in files of the folder that
+``PROMETHEUS_MULTIPROC_DIR`` names; the worker that answers ``/metrics`` sums the files of all
+processes. The supervisor creates the folder and sets the variable before it starts any process,
+since the library reads the variable at import. Without it, as in tests, metrics cover this process.
 
 - ``lakebed_http_requests_total``: requests by operation and status.
-- ``lakebed_http_seconds``: how long they took, to the last byte of the answer, by operation.
-- ``lakebed_http_requests_in_progress``: requests under way.
+- ``lakebed_http_seconds``: their duration, to the last byte of the answer, by operation.
+- ``lakebed_http_requests_in_progress``: requests in progress.
 - ``lakebed_http_refused_total``: requests answered 503 for lack of a slot, by kind of slot.
-- ``lakebed_http_slots``, ``lakebed_http_slots_used``: slots there are, and slots taken, by kind.
+- ``lakebed_http_slots``, ``lakebed_http_slots_used``: slots, and slots in use, by kind.
 
-What the supervisor knows (see `lakebed.server.processes.metrics`) is in a file of the same folder.
+The supervisor's metrics (see `lakebed.server.processes.metrics`) are a file of the same folder.
 """
 
 import logging
@@ -83,7 +83,7 @@ def _seconds(operation: str) -> Histogram:
 
 
 def render() -> bytes:
-    """Return the metrics of all processes of this server, to be sent with `CONTENT_TYPE`."""
+    """Return the metrics of all processes of this server, of type `CONTENT_TYPE`."""
     folder = os.environ.get(FOLDER_VARIABLE)
     if folder is None:
         return generate_latest(REGISTRY)
@@ -96,26 +96,26 @@ def render() -> bytes:
 
 
 def mark_process(role: str) -> None:
-    """Let the supervisor know of this process, for the metrics of processes."""
+    """Create the marker file of this process, for the metrics of processes."""
     folder = os.environ.get(FOLDER_VARIABLE)
     if folder is None:
         return
     try:
         (Path(folder) / f"process-{role}-{os.getpid()}").touch()
     except OSError as error:
-        # A process that is not counted does its work all the same.
+        # Metrics are optional: the process works without its marker.
         _LOGGER.warning("this process will be missing in the metrics: %s", error)
 
 
 def marked_processes(folder: Path) -> list[tuple[str, int]]:
-    """Return the role and the id of each process that left a mark."""
+    """Return the role and the id of each process that has a marker file."""
     marks = (path.name.split("-") for path in folder.glob("process-*-*"))
     return [(role, int(pid)) for _, role, pid in marks]
 
 
 def forget_process(pid: int, folder: Path) -> None:
-    """Drop the gauges and the mark of a process that ended; what it counted stays in the sums."""
-    with suppress(OSError):  # what is left over is a file of a few bytes
+    """Drop the gauges and the marker of an ended process; its counters stay in the sums."""
+    with suppress(OSError):  # a leftover is a file of a few bytes
         mark_process_dead(pid, str(folder))
         for path in folder.glob(f"process-*-{pid}"):
             path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Who may read ``/metrics``."""
+"""Access control of ``/metrics``."""
 
 from lakebed.auth.policy.addresses import is_in, parse_address, parse_network
 from lakebed.auth.secrets import same_secret
@@ -19,7 +19,7 @@ class MetricsRefused(LakebedError):
 
 
 class MetricsReaders:
-    """Those whom the settings name; everyone, if they name nobody."""
+    """Clients allowed to read the metrics: all, unless the settings restrict them."""
 
     def __init__(self, settings: MetricsSettings) -> None:
         self._networks = tuple(parse_network(network) for network in settings.networks)

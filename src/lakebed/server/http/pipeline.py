@@ -1,14 +1,12 @@
-"""The way of a request through the application: one ordered list of steps.
+"""Request processing: one ordered list of steps.
 
-`Pipeline` makes the record of a request, asks one step after the other for an answer, and ends the
-request: the headers that every answer has, the access line, the metrics. `lakebed.server.app.build`
-lists the steps of a server.
+`Pipeline` creates the record of a request, asks one step after another for an answer, and finishes
+the request: common headers, access line, metrics. `lakebed.server.app.build` lists the steps.
 
-The end of a request is the end of its answer: for an answer that is streamed, when the server
-closes the iterator, be it that the last byte is out or that the client went away. A streamed answer
-must have a Content-Length. On a connection that is kept alive, the client would read excess bytes
-as its next answer, and would wait for missing ones. So an answer that is longer or shorter than
-announced breaks off, and the connection ends with it.
+A request ends with its answer: for a streamed answer, when the server closes the iterator, after
+the last byte or a disconnect. A streamed answer must have a Content-Length. On a kept-alive
+connection, the client would read excess bytes as its next answer, and wait for missing ones. So an
+answer that is longer or shorter than announced is aborted, and the connection closed.
 """
 
 import logging
@@ -37,16 +35,16 @@ _FAILED: Final = (
 
 
 BeginSpan = Callable[[WSGIEnvironment, RequestRecord], Callable[[], None]]
-"""Begins the span of a request, which ends with it; returns what to call when this thread is done
-with the request."""
+"""Starts the span of a request and returns the function that detaches it from this thread. The span
+ends with the request."""
 Applies = Callable[[WSGIEnvironment], bool]
 Act = Callable[[WSGIEnvironment, StartResponse, RequestRecord], Iterable[bytes] | None]
-"""Answers a request, or returns None to leave it to the next step."""
+"""Answers a request, or returns None to pass it to the next step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of the way of a request."""
+    """One step of request processing."""
 
     name: str
     act: Act
@@ -60,7 +58,7 @@ class Step:
 
 
 class Pipeline:
-    """An application made of steps; the first step that answers a request ends its way."""
+    """A WSGI application made of steps; the first answer wins."""
 
     def __init__(
         self,
@@ -68,12 +66,12 @@ class Pipeline:
         proxies: TrustedProxies | None = None,
         begin_span: BeginSpan | None = None,
     ) -> None:
-        """Make an application.
+        """Create an application.
 
         Args:
-            steps: The steps in their order; the last one answers every request.
-            proxies: The proxies that name the clients of requests.
-            begin_span: Begins the span of a request; None: tracing is off.
+            steps: the steps in order; the last one answers every request.
+            proxies: the trusted proxies.
+            begin_span: starts the span of a request; None: tracing is off.
         """
         self._steps: Final = tuple(steps)
         self._proxies = proxies or TrustedProxies()
@@ -104,7 +102,7 @@ class Pipeline:
             if start.length not in {None, record.bytes_sent} and record.method != "HEAD":
                 raise RuntimeError(_wrong_length(start.length, record.bytes_sent))  # noqa: TRY301
         except BaseException as error:  # noqa: BLE001 - the last place that can answer
-            # Some libraries raise others than `Exception`. What the request holds is given back.
+            # Some libraries raise others than `Exception`: release the slot for these too.
             note_error(error, UNEXPECTED, "internal")
             headers = [("Content-Type", JSON_TYPE), ("Content-Length", str(len(_FAILED)))]
             start("500 Internal Server Error", headers)
@@ -124,11 +122,11 @@ class _Start:
     inner: StartResponse
     record: RequestRecord
     length: int | None = None
-    """The announced length of the answer; None before it begins, and if none is announced."""
+    """The announced length of the answer; None before its start, or if not announced."""
 
     def __call__(self, status: str, headers: Headers, exc_info: Any = None, /) -> Any:
         self.record.status = int(status[:3])
-        # Without a step of Python for each header: this is done for every answer.
+        # Hot path: no Python loop over the headers.
         names = list(map(str.lower, map(_name_of, headers)))
         if "content-length" in names:
             self.length = int(headers[names.index("content-length")][1])
@@ -140,7 +138,7 @@ class _Start:
 
 
 class _Answer:
-    """An answer on its way out."""
+    """A streamed answer."""
 
     def __init__(self, inner: Iterable[bytes], record: RequestRecord, length: int | None) -> None:
         if length is None:
@@ -152,7 +150,7 @@ class _Answer:
         self._is_closed = False
         file = inner.file if isinstance(inner, ByteStream) else None
         self.file: Final = file if file is not None and file.size == length else None
-        """Where its bytes lie, if that is an open file: the server may take them there."""
+        """The open file with exactly these bytes, if any: the server may use sendfile."""
 
     def __iter__(self) -> Iterator[bytes]:
         return self
@@ -162,7 +160,7 @@ class _Answer:
             chunk = next(self._iterator, None)
             self._check_length(chunk)
         except Exception as error:
-            # The status is out: all that can be done is to break off, which the server does.
+            # The status is sent: the server can only close the connection.
             self._record.kind, self._record.cause = kind_of(error), cause_of(error)
             _LOGGER.exception("an answer broke off: %s", self._record.kind)
             raise
@@ -172,7 +170,7 @@ class _Answer:
         return chunk
 
     def _check_length(self, chunk: bytes | None) -> None:
-        """Refuse a chunk too many, and an end (None) that comes too early."""
+        """Reject an excess chunk, and an end (None) that comes too early."""
         sent = self._taken + self._record.bytes_sent + len(chunk or b"")
         if sent > self._length or (chunk is None and sent < self._length):
             raise RuntimeError(_wrong_length(self._length, sent))
@@ -182,7 +180,7 @@ class _Answer:
         return 0 if self.file is None else self.file.taken
 
     def close(self) -> None:
-        """Close the application's iterator and end the request; the server calls this, once."""
+        """Close the application's iterator and end the request; called by the server."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -210,7 +208,7 @@ def _finish(record: RequestRecord) -> None:
 
 
 def _path_of(environ: WSGIEnvironment) -> str:
-    """Return the path as logs show it: whoever reads the rest of a presigned one could use it."""
+    """Return the path for logs; the token of a presigned URL, a credential, is cut off."""
     path: str = environ["PATH_INFO"]
     if path.startswith(PRESIGNED):
         return f"{PRESIGNED}…"

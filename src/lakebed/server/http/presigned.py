@@ -1,11 +1,11 @@
-"""Presigned URLs of a server whose storage does not sign any, and the door that serves them.
+"""Presigned URLs for storages that do not sign URLs themselves, and the handler that serves them.
 
-A URL holds what it opens: a method, an address, the time it ends and, to read, the size of the
-object, with a signature over them. Whoever has such a URL needs nothing else. An object can be
-written by it once: one that is there stays as it is. One of another size is not read.
+A URL contains, signed, a method, an address, an expiry time and, for reads, the size of the object.
+The URL is the only credential needed. A write creates an object once and never replaces one. A read
+fails if the object has another size.
 
-The URL of a part of a multipart upload holds the upload and the number instead. A part can be sent
-again until the upload is over; afterwards the storage knows no such upload.
+The URL of a part of a multipart upload contains the upload and the part number instead. A part can
+be sent again until the upload is completed or aborted; afterwards the storage refuses it.
 """
 
 import hashlib
@@ -47,40 +47,40 @@ _PURPOSE: Final = b"presigned URLs"
 
 
 class Opened(NamedTuple):
-    """What a token opens."""
+    """Content of a valid token."""
 
     address: Address
     size: int | None
-    """How many bytes the object has to have; None: that is not known."""
+    """The required size of the object in bytes; None: unknown."""
 
 
 class OpenedPart(NamedTuple):
-    """The part of an upload that a token opens."""
+    """Content of a valid token for a part of an upload."""
 
     address: Address
     upload_id: UploadId
-    """The name that the storage gave the upload."""
+    """The storage's id of the upload."""
     number: int
 
 
 class URLSigner:
-    """Signs addresses, and reads what it signed."""
+    """Creation and verification of presigned URLs."""
 
     def __init__(self, server_key: bytes) -> None:
-        # A key of their own: what is signed for one purpose means nothing for another.
+        # A derived key: signatures made for one purpose are invalid for all others.
         self._key = hmac.digest(server_key, _PURPOSE, hashlib.sha256)
 
     def sign(self, method: str, address: Address, expires: int, size: int | None = None) -> str:
-        """Return the path of a URL that opens an address until some time."""
+        """Return the path of a URL that gives access to an address until it expires."""
         return PATH + self._token(method, str(address), expires, size)
 
     def sign_part(
         self, address: Address, upload_id: UploadId, number: int, expires: int, life_seconds: int
     ) -> str:
-        """Return the path of a URL to send a part to.
+        """Return the path of a URL to upload a part.
 
-        Its query says once more when it ends, as S3 does. Clients look there, and ask for another
-        URL before every part if they find nothing; the server itself does not look.
+        The query repeats the expiry time, as in S3: clients read it there, and without it request a
+        new URL for every part. The server ignores the query.
         """
         token = self._token(_PART, str(address), expires, upload_id, number)
         begun = datetime.fromtimestamp(expires - life_seconds, UTC)
@@ -88,19 +88,19 @@ class URLSigner:
         return f"{PART_PATH}{token}?X-Amz-Date={date}&X-Amz-Expires={life_seconds}"
 
     def open(self, method: str, token: str, now: float) -> Opened:
-        """Return what a token opens.
+        """Return the content of a token.
 
         Raises:
-            AuthenticationFailed: It opens nothing: not by this method, not any more, never did.
+            AuthenticationFailed: the token is forged, expired, or for another method.
         """
         address, *size = self._content(method, token, now)
         return Opened(Address.parse(address), size[0] if size else None)
 
     def open_part(self, token: str, now: float) -> OpenedPart:
-        """Return the part that a token opens.
+        """Return the content of a token for a part.
 
         Raises:
-            AuthenticationFailed: It opens none: not any more, or never did.
+            AuthenticationFailed: the token is forged, expired, or not for a part.
         """
         address, upload_id, number = self._content(_PART, token, now)
         return OpenedPart(Address.parse(address), UploadId(upload_id), number)
@@ -110,7 +110,7 @@ class URLSigner:
         return _text(content) + "." + _text(self._mac(content))
 
     def _content(self, method: str, token: str, now: float) -> list[Any]:
-        """Return what was signed for a method, after its end was checked: an address, and more."""
+        """Verify a token and its expiry; return the signed address and further values."""
         content_text, _, mac_text = token.partition(".")
         try:
             content, mac = urlsafe_b64decode(content_text), urlsafe_b64decode(mac_text)
@@ -128,7 +128,7 @@ class URLSigner:
 
 
 class PresignedDoor:
-    """Serves what was signed."""
+    """HTTP handler of presigned URLs."""
 
     def __init__(
         self,
@@ -166,7 +166,7 @@ class PresignedDoor:
         response.set_stream(stream, selection.length)
 
     def on_put(self, request: falcon.Request, response: falcon.Response, token: str) -> None:
-        """Take an object in."""
+        """Store an object."""
         try:
             stored = self._store(request, self._open(request, token).address)
         except Exception as error:  # noqa: BLE001 - the last place that can tell the client
@@ -175,7 +175,7 @@ class PresignedDoor:
         response.set_header("ETag", etag(stored.md5))
 
     def on_put_part(self, request: falcon.Request, response: falcon.Response, token: str) -> None:
-        """Take in one part of an upload."""
+        """Store a part of an upload."""
         try:
             self._admit()
             opened = self._signer.open_part(token, self._runtime.now())
@@ -198,7 +198,7 @@ class PresignedDoor:
         if self._block.exists(address):
             raise AlreadyExists(address)
         body = self._body(request)
-        # What came meanwhile stays too: it may be linked by now, and committed.
+        # Never replace an object created meanwhile: it may be linked and committed by now.
         return self._block.put_new(address, body.chunks())
 
     def _store_part(self, request: falcon.Request, opened: OpenedPart) -> WrittenPart:

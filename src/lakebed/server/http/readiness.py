@@ -1,11 +1,12 @@
-"""Whether a server can do its work: its database and its storage answer.
+"""Readiness: whether the database and the storage answer.
 
-Liveness (``/_health``) asks nothing and says that the process runs. Readiness asks both, and is red
-with 503 while one of them does not answer. What is asked is in `lakebed.server.questions`.
+Liveness (``/_health``) only shows that the process runs. Readiness queries the database and the
+storage, and answers 503 while either does not answer. The queries are in
+`lakebed.server.questions`.
 
-Whatever hangs, the answer comes within `BOUND_SECONDS`. Each question is asked in a thread of its
-own, and by one thread at a time: probes that come while it hangs wait for the same one, and not at
-all once it has hung for that long. So they do not pile up, and hold no threads of the server.
+The answer comes within `BOUND_SECONDS`, even if a query hangs. Each query runs in its own thread,
+one at a time: probes that arrive meanwhile share it, and fail at once when it has hung for that
+long. So probes neither pile up nor hold threads of the server.
 """
 
 import threading
@@ -23,11 +24,11 @@ from lakebed.server.http.request import current_record
 BOUND_SECONDS: Final = 1.5
 
 Question = Callable[[], None]
-"""Asks something; raises if there is no answer."""
+"""Queries a dependency; raises if it does not answer."""
 
 
 class NotReady(LakebedError):
-    """Something that the server needs does not answer; `names` says what."""
+    """A dependency of the server does not answer; `names` lists all of them."""
 
     kind = "not_ready"
 
@@ -38,7 +39,7 @@ class NotReady(LakebedError):
 
 
 class Readiness:
-    """Asks all questions at once, in bounded time."""
+    """Concurrent queries of all dependencies, in bounded time."""
 
     def __init__(
         self, questions: Mapping[str, Question], *, bound_seconds: float = BOUND_SECONDS
@@ -48,10 +49,10 @@ class Readiness:
         self.names: Final = list(questions)
 
     def check(self) -> None:
-        """Ask all questions.
+        """Query all dependencies.
 
         Raises:
-            NotReady: At least one was not answered in time, or by an error, which is the cause.
+            NotReady: a query failed or exceeded the time limit; the first failure is the cause.
         """
         asked = {name: question.begin() for name, question in self._questions.items()}
         failures = {name: each.failure_within(self._bound_seconds) for name, each in asked.items()}
@@ -61,7 +62,7 @@ class Readiness:
 
 
 class _Shared:
-    """A question that one thread asks at a time, for all who want to know."""
+    """A query that runs in one thread at a time, shared by all concurrent probes."""
 
     def __init__(self, name: str, ask: Question) -> None:
         self._name = name
@@ -90,7 +91,7 @@ class _Asking:
         return self._over.is_set()
 
     def failure_within(self, seconds: float) -> Exception | None:
-        """Wait until the question was asked so long ago; return what went wrong, or None."""
+        """Wait until `seconds` after the start of the query; return its failure, or None."""
         if not self._over.wait(max(0.0, self._begun + seconds - time.monotonic())):
             return TimeoutError(f"the {self._name} has not answered yet")
         return self._failure
@@ -98,20 +99,20 @@ class _Asking:
     def _run(self) -> None:
         try:
             self._ask()
-        except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits for it
+        except Exception as error:  # noqa: BLE001 - handed to the waiting probe
             self._failure = error
         finally:
             self._over.set()
 
 
 class ReadinessDoor:
-    """Answers ``GET /readiness``, to everyone; it names neither hosts nor drivers."""
+    """Handler of ``GET /readiness``, open to all; the answer omits hosts and drivers."""
 
     def __init__(self, readiness: Readiness) -> None:
         self._readiness = readiness
 
     def on_get(self, _request: falcon.Request, response: falcon.Response) -> None:
-        """Answer 200, or 503 with what does not answer."""
+        """Answer 200, or 503 with the dependencies that do not answer."""
         record = current_record()
         if record is not None:
             record.operation = "readiness"

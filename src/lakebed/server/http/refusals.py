@@ -1,10 +1,9 @@
-"""Requests that are refused, cut off, throttled or forged: each is counted, and a few are logged.
+"""Metrics and rate-limited logs of refused requests.
 
-Whoever is attacked wants to see it, and whoever attacks must not be able to fill the disk with log
-lines. So every such request is counted in ``lakebed_http_refusals_total``, by kind. It is logged
-with the address of its client while there are few. In a minute, a process logs `LINES_A_CLIENT`
-lines of one kind about one client, and `LINES_A_KIND` lines of one kind. At the end of the minute
-one line says how many there were beside these.
+An operator must see an attack, and an attacker must not be able to fill the disk with log lines. So
+every refusal is counted in ``lakebed_http_refusals_total``, by kind, but few are logged: per minute
+and kind, a process logs `LINES_A_CLIENT` lines about one client, and `LINES_A_KIND` lines in all.
+At the end of the minute, one line gives the number of refusals not logged.
 
     refusals.count(Refusal.FORGED_ORIGIN, "the page is of http://evil.example")
 """
@@ -23,7 +22,7 @@ from lakebed.server.http.request import current_record
 LINES_A_CLIENT: Final = 3
 LINES_A_KIND: Final = 20
 CLIENTS_MAX: Final = 1000
-"""The clients of one kind and minute that are told apart."""
+"""The number of clients tracked per kind and minute."""
 MINUTE_SECONDS: Final = 60.0
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -32,41 +31,41 @@ _REFUSALS: Final = Counter(
 )
 
 Later = Callable[[float, Callable[[], None]], None]
-"""Calls something in another thread, in so many seconds."""
+"""Calls a function in another thread after some seconds."""
 
 
 class Refusal(StrEnum):
-    """Why a request was not served. All are listed here: metrics are kept by them."""
+    """Reason to refuse a request. Metrics are labelled by it."""
 
     UNAUTHENTICATED = "unauthenticated"
-    """No credentials, or wrong ones: an access key, a token, a presigned URL."""
+    """Missing or invalid credentials: an access key, a token, a presigned URL."""
     BAD_SIGNATURE = "bad_signature"
-    """An S3 request whose signature does not hold."""
+    """An S3 request with an invalid signature."""
     DENIED = "denied"
-    """The user's policies do not allow it."""
+    """The user's policies do not allow the request."""
     THROTTLED = "throttled"
-    """Too many tries, of a login for example."""
+    """Too many attempts, for example to log in."""
     OVERLOADED = "overloaded"
-    """No slot was free, there were too many connections, or too much was kept for slow ones."""
+    """All slots or connections in use, or too many bytes buffered for slow clients."""
     BODY_TOO_LARGE = "body_too_large"
     BODY_TOO_SLOW = "body_too_slow"
     STALLED_UPLOAD = "stalled_upload"
-    """Nothing of a body came for too long: the connection was cut."""
+    """No bytes of a body arrived for too long; the connection was closed."""
     STALLED_DOWNLOAD = "stalled_download"
-    """Nothing of an answer was taken for too long: the connection was cut."""
+    """The client read no bytes of the answer for too long; the connection was closed."""
     FORGED_ORIGIN = "forged_origin"
-    """A browser sent it on behalf of a page that is not ours."""
+    """A page of another origin made a browser send the request."""
     FORGED_HOST = "forged_host"
-    """It names a host that this server is not known by."""
+    """The Host header is not a known name of this server."""
 
 
 def count(kind: Refusal, reason: str, *, client: str | None = None) -> None:
-    """Count a refusal, and log it unless there were many of late.
+    """Count a refusal, and log it within the limits.
 
     Args:
-        kind: Why the request is not served.
-        reason: The same in words, for people; it must hold no secret.
-        client: The address of the client; that of the request under way if it is left out.
+        kind: the kind of refusal.
+        reason: the reason in words; it must not contain secrets.
+        client: the address of the client; by default, that of the current request.
     """
     _REFUSALS.labels(kind.value).inc()
     if client is None:
@@ -76,7 +75,7 @@ def count(kind: Refusal, reason: str, *, client: str | None = None) -> None:
 
 
 class RefusalLog:
-    """Logs a few refusals of each kind in a minute, and how many others there were."""
+    """Rate-limited log of refusals, with a summary per kind and minute."""
 
     def __init__(self, *, clock: Callable[[], float], later: Later) -> None:
         self._clock = clock
@@ -85,7 +84,7 @@ class RefusalLog:
         self._minutes: dict[Refusal, _Minute] = {}
 
     def note(self, kind: Refusal, reason: str, client: str) -> None:
-        """Log a refusal, unless there were many in this minute."""
+        """Log a refusal, within the limits of this minute."""
         now = self._clock()
         with self._lock:
             minute = self._minutes.get(kind)
@@ -101,7 +100,7 @@ class RefusalLog:
 
 
 class _Minute:
-    """The refusals of one kind in one minute."""
+    """Refusals of one kind during a minute."""
 
     def __init__(self, begun: float) -> None:
         self.begun = begun
@@ -111,14 +110,14 @@ class _Minute:
 
     @property
     def clients(self) -> str:
-        """How many clients there were, in words."""
+        """The number of clients, in words."""
         number = len(self._lines_of)
         if number == 1:
             return f"the client {next(iter(self._lines_of))}"
         return f"{number} clients" if number < CLIENTS_MAX else f"{number} clients or more"
 
     def take(self, client: str) -> bool:
-        """Take note of one; return whether it is to be logged."""
+        """Count a refusal; return whether to log it."""
         lines = self._lines_of.get(client, 0)
         if len(self._lines_of) < CLIENTS_MAX:
             self._lines_of.setdefault(client, 0)

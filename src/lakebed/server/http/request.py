@@ -1,18 +1,17 @@
-"""The record of the request that a thread works on, and the address of its client.
+"""The record of the current request, and the address of its client.
 
-The pipeline makes the record of a request and logs the access line at its end. Whoever learns who
-the user is, which operation it is, or what went wrong, notes it in the record. Nothing else of a
-request is kept or logged: not its headers, not its query, where signatures and tokens may be.
+The pipeline creates the record of a request and logs the access line at its end. Later steps add
+the user, the operation and the error. No other part of a request is stored or logged: neither
+headers nor the query, which may contain signatures and tokens.
 
-**Address of the client.** It is the peer's: that of the machine at the other end of the connection.
-Where the peer is a proxy that the settings trust (``listen.trusted_proxies``), the client is
-another machine, and the proxy names it in ``X-Forwarded-For``. Each proxy appends the address it
-was called from, so the list is read from its right end, and the first address that is not a trusted
-proxy is the client's. What is further left is only what the client says of itself.
+**Address of the client.** By default, the peer of the connection. If the peer is a trusted proxy
+(``listen.trusted_proxies``), the address comes from ``X-Forwarded-For``. Each proxy appends the
+address of its client, so the list is read from the right, up to the first address that is not a
+trusted proxy. Addresses further left are claims of the client.
 
-A header that cannot be read makes the address `UNKNOWN`. It does not make it the proxy's: a client
-can send such a header through a proxy, and would then pass for the proxy. ``Forwarded`` is not
-read: a proxy that sets one of the two headers hands on the other one as the client sent it.
+An unreadable header makes the address `UNKNOWN`, not the proxy's: otherwise a client could send
+such a header through a proxy and pass for the proxy. ``Forwarded`` is ignored: a proxy that sets
+one of the two headers passes the other on as the client sent it.
 """
 
 import logging
@@ -36,18 +35,18 @@ _record: ContextVar["RequestRecord | None"] = ContextVar("lakebed_request", defa
 
 
 class Slot(Protocol):
-    """What lets a request be worked on; see `admission`."""
+    """Permission to work on a request; see `admission`."""
 
     def end(self) -> None:
-        """Give back all that the request holds."""
+        """Return everything that the request holds."""
         ...
 
     def while_reading(self, size: int) -> AbstractContextManager[None]:
-        """Leave the slot to others while a body of some size is waited for, to be kept whole."""
+        """Give up the slot while waiting for a body of `size` bytes, which is held in memory."""
         ...
 
     def while_waiting(self) -> AbstractContextManager[None]:
-        """Leave the slot to others while hooks are waited for."""
+        """Give up the slot while waiting for hooks."""
         ...
 
 
@@ -61,27 +60,27 @@ class RequestRecord:
     begun: float
     """By the monotonic clock."""
     operation: str = ""
-    """The operation of the API, once it is known; metrics are kept by it."""
+    """The operation of the API, once known; a label of metrics."""
     user: str = ""
-    """Who asks, once that is known."""
+    """The id of the user, once known."""
     status: int = 0
     kind: str = ""
-    """The kind of the error that was answered; empty if all went well."""
+    """The kind of the error that was answered; empty on success."""
     cause: str = ""
-    """What led to an answer of 5xx or 410, without secrets."""
+    """The cause of a 5xx or 410, without secrets."""
     bytes_sent: int = 0
     client: str = ""
     """The address of the client; see `TrustedProxies`."""
     slot: Slot | None = None
-    """The slot that the request holds, if it does."""
+    """The slot of the request, if it has one."""
     _on_end: list[Callable[[], None]] = field(default_factory=list)
 
     def at_end(self, action: Callable[[], None]) -> None:
-        """Call something once when the answer is out, or the client is gone."""
+        """Register a callback for the end of the answer, sent or aborted."""
         self._on_end.append(action)
 
     def end(self) -> None:
-        """Give back the slot, and call what `at_end` was given; a second call does nothing."""
+        """Return the slot, and run the callbacks of `at_end`; a second call does nothing."""
         if self.slot is not None:
             self.slot.end()
         while self._on_end:
@@ -89,12 +88,12 @@ class RequestRecord:
 
 
 def current_record() -> RequestRecord | None:
-    """Return the record of the request that this thread works on; None outside of requests."""
+    """Return the record of this thread's request, or None outside of requests."""
     return _record.get()
 
 
 def while_reading(size: int) -> AbstractContextManager[None]:
-    """Leave the slot of the current request, if it has one, to others; see `Slot`."""
+    """Give up the slot of the current request, if any, meanwhile; see `Slot`."""
     record = _record.get()
     if record is None or record.slot is None:
         return nullcontext()
@@ -102,16 +101,16 @@ def while_reading(size: int) -> AbstractContextManager[None]:
 
 
 def while_waiting() -> AbstractContextManager[None]:
-    """Leave the slot of the current request, if it has one, to others; see `Slot`."""
+    """Give up the slot of the current request, if any, meanwhile; see `Slot`."""
     record = _record.get()
     return nullcontext() if record is None or record.slot is None else record.slot.while_waiting()
 
 
 def begin_record(method: str, path: str, *, client: str, given_id: str | None) -> RequestRecord:
-    """Make the record of a request that arrived, and bind it to this thread."""
+    """Create the record of a new request, and bind it to this thread."""
     request_id = given_id
     if request_id is None or not _SANE_ID.fullmatch(request_id):
-        # Ids tell requests apart, and need not be hard to guess.
+        # Ids must be distinct, not hard to guess.
         request_id = f"{getrandbits(_ID_BITS):016x}"
     record = RequestRecord(request_id, method, path, time.monotonic(), client=client)
     _record.set(record)
@@ -119,22 +118,22 @@ def begin_record(method: str, path: str, *, client: str, given_id: str | None) -
 
 
 def leave_record() -> None:
-    """Unbind the record of a request from this thread: the request has ended."""
+    """Unbind the record of an ended request from this thread."""
     _record.set(None)
 
 
 UNKNOWN: Final = "unknown"
-"""Stands for an address that is not known; conditions of policies count it against the caller."""
+"""Placeholder for an unknown address; conditions of policies treat it as not matching."""
 
 
 WARNING_SECONDS: Final = 3600.0
-"""How often a process warns of requests that came through a proxy which is not trusted."""
+"""The interval of warnings about requests through a proxy that is not trusted."""
 
 _LOGGER: Final = logging.getLogger(__name__)
 
 
 class TrustedProxies:
-    """The proxies whose word on the address of a client is taken."""
+    """The proxies trusted to report the addresses of their clients."""
 
     def __init__(
         self, networks: Iterable[str] = (), *, clock: Callable[[], float] = time.monotonic
@@ -156,7 +155,7 @@ class TrustedProxies:
         return _plain(peer)
 
     def _warn(self, peer: str) -> None:
-        """Warn that clients are not told apart; any client can cause this, so do it rarely."""
+        """Warn that clients share the proxy's address. Rate-limited: any client can cause this."""
         now = self._clock()
         if now >= self._warns_from:
             self._warns_from = now + WARNING_SECONDS
@@ -181,7 +180,7 @@ class TrustedProxies:
 
 @lru_cache(maxsize=1024)
 def _plain(peer: str) -> str:
-    """Return the usual spelling of an address; a peer sends many requests."""
+    """Return the canonical spelling of an address; cached, as a peer sends many requests."""
     address = parse_address(peer)
     return UNKNOWN if address is None else str(address)
 

@@ -1,8 +1,8 @@
-"""Answers made of whole columns: texts escaped, joined row by row, and taken as bytes.
+"""Answers built from whole Arrow columns: escape the texts, join them row by row, return bytes.
 
-A row as a Python value costs more than all the rest of an answer of a thousand rows. So where no
-value of a column needs escaping, which is the rule, the column goes into the answer as it is. Where
-any does, all values of that column are escaped one by one, as a single value would be.
+A row as a Python value costs more than the rest of an answer of a thousand rows. So a column
+without values that need escaping, the common case, is copied unchanged. If any value needs
+escaping, all values of the column are escaped one by one.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,16 +18,16 @@ _MICROSECONDS: Final = pa.scalar(1_000_000)
 
 
 class Escaping:
-    """How values of a column are written inside an answer."""
+    """Escaping of a column's values inside an answer."""
 
     __slots__ = ("_escape", "_plain")
 
     def __init__(self, escape: Callable[[str], str], *, plain: bytes) -> None:
-        """Say how one value is escaped.
+        """Define the escaping of one value.
 
         Args:
-            escape: Escapes one value.
-            plain: A text whose UTF-8 has only these bytes is left as it is.
+            escape: escapes one value.
+            plain: a text whose UTF-8 consists of these bytes is not escaped.
         """
         self._escape = escape
         self._plain = plain
@@ -40,7 +40,7 @@ class Escaping:
 
 
 def all_but(special: bytes) -> bytes:
-    """Return all bytes but some."""
+    """Return all bytes except `special`."""
     return _ALL_BYTES.translate(None, special)
 
 
@@ -60,23 +60,23 @@ def seconds_of(times: pa.Array) -> pa.Array:
 
 
 def rows_of(*parts: str | pa.Array) -> pa.Array:
-    """Return the texts of all rows; a part is a column, or a text that each row has."""
+    """Return the texts of all rows; a part is a column, or a text repeated in each row."""
     given = [_scalar(part) if isinstance(part, str) else part for part in parts]
     return pc.binary_join_element_wise(*given, _scalar(""))
 
 
 @lru_cache(maxsize=1024)
 def _scalar(text: str) -> pa.Scalar:
-    # To make one takes as long as to copy it into a hundred rows.
+    # Creating a scalar takes as long as copying it into a hundred rows.
     return pa.scalar(text)
 
 
 def joined(rows: pa.Array, between: Sequence[tuple[int, bytes]] = ()) -> bytes:
-    """Return the texts of all rows, with others between them.
+    """Return the texts of all rows as bytes, with other texts between them.
 
     Args:
-        rows: The texts of rows, fresh from `rows_of`.
-        between: Other texts, each with the number of rows before it; these numbers rise.
+        rows: the result of `rows_of`.
+        between: other texts, each with the number of rows before it, in ascending order.
     """
     whole = _bytes_of(rows) if len(rows) else b""
     if not between:
@@ -92,7 +92,7 @@ def joined(rows: pa.Array, between: Sequence[tuple[int, bytes]] = ()) -> bytes:
 
 
 def _bytes_of(column: pa.Array) -> bytes:
-    """Return all values of a column, one after the other."""
+    """Return the concatenated bytes of a column."""
     _, bounds, data = column.buffers()
     ends = memoryview(bounds).cast("i")
     first, last = ends[column.offset], ends[column.offset + len(column)]
@@ -100,7 +100,7 @@ def _bytes_of(column: pa.Array) -> bytes:
 
 
 def _ends(column: pa.Array) -> "np.ndarray[tuple[int], np.dtype[np.int32]]":
-    """Return where each value of a column begins, and where the last one ends."""
+    """Return the offset of each value of a column, and the end of the last value."""
     if not len(column):
         return np.zeros(1, np.int32)
     offsets = np.frombuffer(column.buffers()[1], np.int32)

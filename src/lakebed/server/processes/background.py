@@ -1,13 +1,12 @@
-"""The process beside the workers: it removes what nothing names any more, runs imports and hooks.
+"""The background process: internal cleanup, imports, hooks, garbage collection.
 
-One process and not a thread of each worker: the work is the same whoever does it, and a long pass
-must not slow requests down. It keeps what it has seen in memory and runs for as long as the server.
-Imports, and hooks that come after operations, have threads of their own here, so that they begin at
-once; so has garbage collection, since a run may take long. Where no second process can open the
-database, the worker does all this in threads.
+One process, not a thread of each worker: the work is global, and a long run must not slow requests
+down. Imports, hooks after operations and garbage collection have their own threads, so that they
+start at once and may take long. If the database allows no second process, the worker runs all of
+these threads.
 
-- ``lakebed_background_runs_total``: passes by task and outcome (``success``, ``failure``).
-- ``lakebed_background_last_success_timestamp_seconds``: when a pass last ended well, by task.
+- ``lakebed_background_runs_total``: runs by task and outcome (``success``, ``failure``).
+- ``lakebed_background_last_success_timestamp_seconds``: end of the last successful run, by task.
 """
 
 import logging
@@ -39,7 +38,7 @@ _LOGGER: Final = logging.getLogger(__name__)
 _IMPORTS_AT_ONCE: Final = 2
 _HOOKS_AT_ONCE: Final = 8
 _LOOK_SECONDS: Final = 1.0
-"""Between two looks whether there is something to do; each is one small scan."""
+"""The polling interval for new work; a poll is one small scan."""
 _RECLAIM_LOOK_SECONDS: Final = 15.0
 _LOOK_SECONDS_AFTER_FAILURE: Final = 15.0
 _RUNS: Final = Counter(
@@ -55,15 +54,15 @@ _LAST_SUCCESS: Final = Gauge(
 
 @dataclass(frozen=True, slots=True)
 class BackgroundJob:
-    """A task that runs at intervals."""
+    """A periodic task."""
 
     name: str
     run: Callable[[], object]
-    """Run one pass and return its result, which is logged."""
+    """Performs one run and returns its result, which is logged."""
 
 
 def jobs_of(services: Services) -> list[BackgroundJob]:
-    """Return what is done once every interval."""
+    """Return the periodic tasks."""
     runtime, grace_seconds = services.runtime, services.settings.engine.grace_seconds
     cleaner = Cleaner(services.foundation.store, runtime, grace_seconds=grace_seconds)
     return [
@@ -77,13 +76,13 @@ def jobs_of(services: Services) -> list[BackgroundJob]:
 
 
 def clean_runs(services: Services) -> int:
-    """Remove the runs of hooks that were kept for long enough; return how many."""
+    """Delete hook runs past their retention; return their number."""
     repositories = services.catalog.repositories.list_readable()
     return sum(services.actions.clean(repository) for repository in repositories)
 
 
 def schedule_of(services: Services) -> RunSchedule:
-    """Return the runs of garbage collection of this process."""
+    """Return the garbage collection runs of this process."""
     settings = services.settings
     return RunSchedule(
         services.reclaim,
@@ -97,7 +96,7 @@ def schedule_of(services: Services) -> RunSchedule:
 
 
 def check_storage(services: Services) -> None:
-    """Log an error if the storage cannot be reached, or refuses, with these settings."""
+    """Log an error if the storage is unreachable or denies access with these settings."""
     repositories = services.catalog.repositories.list_readable()
     try:
         probe_storage(
@@ -110,13 +109,13 @@ def check_storage(services: Services) -> None:
 
 
 def main(settings: ServerSettings, link: Connection) -> None:
-    """Run the jobs, once every interval, until the process is told to end."""
+    """Run the background work until the process is told to end."""
     end_with_parent(link)
     hide_settings()
     logs.configure_process(settings.logging)
     mark_process("background")
     begin_tracing(settings.tracing)
-    # As an exception, so that a lease is given back on the way out.
+    # As an exception, so that leases are released on the way out.
     signal.signal(signal.SIGTERM, _leave)
     pause = threading.Event()
     services: Services | None = None
@@ -128,7 +127,7 @@ def main(settings: ServerSettings, link: Connection) -> None:
 
 
 def keep_up(services: Services) -> NoReturn:
-    """Run the jobs, once every interval, and what waits to be run, as it comes."""
+    """Run the periodic tasks, and imports, hooks and garbage collection as they arise."""
     settings = services.settings
     waiting: dict[str, tuple[int, Callable[[], object], float]] = {
         "imports": (_IMPORTS_AT_ONCE, services.catalog.import_runner.run_waiting, _LOOK_SECONDS),
@@ -152,9 +151,9 @@ def keep_up(services: Services) -> NoReturn:
 
 
 def _keep_running(name: str, run_waiting: Callable[[], object], look_seconds: float) -> None:
-    """Run what waits, as it comes. Should the process end, the next one takes it up.
+    """Poll for waiting work and run it. If the process ends, the next one resumes it.
 
-    This is not a job: one import, or one hook, may take longer than any pass of a job should.
+    Not a `BackgroundJob`: one import, or one hook, may take longer than a run of a job should.
     """
     pause = threading.Event()
     while True:
@@ -174,13 +173,13 @@ def _open(settings: ServerSettings) -> Services | None:
     try:
         return open_services(settings)
     except LakebedError as error:
-        # The database may be away for a while; the workers wait for it too.
+        # The database may be temporarily unavailable; the workers wait for it too.
         _LOGGER.warning("cannot clean up: %s: %s", error.kind, logs.cause_of(error))
         return None
 
 
 def run(job: BackgroundJob) -> None:
-    """Make one pass of a job; if it fails, the next pass goes on from there."""
+    """Run a job once; if it fails, its next run continues."""
     outcome = "failure"
     try:
         result = job.run()

@@ -1,8 +1,8 @@
-"""What the processes of a server have in common, on their side.
+"""Functions shared by the child processes of a server.
 
-They are spawned, not forked: nothing of the supervisor is copied, neither locks nor connections,
-and metrics are set up when their library is imported. The settings arrive by a pipe, so they are
-in no list of processes and in no file.
+Children are spawned, not forked: they inherit no locks or connections of the supervisor, and the
+metrics library initializes in each. Settings arrive by a pipe, so they appear in no process list
+and in no file.
 """
 
 import logging
@@ -29,34 +29,35 @@ _PATIENCE_SECONDS: Final = 30.0
 
 
 def load_by_name(name: str) -> Callable[..., Any]:
-    """Import a function, given as ``package.module:function``."""
+    """Import a function given as ``package.module:function``."""
     module, _, function = name.partition(":")
     found: Callable[..., Any] = getattr(import_module(module), function)
     return found
 
 
 def call_by_name(name: str, *arguments: object) -> None:
-    """Import a function and call it: what a process begins with."""
+    """Import a function and call it: the entry point of a child process."""
     do_without_pandas()
     try:
         load_by_name(name)(*arguments)
     except Exception:
-        # Python would write the traceback past the log.
+        # Otherwise Python would write the traceback past the log.
         _LOGGER.critical("%s failed", name, exc_info=True)
         sys.exit(1)
 
 
 def begin_builder(settings: LoggingSettings) -> None:
-    """Set up a process that builds commits for a worker, and ends with it."""
+    """Set up a process that builds commits for a worker."""
     hide_settings()
     logs.configure_process(settings)
     mark_process("builder")
 
 
 def end_with_parent(link: Connection) -> None:
-    """Have this process end when the one that started it does, however that ended.
+    """End this process when its parent ends, for whatever reason.
 
-    It also leaves the group of the terminal: Ctrl-C is for the supervisor, which tells the others.
+    Also leaves the terminal's process group: Ctrl-C is for the supervisor, which stops its
+    children.
     """
     os.setpgrp()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -64,23 +65,23 @@ def end_with_parent(link: Connection) -> None:
 
 
 def _watch(link: Connection) -> None:
-    # The supervisor sends nothing: there is something to read when its end of the pipe is closed.
+    # The supervisor never sends: the pipe becomes readable when its end is closed.
     with suppress(EOFError, OSError):
         link.recv()
-    os.kill(os.getpid(), signal.SIGTERM)  # requests under way are finished
+    os.kill(os.getpid(), signal.SIGTERM)  # finishes the requests in progress
     time.sleep(_PATIENCE_SECONDS)
     os._exit(1)
 
 
 def hide_settings() -> None:
-    """Take settings out of the environment, which children of this process would get."""
+    """Remove settings from the environment, which children of this process would inherit."""
     for name in list(os.environ):
         if name.startswith(ENVIRONMENT_PREFIX):
             del os.environ[name]
 
 
 def allow_many_connections() -> int:
-    """Raise the number of files that this process may open as far as it goes; return it."""
+    """Raise the limit of open files to the hard limit; return it."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):  # macOS refuses what it calls infinite
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

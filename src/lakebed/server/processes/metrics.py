@@ -1,16 +1,16 @@
-"""Metrics about the processes of a server, by their role: supervisor, worker, background, builder.
+"""Metrics of a server's processes by role: supervisor, worker, background, builder.
 
-The metrics library has none of them when there are several processes. So each process leaves a
-mark in the folder of the metrics (`lakebed.server.http.metrics.mark_process`), and the supervisor
-samples all that are marked. It writes what it knows into a file of the same folder, which whoever
-is asked for ``/metrics`` appends to the rest. Without ``/proc`` (other than Linux) only the
-restarts are known.
+`prometheus_client` has none of them with several processes. So each process creates a marker file
+in the folder of the metrics (`lakebed.server.http.metrics.mark_process`), and the supervisor
+samples all marked processes. It writes the samples to a file of the same folder, which the worker
+that answers ``/metrics`` appends. Without ``/proc`` (on systems other than Linux) only restarts are
+counted.
 
-- ``lakebed_process_count``: processes that are alive.
-- ``lakebed_process_resident_memory_bytes``, ``lakebed_process_open_fds``: summed over these.
-- ``lakebed_process_start_time_seconds``: when the youngest of them was started.
-- ``lakebed_process_cpu_seconds_total``: CPU time; that of processes that ended is kept.
-- ``lakebed_process_restarts_total``: processes that ended and were started again.
+- ``lakebed_process_count``: live processes.
+- ``lakebed_process_resident_memory_bytes``, ``lakebed_process_open_fds``: sums over these.
+- ``lakebed_process_start_time_seconds``: start time of the youngest.
+- ``lakebed_process_cpu_seconds_total``: CPU time, including ended processes.
+- ``lakebed_process_restarts_total``: restarts of ended processes.
 """
 
 import logging
@@ -31,7 +31,7 @@ _SAMPLE_SECONDS: Final = 2.0
 
 
 class ProcessMetrics(Collector):
-    """What the supervisor knows of all processes."""
+    """The supervisor's samples of all processes."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -45,11 +45,11 @@ class ProcessMetrics(Collector):
         self._registry.register(self)
 
     def count_restart(self, role: str) -> None:
-        """Count a process that is started again."""
+        """Count a restart."""
         self._restarts[role] += 1
 
     def write(self) -> None:
-        """Sample the processes and write the metrics down, unless that was done a moment ago."""
+        """Sample the processes and write the metrics; at most once per `_SAMPLE_SECONDS`."""
         now = time.monotonic()
         if now - self._sampled_at < _SAMPLE_SECONDS:
             return
@@ -60,7 +60,7 @@ class ProcessMetrics(Collector):
             draft.write_bytes(generate_latest(self._registry))
             draft.replace(self._folder / SUPERVISOR_FILE)
         except OSError as error:
-            # A full disk, or somebody emptied the temporary folder: the server works all the same.
+            # A full disk, or a cleaned temporary folder: the server works without these metrics.
             if not self._has_failed:
                 _LOGGER.warning("the metrics of processes cannot be written: %s", error)
             self._has_failed = True
@@ -81,7 +81,7 @@ class ProcessMetrics(Collector):
             self._alive[role].append(values)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield what was sampled last."""
+        """Yield the last samples."""
         count = _gauge("count", "Processes that are alive")
         memory = _gauge("resident_memory_bytes", "Memory of the processes")
         files = _gauge("open_fds", "Files and connections that the processes have open")
@@ -112,6 +112,6 @@ def _sum(processes: list[dict[str, float]], name: str) -> float:
 
 
 def _values_of(pid: int) -> dict[str, float]:
-    """Return the values of one process by their usual names; nothing if it has ended."""
+    """Return the values of one process by name, or an empty dict if it has ended."""
     found = ProcessCollector(pid=lambda: pid, registry=None).collect()
     return {metric.name: metric.samples[0].value for metric in found}

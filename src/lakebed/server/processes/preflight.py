@@ -1,4 +1,4 @@
-"""Checks before any process is started, so that a problem can be reported in one line."""
+"""Checks before any process starts, so that a problem is reported in one line."""
 
 import errno
 import os
@@ -33,16 +33,16 @@ _REPOSITORIES_ASKED: Final = 100
 
 
 class CannotStart(LakebedError):
-    """The server was not started, or ended before it answered; the message is one line."""
+    """The server did not start, or ended before it answered; the message is one line."""
 
     kind = "cannot_start"
 
 
 def check_place(settings: ServerSettings) -> None:
-    """Make sure that the certificate can be read and folders written.
+    """Check that the certificate is readable and the folders are writable.
 
     Raises:
-        CannotStart: One of them is not so.
+        CannotStart: a check failed.
     """
     check_certificate(settings.listen)
     for folder in _folders(settings):
@@ -50,15 +50,15 @@ def check_place(settings: ServerSettings) -> None:
 
 
 def check_database(settings: ServerSettings) -> list[str]:
-    """Open the database and close it again; return what is wrong with it.
+    """Open the database and close it again; return the problems found.
 
-    A file that is not there yet is left so: the server will make it.
+    A missing file is not created: the server will do so.
     """
     url = settings.database.url
     try:
         check_url(url)
     except LakebedError:
-        return []  # the check of the settings says so
+        return []  # reported by the check of the settings
     path = embedded_path(url)
     if url.startswith("memory:") or (path is not None and not path.exists()):
         return []
@@ -70,7 +70,7 @@ def check_database(settings: ServerSettings) -> list[str]:
 
 
 def warnings_of(settings: ServerSettings) -> list[str]:
-    """Return what is allowed and dangerous in the settings."""
+    """Return warnings about settings that are valid but dangerous."""
     hosts = unencrypted_hosts(settings.database.url)
     if not hosts:
         return []
@@ -84,14 +84,14 @@ def warnings_of(settings: ServerSettings) -> list[str]:
 
 
 def check_storage(settings: ServerSettings) -> list[str]:
-    """Send one signed request to a storage in a cloud; return what is wrong with its settings.
+    """Send one signed request to a cloud storage; return the problems of its settings.
 
-    It is about the place of new repositories or of one that is there, if any is known.
+    The request is for the namespace of new repositories or of an existing one, if known.
     """
     try:
         block_settings = settings.blockstore.block
     except SettingsError:
-        return []  # the check of the settings says so
+        return []  # reported by the check of the settings
     if isinstance(block_settings, LocalSettings | MemorySettings):
         return []
     try:
@@ -108,21 +108,21 @@ def probe_storage(
     """Send one signed request to a storage.
 
     Raises:
-        BlockError: The storage does not answer, or refuses.
+        BlockError: the storage does not answer, or denies access.
     """
     prefix = settings.blockstore.default_namespace_prefix
     namespace: Namespace | None = None
     if prefix is not None:
-        with suppress(InvalidAddress):  # a prefix may end before the name of a bucket does
+        with suppress(InvalidAddress):  # a prefix may end within the bucket name
             namespace = Namespace.parse(prefix)
     block.probe(namespace or find_namespace())
 
 
 def check_same_storage(settings: ServerSettings, repositories: Iterable[Repository]) -> None:
-    """Make sure that a local storage is the one that the repositories of the database are in.
+    """Check that a local storage contains the repositories of the database.
 
     Raises:
-        CannotStart: It has the folder of none of them.
+        CannotStart: the folders of all of them are missing.
     """
     block = settings.blockstore.block
     if not isinstance(block, LocalSettings):
@@ -139,7 +139,7 @@ def check_same_storage(settings: ServerSettings, repositories: Iterable[Reposito
 
 
 def _any_namespace(settings: ServerSettings) -> Namespace | None:
-    """Return the namespace of a repository, or None if the database has none, or does not open."""
+    """Return the namespace of any repository, or None if the database has none or does not open."""
     url = settings.database.url
     path = embedded_path(url)
     if url.startswith("memory:") or (path is not None and not path.exists()):
@@ -153,10 +153,10 @@ def _any_namespace(settings: ServerSettings) -> Namespace | None:
 
 
 def address_of(host: str) -> str:
-    """Return the numeric address of a host to listen at.
+    """Return the numeric address of a host name.
 
     Raises:
-        CannotStart: There is no such host.
+        CannotStart: the host is unknown.
     """
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
@@ -166,10 +166,10 @@ def address_of(host: str) -> str:
 
 
 def open_port(settings: ListenSettings) -> socket.socket:
-    """Return the listening socket that all workers share.
+    """Return the listening socket shared by all workers.
 
     Raises:
-        CannotStart: The port is taken, or may not be used.
+        CannotStart: the port is in use or not permitted.
     """
     try:
         return listen(address_of(settings.host), settings.port)
@@ -178,10 +178,10 @@ def open_port(settings: ListenSettings) -> socket.socket:
 
 
 def tls_context(listen: ListenSettings) -> TLSContext | None:
-    """Read the certificate of a server, or return None if it has none.
+    """Return the TLS context of a server, or None if it has no certificate.
 
     Raises:
-        OSError: A file cannot be read, or holds no certificate or not its key (`ssl.SSLError`).
+        OSError: a file is unreadable, or the certificate and key do not match (`ssl.SSLError`).
     """
     if listen.tls_certificate is None or listen.tls_key is None:
         return None
@@ -189,10 +189,10 @@ def tls_context(listen: ListenSettings) -> TLSContext | None:
 
 
 def check_certificate(listen: ListenSettings) -> None:
-    """Make sure that the certificate of TLS, if there is one, can be used.
+    """Check that the TLS certificate, if configured, is usable.
 
     Raises:
-        CannotStart: It cannot be read, or its key does not belong to it.
+        CannotStart: the certificate is unreadable, or its key does not match.
     """
     try:
         tls_context(listen)
@@ -207,7 +207,7 @@ def check_certificate(listen: ListenSettings) -> None:
 
 
 def port_message(host: str, port: int, error: OSError) -> str:
-    """Say in one line why a port could not be opened."""
+    """Explain in one line why a port could not be opened."""
     if error.errno == errno.EADDRINUSE:
         return f"port {port} of {host} is in use: stop what listens there, or use --port"
     if error.errno == errno.EACCES:
@@ -228,7 +228,7 @@ def _folders(settings: ServerSettings) -> Iterator[Path]:
 def _check_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        # By trying: a read-only disk does not show in the permissions.
+        # Write a file: permissions do not reveal a read-only disk.
         handle, name = tempfile.mkstemp(dir=folder, prefix=".lakebed-")
         os.close(handle)
         Path(name).unlink()

@@ -1,11 +1,11 @@
-"""The processes of a server: a supervisor, its workers, and one in the background.
+"""The processes of a server: a supervisor, its workers, and a background process.
 
 The supervisor opens neither store nor storage. It opens the port, whose listening socket all
-workers share, starts the workers and the background process, starts them again when they die, and
-reports when the first worker answers. A worker shows by a byte a second that it serves; one that
-has been silent for `processes.hang_seconds` is killed and replaced. SIGTERM, SIGINT or the end of
-its terminal make it stop: workers take no new connections and finish their requests, for a while.
-All processes notice when the supervisor is gone.
+workers share, starts and restarts the workers and the background process, and reports when the
+first worker answers. Workers send a heartbeat byte every second; a worker silent for
+`processes.hang_seconds` is killed and replaced. SIGTERM, SIGINT or the end of the terminal stop the
+server: workers accept no new connections and finish their requests, for a limited time. All
+processes notice the end of the supervisor.
 """
 
 import http.client
@@ -38,16 +38,16 @@ from lakebed.server.settings import ServerSettings
 APP_FACTORY: Final = "lakebed.server.app:create"
 _BACKGROUND: Final = "lakebed.server.processes.background:main"
 _WORKER: Final = "lakebed.server.processes.worker:main"
-# All by name: the engine is not imported in this process.
+# By name: this process does not import the engine.
 _ARROW_MEMORY_VARIABLE: Final = "ARROW_DEFAULT_MEMORY_POOL"
 _ARROW_MEMORY: Final = "jemalloc"
-"""How Arrow gets its memory. Its own choice, mimalloc, asks the system for pages of 2 MiB and gives
-them back soon; for the system to fill new ones with zeros took half of the time of a commit."""
+"""Arrow's allocator. Its default, mimalloc, requests pages of 2 MiB and soon returns them; zeroing
+new pages took half of the time of a commit."""
 LOOK_SECONDS: Final = 1.0
-"""How often the supervisor looks after its processes; the least time between two deaths of one."""
+"""The interval of checks; also the least time between two deaths of a process."""
 _BEATS_AT_ONCE: Final = 1 << 16
 _DEATHS_MAX: Final = 4
-"""How many workers may die before the first has answered."""
+"""The number of workers that may die before the first answer."""
 
 _LOGGER: Final = logging.getLogger(__name__)
 _PATIENCE_SECONDS: Final = 5.0
@@ -62,12 +62,12 @@ def serve(
     """Run a server until it is told to stop; must be called in the main thread.
 
     Args:
-        settings: Checked ones.
-        factory: The function that makes the application in each worker, as ``module:function``.
-        on_ready: Called with the endpoint when the server answers; in another thread.
+        settings: checked settings.
+        factory: the function that creates the application in each worker, as ``module:function``.
+        on_ready: called in another thread, with the endpoint, when the server answers.
 
     Raises:
-        CannotStart: The port is taken, a folder cannot be written, or the first worker failed.
+        CannotStart: the port is in use, a folder is not writable, or the first worker failed.
     """
     os.umask(int(settings.processes.umask, 8))  # of all processes, and before the first file
     logs.configure_process(settings.logging)
@@ -80,7 +80,7 @@ def serve(
     folder = Path(tempfile.mkdtemp(prefix="lakebed-"))
     os.environ[FOLDER_VARIABLE] = str(folder)
     os.environ.setdefault(_ARROW_MEMORY_VARIABLE, _ARROW_MEMORY)
-    # For all processes of this one; see `children`.
+    # For all child processes; see `children`.
     multiprocessing.set_start_method("spawn", force=True)
     try:
         _Supervisor(settings, folder, factory, on_ready, listener).run()
@@ -91,7 +91,7 @@ def serve(
 
 
 def endpoint_of(settings: ServerSettings) -> str:
-    """Return the URL that a client on this machine reaches the server by."""
+    """Return the server's URL for clients on this machine."""
     everywhere = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - these are looked up
     host = settings.listen.host
     shown = everywhere.get(host, f"[{host}]" if ":" in host else host)
@@ -113,9 +113,9 @@ class _Supervisor:
         self._is_ready = threading.Event()
         self._is_stopping = False
         self._failure: str | None = None
-        # Its far end goes to every process: they notice when this end is closed.
+        # The far end goes to every process: they notice when this end is closed.
         self._link, far_link = multiprocessing.Pipe()
-        # A byte in it ends the wait of the loop: a handler of signals may do no more than that.
+        # Self-pipe: the signal handler only writes a byte, which ends the wait of the loop.
         self._wakes, self._wake = os.pipe()
         self._folder = folder
         self._metrics = ProcessMetrics(folder)
@@ -170,7 +170,7 @@ class _Supervisor:
             threading.Thread(target=target, daemon=True).start()
 
     def _look_after(self) -> None:
-        """Start again what has died: all of it, each time; and do the other chores."""
+        """Restart dead processes, kill one that hangs, and write metrics."""
         self._end_one_that_hangs()
         dead = [child for child in self._children if not child.is_alive]
         for child in dead:
@@ -186,16 +186,16 @@ class _Supervisor:
             try:
                 child.start()
             except OSError as error:
-                # The next look tries again: what still runs must not end for that.
+                # Retried at the next check; the other processes continue.
                 _LOGGER.warning("a %s cannot be started: %s", child.role, error)
         self._metrics.write()
         logs.bound_file(self._settings.logging)
 
     def _end_one_that_hangs(self) -> None:
-        """Kill a worker that has been silent for too long; the next one when this one is replaced.
+        """Kill a worker silent for too long; the next one only after this one is replaced.
 
-        Silence is counted in looks, not by a clock: time in which this process, or the whole
-        machine, was stopped says nothing of the workers.
+        Silence is counted in checks, not by a clock: time in which this process, or the whole
+        machine, was suspended must not count.
         """
         for worker in self._workers:
             worker.listen()
@@ -215,7 +215,7 @@ class _Supervisor:
                 return
 
     def _end(self) -> None:
-        """Tell all processes to end, and kill those that have not after a while."""
+        """Tell all processes to end, and kill those still alive after the timeout."""
         self._listener.close()
         for child in self._children:
             child.tell_to_end()
@@ -244,7 +244,7 @@ class _Supervisor:
 
 
 class _Child:
-    """A process of the server, as the supervisor sees it."""
+    """A child process, as seen by the supervisor."""
 
     def __init__(self, role: str, function: str, *arguments: object) -> None:
         self.role = role
@@ -279,7 +279,7 @@ class _Child:
             self._process.terminate()
 
     def wait(self, until: float) -> None:
-        """Wait for its end; kill it if that does not come."""
+        """Wait for its end; kill it at the deadline."""
         if self._process is None:
             return
         self._process.join(max(0.0, until - time.monotonic()))
@@ -287,26 +287,26 @@ class _Child:
             self.kill()
 
     def kill(self) -> None:
-        """End it at once, and wait for that."""
+        """Kill the process and wait for its end."""
         assert self._process is not None, "it was started"
         self._process.kill()
         self._process.join()
 
 
 class _Worker(_Child):
-    """A worker, which shows that it serves."""
+    """A worker process, with heartbeats."""
 
     def __init__(self, function: str, *arguments: object) -> None:
         super().__init__("worker", function, *arguments)
         self._beats: Connection | None = None
         self.is_starting = True
-        """Whether it has not shown yet that it serves."""
+        """Whether no heartbeat has arrived yet."""
         self.silent_looks = 0
-        """How many looks of the supervisor have found nothing new from it."""
+        """The number of checks since the last heartbeat."""
 
     def start(self) -> None:
         beats, far_beats = multiprocessing.Pipe(duplex=False)
-        with far_beats:  # only the worker shall have it
+        with far_beats:  # only the worker keeps it
             super().start(far_beats)
         os.set_blocking(beats.fileno(), False)
         if self._beats is not None:
@@ -314,7 +314,7 @@ class _Worker(_Child):
         self._beats, self.is_starting, self.silent_looks = beats, True, 0
 
     def listen(self) -> None:
-        """Take what the worker has sent since the last time."""
+        """Read the heartbeats that have arrived."""
         self.silent_looks += 1
         if self._beats is not None:
             with suppress(BlockingIOError):
@@ -326,7 +326,7 @@ def _answers(endpoint: str) -> bool:
     scheme, _, place = endpoint.partition("://")
     connection = http.client.HTTPConnection(place, timeout=2)
     if scheme == "https":
-        # Whom the certificate names does not matter: this is a question to our own process.
+        # The certificate's name does not matter: this connects to our own process.
         trusting = ssl._create_unverified_context()  # noqa: S323, SLF001 - see above
         connection = http.client.HTTPSConnection(place, timeout=2, context=trusting)
     try:

@@ -1,4 +1,4 @@
-"""A worker, on its side: how the application comes to be in a process of the server."""
+"""Entry point of a worker process: the application and its HTTP server."""
 
 import gc
 import logging
@@ -34,7 +34,7 @@ _LOGGER: Final = logging.getLogger(__name__)
 _FAILED_PAUSE_SECONDS: Final = 1.0
 _CONNECTIONS_MAX: Final = 10_000
 _OTHER_FILES: Final = 200
-"""Files that a worker has open beside its connections."""
+"""Open files of a worker beside its connections."""
 
 
 def main(
@@ -46,17 +46,18 @@ def main(
     counts: MutableSequence[int],
     beats: Connection,
 ) -> None:
-    """Make the application and serve it, until the process is told to end.
+    """Create the application and serve it, until the process is told to end.
 
     Args:
-        settings: Checked ones.
-        factory: The function that makes the application from settings: ``package.module:function``.
+        settings: checked settings.
+        factory: the function that creates the application from settings:
+            ``package.module:function``.
             A method `close` of the application is called at the end.
-        link: To the supervisor: to say what went wrong, and to notice its end.
-        listener: The listening socket, which all workers share.
-        number: Which of the workers this is, from 0 on.
-        counts: How many connections each worker has, in memory that all share.
-        beats: To the supervisor: a byte says that this worker waits for requests or serves them.
+        link: pipe to the supervisor: reports failures, and shows its end.
+        listener: the listening socket, shared by all workers.
+        number: the index of this worker.
+        counts: the number of connections of each worker, in shared memory.
+        beats: pipe to the supervisor for heartbeats.
     """
     end_with_parent(link)
     hide_settings()
@@ -80,10 +81,9 @@ def main(
             report=count_cut,
             begin_thread=call_before_waiting,
         )
-    except Exception as error:  # noqa: BLE001 - whatever it is, the supervisor wants to know
+    except Exception as error:  # noqa: BLE001 - any failure is reported to the supervisor
         _give_up(error, link)
-    # What is there by now stays. The garbage collector, which holds up all requests while it works,
-    # need not look at it.
+    # Freeze the loaded objects: scanning them in each garbage collection would pause all requests.
     gc.freeze()
     signal.signal(signal.SIGTERM, server.stop)
     server.run()
@@ -93,7 +93,7 @@ def main(
 
 
 def http_limits(settings: ServerSettings, files_max: int) -> HTTPLimits:
-    """Return the limits of the HTTP server in a process that may open so many files."""
+    """Return the limits of the HTTP server, given the limit of open files."""
     limits = settings.limits
     return HTTPLimits(
         threads=limits.threads,
@@ -108,13 +108,13 @@ def http_limits(settings: ServerSettings, files_max: int) -> HTTPLimits:
 
 
 def count_cut(kind: ClientCut, reason: str, peer: str) -> None:
-    """Count a client that the HTTP server has cut, with the address that the request came from."""
+    """Count a client whose connection the HTTP server closed, by its forwarded address if known."""
     record = current_record()
     refusals.count(Refusal(kind), reason, client=peer if record is None else record.client)
 
 
 def _beat(beats: Connection) -> None:
-    # A supervisor that is stopped takes none, and one that is gone ends this process.
+    # A suspended supervisor reads no heartbeats; a dead one ends this process.
     with suppress(OSError):
         os.write(beats.fileno(), b".")
 
@@ -126,6 +126,6 @@ def _give_up(error: Exception, link: Connection) -> NoReturn:
         _LOGGER.error("a worker could not start", exc_info=error)
         message = f"{type(error).__name__}: {error}"
     link.send((os.getpid(), message))
-    # The supervisor starts another: not as fast as it can.
+    # Limit the rate of restarts.
     time.sleep(_FAILED_PAUSE_SECONDS)
     sys.exit(1)

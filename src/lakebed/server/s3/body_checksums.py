@@ -1,4 +1,4 @@
-"""The checksums that a request announces for its body, and how the body is compared with them."""
+"""Checksums that a request announces for its body, and their verification."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _ENVIRON_PREFIX: Final = "HTTP_X_AMZ_CHECKSUM_"
 _NOT_VALUES: Final = frozenset(
     {"HTTP_X_AMZ_CHECKSUM_ALGORITHM", "HTTP_X_AMZ_CHECKSUM_TYPE", "HTTP_X_AMZ_CHECKSUM_MODE"}
 )
-"""Headers with the prefix that say something about checksums, but hold none."""
+"""Headers with the prefix that contain no checksum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,23 +23,23 @@ class ExpectedChecksum:
     """A checksum that a body must have."""
 
     digest: Digest
-    """Whoever reads the body feeds it with the bytes."""
+    """Updated by the reader of the body."""
     value: bytes
     mismatch: S3Error
-    """What to raise if the body has another one."""
+    """The error for any other checksum."""
 
     def check(self) -> None:
-        """Compare after the last byte.
+        """Compare the checksums after the last byte.
 
         Raises:
-            S3Error: The body has another checksum.
+            S3Error: the body has another checksum.
         """
         if self.digest.digest() != self.value:
             raise self.mismatch
 
 
 def checksum_values(environ: Environ) -> dict[str, str]:
-    """Return the headers of a request that hold checksums, as in ``x-amz-checksum-crc32``."""
+    """Return the headers of a request with checksums, like ``x-amz-checksum-crc32``."""
     return {
         HEADER_PREFIX + key.removeprefix(_ENVIRON_PREFIX).lower(): value
         for key, value in environ.items()
@@ -48,10 +48,10 @@ def checksum_values(environ: Environ) -> dict[str, str]:
 
 
 def expect_checksum(name: str, encoded: str) -> ExpectedChecksum:
-    """Return the check that a header or trailer like ``x-amz-checksum-crc32`` asks for.
+    """Return the check for a header or trailer like ``x-amz-checksum-crc32``.
 
     Raises:
-        S3Error: `INVALID_REQUEST`: the algorithm is unknown, or the value is not its checksum.
+        S3Error: `INVALID_REQUEST`: the algorithm is unknown, or the value is malformed.
     """
     digest = algorithm_of(name)()
     value = decoded(encoded)
@@ -67,7 +67,7 @@ def algorithm_of(name: str) -> Callable[[], Digest]:
     """Return the algorithm of a header or trailer like ``x-amz-checksum-crc32``.
 
     Raises:
-        S3Error: `INVALID_REQUEST`: it is not one that Lakebed knows.
+        S3Error: `INVALID_REQUEST`: the algorithm is unknown.
     """
     found = ALGORITHMS.get(name.removeprefix(HEADER_PREFIX))
     if found is None or not name.startswith(HEADER_PREFIX):
@@ -79,7 +79,7 @@ def algorithm_of(name: str) -> Callable[[], Digest]:
 
 
 def not_a_checksum(name: str, encoded: str) -> S3Error:
-    """Return the refusal of a value that cannot be a checksum of its algorithm."""
+    """Return the error for a value that is not a checksum of its algorithm."""
     return S3Error(
         ErrorCode.INVALID_REQUEST,
         f'the value "{encoded[:100]}" of {name} must be a checksum of this algorithm in base 64',
@@ -87,10 +87,10 @@ def not_a_checksum(name: str, encoded: str) -> S3Error:
 
 
 def expect_md5(encoded: str, digest: MD5Digest) -> ExpectedChecksum:
-    """Return the check that a Content-MD5 header asks for, by an MD5 of nothing yet.
+    """Return the check for a Content-MD5 header, with a new MD5 `digest`.
 
     Raises:
-        S3Error: `INVALID_DIGEST`: it is not an MD5 in base 64.
+        S3Error: `INVALID_DIGEST`: the value is not an MD5 in base 64.
     """
     value = decoded(encoded)
     if value is None or len(value) != len(digest.digest()):
@@ -105,6 +105,6 @@ def expect_md5(encoded: str, digest: MD5Digest) -> ExpectedChecksum:
 
 
 def expect_sha256(hexadecimal: str) -> ExpectedChecksum:
-    """Return the check that an x-amz-content-sha256 header with a digest asks for."""
+    """Return the check for an x-amz-content-sha256 header with a digest."""
     mismatch = S3Error(ErrorCode.CONTENT_SHA256_MISMATCH)
     return ExpectedChecksum(sha256(), bytes.fromhex(hexadecimal), mismatch)

@@ -1,11 +1,11 @@
-"""Checksums of objects and parts in headers and XML: what requests ask for, what answers show.
+"""Checksums of objects and parts in request headers, response headers and XML.
 
-Three things are shown, each as headers and as XML elements:
+Answers show three kinds of information, each as headers or as XML elements:
 
 - the value alone, of a part: ``x-amz-checksum-crc32``
-- value and type, of an object: the type says whether the checksum is that of all bytes
-  (``FULL_OBJECT``) or was made from those of the parts (``COMPOSITE``)
-- algorithm and type, of an upload that is still open: how the checksum of its object will be made
+- value and type, of an object: the type says whether the checksum covers all bytes
+  (``FULL_OBJECT``) or the checksums of the parts (``COMPOSITE``)
+- algorithm and type, of an open upload: how the checksum of its object will be computed
 """
 
 from typing import Final
@@ -21,40 +21,40 @@ TYPE_HEADER: Final = "x-amz-checksum-type"
 
 
 def part_headers(checksum: Checksum | None) -> dict[str, str]:
-    """Return the header with the checksum of a part, if it has one."""
+    """Return the header with the checksum of a part, if any."""
     return {} if checksum is None else {HEADER_PREFIX + checksum.algorithm: checksum.value}
 
 
 def part_elements(checksum: Checksum | None) -> list[Markup]:
-    """Return the element with the checksum of a part, if it has one."""
+    """Return the element with the checksum of a part, if any."""
     if checksum is None:
         return []
     return [element(f"Checksum{checksum.algorithm.upper()}", checksum.value)]
 
 
 def object_headers(checksum: Checksum | None) -> dict[str, str]:
-    """Return the headers with the checksum of an object and its type, if it has one."""
+    """Return the headers with the checksum of an object and its type, if any."""
     if checksum is None:
         return {}
     return {**part_headers(checksum), TYPE_HEADER: checksum.type}
 
 
 def object_elements(checksum: Checksum | None) -> list[Markup]:
-    """Return the elements with the checksum of an object and its type, if it has one."""
+    """Return the elements with the checksum of an object and its type, if any."""
     if checksum is None:
         return []
     return [*part_elements(checksum), element("ChecksumType", checksum.type)]
 
 
 def upload_headers(scheme: Scheme | None) -> dict[str, str]:
-    """Return the headers with the algorithm and type that an upload was created with, if any."""
+    """Return the headers with the algorithm and type of an upload's checksums, if any."""
     if scheme is None:
         return {}
     return {ALGORITHM_HEADER: scheme.algorithm.upper(), TYPE_HEADER: scheme.type}
 
 
 def upload_elements(scheme: Scheme | None) -> list[Markup]:
-    """Return the elements with the algorithm and type that an upload was created with, if any."""
+    """Return the elements with the algorithm and type of an upload's checksums, if any."""
     if scheme is None:
         return []
     return [
@@ -64,16 +64,16 @@ def upload_elements(scheme: Scheme | None) -> list[Markup]:
 
 
 def requested_scheme(request: S3Request) -> Scheme | None:
-    """Return how the checksum of an object in parts is to be made; None: it is to have none.
+    """Return the requested checksum scheme of a multipart upload, or None for no checksum.
 
     Raises:
-        S3Error: `INVALID_REQUEST`: the algorithm is unknown, or has no checksums of this type.
+        S3Error: `INVALID_REQUEST`: the algorithm is unknown, or lacks checksums of this type.
     """
     name, asked = request.header(ALGORITHM_HEADER), requested_type(request)
     if name is None and asked is None:
         return None
     algorithm = (name or "").lower()
-    # A request that names no type gets a composite checksum, if the algorithm has those.
+    # The default type is composite, if the algorithm supports it.
     for each in [ChecksumType.COMPOSITE, ChecksumType.FULL_OBJECT] if asked is None else [asked]:
         scheme = Scheme(algorithm, each)
         if scheme in SCHEMES:
@@ -86,7 +86,7 @@ def requested_scheme(request: S3Request) -> Scheme | None:
 
 
 def requested_type(request: S3Request) -> ChecksumType | None:
-    """Return the type of checksum that a request names; None: it names none.
+    """Return the requested type of checksum, or None if not given.
 
     Raises:
         S3Error: `INVALID_REQUEST`: the type is unknown.
@@ -104,10 +104,10 @@ def requested_type(request: S3Request) -> ChecksumType | None:
 
 
 def requested_checksum(request: S3Request) -> Checksum | None:
-    """Return the checksum of the whole object that a request names; None: it names none.
+    """Return the request's checksum of the whole object, or None if not given.
 
     Raises:
-        S3Error: `INVALID_REQUEST`: it names several, or a value that is not a checksum.
+        S3Error: `INVALID_REQUEST`: several checksums, or a malformed value.
     """
     given = checksum_values(request.environ)
     if len(given) > 1:

@@ -1,17 +1,17 @@
-"""Decoding bodies in ``aws-chunked``: chunks with their sizes, perhaps signed, then trailers.
+"""Decoder for ``aws-chunked`` bodies: chunks with sizes, optional signatures and trailers.
 
     <size>;chunk-signature=<signature>CRLF
     <bytes>CRLF
     ...
     0;chunk-signature=<signature>CRLF
-    x-amz-checksum-crc32c:<value>CRLF               only where trailers were announced
-    x-amz-trailer-signature:<signature>CRLF         only where they are signed
+    x-amz-checksum-crc32c:<value>CRLF               only if trailers were announced
+    x-amz-trailer-signature:<signature>CRLF         only if trailers are signed
     CRLF
 
-Each signature covers the one before it, so chunks can be neither changed nor dropped, repeated or
-moved. A signed chunk is handed on only after its signature was checked. Until then it is held in
-memory, so its size has a limit. Chunks without signatures are handed on as they come. The encoding
-marks its own end: a body that was cut anywhere is refused.
+Each signature covers the previous one, so chunks cannot be changed, dropped, repeated or moved. A
+signed chunk is passed on only after verification of its signature; it is buffered until then, so
+its size is limited. Unsigned chunks are passed on as they arrive. The encoding marks its own end: a
+truncated body is refused.
 """
 
 import re
@@ -37,30 +37,30 @@ _TRAILER: Final = re.compile(r"([A-Za-z0-9-]+)[ \t]*:[ \t]*([!-~]*)[ \t]*\r?\n")
 
 
 class ChunkDecoder:
-    """Yields the bytes inside an ``aws-chunked`` body; iterate once."""
+    """Iterator over the decoded bytes of an ``aws-chunked`` body; iterate once."""
 
     def __init__(
         self, raw: Iterable[bytes], *, scope: SigningScope | None, has_trailers: bool
     ) -> None:
-        """Prepare to decode.
+        """Create a decoder.
 
         Args:
-            raw: The body as it arrives.
-            scope: What the signature of the first chunk builds on; None: chunks are not signed.
-            has_trailers: Whether trailers follow the last chunk.
+            raw: the body as it arrives.
+            scope: the scope that the first chunk's signature builds on; None: unsigned chunks.
+            has_trailers: whether trailers follow the last chunk.
         """
         self.trailers: dict[str, str] = {}
-        """By name, in lower case; complete after the last byte."""
+        """Values by name in lower case; complete after the last byte."""
         self._source = _Source(raw)
         self._scope = scope
         self._has_trailers = has_trailers
         self._signature = scope.signature if scope else ""
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yield the bytes in pieces.
+        """Yield the decoded bytes in pieces.
 
         Raises:
-            S3Error: The body is cut or malformed, or a signature is wrong.
+            S3Error: the body is truncated or malformed, or a signature is wrong.
         """
         last = False
         while not last:
@@ -82,7 +82,7 @@ class ChunkDecoder:
         return int(header[1], 16)
 
     def _signed_chunk(self, scope: SigningScope) -> tuple[int, list[bytes]]:
-        """Return the size and the bytes of the next chunk, after its signature was checked."""
+        """Return the size and bytes of the next chunk, after verification of its signature."""
         header = _SIGNED_HEADER.fullmatch(self._source.line())
         if header is None:
             _malformed("its first line must be <size>;chunk-signature=<signature>")
@@ -106,7 +106,7 @@ class ChunkDecoder:
         self._signature = signature
 
     def _read_end(self) -> None:
-        """Read what follows the last chunk, to the end of the body."""
+        """Read the trailers to the end of the body."""
         if not self._has_trailers:
             if self._source.exactly(2) != b"\r\n":
                 _malformed("an empty line must follow the last one")
@@ -149,7 +149,7 @@ class ChunkDecoder:
 
 
 class _Source:
-    """Takes lines and counted bytes from a stream; holds one piece of it."""
+    """Buffered reader of lines and counted bytes; buffers one piece."""
 
     def __init__(self, raw: Iterable[bytes]) -> None:
         self._raw = iter(raw)
@@ -179,7 +179,7 @@ class _Source:
             yield piece
 
     def exactly(self, size: int) -> bytes:
-        """Return the next few bytes."""
+        """Return the next `size` bytes."""
         return b"".join(self.take(size))
 
     def is_at_end(self) -> bool:
@@ -187,7 +187,7 @@ class _Source:
         return self._at == len(self._data) and not any(self._raw)
 
     def _advance(self) -> None:
-        """Hold the next piece instead of this one."""
+        """Replace the buffer by the next piece."""
         self._data, self._at = next((piece for piece in self._raw if piece), b""), 0
         if not self._data:
             raise S3Error(ErrorCode.INCOMPLETE_BODY, "the body ended before its last chunk")

@@ -1,4 +1,4 @@
-"""The object that a copy is made from: the header ``x-amz-copy-source`` and its conditions."""
+"""The source of a copy: the header ``x-amz-copy-source`` and its conditions."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -22,10 +22,10 @@ class CopySource(NamedTuple):
 
 
 def copy_source(request: S3Request) -> CopySource:
-    """Return which object a request asks to copy.
+    """Return the source of a copy request.
 
     Raises:
-        S3Error: The header does not name an object.
+        S3Error: the header is malformed.
     """
     header, _, version = (request.header("x-amz-copy-source") or "").partition("?")
     if version.removeprefix("versionId=") not in {"", "null"}:
@@ -45,7 +45,7 @@ def copy_source(request: S3Request) -> CopySource:
 
 
 def source_condition(request: S3Request) -> Condition:
-    """Return the condition that a request sets on the object to copy."""
+    """Return the condition of a request on the source of a copy."""
 
     def holds(found: Entry | None) -> bool:
         if found is None:
@@ -56,7 +56,7 @@ def source_condition(request: S3Request) -> Condition:
 
 
 def check_source(request: S3Request, stats: ObjectStats) -> None:
-    """Refuse to copy from an object that does not meet the conditions of the request.
+    """Check the conditions of a request on the source of a copy.
 
     Raises:
         S3Error: `PRECONDITION_FAILED`.

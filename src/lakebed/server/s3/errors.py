@@ -1,7 +1,6 @@
-"""Errors of the S3 gateway, with the codes that S3 clients know.
+"""Errors of the S3 gateway, with the error codes of S3.
 
-LakebedError
-└── S3Error     one of the codes of `ErrorCode`, with a message for people
+LakebedError └── S3Error     a code of `ErrorCode`, with a message for people
 """
 
 from collections.abc import Mapping
@@ -17,21 +16,21 @@ NO_CONDITIONAL_DELETES: Final = "deletes with conditions are not supported"
 
 
 class ErrorCode(Enum):
-    """A code of S3, the HTTP status it is sent with, what S3 says with it, and what we say.
+    """An error code of S3 with its HTTP status, S3's message, and Lakebed's detail.
 
-    S3 has one sentence for most codes; tools and tests of others look for it. For the others, S3
-    says what was wrong with this request, and so do we: their sentence is empty here.
+    S3 has a fixed message for most codes, which tools and tests compare. For the other codes S3's
+    message describes the request; Lakebed's does too, and the fixed message is empty.
     """
 
     def __init__(self, code: str, status: HTTPStatus, message: str, detail: str = "") -> None:
         self.code = code
         self.status = status
         self.message = message
-        """What S3 says; empty if that differs from request to request."""
+        """S3's message; empty if specific to each request."""
         self.detail = detail
-        """What is said if nothing better is known; empty: `message` says it all."""
+        """The default detail; empty if `message` suffices."""
 
-    # Who sends the request
+    # Authentication
     ACCESS_DENIED = (
         "AccessDenied",
         HTTPStatus.FORBIDDEN,
@@ -224,7 +223,7 @@ class ErrorCode(Enum):
         "At least one of the pre-conditions you specified did not hold",
     )
 
-    # What exists and what does not
+    # Existence
     BUCKET_ALREADY_EXISTS = (
         "BucketAlreadyExists",
         HTTPStatus.CONFLICT,
@@ -285,7 +284,7 @@ class ErrorCode(Enum):
         "Attempted to write to a protected branch",
     )
 
-    # Settings of buckets that repositories do not have; clients look for them and go on
+    # Bucket settings that repositories do not have: clients query these and continue
     NO_SUCH_BUCKET_POLICY = (
         "NoSuchBucketPolicy",
         HTTPStatus.NOT_FOUND,
@@ -358,7 +357,7 @@ class ErrorCode(Enum):
 
 
 class S3Error(LakebedError):
-    """A request was refused, or failed, with a code of S3."""
+    """A refused or failed request, with an error code of S3."""
 
     kind: ClassVar[str] = "s3"
 
@@ -369,12 +368,12 @@ class S3Error(LakebedError):
         *,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """Make the error.
+        """Create an error.
 
         Args:
-            code: The code of S3.
-            detail: What was wrong, with which value, and what to do.
-            headers: Headers that are sent with the answer.
+            code: the error code.
+            detail: the problem, with the value, and the remedy.
+            headers: additional headers of the answer.
         """
         super().__init__(detail or code.detail or code.message)
         self.code = code
@@ -382,7 +381,7 @@ class S3Error(LakebedError):
 
 
 def error_elements(error: S3Error) -> list[Markup]:
-    """Return what an answer says about an error: code and message of S3, and our own sentence."""
+    """Return the elements for an error: S3's code and message, and Lakebed's detail."""
     detail = _printable(str(error))
     message = error.code.message or detail
     elements = [element("Code", error.code.code), element("Message", message)]
@@ -393,9 +392,9 @@ def error_body(error: S3Error, *, resource: str, request_id: str) -> bytes:
     """Return the XML document of an error.
 
     Args:
-        error: What went wrong.
-        resource: The path of the request, percent-encoded.
-        request_id: The id of the request in the server's log.
+        error: the error.
+        resource: the path of the request, percent-encoded.
+        request_id: the id of the request in the server's log.
     """
     return document(
         "Error",
@@ -407,5 +406,5 @@ def error_body(error: S3Error, *, resource: str, request_id: str) -> bytes:
 
 
 def _printable(text: str) -> str:
-    """Replace control characters: a message may quote what a client sent."""
+    """Replace control characters: a message may quote a client's input."""
     return "".join(character if character.isprintable() else "?" for character in text)

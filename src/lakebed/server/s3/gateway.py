@@ -1,4 +1,4 @@
-"""The S3 gateway: a step of the way of a request, which answers those of S3 clients."""
+"""The S3 gateway: the pipeline step that answers S3 clients."""
 
 import logging
 from collections.abc import Iterable
@@ -42,7 +42,7 @@ _BODY_CODES: Final = frozenset(
 
 
 class S3Gateway:
-    """Answers the requests of S3 clients."""
+    """Pipeline step for the requests of S3 clients."""
 
     def __init__(self, services: Services, guard: BrowserGuard) -> None:
         self._services = services
@@ -70,7 +70,7 @@ class S3Gateway:
         verified = self._verify(environ, asked)
         record.user = verified.identity.user_id
         self._services.admission.admit(record, is_transfer=operation.is_transfer)
-        self._services.catalog.usage.count()  # one in a while writes to the store
+        self._services.catalog.usage.count()  # occasionally writes to the store
         request = S3Request(self._services, environ, asked, verified, record.client)
         identity = verified.identity
         actor = actor_of(self._services, environ, identity, record, entry_point=EntryPoint.S3)
@@ -96,7 +96,7 @@ class S3Gateway:
 
 
 def _check_no_token(environ: WSGIEnvironment, asked: S3Route) -> None:
-    """Refuse the token of a session beside keys, which Lakebed issues without one."""
+    """Refuse session tokens, which Lakebed's keys do not have."""
     in_query = any(
         value for name, value in asked.query.items() if name.lower() == "x-amz-security-token"
     )
@@ -105,7 +105,7 @@ def _check_no_token(environ: WSGIEnvironment, asked: S3Route) -> None:
 
 
 def _means_the_api(asked: S3Route) -> bool:
-    """Whether a client seems to take the endpoint of the API for that of S3."""
+    """Whether a client seems to use the API's endpoint for S3."""
     return asked.is_path_style and asked.bucket == "api" and f"{asked.key}/".startswith("v1/")
 
 

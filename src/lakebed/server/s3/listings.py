@@ -1,4 +1,4 @@
-"""What requests for a list ask for, and what their answers have in common."""
+"""Parameters and elements shared by all list operations."""
 
 from dataclasses import dataclass
 
@@ -21,25 +21,25 @@ from lakebed.server.s3.xml_writer import (
 
 @dataclass(frozen=True, slots=True)
 class ListingQuery:
-    """What a request for a list of keys asks for."""
+    """Parameters of a list request."""
 
     prefix: str
     delimiter: str
     amount: int
-    """How many items at most."""
+    """The maximum number of items."""
     is_encoded: bool
-    """Whether the answer is to hold keys percent-encoded."""
+    """Whether keys are percent-encoded in the answer."""
 
     def text(self, key: str) -> str:
-        """Return a key as the answer holds it."""
+        """Return a key as written in the answer."""
         return url_encoded(key) if self.is_encoded else key
 
     def common_prefix(self, prefix: str) -> Markup:
-        """Return the element for all keys that begin with a prefix."""
+        """Return the element of a common prefix."""
         return element("CommonPrefixes", element("Prefix", self.text(prefix)))
 
     def echo(self) -> list[Markup]:
-        """Return the elements that repeat what was asked for, as far as it was."""
+        """Return the elements that repeat the given parameters."""
         content = [element("Prefix", self.text(self.prefix))]
         if self.delimiter:
             content.append(element("Delimiter", self.text(self.delimiter)))
@@ -49,13 +49,13 @@ class ListingQuery:
 
 
 def contents(asked: ListingQuery, folder: str, page: ObjectPage, owned: Markup) -> Markup:
-    """Return the elements of all objects of a page, made of whole columns.
+    """Return the elements of all objects of a page, built from whole columns.
 
     Args:
-        asked: What the request asks for.
-        folder: What the keys of the bucket begin with; the page has what follows.
-        page: The objects.
-        owned: The element that names the owner, if each object is to have one.
+        asked: the parameters of the request.
+        folder: the prefix of the bucket's keys, before the paths of the page.
+        page: the objects.
+        owned: the element with the owner, if requested.
     """
     keys = texts_of(page.column("key"))
     rows = rows_of(
@@ -73,10 +73,10 @@ def contents(asked: ListingQuery, folder: str, page: ObjectPage, owned: Markup) 
 
 
 def read_listing_query(request: S3Request, amount_parameter: str, amount_max: int) -> ListingQuery:
-    """Return what a request for a list asks for.
+    """Return the parameters of a list request.
 
     Raises:
-        S3Error: `INVALID_ARGUMENT`: a parameter is not one of the values that it can have.
+        S3Error: `INVALID_ARGUMENT`: a parameter has an invalid value.
     """
     query = request.route.query
     encoding = query.get("encoding-type")

@@ -1,14 +1,13 @@
-"""From headers to the metadata of an object, and back.
+"""Conversion between S3 headers and the metadata of an object.
 
-A header ``x-amz-meta-<name>`` is kept as ``X-Amz-Meta-<name>``, the name in lower case: under this
-name clients of the REST API see it. Metadata that was set by the REST API has plain names; S3
-clients see it too.
+A header ``x-amz-meta-<name>`` is stored as ``X-Amz-Meta-<name>``, the name in lower case, and shown
+so by the REST API. Metadata set by the REST API has plain names; S3 clients see them too.
 
-Headers carry bytes, metadata holds text. A client sends a text that is not ASCII as UTF-8 or as
-encoded words (RFC 2047); it is kept as plain text, and sent as an encoded word, as S3 does. What
-cannot be a header is only counted, in ``x-amz-missing-meta``.
+Headers carry bytes, metadata is text. Clients send text that is not ASCII as UTF-8 or as encoded
+words (RFC 2047). Lakebed stores plain text, and sends encoded words, as S3 does. Values that cannot
+be sent as headers are only counted, in ``x-amz-missing-meta``.
 
-Headers like ``Content-Encoding`` are kept with the object and sent with it; see
+Headers like ``Content-Encoding`` are stored with the object and sent with it; see
 `lakebed.lake.entry_metadata`.
 """
 
@@ -30,14 +29,14 @@ _HEADER_PREFIX: Final = "x-amz-meta-"
 _KEPT_PREFIX: Final = "X-Amz-Meta-"
 _CHUNKED: Final = "aws-chunked"
 _WORD: Final = "=?"
-"""How an encoded word begins."""
+"""The beginning of an encoded word."""
 _CHARSETS: Final = {"utf-8": "utf-8", "iso-8859-1": "latin-1", "us-ascii": "ascii", None: "ascii"}
-"""Of encoded words that clients send; None: of what stands between two words."""
+"""Character sets of encoded words; None: of the text between two words."""
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 
 
 def metadata_of(request: S3Request) -> dict[str, str]:
-    """Return the metadata that comes with a request: the user's own, and headers that are kept.
+    """Return the metadata of a request: user metadata, and stored headers.
 
     Raises:
         S3Error: `METADATA_TOO_LARGE`.
@@ -55,7 +54,7 @@ def _user_metadata(request: S3Request) -> dict[str, str]:
 def _kept_headers(request: S3Request) -> dict[str, str]:
     found = {name: _text(value) for name in HEADERS if (value := request.header(name))}
     encoding = found.pop("Content-Encoding", "")
-    # aws-chunked is how the body was sent, not how the object is encoded.
+    # aws-chunked is the transfer encoding of the body, not the encoding of the object.
     codings = [coding.strip() for coding in encoding.split(",")]
     if left := ",".join(coding for coding in codings if coding not in {"", _CHUNKED}):
         found["Content-Encoding"] = left
@@ -72,13 +71,13 @@ def _check_size(size: int) -> None:
 
 
 def metadata_headers(metadata: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers that show an object's metadata.
+    """Return the headers with an object's metadata.
 
-    What does not fit is only counted: objects may be older than the bound on metadata.
+    Excess metadata is only counted: objects may be older than the limit.
     """
     headers: dict[str, str] = {}
     missing, room = 0, METADATA_BYTES_MAX
-    # Names that S3 clients set come last, and so win over plain ones.
+    # Names set by S3 clients come last, and so override plain names.
     for name, value in sorted(metadata.items(), key=lambda item: item[0].startswith(_KEPT_PREFIX)):
         plain = name.removeprefix(_KEPT_PREFIX)
         room -= len(plain) + len(value.encode())
@@ -92,7 +91,7 @@ def metadata_headers(metadata: Mapping[str, str]) -> dict[str, str]:
 
 
 def _text(value: str) -> str:
-    """Return the text of a header: as UTF-8 if it is that, else as Latin-1."""
+    """Return the text of a header, decoded as UTF-8 or else as Latin-1."""
     try:
         return value.encode("latin-1").decode()
     except UnicodeDecodeError:
@@ -100,7 +99,7 @@ def _text(value: str) -> str:
 
 
 def _without_encoded_words(value: str) -> str:
-    """Return the text that encoded words stand for; what cannot be decoded stays as it was sent."""
+    """Return a text with its encoded words decoded, or unchanged if they are invalid."""
     if _WORD not in value or not value.isascii():
         return value
     try:
@@ -110,7 +109,7 @@ def _without_encoded_words(value: str) -> str:
 
 
 def _decoded(piece: tuple[bytes | str, str | None]) -> str:
-    """Return the text of an encoded word, or of what stands between two."""
+    """Return the text of an encoded word, or of the text between two."""
     text, charset = piece
     if isinstance(text, str):
         return text

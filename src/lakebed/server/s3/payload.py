@@ -1,10 +1,9 @@
-"""The body of a request, checked while it is read.
+"""The body of a request, verified while it is read.
 
-The header ``x-amz-content-sha256``, which the signature of the request covers, holds the SHA-256 of
-the body or a word for another way to prove it. On top of that a client may send an MD5 and one more
-checksum, as headers or as a trailer behind the body. Whoever reads a `Payload` to its end
-without an error has exactly the bytes that were sent. Nothing made of them may become visible
-before that.
+The signed header ``x-amz-content-sha256`` contains the SHA-256 of the body or the name of another
+verification. In addition, a client may send an MD5 and one more checksum, as headers or as a
+trailer behind the body. A `Payload` read to its end without an error has exactly the bytes sent.
+Nothing derived from the bytes may become visible before the end.
 """
 
 import re
@@ -36,7 +35,7 @@ _LENGTH_DIGITS_MAX: Final = 15
 
 @dataclass(frozen=True, slots=True)
 class _ChunkedMode:
-    """What a word of ``x-amz-content-sha256`` says of a body in chunks."""
+    """The chunked encoding selected by a value of ``x-amz-content-sha256``."""
 
     signed: bool
     trailers: bool
@@ -50,9 +49,9 @@ _CHUNKED_MODES: Final = {
 
 
 class Payload(Iterable[bytes]):
-    """The bytes that a client sent, in pieces; iterate once.
+    """The bytes of a body, in pieces; iterate once.
 
-    Iterating raises `S3Error`, at the end at the latest, if the body is not what was announced.
+    Iterating raises `S3Error`, at the end at the latest, if the body differs from its announcement.
     """
 
     def __init__(
@@ -67,28 +66,28 @@ class Payload(Iterable[bytes]):
         """Wrap the pieces.
 
         Args:
-            pieces: The bytes; they raise if they are not what was announced.
-            size: How many bytes were announced.
-            checksums: Headers with checksums of the bytes.
-            trailer: The name of the checksum that follows the bytes; empty if none does.
-            md5: Is fed with the bytes, if the request has one.
+            pieces: the bytes; the iterator verifies them.
+            size: the announced number of bytes.
+            checksums: headers with checksums of the bytes.
+            trailer: the name of the checksum in the trailer; empty if none.
+            md5: updated with the bytes, if the request has a Content-MD5.
         """
         self.size = size
-        """How many bytes were announced."""
+        """The announced number of bytes."""
         self.checksums = checksums
-        """Headers like ``x-amz-checksum-crc32`` to answer with; complete after the last byte."""
+        """Headers like ``x-amz-checksum-crc32`` for the answer; complete after the last byte."""
         names = [*checksums, trailer]
         self.algorithm = names[0].removeprefix(HEADER_PREFIX) or None
-        """The algorithm of the checksum that comes with the bytes; None if none comes."""
+        """The algorithm of the request's checksum, or None if the request has none."""
         self.md5 = md5
-        """The MD5 of the bytes that were read so far; None: nobody computes it."""
+        """The MD5 of the bytes read so far, or None if not computed."""
         self._pieces = pieces
 
     def __iter__(self) -> Iterator[bytes]:
         return self._pieces
 
     def proved(self) -> Checksum | None:
-        """Return the checksum that the client sent, if it did; known after the last byte."""
+        """Return the checksum sent by the client, or None; known after the last byte."""
         for name, value in self.checksums.items():
             return Checksum(name.removeprefix(HEADER_PREFIX), value)
         return None
@@ -97,8 +96,9 @@ class Payload(Iterable[bytes]):
         """Return all bytes of a small body.
 
         Raises:
-            S3Error: `ENTITY_TOO_LARGE`: there are more than `size_max`; other codes: the body is
-                not what was announced.
+            S3Error: `ENTITY_TOO_LARGE`: more than `size_max` bytes; other codes: the body differs
+                from its
+                announcement.
         """
         if self.size > size_max:
             raise S3Error(
@@ -117,17 +117,17 @@ def open_body(
     scope: SigningScope | None,
     has_checksums: bool = True,
 ) -> Payload:
-    """Return the body of a request whose signature was verified.
+    """Return the body of a request with a verified signature.
 
     Args:
-        environ: The request.
-        raw: Its body as it arrives.
-        payload: How it proves itself, from `sigv4.Verified`.
-        scope: What the signature of its first chunk builds on, from `sigv4.Verified`.
-        has_checksums: Whether headers with checksums are about the body, as they nearly always are.
+        environ: the request.
+        raw: its body as it arrives.
+        payload: its verification, from `sigv4.Verified`.
+        scope: the scope for signatures of chunks, from `sigv4.Verified`.
+        has_checksums: whether headers with checksums refer to the body, the usual case.
 
     Raises:
-        S3Error: The headers that describe the body are missing or wrong.
+        S3Error: headers that describe the body are missing or invalid.
     """
     given = checksum_values(environ) if has_checksums else {}
     expected = _expected_checksums(given)
@@ -179,7 +179,7 @@ def _chunked_body(
 def _check_trailer(
     decoder: ChunkDecoder, name: str, digest: Digest, checksums: dict[str, str]
 ) -> None:
-    """Compare the checksum of the body with the one in the trailer."""
+    """Compare the checksum of the body with that of the trailer."""
     if decoder.trailers.keys() != {name}:
         raise S3Error(
             ErrorCode.MALFORMED_TRAILER,
@@ -192,7 +192,7 @@ def _check_trailer(
 
 
 def _refuse_trailer(decoder: ChunkDecoder) -> None:
-    """Make sure that no trailer came."""
+    """Check that the body has no trailer."""
     if decoder.trailers:
         raise S3Error(
             ErrorCode.MALFORMED_TRAILER,
@@ -206,15 +206,15 @@ def _proved(
     digests: Sequence[Digest],
     checks: Sequence[Callable[[], None]],
 ) -> Iterator[bytes]:
-    """Yield the pieces, and raise if they are not what was announced.
+    """Yield the pieces, and raise if they differ from the announcement.
 
-    One generator for all of it: every one that the bytes pass costs time for each piece.
+    One generator for all checks: each further one would cost time per piece.
 
     Args:
-        pieces: The bytes as they come.
-        size: How many there must be.
-        digests: Are fed with them.
-        checks: Are made in their order after the last one.
+        pieces: the bytes as they arrive.
+        size: the announced number of bytes.
+        digests: updated with the bytes.
+        checks: called in order after the last piece.
     """
     left = size
     for piece in pieces:
@@ -235,7 +235,7 @@ def _proved(
 
 
 def _expected_checksums(checksums: dict[str, str]) -> list[ExpectedChecksum]:
-    """Return the checks that headers with checksums ask for."""
+    """Return the checks for the headers with checksums."""
     expected = [expect_checksum(name, value) for name, value in checksums.items()]
     if len(expected) > 1:
         raise S3Error(ErrorCode.INVALID_REQUEST, "send one x-amz-checksum- header, not several")

@@ -1,4 +1,4 @@
-"""Conditions of requests that read or copy an object: on its ETag, on its time."""
+"""Conditional reads and copies of an object, by ETag or time."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -11,7 +11,7 @@ from lakebed.server.http.conditions import etag, matches
 
 
 class ConditionResult(Enum):
-    """What to do with a request after its conditions were looked at."""
+    """Outcome of the conditions of a request."""
 
     GO_ON = auto()
     NOT_MODIFIED = auto()
@@ -19,9 +19,9 @@ class ConditionResult(Enum):
 
 
 def judge(stats: ObjectStats | Entry, header: Callable[[str], str | None]) -> ConditionResult:
-    """Return what the conditions of a request come to; `header` returns a header of the request.
+    """Evaluate the conditions of a request; `header` returns a header of the request.
 
-    If there is a condition on the ETag, the one on the time is ignored, since it is less exact.
+    A condition on the ETag overrides the condition on the time, which is less exact.
     """
     modified = stats.mtime.replace(microsecond=0)  # times in headers are whole seconds
     if_match, if_none_match = header("If-Match"), header("If-None-Match")
@@ -39,14 +39,14 @@ def judge(stats: ObjectStats | Entry, header: Callable[[str], str | None]) -> Co
 
 
 def is_unchanged(stats: ObjectStats, mark: str) -> bool:
-    """Whether an object is still the one that ``If-Range`` names, by its ETag or its time."""
+    """Whether an object still matches ``If-Range``, by its ETag or its time."""
     if mark.startswith('"'):
         return mark == etag(stats.checksum)
     return _time(mark) == stats.mtime.replace(microsecond=0)
 
 
 def _time(text: str | None) -> datetime | None:
-    """Return the time in a header; None if it cannot be read, and then it is not a condition."""
+    """Return the time in a header, or None if unreadable: the condition is then ignored."""
     if text is None:
         return None
     try:

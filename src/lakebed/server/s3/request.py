@@ -1,4 +1,4 @@
-"""One request of an S3 client, as its operation sees it, and the answer to it."""
+"""A request of an S3 client, as passed to its operation, and the answer."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -27,11 +27,11 @@ _DIGITS_MAX: Final = 15
 
 
 class RefPath(NamedTuple):
-    """Where a key leads: a ref and a path below it."""
+    """The ref and path of a key."""
 
     ref: str
     path: bytes
-    """Empty: the key names the ref alone."""
+    """Empty: the key consists of a ref only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,28 +45,28 @@ class S3Reply:
 
 @dataclass(frozen=True, slots=True)
 class S3Request:
-    """A request whose sender is known; its body is checked as it is read."""
+    """An authenticated request; its body is verified as it is read."""
 
     services: Services
     environ: Environ
     route: S3Route
     verified: Verified[Identity]
     client: str
-    """The address that the request comes from."""
+    """The client's address."""
 
     @property
     def identity(self) -> Identity:
-        """Who is asking."""
+        """The authenticated user."""
         return self.verified.identity
 
     @property
     def repository(self) -> RepositoryID:
-        """The repository that the bucket stands for."""
+        """The repository of the bucket."""
         return RepositoryID(self.route.bucket)
 
     @property
     def place(self) -> RefPath:
-        """Where the key leads.
+        """The ref and path of the key.
 
         Raises:
             S3Error: `KEY_TOO_LONG`.
@@ -81,17 +81,17 @@ class S3Request:
 
     @property
     def upload(self) -> Target:
-        """The multipart upload that the request is about."""
+        """The multipart upload named by the request."""
         branch, path = self.place
         upload_id = MultipartID(self.route.query["uploadId"])
         return Target(self.repository, BranchID(branch), path, upload_id)
 
     @property
     def write_condition(self) -> Condition | None:
-        """The condition that a write has to meet; None if the request sets none.
+        """The condition of a write, or None if unconditional.
 
         Raises:
-            S3Error: `NOT_IMPLEMENTED`: the request has a condition that S3 does not have either.
+            S3Error: `NOT_IMPLEMENTED`: a condition that S3 does not support either.
         """
         absent = self.header("If-None-Match")
         if absent not in {None, "*"}:
@@ -103,11 +103,11 @@ class S3Request:
 
     @property
     def invocation(self) -> Invocation | None:
-        """The request that this attempt belongs to; None if the client sent no id of it."""
+        """The id shared by all attempts of this request, or None if the client sent none."""
         return invocation_of(self.identity.unique_id, self.header(INVOCATION_HEADER))
 
     def amount(self, parameter: str, most: int) -> int:
-        """Return how many items the query asks for: `most` if it does not say, and never more.
+        """Return the requested number of items, by default and at most `most`.
 
         Raises:
             S3Error: `INVALID_ARGUMENT`: the parameter is not a number.
@@ -116,7 +116,7 @@ class S3Request:
         return most if asked is None else min(asked, most)
 
     def number(self, parameter: str) -> int | None:
-        """Return a number of the query; None if the parameter is missing or empty.
+        """Return a number of the query, or None if the parameter is missing or empty.
 
         Raises:
             S3Error: `INVALID_ARGUMENT`: the parameter is not a number.
@@ -124,20 +124,20 @@ class S3Request:
         return _number(parameter, self.route.query.get(parameter) or None)
 
     def number_header(self, name: str) -> int | None:
-        """Return the number in a header; None if the header did not arrive.
+        """Return the number in a header, or None if the header is missing.
 
         Raises:
-            S3Error: `INVALID_ARGUMENT`: it is not a number.
+            S3Error: `INVALID_ARGUMENT`: the value is not a number.
         """
         return _number(name, self.header(name))
 
     def header(self, name: str) -> str | None:
-        """Return a header of the request; None if it did not arrive."""
+        """Return a header of the request, or None if missing."""
         value: str | None = self.environ.get(environ_key(name.lower()))
         return value
 
     def headers(self, prefix: str) -> Iterator[tuple[str, str]]:
-        """Yield the headers that begin with a prefix: the rest of the name, and the value."""
+        """Yield the headers with a prefix: the rest of the name, and the value."""
         start = f"HTTP_{prefix.upper().replace('-', '_')}"
         for key, value in self.environ.items():
             if key.startswith(start):
@@ -147,10 +147,10 @@ class S3Request:
         """Return the body of the request.
 
         Args:
-            has_checksums: Whether checksums in headers are about the body.
+            has_checksums: whether checksums in headers refer to the body.
 
         Raises:
-            S3Error: The headers that describe the body are missing or wrong.
+            S3Error: headers that describe the body are missing or invalid.
         """
         limits = self.services.settings.limits
         raw = RawBody(
@@ -167,25 +167,25 @@ class S3Request:
         )
 
     def authorize(self, action: Action, resource: str) -> None:
-        """Check that the sender may do something.
+        """Check a permission of the user.
 
         Raises:
-            Denied: The sender's policies do not allow it.
+            Denied: the user's policies do not allow the action.
         """
         context = Context(source_ip=self.client)
         self.services.auth.authorize(self.identity, context, Permission(action, resource))
 
     def authorize_repository(self, action: Action) -> None:
-        """Check that the sender may do something with the repository; see `authorize`."""
+        """Check a permission on the repository; see `authorize`."""
         self.authorize(action, repository_arn(self.repository))
 
     def authorize_object(self, action: Action, path: bytes) -> None:
-        """Check that the sender may do something with an object; see `authorize`."""
+        """Check a permission on an object; see `authorize`."""
         self.authorize(action, object_arn(self.repository, path.decode()))
 
 
 def place_of(key: str) -> RefPath:
-    """Return where a key leads.
+    """Return the ref and path of a key.
 
     Raises:
         S3Error: `KEY_TOO_LONG`.
@@ -201,7 +201,7 @@ def place_of(key: str) -> RefPath:
 
 
 def xml(body: bytes, headers: Mapping[str, str] | None = None) -> S3Reply:
-    """Return an XML document as an answer, with more headers if there are some."""
+    """Return an XML document as an answer."""
     return S3Reply(headers={"Content-Type": XML_TYPE, **(headers or {})}, body=body)
 
 

@@ -1,8 +1,8 @@
-"""Which operation of S3 a request is, on which bucket and key, and whether it is for S3 at all.
+"""Routing of S3 requests: operation, bucket and key.
 
-S3 chooses the operation by the method, by whether there is a bucket and a key, by a parameter that
-has only a name (a *subresource*, like ``?uploads``), and sometimes by a header. Operations of S3
-that Lakebed does not have are in `lakebed.server.s3.unsupported`.
+S3 selects the operation by the method, the presence of a bucket and a key, a parameter without a
+value (a *subresource*, like ``?uploads``), and sometimes a header. Operations of S3 that Lakebed
+does not have are in `lakebed.server.s3.unsupported`.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ _PARAMETERS_MAX: Final = 100
 
 @unique
 class S3Operation(Enum):
-    """What a request asks for, by its name in S3."""
+    """Operations by their names in S3."""
 
     LIST_BUCKETS = "ListBuckets"
 
@@ -52,17 +52,17 @@ class S3Operation(Enum):
 
 @dataclass(frozen=True, slots=True)
 class S3Route:
-    """An operation and what it is about."""
+    """An operation with its bucket, key and parameters."""
 
     operation: S3Operation
     bucket: str
     """Empty: the request names no bucket."""
     key: str
-    """Empty: the request is about the bucket itself."""
+    """Empty: the request concerns the bucket itself."""
     query: Mapping[str, str]
-    """The parameters, decoded."""
+    """The decoded parameters."""
     is_path_style: bool
-    """Whether the bucket stands in the path; else it stands in the host."""
+    """Whether the bucket is in the path, not in the host."""
 
 
 _ON_BUCKET: Final[Mapping[tuple[str, str], S3Operation]] = {
@@ -97,7 +97,7 @@ _WITH_COPY_SOURCE: Final[Mapping[S3Operation, S3Operation]] = {
     S3Operation.PUT_OBJECT: S3Operation.COPY_OBJECT,
     S3Operation.UPLOAD_PART: S3Operation.UPLOAD_PART_COPY,
 }
-"""What an operation becomes if the request names an object to copy from."""
+"""Operations replaced if the request has a copy source."""
 
 _SUBRESOURCES: Final = unsupported.SUBRESOURCES | {
     name for _, name in [*_ON_BUCKET, *_ON_OBJECT] if name
@@ -105,9 +105,9 @@ _SUBRESOURCES: Final = unsupported.SUBRESOURCES | {
 
 
 def is_s3_request(environ: Environ, *, domain: str) -> bool:
-    """Whether a request is for S3: it has an AWS signature, or asks for the domain of the gateway.
+    """Whether a request is for S3, by an AWS signature or the gateway's domain.
 
-    A signature of a kind that is not supported counts too, so that it is refused as S3 would.
+    An unsupported signature counts too, so that the refusal is S3's.
     """
     if environ.get("HTTP_AUTHORIZATION", "").startswith("AWS"):
         return True
@@ -116,16 +116,16 @@ def is_s3_request(environ: Environ, *, domain: str) -> bool:
         names = {item.partition("=")[0] for item in query.split("&")}
         if names & {"X-Amz-Algorithm", "X-Amz-Signature", "AWSAccessKeyId"}:
             return True
-    # The domain of the gateway, or a bucket in it.
+    # The gateway's domain, or a bucket in it.
     host: str = environ.get("HTTP_HOST", "").partition(":")[0].lower()
     return host == domain or host.endswith(f".{domain}")
 
 
 def route(environ: Environ, *, domain: str) -> S3Route:
-    """Return what a request asks for.
+    """Return the route of a request.
 
     Raises:
-        S3Error: Lakebed does not have the operation, or the path or query cannot be read.
+        S3Error: Lakebed does not have the operation, or the path or query is invalid.
     """
     path = _text(environ.get("PATH_INFO", "").encode("latin-1")).removeprefix("/")
     host: str = environ.get("HTTP_HOST", "").partition(":")[0].lower()
@@ -167,7 +167,7 @@ def _subresource(query: Mapping[str, str]) -> str:
 
 
 def _query(query: str) -> dict[str, str]:
-    """Return the parameters; refuse one that is there twice, since it could be read in two ways."""
+    """Return the parameters of a query; duplicates are refused as ambiguous."""
     items = query_parameters(query)
     if len(items) > _PARAMETERS_MAX:
         raise S3Error(

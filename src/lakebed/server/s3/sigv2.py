@@ -1,20 +1,19 @@
-"""Signature version 2: old clients sign requests by it, and boto3 and aws-cli presign URLs by it.
+"""Signature version 2: used by old clients, and by boto3 and aws-cli for presigned URLs.
 
-It stands in the ``Authorization`` header, or in the query of a presigned URL:
+The signature is in the ``Authorization`` header, or in the query of a presigned URL:
 
     Authorization: AWS <access key id>:<base64>
     ?AWSAccessKeyId=<access key id>&Expires=<seconds since 1970>&Signature=<base64>
 
-The signature covers the method, the bucket and the path, a time, content type and MD5, ``x-amz-``
-headers, and the parameters that choose an operation or set headers of the answer. It covers neither
-the rest of the query nor the body. So:
+It covers the method, the bucket and the path, a time, content type and MD5, ``x-amz-`` headers, and
+the parameters that select an operation or set response headers. It covers neither the rest of the
+query nor the body. So:
 
-- A presigned URL is accepted for what people make it for and for nothing else: reading or writing
-  one object.
-- In a header it is good for every operation, for 15 minutes. Parameters that it does not cover are
-  accepted on lists only: there they choose what of the list is shown, and nothing else.
-- A body must have the hash that ``x-amz-content-sha256`` names, if a client sends this header of
-  version 4. It is not in chunks: only version 4 says how those are proved (`sigv4`).
+- A presigned URL is accepted only for its usual purposes: reading or writing one object.
+- A header is valid for every operation, for 15 minutes. Parameters that it does not cover are
+  accepted only for lists, where they merely select the items shown.
+- A body must match ``x-amz-content-sha256``, if a client sends this header of version 4. It cannot
+  be chunked: only version 4 defines the verification of chunks (`sigv4`).
 """
 
 import hmac
@@ -53,26 +52,26 @@ _SIGNATURE_PARAMETERS: Final = frozenset({"AWSAccessKeyId", "Expires", "Signatur
 _SIGNED_PARAMETERS: Final = frozenset(
     {"acl", "delete", "location", "partNumber", "tagging", "uploadId", "uploads", "versioning"}
 )
-"""Parameters of operations that Lakebed has, as far as clients of version 2 sign them."""
+"""Parameters of supported operations that clients of version 2 sign."""
 _SIGNED_PREFIX: Final = "response-"
 _EXPIRES_DIGITS_MAX: Final = 12
 _STREAMING: Final = "STREAMING-"
 
 
 def has_signature(environ: Environ, route: S3Route) -> bool:
-    """Whether a request carries a signature of version 2, in its headers or in its query."""
+    """Whether a request has a signature of version 2, in its headers or its query."""
     return "AWSAccessKeyId" in route.query or _header(environ).startswith(_SCHEME)
 
 
 def verify(
     environ: Environ, route: S3Route, secret_for: SecretFor[IdentityT], *, now: datetime
 ) -> Verified[IdentityT]:
-    """Check who signed a request, and that nothing of its meaning was changed.
+    """Verify the signature of a request; return its signer.
 
     Raises:
-        S3Error: It has a wrong signature, or one that is too old or too early, or it asks for
-            something that is not signed by version 2.
-        Exception: Whatever `secret_for` raises.
+        S3Error: the signature is wrong, expired or too early, or does not cover a parameter that
+            changes the request's meaning.
+        Exception: any exception of `secret_for`.
     """
     if "AWSAccessKeyId" in route.query:
         access_key_id, signature, time = _query_claim(environ, route, now)
@@ -100,7 +99,7 @@ def _header(environ: Environ) -> str:
 
 
 def _query_claim(environ: Environ, route: S3Route, now: datetime) -> tuple[str, str, str]:
-    """Return the access key id, the signature and the time that a presigned URL names."""
+    """Return access key id, signature and time of a presigned URL."""
     malformed = ErrorCode.AUTHORIZATION_QUERY_PARAMETERS
     if _header(environ):
         raise S3Error(malformed, "a presigned URL must come without an Authorization header")
@@ -129,7 +128,7 @@ def _check_expiry(expires: int, now: datetime) -> None:
 
 
 def _header_claim(environ: Environ, route: S3Route, now: datetime) -> tuple[str, str, str]:
-    """Return the access key id, the signature and the time of a request signed in its headers."""
+    """Return access key id, signature and time of a request signed in its headers."""
     access_key_id, colon, signature = _header(environ).removeprefix(_SCHEME).partition(":")
     if not (access_key_id and colon and signature):
         raise S3Error(
@@ -141,7 +140,7 @@ def _header_claim(environ: Environ, route: S3Route, now: datetime) -> tuple[str,
             ErrorCode.INVALID_ARGUMENT,
             "the request is signed in the Authorization header and in the query; sign it in one",
         )
-    # x-amz-date counts where it is there, and is signed among the x-amz- headers.
+    # x-amz-date takes precedence, and is signed among the x-amz- headers.
     own = _trimmed(environ, "HTTP_X_AMZ_DATE")
     date = own or _trimmed(environ, "HTTP_DATE")
     if abs(_time_of(date) - now) > CLOCK_SKEW_MAX:
@@ -169,9 +168,9 @@ _TIMES: Final[tuple[Callable[[str], datetime], ...]] = (
 
 
 def _paths(environ: Environ, route: S3Route) -> list[bytes]:
-    """Return the path of a request with the bucket in it, in the ways that clients sign it.
+    """Return the path of a request with its bucket, in all variants that clients sign.
 
-    Some sign a bucket alone with a slash at its end, whether they send one or not.
+    Some sign a bare bucket with a slash at its end, whether they send one or not.
     """
     path: bytes = environ["PATH_INFO"].encode("latin-1")
     if not route.is_path_style:
@@ -180,7 +179,7 @@ def _paths(environ: Environ, route: S3Route) -> list[bytes]:
 
 
 def _signed_text(environ: Environ, route: S3Route, time: str, path: bytes) -> str:
-    """Return the text that is signed."""
+    """Return the text to sign."""
     headers = sorted(
         (key.removeprefix("HTTP_").replace("_", "-").lower(), _trimmed(environ, key))
         for key in environ
@@ -198,7 +197,7 @@ def _signed_text(environ: Environ, route: S3Route, time: str, path: bytes) -> st
 
 
 def _resource(environ: Environ, route: S3Route, path: bytes) -> str:
-    """Return the path and the signed parameters; refuse parameters that mean something unsigned."""
+    """Return the path and the signed parameters; refuse unsigned parameters with an effect."""
     is_list = route.operation in _LISTS
     parameters = []
     for name in sorted(route.query.keys() - _SIGNATURE_PARAMETERS):
@@ -219,7 +218,7 @@ def _resource(environ: Environ, route: S3Route, path: bytes) -> str:
 def _signed_header(environ: Environ, name: str) -> str | None:
     """Return a header, if headers of this name are signed.
 
-    botocore repeats such headers in the query; there they may stand with the same value.
+    botocore repeats such headers in the query, which is accepted for equal values.
     """
     if name in {"content-md5", "content-type"} or name.startswith("x-amz-"):
         return _trimmed(environ, environ_key(name))
@@ -227,6 +226,6 @@ def _signed_header(environ: Environ, name: str) -> str | None:
 
 
 def _trimmed(environ: Environ, key: str) -> str:
-    """Return the value of a header, empty if it did not arrive; spaces inside it are signed."""
+    """Return the value of a header, empty if missing; inner spaces are signed."""
     value: str = environ.get(key, "")
     return value.strip(" \t")

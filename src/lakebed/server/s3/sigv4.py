@@ -1,13 +1,12 @@
-"""Signature version 4: who sent a request, and that it is the one they signed.
+"""Signature version 4: authenticates a request and protects its integrity.
 
 A client derives a key from its secret, a day, a region and a service. With this key it signs a
-digest of the request in one fixed spelling: method, path, query, the headers that it names, and the
-hash of the body (or a word for how the body proves itself; see `lakebed.server.s3.payload`). The
-server spells the request that arrived in the same way and compares. What the request says about its
-own signature is read by `lakebed.server.s3.sigv4_claim`.
+digest of the request in canonical form: method, path, query, the signed headers, and the hash of
+the body (or the name of its verification; see `lakebed.server.s3.payload`). The server builds the
+canonical form of the received request and compares. `lakebed.server.s3.sigv4_claim` reads the
+request's description of its signature.
 
-The path comes from ``PATH_INFO``, because WSGI has no other: the bytes that arrived after percent-
-decoding, encoded again.
+The path is that of ``PATH_INFO``, the only one in WSGI: percent-decoded bytes, encoded again.
 """
 
 import hmac
@@ -26,7 +25,7 @@ from lakebed.server.s3.sigv4_claim import ALGORITHM, SERVICE, TERMINATOR, Claim,
 IdentityT = TypeVar("IdentityT")
 
 SecretFor = Callable[[str], tuple[IdentityT, str]]
-"""From an access key id to its owner and its secret; raises if the key does not exist."""
+"""Returns the owner and secret of an access key id; raises if the key does not exist."""
 
 CLOCK_SKEW_MAX: Final = timedelta(minutes=15)
 _UNRESERVED: Final = "-_.~"
@@ -34,7 +33,7 @@ _UNRESERVED: Final = "-_.~"
 
 @dataclass(frozen=True, slots=True)
 class SigningScope:
-    """What all signatures of one request share: those of its chunks build on it."""
+    """The part common to all signatures of a request, including those of its chunks."""
 
     key: bytes
     """Derived from the secret."""
@@ -48,30 +47,30 @@ class SigningScope:
     def sign(self, kind: str, *lines: str) -> str:
         """Return the signature of some lines in this scope."""
         text = "\n".join((kind, self.time, self.scope, *lines))
-        # Not by `hmac.digest`, which lets another thread have the interpreter, however short the
-        # text is: to get it back takes many times as long.
+        # Not `hmac.digest`, which releases the GIL even for short texts: reacquiring it takes many
+        # times as long.
         return hmac.new(self.key, text.encode(), "sha256").hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Verified(Generic[IdentityT]):
-    """Who signed a request, and how its body is to be checked."""
+    """The signer of a request, and the verification of its body."""
 
     identity: IdentityT
     payload: str
-    """The SHA-256 that the body must have, or the word for how it proves itself."""
+    """The required SHA-256 of the body, or the name of another verification."""
     scope: SigningScope | None
-    """What the signatures of chunks build on; None: chunks cannot be signed."""
+    """The scope for signatures of chunks; None: chunks cannot be signed."""
 
 
 def verify(
     environ: Environ, secret_for: SecretFor[IdentityT], *, now: datetime
 ) -> Verified[IdentityT]:
-    """Check who sent a request and that nothing of it was changed; the body is checked later.
+    """Verify the signature of a request; its body is verified later.
 
     Raises:
-        S3Error: The request is not signed, has a wrong signature, or is too old or too early.
-        Exception: Whatever `secret_for` raises.
+        S3Error: the signature is missing, wrong, expired or too early.
+        Exception: any exception of `secret_for`.
     """
     claim = read_claim(environ)
     _check_time(claim, now)
@@ -101,7 +100,7 @@ def _check_time(claim: Claim, now: datetime) -> None:
 
 
 def _numbers(time: str) -> tuple[int, int, int, int, int, int]:
-    """Year to second; `datetime.strptime` takes longer than all the rest."""
+    """Return year to second; `datetime.strptime` takes longer than all other steps."""
     return (
         int(time[0:4]),
         int(time[4:6]),
@@ -113,7 +112,7 @@ def _numbers(time: str) -> tuple[int, int, int, int, int, int]:
 
 
 def _canonical_request(environ: Environ, claim: Claim) -> bytes:
-    """Return a request in the one spelling that is signed."""
+    """Return the canonical form of a request."""
     path = environ.get("PATH_INFO", "").encode("latin-1") or b"/"
     query = sorted(
         (quote_from_bytes(name, safe=_UNRESERVED), quote_from_bytes(value, safe=_UNRESERVED))

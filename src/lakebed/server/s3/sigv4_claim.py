@@ -1,10 +1,10 @@
-"""What a request says about its own signature of version 4; nothing of it is proved yet.
+"""Parser of a request's signature of version 4, without verification.
 
-The signature stands in the ``Authorization`` header, or in the query (a presigned URL, which is
-good for up to seven days).
+The signature is in the ``Authorization`` header, or in the query of a presigned URL, which is valid
+for up to seven days.
 
-Every ``x-amz-`` header that arrives must be among the signed ones. So whatever changes the meaning
-of a request was put there by the holder of the secret.
+Every ``x-amz-`` header received must be signed. So only the owner of the secret can change the
+meaning of a request.
 """
 
 import re
@@ -32,33 +32,33 @@ _SIGN_BY_VERSION_4: Final = (
 
 
 class Claim(NamedTuple):
-    """What a request says about its own signature."""
+    """The unverified signature of a request."""
 
     access_key_id: str
     day: str
     region: str
     time: str
-    """As in ``x-amz-date``; it begins with `day`."""
+    """As in ``x-amz-date``; begins with `day`."""
     expires_seconds: int | None
-    """How long a presigned URL is good for; None: the signature is in a header, and made now."""
+    """The validity of a presigned URL; None: the signature is in a header, and must be recent."""
     signed_headers: list[str]
     signature: str
     payload: str
-    """The SHA-256 of the body, or the word for how it proves itself."""
+    """The SHA-256 of the body, or the name of another verification."""
     query: list[tuple[bytes, bytes]]
-    """All parameters but the signature."""
+    """All parameters except the signature."""
 
     @property
     def scope(self) -> str:
-        """What the key that signs is derived for."""
+        """The scope of the signing key."""
         return f"{self.day}/{self.region}/{SERVICE}/{TERMINATOR}"
 
 
 def read_claim(environ: Environ) -> Claim:
-    """Return what a request says about its signature.
+    """Return the unverified signature of a request.
 
     Raises:
-        S3Error: It has none, or one in a form that is not of version 4.
+        S3Error: the signature is missing or malformed.
     """
     header = environ.get("HTTP_AUTHORIZATION", "")
     query = query_parameters(environ.get("QUERY_STRING", ""))
@@ -175,7 +175,7 @@ def _signature(signature: str, malformed: ErrorCode) -> str:
 
 
 def _signed_headers(environ: Environ, names: str, malformed: ErrorCode) -> list[str]:
-    # A client signs the same headers again and again. What is long is not kept.
+    # Cached: a client signs the same headers every time. Long lists are not cached.
     read = _read_names if len(names) <= _NAMES_KEPT_MAX else _read_names.__wrapped__
     signed, keys = read(names, malformed)
     for key in environ:
@@ -187,7 +187,7 @@ def _signed_headers(environ: Environ, names: str, malformed: ErrorCode) -> list[
 
 @lru_cache(maxsize=256)
 def _read_names(names: str, malformed: ErrorCode) -> tuple[list[str], frozenset[str]]:
-    """Return the names of headers, and the keys under which WSGI keeps them."""
+    """Return the signed header names, and their keys in WSGI."""
     signed = names.split(";")
     if len(signed) > _SIGNED_HEADERS_MAX or not all(map(_HEADER_NAME.fullmatch, signed)):
         raise S3Error(

@@ -1,4 +1,4 @@
-"""One table from the errors of all layers to the codes of S3."""
+"""Table from the errors of all layers to the codes of S3."""
 
 from typing import Final
 
@@ -9,9 +9,9 @@ from lakebed.server.http import admission, bodies, browsers
 from lakebed.server.http.errors import public_message
 from lakebed.server.s3.errors import ErrorCode, S3Error
 
-# The first line that fits an error counts, so special cases come before their families.
+# The first matching class counts: special cases precede their families.
 _CODES: Final[tuple[tuple[type[Exception], ErrorCode], ...]] = (
-    # who sends the request
+    # authentication
     (auth.Denied, ErrorCode.ACCESS_DENIED),
     (browsers.BrowserRefused, ErrorCode.ACCESS_DENIED),
     # the body and the load
@@ -62,11 +62,11 @@ _CODES: Final[tuple[tuple[type[Exception], ErrorCode], ...]] = (
 
 
 def as_s3_error(error: Exception) -> S3Error:
-    """Return an error as S3 clients see it; one that is not in the table is `INTERNAL_ERROR`."""
+    """Return an error as an S3 error; `INTERNAL_ERROR` if not in the table."""
     if isinstance(error, S3Error):
         return error
     if isinstance(error, auth.AuthenticationFailed):
-        return S3Error(ErrorCode.INVALID_ACCESS_KEY_ID)  # its own text is that of the API
+        return S3Error(ErrorCode.INVALID_ACCESS_KEY_ID)  # the error's text is for the API
     for kind, code in _CODES:
         if isinstance(error, kind):
             return S3Error(code, public_message(error) or str(error))

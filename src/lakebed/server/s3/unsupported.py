@@ -1,9 +1,8 @@
-"""What S3 has and Lakebed does not, and how a request for it is refused.
+"""Requests for features of S3 that Lakebed does not have, and their answers.
 
-A client that only looks gets the answer that S3 gives where nothing is set, and goes on. A client
-that wants to change something gets 405 with the code that lakeFS has for it. An ``x-amz-`` header
-that is neither honoured nor harmless gets 501: an object stored without it would not be the object
-that the client asked for.
+Queries of a setting get S3's answer for an unset setting, so that clients continue. Changes get 405
+with lakeFS's code. An unknown ``x-amz-`` header gets 501, unless it is harmless: without its
+effect, the stored object would differ from the requested one.
 """
 
 from collections.abc import Mapping
@@ -25,7 +24,7 @@ _NOT_SET: Final[Mapping[str, ErrorCode]] = {
     "tagging": ErrorCode.NO_SUCH_TAG_SET,
     "website": ErrorCode.NO_SUCH_WEBSITE,
 }
-"""Settings of buckets that clients look for, and what S3 answers where they are not set."""
+"""Bucket settings that clients query, and S3's answers if they are unset."""
 
 _OTHERS: Final = frozenset(
     {
@@ -52,7 +51,7 @@ _OTHERS: Final = frozenset(
 )
 
 SUBRESOURCES: Final = _NOT_SET.keys() | _OTHERS
-"""Names of parameters by which S3 knows an operation that Lakebed does not have."""
+"""Parameters of S3's operations missing in Lakebed."""
 
 _PREFIX: Final = "x-amz-"
 
@@ -93,16 +92,16 @@ _HARMLESS: Final = frozenset(
         "bypass-governance-retention",
         "optional-object-attributes",
         "tagging-directive",
-        # No list of parts is answered, so there is nothing to page through.
+        # Answers contain no list of parts to page through.
         "max-parts",
         "part-number-marker",
-        # Remarks of SDKs. A `te` offers to take a checksum behind the body; S3 may send none.
+        # Hints of SDKs. A `te` accepts a checksum behind the body, which S3 need not send.
         "sdk-checksum-algorithm",
         "te",
         "user-agent",
     }
 )
-"""Headers that can be ignored: an answer that knows nothing of them is what they ask for."""
+"""Ignored headers: the answer satisfies them anyway."""
 
 _VALUES: Final[Mapping[str, frozenset[str]]] = {
     "acl": frozenset({"private", "bucket-owner-full-control", "bucket-owner-read"}),
@@ -111,17 +110,17 @@ _VALUES: Final[Mapping[str, frozenset[str]]] = {
     "object-ownership": frozenset({"BucketOwnerEnforced"}),
     "storage-class": frozenset({"STANDARD"}),
 }
-"""Headers that can be ignored if they have one of these values: it is the only state there is."""
+"""Ignored values of headers: the only state of Lakebed's objects."""
 
 
 def check_headers(environ: Environ, query: Mapping[str, str]) -> None:
-    """Refuse each ``x-amz-`` header, and parameter of that name, that would be ignored.
+    """Refuse each unsupported ``x-amz-`` header, and parameter of the same name.
 
-    Some SDKs write headers into the query of presigned URLs. That is harmless if the client sends
+    Some SDKs write headers into the query of presigned URLs, which is harmless if the client sends
     the header as well.
 
     Raises:
-        S3Error: `NOT_IMPLEMENTED`: the request asks for something that Lakebed does not do.
+        S3Error: `NOT_IMPLEMENTED`: the request needs a missing feature.
     """
     for key, value in environ.items():
         if key.startswith("HTTP_X_AMZ_"):
@@ -139,7 +138,7 @@ def _check(header: str, value: str, *, in_query: bool) -> None:
         return
     if not in_query and (name in _HONOURED or name.startswith("meta-")):
         return
-    # SDKs and proxies send some headers without a value, which ask for nothing.
+    # SDKs and proxies send some headers without a value, to no effect.
     if not value.strip() or value in _VALUES.get(name, ()):
         return
     place = "the parameter" if in_query else "the header"
@@ -153,7 +152,7 @@ def _check(header: str, value: str, *, in_query: bool) -> None:
 
 
 def unknown_operation(method: str, subresource: str) -> S3Error:
-    """Return the refusal of a request that is not an operation of Lakebed."""
+    """Return the error for a request without a matching operation."""
     if method in {"GET", "HEAD"} and subresource in _NOT_SET:
         return S3Error(_NOT_SET[subresource])
     if subresource:

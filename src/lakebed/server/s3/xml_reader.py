@@ -1,8 +1,8 @@
-"""Reading the XML that clients send: small, plain documents, with a limit on everything.
+"""Parser for the XML of clients: small, plain documents, with a limit on everything.
 
-Whatever is not a plain document of elements and text is refused as `MalformedXML`. Document types
-are refused too, so there are no entities to expand, and so are encodings other than UTF-8: the
-parser would look for any other among all codecs that Python has.
+Documents other than plain elements and text are refused as `MalformedXML`, also document types, so
+no entities can be expanded, and encodings other than UTF-8, which the parser would look up among
+all of Python's codecs.
 """
 
 from collections.abc import Iterator
@@ -33,47 +33,48 @@ _CONDITIONS: Final = ("ETag", "LastModifiedTime", "Size")
 
 @dataclass(slots=True)
 class Element:
-    """An element: its name without namespace, its text, the elements inside."""
+    """An element: its name without namespace, its text, its children."""
 
     name: str
     text: str = ""
     children: list["Element"] = field(default_factory=list)
 
     def all(self, name: str) -> Iterator["Element"]:
-        """Iterate over the elements inside of this name."""
+        """Return an iterator over the children of this name."""
         return (child for child in self.children if child.name == name)
 
     def get(self, name: str) -> str | None:
-        """Return the text of the first element inside of this name, or None if there is none."""
+        """Return the text of the first child of this name, or None."""
         return next((child.text for child in self.all(name)), None)
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteRequest:
-    """What a DeleteObjects body asks for."""
+    """The content of a DeleteObjects body."""
 
     keys: list[str]
     quiet: bool
-    """Whether only failures are to be reported."""
+    """Whether to report only failures."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompletedPart:
-    """A part as the body of a CompleteMultipartUpload names it."""
+    """A part in the body of a CompleteMultipartUpload."""
 
     number: int
     etag: str
     """Without quotes."""
     checksum: Checksum | None = None
-    """None: the body names none for this part."""
+    """None if not given for this part."""
 
 
 def read_delete(body: bytes) -> DeleteRequest:
     """Return the keys to delete.
 
     Raises:
-        S3Error: `MALFORMED_XML`: the body is not such a document, or names no key or too many;
-            `NOT_IMPLEMENTED`: it names versions or conditions.
+        S3Error: `MALFORMED_XML`: another document, no keys, or too many; `NOT_IMPLEMENTED`:
+            versions or
+            conditions.
     """
     root = parse(body, "Delete")
     keys = [_key(item) for item in root.all("Object")]
@@ -83,10 +84,10 @@ def read_delete(body: bytes) -> DeleteRequest:
 
 
 def read_complete(body: bytes) -> list[CompletedPart]:
-    """Return the parts that an upload is to be completed with.
+    """Return the parts to complete an upload with.
 
     Raises:
-        S3Error: `MALFORMED_XML`: the body is not such a document, or names no part or too many.
+        S3Error: `MALFORMED_XML`: another document, no parts, or too many.
     """
     parts = [_part(item) for item in parse(body, "CompleteMultipartUpload").all("Part")]
     if not 1 <= len(parts) <= _PARTS_MAX:
@@ -95,10 +96,10 @@ def read_complete(body: bytes) -> list[CompletedPart]:
 
 
 def read_create_bucket(body: bytes) -> str | None:
-    """Return the region that a client wants a new bucket in; None if it does not say.
+    """Return the region requested for a new bucket, or None.
 
     Raises:
-        S3Error: `MALFORMED_XML`: the body is not such a document.
+        S3Error: `MALFORMED_XML`: another document.
     """
     if not body:
         return None
@@ -106,7 +107,7 @@ def read_create_bucket(body: bytes) -> str | None:
 
 
 def parse(body: bytes, root: str) -> Element:
-    """Return the document, whose root must have the name given.
+    """Return the root element, whose name must be `root`.
 
     Raises:
         S3Error: `MALFORMED_XML`.
@@ -131,7 +132,7 @@ def parse(body: bytes, root: str) -> Element:
 
 
 class _Builder:
-    """Builds the document from what the parser meets."""
+    """Handlers of the parser that build the document."""
 
     def __init__(self) -> None:
         self.root: Element | None = None
@@ -190,7 +191,7 @@ def _part(item: Element) -> CompletedPart:
 
 
 def _checksum(item: Element, number: int) -> Checksum | None:
-    """Return the checksum that the body names for a part, if it names one."""
+    """Return the checksum given for a part, or None."""
     values = {child.name: child.text.strip() for child in item.children if child.name in _CHECKSUMS}
     given = [f"{_CHECKSUMS[name]}:{value}" for name, value in values.items() if value]
     if not given:

@@ -1,4 +1,4 @@
-"""Writing the XML of answers: whatever is not marked as XML is escaped."""
+"""Writer of XML answers: text is escaped unless it is `Markup`."""
 
 import re
 from datetime import UTC, datetime
@@ -14,28 +14,28 @@ from lakebed.server.http.text_columns import Escaping, all_but, rows_of
 
 XML_TYPE: Final = "application/xml"
 NAMESPACE: Final = "http://s3.amazonaws.com/doc/2006-03-01/"
-"""The namespace of every answer but errors."""
+"""The namespace of all answers except errors."""
 
 _DECLARATION: Final = '<?xml version="1.0" encoding="UTF-8"?>\n'
 
 _NOT_PLAIN: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
-"""Characters that XML 1.0 forbids, or that a parser would change."""
+"""Characters that XML 1.0 forbids, or that parsers change."""
 
 
 class Markup(str):
-    """Text that is XML already; any other text is escaped when it is put into an element."""
+    """Text that is XML already; other text is escaped inside an element."""
 
     __slots__ = ()
 
 
 def element(name: str, *content: str | int) -> Markup:
-    """Return an element that holds texts, numbers and elements."""
+    """Return an element that contains texts, numbers and elements."""
     inside = "".join(part if isinstance(part, Markup) else escaped(str(part)) for part in content)
     return Markup(f"<{name}>{inside}</{name}>")
 
 
 def document(root: str, *content: str | int, namespace: str | None = NAMESPACE) -> bytes:
-    """Return a whole document, in UTF-8."""
+    """Return a complete document, in UTF-8."""
     inside = element(root, *content)
     if namespace is not None:
         inside = Markup(inside.replace(f"<{root}>", f'<{root} xmlns="{namespace}">', 1))
@@ -48,31 +48,31 @@ def boolean(value: bool) -> str:
 
 
 def timestamp(time: datetime) -> str:
-    """Return a time as S3 writes it: in UTC, to the millisecond."""
+    """Return a time in S3's format: in UTC, to the millisecond."""
     in_utc = time.astimezone(UTC).replace(tzinfo=None)
     return f"{in_utc.isoformat(timespec='milliseconds')}Z"
 
 
 def owner(user_id: str) -> Markup:
-    """Return the element that names an owner."""
+    """Return the element of an owner."""
     return element("Owner", element("ID", user_id), element("DisplayName", user_id))
 
 
 def url_encoded(text: str) -> str:
-    """Return a key for clients that ask for ``encoding-type=url``."""
+    """Return a key for ``encoding-type=url``."""
     return quote(text, safe="/-_.~*")
 
 
 def escaped(text: str) -> str:
-    """Return a text as it is written inside an element."""
+    """Return a text escaped for an element."""
     return _NOT_PLAIN.sub(_reference, escape(text))
 
 
 def _reference(found: re.Match[str]) -> str:
-    """Return a character by its number, as S3 writes it.
+    """Return a character as a numeric reference, as S3 does.
 
     XML 1.0 forbids even this for control characters. A strict parser then fails, which is better
-    than to show a different key. Clients avoid it by ``encoding-type=url``.
+    than to show a different key. Clients avoid the failure by ``encoding-type=url``.
     """
     character = found.group()
     if "\ud800" <= character <= "\udfff":  # half of a surrogate pair cannot be written
@@ -80,23 +80,23 @@ def _reference(found: re.Match[str]) -> str:
     return f"&#{ord(character)};"
 
 
-# Whole columns, each value as by the functions above
+# Whole columns, with the functions above for each value
 
 url_encoded_column: Final = Escaping(
     url_encoded, plain=b"/-_.~*" + (ascii_letters + digits).encode()
 )
-"""A column of keys as `url_encoded` writes each."""
+"""A column of keys, each as by `url_encoded`."""
 
 escaped_column: Final = Escaping(
     escaped,
-    # Not those that may begin a character from U+0080 to U+009F, U+FFFE or U+FFFF either.
+    # Excludes the first bytes of U+0080 to U+009F, U+FFFE and U+FFFF.
     plain=all_but(bytes(range(32)) + b"\x7f&<>\xc2\xef"),
 )
-"""A column of texts as `escaped` writes each."""
+"""A column of texts, each as by `escaped`."""
 
 
 def timestamp_column(times: pa.Array) -> pa.Array:
-    """Return a column of times as `timestamp` writes each."""
+    """Return a column of times, each as by `timestamp`."""
     if len(times) and times.view(pa.int64()).to_numpy().min() < 0:
         return pa.array([timestamp(time) for time in times.to_pylist()], pa.string())
     texts = times.cast(pa.timestamp("ms"), safe=False).cast(pa.string())

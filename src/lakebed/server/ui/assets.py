@@ -1,8 +1,8 @@
-"""The files of the web UI, as they are served.
+"""The files of the web UI.
 
-There is no build step: the browser gets the modules as they lie in ``app/``. Their addresses hold
-a digest over all of them, so each may be kept for ever, and modules of two versions never meet.
-Large files of others lie there packed, as ``NAME.gz``.
+Without a build step: the browser gets the modules of ``app/`` unchanged. Their URLs contain a
+digest of all files, so they can be cached forever, and modules of two versions never mix. Large
+third-party files are stored compressed, as ``NAME.gz``.
 """
 
 import gzip
@@ -20,7 +20,7 @@ from typing import Final
 from lakebed import __version__
 
 PREFIX: Final = "/_ui"
-"""What the addresses of the files begin with; no repository can have such a name."""
+"""The URL prefix of the files; no repository can have this name."""
 
 INDEX: Final = "index.html"
 API: Final = "api.html"
@@ -37,15 +37,15 @@ _TYPES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """A file, and how it goes over the wire."""
+    """A file of the web UI."""
 
     content_type: str
     packed: bytes
-    """With gzip, as nearly everybody takes it."""
+    """Its bytes, compressed by gzip."""
 
     @property
     def plain(self) -> bytes:
-        """As it is."""
+        """Its bytes."""
         return gzip.decompress(self.packed)
 
 
@@ -56,17 +56,17 @@ class Assets:
     digest: str
     by_name: dict[str, Asset]
     templates: dict[str, str]
-    """The documents, with places to fill."""
+    """The documents, with placeholders."""
 
     def document(self, name: str, features: Iterable[str] = ()) -> bytes:
-        """Return a document: `INDEX`, the one of the web UI, or `API`.
+        """Return a document: `INDEX`, the web UI, or `API`.
 
         Args:
-            name: Its file.
-            features: The names of what this server has; the pages of others are not offered.
+            name: the document's file.
+            features: the names of available features; pages of other features are hidden.
         """
         folder = f"{PREFIX}/{self.digest}"
-        # Those that most visits need are named here: no browser has to read one to find the next.
+        # Preload the modules of most visits: no chain of requests to discover imports.
         modules = "\n".join(
             f'<link rel="modulepreload" href="{folder}/{each}">'
             for each in sorted(self.needed_by(_FIRST_MODULES))
@@ -76,7 +76,7 @@ class Assets:
         return filled.replace("{{version}}", escape(__version__)).encode()
 
     def needed_by(self, names: Iterable[str]) -> set[str]:
-        """Return some modules and all that they import, and so on; pages are loaded by need."""
+        """Return modules and their transitive static imports; pages are imported dynamically."""
         found: set[str] = set()
         waiting = list(names)
         while waiting:
@@ -92,7 +92,7 @@ class Assets:
 
 @cache
 def load_assets() -> Assets:
-    """Read the files, once in a process."""
+    """Read the files, once per process."""
     found = dict(sorted(_walk(files(__package__).joinpath("app"), "")))
     digest = hashlib.sha256()
     for name, data in found.items():

@@ -1,4 +1,4 @@
-"""What a server shows outside of the API: the web UI, a description of the API, metrics."""
+"""Pages outside of the API: the web UI, the OpenAPI description, metrics, health."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -32,14 +32,14 @@ _POLICY: Final = (
     " require-trusted-types-for 'script'; trusted-types "
 )
 DOCUMENT_HEADERS: Final = {
-    # Scripts and styles are files of the server, nothing is taken from elsewhere, no text becomes
-    # markup or a script, and no other page may show this one in a frame.
+    # Scripts and styles only from this server, no conversion of text to markup or scripts, and no
+    # embedding in frames.
     "Content-Security-Policy": f"{_POLICY}'none'",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Referrer-Policy": "same-origin",
 }
 API_HEADERS: Final = DOCUMENT_HEADERS | {
-    # Swagger UI registers a cleaner of markup as it loads; the page has no use for it.
+    # Swagger UI registers DOMPurify as it loads; the page does not use it.
     "Content-Security-Policy": f"{_POLICY}dompurify",
 }
 _NOT_THERE: Final = 501
@@ -53,11 +53,11 @@ _FEATURES: Final = {
     "pulls": "createPullRequest",
     "retention": "setGCRules",
 }
-"""Pages that are there only if the server has this operation."""
+"""Pages shown only if the server has this operation."""
 
 
 def features_of(routes: Iterable[Route], settings: ServerSettings) -> set[str]:
-    """Return the names of what the pages may offer on a server."""
+    """Return the names of the features that a server offers to the pages."""
     there = {route.operation for route in routes if route.status != _NOT_THERE}
     found = {name for name, operation in _FEATURES.items() if operation in there}
     if not settings.hooks.enabled:
@@ -67,7 +67,7 @@ def features_of(routes: Iterable[Route], settings: ServerSettings) -> set[str]:
 
 def add_pages(app: Any, services: Services, routes: Iterable[Route], *, base_path: str) -> None:
     """Add the pages to an application."""
-    # The one document of the web UI, whatever page of it is asked for.
+    # The document of the web UI, for all of its pages.
     home = _Document(INDEX, DOCUMENT_HEADERS, features_of(routes, services.settings))
     app.add_route("/", home)
     app.add_route(f"{PREFIX}/{{digest}}/{{name:path}}", _File())
@@ -77,13 +77,13 @@ def add_pages(app: Any, services: Services, routes: Iterable[Route], *, base_pat
     app.add_route("/_health", _HealthyInWords())
     app.add_route("/metrics", _Metrics(services.settings.metrics))
     app.add_route("/logout", _Logout(services))
-    # Below /api, programs are told what the API does not have. Other paths are those of the web UI
-    # for browsers, and keys of objects for programs.
+    # Unknown paths below /api get an error of the API. All other paths are pages of the web UI for
+    # browsers, and keys of objects for programs.
     app.add_sink(partial(_show_home, home), "/(?!api(?:/|$))")
 
 
 class _Document:
-    """A document for browsers, which they may keep and ask about."""
+    """A document for browsers, cached by ETag."""
 
     def __init__(self, name: str, headers: Mapping[str, str], features: Iterable[str] = ()) -> None:
         self._name = name
@@ -110,14 +110,14 @@ class _Document:
 
 
 class _File:
-    """A file that the document names, under the digest of its version."""
+    """A file referenced by the document, under the digest of its version."""
 
     def on_get(
         self, request: falcon.Request, response: falcon.Response, digest: str, name: str
     ) -> None:
         assets = load_assets()
         found = assets.by_name.get(name)
-        # Another version has other modules beside it: its document has to be loaded again.
+        # The document of another version must be reloaded: versions must not mix.
         if found is None or digest != assets.digest:
             raise falcon.HTTPNotFound
         response.content_type = found.content_type
@@ -143,7 +143,7 @@ def _show_home(home: _Document, request: falcon.Request, response: falcon.Respon
 
 
 def _deny(request: falcon.Request, response: falcon.Response) -> None:
-    """Refuse the request of an S3 client that does not sign: a page would pass for an object."""
+    """Refuse the unsigned request of an S3 client: a page would pass for an object."""
     record = current_record()
     error = S3Error(ErrorCode.ACCESS_DENIED, "the request is not signed")
     note_error(error, error.code.status, error.code.code)
@@ -157,13 +157,13 @@ def _deny(request: falcon.Request, response: falcon.Response) -> None:
 
 
 class _Description:
-    """What the API is, for programs."""
+    """The OpenAPI description."""
 
     def __init__(self, routes: Iterable[Route], base_path: str) -> None:
         self._routes = routes
         self._base_path = base_path
 
-    # It is made when somebody asks: it takes a tenth of a second, and few processes need it.
+    # Built at the first request: it takes 0.1 s, and few processes need it.
     @cached_property
     def _data(self) -> bytes:
         return msgspec.json.encode(describe(self._routes, base_path=self._base_path))
@@ -204,7 +204,7 @@ class _Logout:
 
     def on_get(self, request: falcon.Request, response: falcon.Response) -> None:
         try:
-            check_page(request.env)  # it changes something, although it is a GET
+            check_page(request.env)  # changes state, although it is a GET
             log_out(self._services, request.env)
         except Exception as error:  # noqa: BLE001 - the last place that can answer
             answer_error(error, "logout", response)
@@ -217,7 +217,7 @@ class _Logout:
 def serialize_error(
     request: falcon.Request, response: falcon.Response, error: falcon.HTTPError
 ) -> None:
-    """Answer what Falcon itself refuses (no such path, no such method) like any other error."""
+    """Answer Falcon's own errors (no such path, no such method) like any other error."""
     kind = "no_such_method" if error.status_code == 405 else "no_such_path"  # noqa: PLR2004
     message = NO_SUCH_OPERATION
     detail = f"there is no operation {request.method} {request.path}"

@@ -1,4 +1,4 @@
-"""The operations of the REST API: one module for each resource, and the table of all."""
+"""The operations of the REST API: one module per resource, and the table of all."""
 
 from typing import Final
 
@@ -48,6 +48,6 @@ ROUTES: Final[tuple[Route, ...]] = (
     *acl.routes,
     *not_there.routes,
 )
-"""All operations, each with the permission that it needs."""
+"""All operations with their permissions."""
 
 __all__ = ["ROUTES"]

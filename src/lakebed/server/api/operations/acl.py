@@ -1,7 +1,7 @@
-"""The permissions of a group in one word, for clients that do not know policies.
+"""The permissions of a group as one word, for clients without support for policies.
 
-A word stands for the policies of one of the groups that every installation begins with. Setting it
-replaces these policies of a group; other policies stay, and are not shown.
+A word stands for the policies of one of the predefined groups. Setting it replaces these policies
+of a group; other policies are unchanged and not shown.
 """
 
 from typing import Final
@@ -25,7 +25,7 @@ _ALL: Final = frozenset[str]().union(*_WORDS.values())
 
 @routes.add(AuthAPI.get_acl, iam("ReadGroup", "group/{group}"))
 def get_acl(request: ApiRequest, group: str) -> ACL:
-    """Return the word that says what a group may do."""
+    """Return the word for a group's permissions."""
     attached = _attached(request, group)
     if not attached:
         return ACL(permission="")
@@ -37,7 +37,7 @@ def get_acl(request: ApiRequest, group: str) -> ACL:
 
 @routes.add(AuthAPI.set_acl, iam("AttachPolicy", "group/{group}"))
 def set_acl(request: ApiRequest, group: str, body: ACL) -> None:
-    """Let a group do what a word says."""
+    """Set a group's permissions to those of a word."""
     wanted = _WORDS[one_of(body.permission, _WORDS, "permission")]
     attached = _attached(request, group)
     relations = request.services.auth.group_policies
@@ -48,7 +48,7 @@ def set_acl(request: ApiRequest, group: str, body: ACL) -> None:
 
 
 def _attached(request: ApiRequest, group: str) -> frozenset[str]:
-    """The policies of a group that words stand for."""
+    """Return the group's policies that occur in words."""
     service = request.services.auth
     unique_id = service.groups.get(group).unique_id
     return _ALL & {policy.id for policy in service.group_policies.all_targets_of(group, unique_id)}

@@ -1,4 +1,4 @@
-"""Runs of hooks: what became of them, what they printed, and trying them by hand."""
+"""Hook runs: their outcomes, their output, and trial runs."""
 
 from typing import Final
 
@@ -29,7 +29,7 @@ _READ: Final = Need("ci:ReadAction", f"arn:lakefs:fs:::{_REPOSITORY}")
 
 
 def _status(*, passed: bool, running: bool) -> str:
-    # lakeFS's clients refuse any other word than the last two, and do not ask for what goes on.
+    # Clients of lakeFS accept only the last two, and do not request runs in progress.
     if running:
         return "running"
     return "completed" if passed else "failed"
@@ -64,7 +64,7 @@ def _wire_hook(hook: HookRunInfo) -> HookRun:
 def list_repository_runs(
     request: ApiRequest, repository: RepositoryID, query: RunsQuery
 ) -> Page[ActionRun]:
-    """List the runs of hooks, newest first."""
+    """List the hook runs, newest first."""
     if query.branch and query.commit:
         raise BadRequest("branch and commit are both given: ask for the runs of one of them")
     found = request.services.actions.runs.list(
@@ -81,7 +81,7 @@ def list_repository_runs(
 def get_run(
     request: ApiRequest, repository: RepositoryID, run_id: str, query: RunQuery
 ) -> ActionRun:
-    """Return a run of hooks."""
+    """Return a hook run."""
     found = request.services.actions.runs.get(repository, run_id, running=query.running)
     return _wire_run(found)
 
@@ -101,7 +101,7 @@ def list_run_hooks(
 def get_run_hook_output(
     request: ApiRequest, repository: RepositoryID, run_id: str, hook_run_id: str
 ) -> Reply:
-    """Return what a hook of a run printed, or has so far; of one that was skipped, nothing."""
+    """Return the output of a hook so far; empty for a skipped hook."""
     output = request.services.actions.runs.output(repository, run_id, hook_run_id)
     return Reply(
         body=output,
@@ -112,7 +112,7 @@ def get_run_hook_output(
 
 @routes.add(ActionsAPI.try_out, (_READ, fs("CreateCommit", f"{_REPOSITORY}/branch/{{body.ref}}")))
 def run_actions(request: ApiRequest, repository: RepositoryID, body: TrialCreation) -> TrialBegun:
-    """Begin to run the hooks that an event on a ref would run, as the one who asks."""
+    """Start the hooks of an event on a ref as a trial, as the current user."""
     event = EventType(one_of(body.event, list(EventType), "event"))
     trial = request.services.actions.try_out(
         repository, body.ref, event, username=request.identity.user_id

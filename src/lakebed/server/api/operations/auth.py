@@ -1,4 +1,4 @@
-"""Users, groups, policies, and what belongs to whom."""
+"""Users, groups, policies, and their relations."""
 
 from collections.abc import Callable
 from typing import Final, TypedDict, TypeVar
@@ -31,11 +31,11 @@ ItemT = TypeVar("ItemT")
 WireT = TypeVar("WireT")
 
 _ASKED_MAX: Final = 50
-"""About how many permissions one request asks."""
+"""The maximum number of permissions to test in one request."""
 
 
 class Window(TypedDict):
-    """Which part of a list."""
+    """A range of a list."""
 
     prefix: str
     after: str
@@ -43,7 +43,7 @@ class Window(TypedDict):
 
 
 def wire_user(user: model.User) -> User:
-    """Return a user in the words of the API."""
+    """Return a user as the API's struct."""
     return User(
         id=user.id,
         creation_date=seconds(user.created_us),
@@ -53,7 +53,7 @@ def wire_user(user: model.User) -> User:
 
 
 def wire_group(group: model.Group) -> Group:
-    """Return a group in the words of the API."""
+    """Return a group as the API's struct."""
     return Group(
         id=group.id,
         name=group.id,
@@ -63,7 +63,7 @@ def wire_group(group: model.Group) -> Group:
 
 
 def wire_policy(policy: model.Policy) -> Policy:
-    """Return a policy in the words of the API."""
+    """Return a policy as the API's struct."""
     return Policy(
         id=policy.id,
         creation_date=seconds(policy.created_us),
@@ -94,7 +94,7 @@ def wire_credential(credential: model.Credential) -> Credentials:
 
 
 def wire_new_credential(created: model.NewCredential) -> CredentialsWithSecret:
-    """Return a credential that was just created, with its secret."""
+    """Return a new credential, with its secret."""
     return CredentialsWithSecret(
         access_key_id=created.access_key_id,
         secret_access_key=created.secret_access_key,
@@ -118,7 +118,7 @@ def _statements(body: Policy) -> tuple[model.Statement, ...]:
 
 
 def window(query: PageQuery) -> Window:
-    """Return which part of a list to ask for."""
+    """Return the requested range of a list."""
     return {"prefix": query.prefix, "after": query.after, "amount": query.limit}
 
 
@@ -146,7 +146,7 @@ def _policies(found: model.AuthPage[model.Policy]) -> Page[Policy]:
 
 @routes.add(AuthAPI.current_user, Access.SIGNED_IN)
 def get_current_user(request: ApiRequest, query: CurrentUserQuery) -> CurrentUser:
-    """Return who is asking, and which of some permissions they do not have."""
+    """Return the current user, and those of the given permissions that the user lacks."""
     user = wire_user(request.services.auth.users.get(request.identity.user_id))
     if len(query.may) > _ASKED_MAX:
         raise BadRequest(f"may is given {len(query.may)} times, and may be {_ASKED_MAX} at most")
@@ -168,7 +168,7 @@ def list_users(request: ApiRequest, query: PageQuery) -> Page[User]:
 
 @routes.add(AuthAPI.create_user, iam("CreateUser", "user/{body.id}"))
 def create_user(request: ApiRequest, body: UserCreation) -> User:
-    """Create a user, who may do nothing yet."""
+    """Create a user without permissions."""
     return wire_user(request.services.auth.users.create(body.id))
 
 
@@ -180,7 +180,7 @@ def get_user(request: ApiRequest, user: str) -> User:
 
 @routes.add(AuthAPI.delete_user, iam("DeleteUser", "user/{user}"))
 def delete_user(request: ApiRequest, user: str) -> None:
-    """Delete a user, with the credentials."""
+    """Delete a user and the user's credentials."""
     request.services.auth.users.delete(user)
 
 
@@ -193,7 +193,7 @@ def list_user_groups(request: ApiRequest, user: str, query: PageQuery) -> Page[G
 
 @routes.add(AuthAPI.list_user_policies, iam("ReadUser", "user/{user}"))
 def list_user_policies(request: ApiRequest, user: str, query: UserPoliciesQuery) -> Page[Policy]:
-    """List the policies of a user: those attached, or all that are in effect."""
+    """List the policies of a user: those attached, or all effective ones."""
     service = request.services.auth
     find = service.effective_policies if query.effective else service.user_policies.targets_of
     return _policies(find(user, **window(query)))
@@ -223,7 +223,7 @@ def list_credentials(request: ApiRequest, user: str, query: PageQuery) -> Page[C
 
 @routes.add(AuthAPI.create_credentials, iam("CreateCredentials", "user/{user}"))
 def create_credentials(request: ApiRequest, user: str) -> CredentialsWithSecret:
-    """Create a key pair; the secret is shown only in this answer."""
+    """Create a key pair; only this answer contains the secret."""
     return wire_new_credential(request.services.auth.credentials.create(user))
 
 
@@ -263,7 +263,7 @@ def get_group(request: ApiRequest, group: str) -> Group:
 
 @routes.add(AuthAPI.delete_group, iam("DeleteGroup", "group/{group}"))
 def delete_group(request: ApiRequest, group: str) -> None:
-    """Delete a group; its members stay."""
+    """Delete a group, but not its members."""
     request.services.auth.groups.delete(group)
 
 
@@ -276,13 +276,13 @@ def list_members(request: ApiRequest, group: str, query: PageQuery) -> Page[User
 
 @routes.add(AuthAPI.add_member, iam("AddGroupMember", "group/{group}"))
 def add_member(request: ApiRequest, group: str, user: str) -> None:
-    """Make a user a member of a group."""
+    """Add a user to a group."""
     request.services.auth.memberships.add(user, group)
 
 
 @routes.add(AuthAPI.remove_member, iam("RemoveGroupMember", "group/{group}"))
 def remove_member(request: ApiRequest, group: str, user: str) -> None:
-    """Take a user out of a group."""
+    """Remove a user from a group."""
     request.services.auth.memberships.remove(user, group)
 
 
@@ -336,5 +336,5 @@ def update_policy(request: ApiRequest, policy: str, body: Policy) -> Policy:
 
 @routes.add(AuthAPI.delete_policy, iam("DeletePolicy", "policy/{policy}"))
 def delete_policy(request: ApiRequest, policy: str) -> None:
-    """Delete a policy, wherever it is attached."""
+    """Delete a policy and detach it everywhere."""
     request.services.auth.policies.delete(policy)

@@ -1,4 +1,4 @@
-"""What moves the head of a branch, or what is staged on it: commit, merge, revert, reset."""
+"""Operations that move a branch head or change its staging area: commit, merge, revert, reset."""
 
 from typing import Final
 
@@ -35,17 +35,16 @@ SKIP_HOOKS: Final = Need("ci:SkipHooks", f"arn:lakefs:fs:::{_REPOSITORY}", when=
 _ARN: Final = f"{_REPOSITORY}/branch/{{branch}}"
 
 TAKEN_ALONG: Final = "X-Lakebed-Taken-Along"
-"""Says that another's commit took the changes along."""
+"""Response header: a concurrent commit included the changes."""
 _PLAIN: Final = Merge()
 _NO_OVERRIDES: Final = CommitOverrides()
 _CONFLICTS_SHOWN: Final = 100
 
 
 def wire_commit(commit: model.Commit, *, refused: str | None = None) -> Commit:
-    """Return a commit in the words of the API.
+    """Return a commit as the API's struct, with the hook that refused it, if any.
 
-    There, the commit that a repository is created with is nobody's, and has no metarange. `refused`
-    says which hook refused it.
+    The first commit of a repository has no committer and no metarange there.
     """
     return Commit(
         id=commit.id,
@@ -68,7 +67,7 @@ def commit(
     query: CommitQuery,
     body: CommitCreation,
 ) -> Reply:
-    """Commit what is staged on a branch."""
+    """Commit the uncommitted changes of a branch."""
     wanted = CommitRequest(
         committer=request.identity.committer,
         message=body.message,
@@ -123,7 +122,7 @@ def merge_into_branch(
 
 
 def conflict_body(error: MergeConflict, operation: str) -> dict[str, object]:
-    """A conflict is answered by a merge without a result, for clients, and an error, for people."""
+    """Return the body for a conflict: a merge result without commit, and an error."""
     keys = error.conflicts.column("key").slice(0, _CONFLICTS_SHOWN).to_pylist()
     return {
         "reference": "",
@@ -143,7 +142,7 @@ def revert(
     branch: BranchID,
     body: RevertCreation,
 ) -> Reply:
-    """Undo on a branch what a commit changed."""
+    """Revert a commit on a branch."""
     overrides = body.commit_overrides or _NO_OVERRIDES
     wanted = CommitRequest(
         committer=request.identity.committer,
@@ -169,7 +168,7 @@ def cherry_pick(
     branch: BranchID,
     body: CherryPickCreation,
 ) -> Commit:
-    """Do again on a branch what a commit changed."""
+    """Apply the changes of a commit to a branch."""
     overrides = body.commit_overrides or _NO_OVERRIDES
     picked = request.catalog.commits.cherry_pick(
         repository,
@@ -193,7 +192,7 @@ def reset_branch(
     branch: BranchID,
     body: ResetCreation,
 ) -> None:
-    """Discard what is uncommitted on a branch: all, below a prefix, or one object."""
+    """Discard uncommitted changes of a branch: all, below a prefix, or of one object."""
     commits = request.catalog.commits
     what = one_of(body.type, ("reset", "object", "common_prefix"), "type")
     if what == "reset":
@@ -208,5 +207,5 @@ def reset_branch(
 def hard_reset(
     request: ApiRequest, repository: RepositoryID, branch: BranchID, query: HardResetQuery
 ) -> None:
-    """Make a branch without uncommitted changes point to another commit."""
+    """Point a branch without uncommitted changes to another commit."""
     request.catalog.commits.hard_reset(repository, branch, query.ref)

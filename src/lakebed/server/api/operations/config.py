@@ -1,4 +1,4 @@
-"""What clients ask a server about itself."""
+"""Configuration and capabilities of a server, for clients."""
 
 from typing import Final
 
@@ -27,11 +27,11 @@ _EXAMPLES: Final = {
     "gs": "gs://bucket/example",
     "https": "https://account.blob.core.windows.net/container/example",
 }
-# Clients compare these names with those they know.
+# Clients compare these names.
 _TYPES: Final = {"local": "local", "mem": "mem", "s3": "s3", "gs": "gs", "https": "azure"}
 
 
-# lakectl warns on every command of a server that names another product here.
+# With another product name, lakectl would warn on every command.
 def _version() -> VersionConfig:
     return VersionConfig(
         version=__version__,
@@ -58,12 +58,12 @@ def _storage(services: Services) -> StorageConfig:
 
 @routes.add(ConfigAPI.health, Access.ANYONE, needs_slot=False)
 def health_check() -> None:
-    """Answer that the server is there."""
+    """Answer 204 while the server runs."""
 
 
 @routes.add(ConfigAPI.get, Access.SIGNED_IN)
 def get_config(request: ApiRequest) -> Config:
-    """Return what clients want to know before they begin."""
+    """Return the configuration for clients."""
     storage = _storage(request.services)
     return Config(
         version_config=_version(),
@@ -82,31 +82,31 @@ def get_version() -> VersionConfig:
 
 @routes.add(ConfigAPI.storage, _READ)
 def get_storage(request: ApiRequest) -> StorageConfig:
-    """Return where objects can be kept."""
+    """Return the configuration of the object storage."""
     return _storage(request.services)
 
 
 @routes.add(ConfigAPI.garbage_collection, Access.SIGNED_IN)
 def get_garbage_collection(request: ApiRequest) -> GarbageCollectionConfig:
-    """Return how young an object is always left alone, in seconds."""
+    """Return the minimum age of objects for garbage collection, in seconds."""
     return GarbageCollectionConfig(grace_period=int(request.services.settings.gc.min_age_seconds))
 
 
 @routes.add(ConfigAPI.auth_capabilities, Access.ANYONE)
 def get_auth_capabilities() -> dict[str, bool]:
-    """Return what user management can do."""
+    """Return the capabilities of user management."""
     return {"invite_user": False, "forgot_password": False}
 
 
 @routes.add(ConfigAPI.post_statistics, Access.SIGNED_IN)
 def post_statistics() -> Reply:
-    """Accept statistics from clients, and keep none."""
+    """Accept and discard statistics from clients."""
     return Reply()
 
 
 @routes.add(ConfigAPI.usage, _READ)
 def get_usage(request: ApiRequest) -> InstallationUsageReport:
-    """Return how many requests of known users were answered, by month."""
+    """Return the number of authenticated requests by month."""
     usage = request.catalog.usage
     return InstallationUsageReport(
         installation_id=usage.installation_id(),

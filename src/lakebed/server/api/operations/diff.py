@@ -1,4 +1,4 @@
-"""What differs: between refs, and between a branch and what is staged on it."""
+"""Differences between refs, and uncommitted changes."""
 
 from typing import Final
 
@@ -19,7 +19,7 @@ _LIST: Final = fs("ListObjects", "repository/{repository}")
 def diff_branch(
     request: ApiRequest, repository: RepositoryID, branch: BranchID, query: KeysQuery
 ) -> Page[Diff]:
-    """List what is uncommitted on a branch."""
+    """List the uncommitted changes of a branch."""
     diff = request.catalog.diff
     return differences_page(
         diff.list_uncommitted(repository, branch, listing(query)), with_stats=False
@@ -30,7 +30,7 @@ def diff_branch(
 def diff_refs(
     request: ApiRequest, repository: RepositoryID, ref: str, right_ref: str, query: DiffRefsQuery
 ) -> Page[Diff]:
-    """List what is different on the right; by default, since the two parted."""
+    """List the changes on the right ref; by default, since the merge base."""
     three_dot = one_of(query.type, ("three_dot", "two_dot"), "type") == "three_dot"
     found = request.catalog.diff.list_between(
         repository, ref, right_ref, listing(query), since_parting=three_dot

@@ -1,4 +1,4 @@
-"""Dumping and restoring the refs of a repository: at once, or as a task."""
+"""Dump and restore of a repository's refs: synchronously, or as a task."""
 
 from typing import Final
 
@@ -59,7 +59,7 @@ def dump_refs(request: ApiRequest, repository: RepositoryID) -> RefsDump:
 
 @routes.add(RepositoriesAPI.restore, _RESTORE)
 def restore_refs(request: ApiRequest, repository: RepositoryID, body: RefsDump) -> None:
-    """Bring a dump back into a bare repository."""
+    """Restore a dump into a bare repository."""
     request.catalog.refs.restore(repository, _dump_id(body))
 
 
@@ -70,7 +70,7 @@ def _task(request: ApiRequest, repository: RepositoryID, query: TaskQuery, kind:
 
 @routes.add(RepositoriesAPI.start_dump, _DUMP)
 def dump_submit(request: ApiRequest, repository: RepositoryID) -> TaskInfo:
-    """Begin to dump the refs of a repository."""
+    """Start a dump of a repository's refs."""
     return TaskInfo(id=request.catalog.tasks.start_dump(repository))
 
 
@@ -91,7 +91,7 @@ def dump_status(
 
 @routes.add(RepositoriesAPI.start_restore, _RESTORE)
 def restore_submit(request: ApiRequest, repository: RepositoryID, body: RefsDump) -> TaskInfo:
-    """Begin to bring a dump back into a bare repository."""
+    """Start restoring a dump into a bare repository."""
     tasks = request.catalog.tasks
     return TaskInfo(id=tasks.start_restore(repository, _dump_id(body)))
 

@@ -1,7 +1,8 @@
-"""What garbage collection asks of a server: to prepare its runs, and to end unfinished uploads.
+"""Server side of garbage collection: preparation of runs, leases, unfinished uploads, rules.
 
-A run asks for uncommitted data page by page, then, with the id of that run, for the commits. It may
-name the repository it means by its `unique_id`: another of the same name is not touched.
+A run requests uncommitted data page by page, then, with the id of that run, the commits. A request
+may give the `unique_id` of its repository, so that a new repository of the same name is not
+touched.
 """
 
 import json
@@ -69,15 +70,15 @@ def _unique_id(query: UniqueQuery) -> UniqueID | None:
 
 @routes.add(GarbageAPI.mark, _UNCOMMITTED)
 def mark_storage(request: ApiRequest, repository: RepositoryID) -> GarbageCollectionMark:
-    """Write a mark into the storage, so that the caller can check that it opened the same one.
+    """Write a marker object, so that the caller can verify that it opened the same storage.
 
-    For a local storage, the answer names its folder on the server's machine.
+    For a local storage, the answer contains its folder on the server's machine.
     """
     return leave_mark(request, repository)
 
 
 def leave_mark(request: ApiRequest, repository: RepositoryID) -> GarbageCollectionMark:
-    """Write a mark into the storage of a repository; see `GCMarks`."""
+    """Write a marker object into the storage of a repository; see `GCMarks`."""
     mark = request.reclaim.storage_marks.leave(repository)
     storage = request.services.settings.blockstore
     local = storage.local if storage.type == "local" else None
@@ -94,9 +95,9 @@ def leave_mark(request: ApiRequest, repository: RepositoryID) -> GarbageCollecti
 def take_lease(
     request: ApiRequest, repository: RepositoryID, body: GarbageCollectionLeaseRequest
 ) -> GarbageCollectionLease:
-    """Take or renew the lease of runs, if nobody else has it; the answer says who has it.
+    """Acquire or renew the lease of runs, unless another holder has it; return the current lease.
 
-    A lease whose mark was seen for as long as a lease lasts may be taken over, by that mark.
+    A lease whose mark has not changed for the lease time can be taken over, by that mark.
     """
     leases = request.reclaim.leases
     if body.renew:
@@ -108,7 +109,7 @@ def take_lease(
 
 @routes.add(GarbageAPI.give_lease_back, _UNCOMMITTED)
 def give_lease_back(request: ApiRequest, repository: RepositoryID, query: LeaseQuery) -> None:
-    """Give the lease of runs back, and say whether the run was good."""
+    """Release the lease of runs, and report whether the run succeeded."""
     request.reclaim.leases.give_back(
         repository, query.holder, is_good=query.good, next_us=query.next_us
     )
@@ -121,7 +122,7 @@ def prepare_uncommitted(
     query: UniqueQuery,
     body: PrepareGCUncommittedRequest = _FIRST_PAGE,
 ) -> PrepareGCUncommittedResponse:
-    """Write down a page of the objects that open uploads and staged entries name."""
+    """Write a page of the addresses referenced by open uploads and staged entries."""
     prepared = request.reclaim.preparation.prepare_uncommitted(
         repository,
         unique_id=_unique_id(query),
@@ -138,7 +139,7 @@ def prepare_uncommitted(
 def prepare_commits(
     request: ApiRequest, repository: RepositoryID, query: CommitsQuery
 ) -> GarbageCollectionPrepareResponse:
-    """Write down all commit records that have not expired."""
+    """Write all commit records that have not expired."""
     return _wire(_prepare_commits(request, repository, query))
 
 
@@ -146,7 +147,7 @@ def prepare_commits(
 def prepare_commits_later(
     request: ApiRequest, repository: RepositoryID, query: CommitsQuery
 ) -> TaskInfo:
-    """Begin to write down all commit records."""
+    """Start writing all commit records."""
     found = request.catalog.repositories.get(repository)
 
     def work() -> str:
@@ -160,7 +161,7 @@ def prepare_commits_later(
 def prepare_commits_status(
     request: ApiRequest, repository: RepositoryID, query: PrepareQuery
 ) -> PrepareGarbageCollectionCommitsStatus:
-    """Return the state of writing down the commit records."""
+    """Return the state of writing the commit records."""
     tasks = request.catalog.tasks
     task = tasks.status(repository, TaskID(query.id), _TASK)
     failed = task.error is not None
@@ -177,7 +178,7 @@ def prepare_commits_status(
 def list_runs(
     request: ApiRequest, repository: RepositoryID, query: PageQuery
 ) -> Page[GarbageCollectionRun]:
-    """List the runs whose reports are kept, the oldest first, and what became of each."""
+    """List the runs with stored reports, oldest first, with their outcome."""
     runs = request.reclaim.runs.list(repository, after=query.after)
     found = (run for run in runs if run.id.startswith(query.prefix))
     return first_page(found, query, wire=_wire_run, name=lambda run: run.id)
@@ -187,9 +188,10 @@ def list_runs(
 def explain(
     request: ApiRequest, repository: RepositoryID, query: ExplainQuery
 ) -> GarbageCollectionExplanation:
-    """Say in words why an object or a commit is kept, or went.
+    """Explain why an object or a commit is retained or was deleted.
 
-    It may name any branch, path and commit that keeps an object; so it takes the right to read all.
+    The answer may name any branch, path and commit that references an object; so it requires
+    permission to read all objects.
     """
     explanations = request.reclaim.explanations
     if bool(query.ref) == bool(query.address) or (query.address and query.path):
@@ -209,7 +211,7 @@ def explain(
 def list_unfinished(
     request: ApiRequest, repository: RepositoryID, query: PageQuery
 ) -> Page[UnfinishedUpload]:
-    """List the uploads in parts, and the addresses given out, that were not finished."""
+    """List the multipart uploads, and the issued addresses, that were not finished."""
     uploads = request.reclaim.unfinished.list(repository, after=query.after)
     found = (upload for upload in uploads if upload.id.startswith(query.prefix))
     return first_page(found, query, wire=_wire_upload, name=lambda upload: upload.id)
@@ -217,7 +219,7 @@ def list_unfinished(
 
 @routes.add(GarbageAPI.end_unfinished, (_UNCOMMITTED, _DELETE))
 def end_unfinished(request: ApiRequest, repository: RepositoryID, upload: str) -> None:
-    """End an unfinished upload: it cannot be finished any more, and its bytes are garbage."""
+    """End an unfinished upload: it can no longer be completed, and its bytes become garbage."""
     request.reclaim.unfinished.end(repository, upload)
 
 
@@ -256,7 +258,7 @@ def _wire(prepared: PreparedRun) -> GarbageCollectionPrepareResponse:
     )
 
 
-# Rules of retention
+# Retention rules
 
 
 def _rules(request: ApiRequest, repository: RepositoryID) -> GarbageCollectionRules:
@@ -280,25 +282,25 @@ def _set(request: ApiRequest, repository: RepositoryID, body: GarbageCollectionR
 
 @routes.add(GarbageAPI.rules, _GET_RULES)
 def get_rules(request: ApiRequest, repository: RepositoryID) -> GarbageCollectionRules:
-    """Return for how long the history of branches is kept."""
+    """Return the retention rules of the commit history."""
     return _rules(request, repository)
 
 
 @routes.add(GarbageAPI.set_rules, _SET_RULES)
 def set_rules(request: ApiRequest, repository: RepositoryID, body: GarbageCollectionRules) -> None:
-    """Replace the rules that say for how long the history of branches is kept."""
+    """Replace the retention rules of the commit history."""
     _set(request, repository, body)
 
 
 @routes.add(GarbageAPI.delete_rules, _SET_RULES)
 def delete_rules(request: ApiRequest, repository: RepositoryID) -> None:
-    """Remove the rules: all commits are kept from then on."""
+    """Delete the rules: all commits are retained from now on."""
     request.reclaim.retention.delete_rules(repository)
 
 
 @routes.add(GarbageAPI.old_rules, _GET_RULES)
 def old_get_rules(request: ApiRequest, repository: RepositoryID) -> GarbageCollectionRules:
-    """Return for how long the history of branches is kept."""
+    """Return the retention rules of the commit history."""
     return _rules(request, repository)
 
 
@@ -306,19 +308,19 @@ def old_get_rules(request: ApiRequest, repository: RepositoryID) -> GarbageColle
 def old_set_rules(
     request: ApiRequest, repository: RepositoryID, body: GarbageCollectionRules
 ) -> None:
-    """Replace the rules that say for how long the history of branches is kept."""
+    """Replace the retention rules of the commit history."""
     _set(request, repository, body)
 
 
 @routes.add(GarbageAPI.old_delete_rules, _SET_RULES)
 def old_delete_rules(request: ApiRequest, repository: RepositoryID) -> None:
-    """Remove the rules: all commits are kept from then on."""
+    """Delete the rules: all commits are retained from now on."""
     request.reclaim.retention.delete_rules(repository)
 
 
 @routes.add(GarbageAPI.may_set_rules, _SET_RULES)
 def may_set_rules(request: ApiRequest, repository: RepositoryID) -> None:
-    """Answer whether the caller may set rules of retention."""
+    """Check whether the caller may set retention rules."""
     request.catalog.repositories.get(repository)
 
 
@@ -326,7 +328,7 @@ def may_set_rules(request: ApiRequest, repository: RepositoryID) -> None:
 def expire_commits(
     request: ApiRequest, repository: RepositoryID, query: ExpireQuery
 ) -> ExpiredCommits:
-    """Mark the commits that the rules do not keep, and expire those that were marked before."""
+    """Mark the commits not retained by the rules, and expire commits marked earlier."""
     done = request.reclaim.retention.expire(
         repository,
         unique_id=_unique_id(query),
@@ -350,7 +352,7 @@ def expire_commits(
 def write_old_commits(
     request: ApiRequest, repository: RepositoryID, query: OldCommitsQuery
 ) -> OldCommits:
-    """Write down the commits whose expiry frees objects, for the report of a run."""
+    """Write the commits whose expiry frees objects, for the report of a run."""
     files = request.reclaim.preparation.write_old_commits(
         repository,
         unique_id=_unique_id(query),

@@ -1,4 +1,4 @@
-"""Imports: objects that exist become objects of a branch, without being copied."""
+"""Imports: register existing objects on a branch without copying them."""
 
 from typing import Final
 
@@ -41,21 +41,21 @@ def _source(location: ImportLocation) -> ImportSource:
 
 
 def _sources(body: ImportPaths) -> list[ImportSource]:
-    """Return the places that are imported."""
+    """Return the import sources."""
     return [_source(path) for path in body.paths]
 
 
 def _places(body: ImportPaths) -> list[str]:
-    """Return the one spelling of each place, which permissions are asked for."""
+    """Return the canonical spelling of each source, for permission checks."""
     return [str(source.place) for source in _sources(body)]
 
 
 def _destinations(body: ImportPaths) -> list[str]:
-    """Return the paths of the objects that are written, or their prefixes."""
+    """Return the destination paths, or their prefixes."""
     return [source.destination.decode() for source in _sources(body)]
 
 
-# Of those who begin an import, and of those who make what it publishes.
+# For starting an import, and for a Spark job that builds its metarange.
 _TO_IMPORT: Final = (
     fs("WriteObject", _BRANCH),
     fs("CreateCommit", _BRANCH),
@@ -68,7 +68,7 @@ _TO_IMPORT: Final = (
 def import_start(
     request: ApiRequest, repository: RepositoryID, branch: BranchID, body: ImportCreation
 ) -> ImportInfo:
-    """Begin to import objects into a branch."""
+    """Start an import of objects into a branch."""
     commit = body.commit
     import_id = request.catalog.imports.start(
         repository,
@@ -112,7 +112,7 @@ def import_report(
     query: ImportQuery,
     body: ImportReport,
 ) -> ImportStatus:
-    """Say how far the Spark job of an import is, or hand in the metarange that it made."""
+    """Report the progress of an import's Spark job, or submit the resulting metarange."""
     report = JobReport(
         objects=body.objects,
         skipped=body.skipped_objects,
@@ -136,7 +136,7 @@ def import_report(
 def import_status(
     request: ApiRequest, repository: RepositoryID, branch: BranchID, query: ImportQuery
 ) -> ImportStatus:
-    """Return how far an import is."""
+    """Return the progress of an import."""
     return _wire_status(request.catalog.imports.status(repository, branch, ImportID(query.id)))
 
 

@@ -1,4 +1,4 @@
-"""The files of committed metadata: where they are, and what is in them."""
+"""Committed metadata files: their addresses and contents."""
 
 from typing import Final
 
@@ -36,13 +36,13 @@ def _location(request: ApiRequest, repository: RepositoryID, kind: FileKind, fil
 
 @routes.add(MetadataAPI.metarange, _READ)
 def get_metarange(request: ApiRequest, repository: RepositoryID, meta_range: str) -> Reply:
-    """Return where a metarange is."""
+    """Return the address of a metarange."""
     return _location(request, repository, FileKind.METARANGE, meta_range)
 
 
 @routes.add(MetadataAPI.range, _READ)
 def get_range(request: ApiRequest, repository: RepositoryID, range_id: str) -> Reply:
-    """Return where a range is."""
+    """Return the address of a range."""
     return _location(request, repository, FileKind.RANGE, range_id)
 
 
@@ -50,7 +50,7 @@ def get_range(request: ApiRequest, repository: RepositoryID, range_id: str) -> R
 def get_metadata_object(
     request: ApiRequest, repository: RepositoryID, kind: str, object_id: str, query: PresignQuery
 ) -> Reply:
-    """Return a range or metarange, which is Parquet."""
+    """Return a range or metarange, a Parquet file."""
     one_of(kind, _KINDS, "the type of a metadata object")
     found = _find(request, repository, _KINDS[kind], object_id)
     if query.presign:
@@ -72,6 +72,6 @@ def get_metadata_object(
 def create_symlinks(
     request: ApiRequest, repository: RepositoryID, ref: str, query: LocationQuery
 ) -> StorageURI:
-    """Write lists of the addresses of a branch's objects, a file for each folder."""
+    """Write lists of the addresses of a branch's objects, one file per folder."""
     written = request.catalog.symlinks.write(repository, BranchID(ref), query.location.encode())
     return StorageURI(location=str(written))

@@ -1,4 +1,4 @@
-"""Operations of the API that Lakebed does not have yet: each answers 501."""
+"""Operations of the lakeFS API that Lakebed does not have: each answers 501."""
 
 from typing import Final
 
@@ -20,13 +20,13 @@ _OPERATIONS: Final = (
     ("externalPrincipalLogin", "POST", "/auth/external/principal/login"),
     ("stsLogin", "POST", "/sts/login"),
     ("oauthCallback", "GET", "/oidc/callback"),
-    # An id covers more of a commit than this request can say: restoring a dump does it.
+    # This request lacks fields that a commit's id covers; restoring a dump has them all.
     ("CreateCommitRecord", "POST", "/repositories/{repository}/commits"),
 )
 
 
 def _refuse(request: ApiRequest, **_parts: str) -> Reply:
-    """Not there yet."""
+    """Not implemented."""
     method = request.environ["REQUEST_METHOD"]
     raise NotImplementedHere(f"{method} {request.template} is not there yet")
 

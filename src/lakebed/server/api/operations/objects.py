@@ -61,20 +61,20 @@ _REPOSITORY: Final = "repository/{repository}"
 PATHS_MAX: Final = 1000
 METADATA_PREFIX: Final = "HTTP_X_LAKEFS_META_"
 INTERNAL_PREFIX: Final = "HTTP_X_LAKEFS_INTERNAL_"
-"""What keys of the environment begin with that hold metadata: ``X-Lakefs-Meta-…``."""
+"""Keys of the WSGI environment with internal metadata: ``X-Lakefs-Internal-…``."""
 INTERNAL_KEY: Final = "::lakefs::"
-"""The prefix of internal metadata, so that it cannot be taken for a user's."""
+"""The prefix of internal metadata, which keeps it apart from user metadata."""
 
 
 _NOT_KEPT: Final = "no-store, must-revalidate"
 _KEPT: Final = "private, max-age=31536000, immutable"
-"""Not by caches that serve others: they do not ask who may read it."""
+"""No shared caches: they do not check permissions."""
 
 
 def wire(
     request: ApiRequest, found: Found, *, user_metadata: bool = True, presign: bool = False
 ) -> ObjectStats:
-    """Return an object in the words of the API."""
+    """Return an object as the API's struct."""
     address, expiry = str(found.location), None
     if presign:
         presigned = request.catalog.objects.presign(found)
@@ -96,7 +96,7 @@ def wire(
 
 
 def _cache_control(ref: str) -> str:
-    """How long an answer may be kept: what the id of a commit names never changes."""
+    """Return the caching of an answer: objects of a commit never change."""
     return _KEPT if is_commit_id(ref) else _NOT_KEPT
 
 
@@ -117,7 +117,7 @@ def _type_of(found: Found) -> str:
 
 @routes.add(ObjectsAPI.get, fs("ReadObject", _OBJECT))
 def get_object(request: ApiRequest, repository: RepositoryID, ref: str, query: ReadQuery) -> Reply:
-    """Return the bytes of an object, or some of them (Range)."""
+    """Return the bytes of an object, or a byte range (Range)."""
     objects = request.catalog.objects
     found = objects.stat(repository, ref, as_key(query.path))
     if query.presign:
@@ -147,7 +147,7 @@ def get_object(request: ApiRequest, repository: RepositoryID, ref: str, query: R
 
 @routes.add(ObjectsAPI.head, fs("ReadObject", _OBJECT))
 def head_object(request: ApiRequest, repository: RepositoryID, ref: str, query: PathQuery) -> Reply:
-    """Return the headers that a download would have."""
+    """Return the headers of a download."""
     objects = request.catalog.objects
     found = objects.stat(repository, ref, as_key(query.path))
     try:
@@ -163,7 +163,7 @@ def head_object(request: ApiRequest, repository: RepositoryID, ref: str, query: 
 def stat_object(
     request: ApiRequest, repository: RepositoryID, ref: str, query: StatQuery
 ) -> ObjectStats:
-    """Return what is known about an object."""
+    """Return the properties of an object."""
     objects = request.catalog.objects
     found = objects.stat(repository, ref, as_key(query.path))
     if query.presign:
@@ -175,7 +175,7 @@ def stat_object(
 def get_underlying(
     request: ApiRequest, repository: RepositoryID, ref: str, query: PathQuery
 ) -> UnderlyingObjectProperties:
-    """Return what the storage knows about an object."""
+    """Return the storage's properties of an object."""
     request.catalog.objects.stat(repository, ref, as_key(query.path))
     return UnderlyingObjectProperties()
 
@@ -184,10 +184,10 @@ def get_underlying(
 def list_objects(
     request: ApiRequest, repository: RepositoryID, ref: str, query: ListQuery
 ) -> Page[ObjectStats]:
-    """List the objects of a ref; paths that are alike up to a delimiter can be shown as one.
+    """List the objects of a ref; with a delimiter, paths are grouped into common prefixes.
 
-    With `presign`, imported and linked objects have no URL: each must be compared with the storage
-    first, which `statObject` does.
+    With `presign`, imported and linked objects have no URL: each must first be compared with the
+    storage, which `statObject` does.
     """
     page = request.catalog.objects.list_objects(repository, ref, listing(query))
     if not query.presign:
@@ -211,7 +211,7 @@ def list_objects(
 def search_objects(
     request: ApiRequest, repository: RepositoryID, ref: str, query: SearchQuery
 ) -> Page[ObjectStats]:
-    """Find objects by a part of their paths. A page may be empty and still have more behind it."""
+    """Find objects by a part of their paths. An empty page may still be followed by more."""
     listing = EntryQuery(
         prefix=query.prefix.encode(), after=query.after.encode(), amount=query.limit
     )
@@ -221,9 +221,10 @@ def search_objects(
 
 
 def _reading_test(request: ApiRequest, repository: RepositoryID) -> Callable[[Found], bool]:
-    """Return a function that says whether the caller may read an object of a listing.
+    """Return a function that tells whether the caller may read an object of a listing.
 
-    A presigned URL reads for whoever holds it: to list objects is not enough to get one.
+    A presigned URL reads without further checks: permission to list objects must not suffice for
+    one.
     """
     is_granted = request.services.auth.test_of(
         request.identity, request.context, Action.READ_OBJECT
@@ -239,7 +240,7 @@ def _reading_test(request: ApiRequest, repository: RepositoryID) -> Callable[[Fo
 def upload_object(
     request: ApiRequest, repository: RepositoryID, branch: BranchID, query: ForcePathQuery
 ) -> ObjectStats:
-    """Upload an object: the field `content` of a form, or the body as it is."""
+    """Upload an object: the field `content` of a form, or the raw body."""
     limits = request.services.settings.limits
     body = Body(
         request.environ,
@@ -283,7 +284,7 @@ def _name_of(key: str) -> str:
 def may_upload(
     request: ApiRequest, repository: RepositoryID, branch: BranchID, query: PathQuery
 ) -> None:
-    """Answer whether an upload would be accepted."""
+    """Check whether an upload would be accepted."""
     as_key(query.path)
     request.catalog.objects.check_writable(repository, branch)
 
@@ -292,7 +293,7 @@ def may_upload(
 def delete_object(
     request: ApiRequest, repository: RepositoryID, branch: BranchID, query: ForcePathQuery
 ) -> None:
-    """Delete an object, if it is there."""
+    """Delete an object; succeeds if it does not exist."""
     request.catalog.objects.delete(repository, branch, as_key(query.path))
 
 
@@ -306,7 +307,7 @@ def delete_objects(
     branch: BranchID,
     body: PathList,
 ) -> ObjectErrorList:
-    """Delete many objects; the answer names those that could not be deleted."""
+    """Delete many objects; the answer lists the failures."""
     if len(body.paths) > PATHS_MAX:
         raise BadRequest(f"{len(body.paths)} paths are too many: at most {PATHS_MAX} at a time")
     failed = request.catalog.objects.delete_many(
@@ -362,5 +363,5 @@ def update_metadata(
     query: PathQuery,
     body: UpdateObjectUserMetadata,
 ) -> None:
-    """Replace the user's metadata of an object."""
+    """Replace the user metadata of an object."""
     request.catalog.copies.set_metadata(repository, branch, as_key(query.path), body.set)

@@ -1,4 +1,4 @@
-"""Uploads whose parts clients send by presigned URLs, most of them straight to the storage."""
+"""Multipart uploads by presigned URLs, in most storages without passing the server."""
 
 from typing import Final
 
@@ -33,7 +33,7 @@ _WRITE: Final = fs("WriteObject", "repository/{repository}/object/{query.path}")
 def create(
     request: ApiRequest, repository: RepositoryID, branch: BranchID, query: PartsQuery
 ) -> PresignMultipartUpload:
-    """Begin an upload in parts; return a URL for each of as many parts as asked for."""
+    """Start a multipart upload; return presigned URLs for the requested number of parts."""
     _check_supported(request)
     begun = request.catalog.presigned_uploads.create(
         repository, branch, as_key(query.path), parts=query.parts
@@ -55,7 +55,7 @@ def presign_part(
     query: PathQuery,
     body: UploadPartFrom,
 ) -> UploadTo:
-    """Return a URL to send one part to."""
+    """Return a presigned URL for one part."""
     _check_supported(request)
     target = _target(repository, branch, query.path, upload, body.physical_address)
     signed = request.catalog.presigned_uploads.presign_part(target, _number(part))
@@ -78,7 +78,7 @@ def copy_part(
     query: PathQuery,
     body: UploadPartCopyFrom,
 ) -> Reply:
-    """Make a part from an object that exists, or from some of its bytes."""
+    """Create a part from an existing object, or from a byte range of it."""
     _check_supported(request)
     target = _target(repository, branch, query.path, upload, body.physical_address)
     source, objects = body.copy_source, request.catalog.objects
@@ -103,7 +103,7 @@ def complete(
     query: PathQuery,
     body: CompletePresignMultipartUpload,
 ) -> ObjectStats:
-    """Make an object of the parts that were sent; a repeated request gets the same answer."""
+    """Create the object from its parts; a repeated request gets the same answer."""
     _check_supported(request)
     completed = request.catalog.completions.complete(
         _target(repository, branch, query.path, upload, body.physical_address),
@@ -123,7 +123,7 @@ def abort(
     query: PathQuery,
     body: AbortPresignMultipartUpload,
 ) -> None:
-    """Drop an upload and its parts."""
+    """Abort an upload and discard its parts."""
     _check_supported(request)
     target = _target(repository, branch, query.path, upload, body.physical_address)
     request.catalog.multiparts.abort(target)

@@ -1,4 +1,4 @@
-"""What is in objects, for people: Lakebed's own operations, which the web UI uses."""
+"""Previews of objects for people: an extension of the lakeFS API, used by the web UI."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ _READ: Final = fs("ReadObject", "repository/{repository}/object/{query.path}")
 def preview_object(
     request: ApiRequest, repository: RepositoryID, ref: str, query: PreviewQuery
 ) -> Preview:
-    """Show what is in an object: rows of a table, text, or why there is no preview."""
+    """Preview an object: rows of a table, text, or the reason for no preview."""
     return request.catalog.previews.show(
         repository, ref, as_key(query.path), offset=query.offset, limit=query.limit
     )
@@ -28,7 +28,7 @@ def preview_object(
 def diff_object_rows(
     request: ApiRequest, repository: RepositoryID, ref: str, query: RowDiffQuery
 ) -> RowDiff:
-    """Show which rows of a table differ between two refs."""
+    """Return the rows of a table that differ between two refs."""
     return request.catalog.previews.diff(
         repository, ref, query.right_ref, as_key(query.path), query.keys
     )

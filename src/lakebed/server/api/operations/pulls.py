@@ -34,7 +34,7 @@ def _pr(action: str) -> Need:
 
 
 def _listed(pull: Pull) -> PullRequest:
-    """Return a pull request as lists show it. Clients insist on a description: it is empty."""
+    """Return a pull request for lists, with an empty description, which clients require."""
     return PullRequest(
         status=pull.status,
         title=pull.title,
@@ -52,7 +52,7 @@ def _listed(pull: Pull) -> PullRequest:
 def list_pulls(
     request: ApiRequest, repository: RepositoryID, query: PullsQuery
 ) -> Page[PullRequest]:
-    """List the pull requests of a repository, the newest first."""
+    """List the pull requests of a repository, newest first."""
     status = one_of(query.status, _IS_OPEN, "status")
     found = request.catalog.pulls.list(
         repository, prefix=query.prefix, after=query.after, is_open=_IS_OPEN[status]
@@ -64,7 +64,7 @@ def list_pulls(
 def create_pull(
     request: ApiRequest, repository: RepositoryID, body: PullRequestCreation
 ) -> PullRequestCreationResponse:
-    """Propose to merge one branch into another."""
+    """Create a pull request to merge one branch into another."""
     pull_id = request.catalog.pulls.create(
         repository,
         source=BranchID(body.source_branch),
@@ -78,7 +78,7 @@ def create_pull(
 
 @routes.add(PullsAPI.get, _pr("ReadPullRequest"))
 def get_pull(request: ApiRequest, repository: RepositoryID, pull_request: str) -> PullRequest:
-    """Return a pull request, with what a merge would find now."""
+    """Return a pull request, with the expected result of a merge."""
     pulls = request.catalog.pulls
     pull = pulls.get(repository, check_pull_id(pull_request))
     outlook = pulls.outlook(repository, pull)
@@ -98,7 +98,7 @@ def get_pull(request: ApiRequest, repository: RepositoryID, pull_request: str) -
 def update_pull(
     request: ApiRequest, repository: RepositoryID, pull_request: str, body: PullRequestBasic
 ) -> None:
-    """Change the title or the description of a pull request, close it, or open it again."""
+    """Change the title or description of a pull request, close it, or reopen it."""
     status = None if body.status is None else one_of(body.status, PullStatus, "status")
     request.catalog.pulls.update(
         repository,
@@ -113,7 +113,7 @@ def update_pull(
 def merge_pull(
     request: ApiRequest, repository: RepositoryID, pull_request: str, query: PullMergeQuery
 ) -> Reply:
-    """Merge a pull request; whoever does it may commit to the destination."""
+    """Merge a pull request; requires permission to commit to the destination."""
     pulls = request.catalog.pulls
     pull = pulls.get(repository, check_pull_id(pull_request))
     branches = f"arn:lakefs:fs:::repository/{repository}/branch"

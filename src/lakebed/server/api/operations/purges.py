@@ -1,4 +1,4 @@
-"""Purging objects from all history (a task), and what deleted repositories have left."""
+"""Purges: deletion of objects from all history (a task), and of data of deleted repositories."""
 
 import json
 from typing import Final, Literal, TypeVar
@@ -33,11 +33,10 @@ _TASK: Final = "purge"
 
 @routes.add(PurgesAPI.start, _PURGE)
 def purge_objects(request: ApiRequest, repository: RepositoryID, body: PurgeRequest) -> TaskInfo:
-    """Begin to delete objects from all history; without `confirm`, to find what would be deleted.
+    """Start to delete objects from all history; without `confirm`, only find them.
 
-    They are named by a path, by what their paths begin with, or by a checksum. A first pass deletes
-    the bytes; a second one follows when no commit is under way any more. `getPurgeStatus` shows
-    the progress.
+    Objects are selected by path, path prefix, or checksum. A first pass deletes the bytes; a second
+    one follows when no commit is in progress any more. `getPurgeStatus` returns the progress.
     """
     found = request.catalog.repositories.get(repository)
     query = _query(body)
@@ -62,7 +61,7 @@ def purge_objects(request: ApiRequest, repository: RepositoryID, body: PurgeRequ
 
 @routes.add(PurgesAPI.status, _PURGE)
 def get_purge_status(request: ApiRequest, repository: RepositoryID, purge: str) -> PurgeTaskStatus:
-    """Return the state of a purge, and what it found and did."""
+    """Return the state and result of a purge."""
     task = request.catalog.tasks.status(repository, TaskID(purge), _TASK)
     error = None
     if task.error is not None:
@@ -89,7 +88,7 @@ def _query(body: PurgeRequest) -> PurgeQuery:
     return PurgeQuery(given[0], getattr(body, given[0]).encode())
 
 
-# What deleted repositories have left
+# Data of deleted repositories
 
 _PURGE_REPOSITORY: Final = Need(
     "retention:PurgeRepository", "arn:lakefs:fs:::repository/{repository}"
@@ -98,13 +97,13 @@ _PURGE_REPOSITORY: Final = Need(
 
 @routes.add(PurgesAPI.left_by_repository, _PURGE_REPOSITORY)
 def get_deleted(request: ApiRequest, repository: RepositoryID) -> LeftByRepositories:
-    """List what deleted repositories of a name have left in the storage."""
+    """List the remaining data of deleted repositories of a name."""
     return _left(request.reclaim.repository_purges.left_by(repository))
 
 
 @routes.add(PurgesAPI.purge_repository, _PURGE_REPOSITORY)
 def purge_deleted(request: ApiRequest, repository: RepositoryID) -> LeftByRepositories:
-    """Ask that what deleted repositories of a name have left is deleted, when its time comes."""
+    """Request deletion of the remaining data of deleted repositories of a name, when due."""
     return _left(request.reclaim.repository_purges.request(repository))
 
 

@@ -1,4 +1,4 @@
-"""Branches, tags, and the history of refs."""
+"""Branches, tags and history."""
 
 from typing import Final
 
@@ -71,7 +71,7 @@ def delete_branch(
     repository: RepositoryID,
     branch: BranchID,
 ) -> None:
-    """Delete a branch and what is uncommitted on it."""
+    """Delete a branch and its uncommitted changes."""
     request.catalog.ref_changes.delete_branch(repository, branch)
 
 
@@ -107,7 +107,7 @@ def delete_tag(
     repository: RepositoryID,
     tag: TagID,
 ) -> None:
-    """Delete a tag; the commit stays."""
+    """Delete a tag, but not its commit."""
     request.catalog.ref_changes.delete_tag(repository, tag)
 
 
@@ -118,7 +118,7 @@ def delete_tag(
 def log_commits(
     request: ApiRequest, repository: RepositoryID, ref: str, query: LogCommitsQuery
 ) -> Page[Commit]:
-    """List the commits that led to a ref."""
+    """List the history of a ref."""
     page = request.catalog.refs.log(
         repository,
         ref,
@@ -139,7 +139,7 @@ def log_commits(
 def find_merge_base(
     request: ApiRequest, repository: RepositoryID, ref: str, destination_branch: str
 ) -> FindMergeBaseResult:
-    """Return the last commit that two refs have in common."""
+    """Return the merge base of two refs."""
     found = request.catalog.refs.find_merge_base(repository, ref, destination_branch)
     return FindMergeBaseResult(
         source_commit_id=found.source.id,

@@ -29,7 +29,7 @@ _ARN: Final = "repository/{repository}"
 
 
 def wire(repository: model.Repository) -> Repository:
-    """Return a repository in the words of the API."""
+    """Return a repository as the API's struct."""
     return Repository(
         id=repository.id,
         creation_date=seconds(repository.created_us),
@@ -49,7 +49,7 @@ def list_repositories(request: ApiRequest, query: RepositoriesQuery) -> Page[Rep
 
 
 def _places(body: RepositoryCreation) -> list[str]:
-    """Return the one spelling of the storage namespace, which permissions are asked for."""
+    """Return the canonical spelling of the storage namespace, for permission checks."""
     return [spelling_of(parse_namespace(body.storage_namespace))]
 
 
@@ -92,7 +92,7 @@ def get_repository(request: ApiRequest, repository: RepositoryID) -> Repository:
 
 @routes.add(RepositoriesAPI.delete, fs("DeleteRepository", _ARN))
 def delete_repository(request: ApiRequest, repository: RepositoryID, query: ForceQuery) -> None:
-    """Delete a repository; its objects stay in the storage."""
+    """Delete a repository, but not its objects in the storage."""
     request.catalog.repositories.delete(repository, force=query.force)
 
 
@@ -109,7 +109,7 @@ def get_metadata(request: ApiRequest, repository: RepositoryID) -> dict[str, str
 def set_metadata(
     request: ApiRequest, repository: RepositoryID, body: RepositoryMetadataSet
 ) -> None:
-    """Add metadata to a repository, or replace some."""
+    """Add or replace metadata of a repository."""
     request.catalog.repositories.set_metadata(repository, put=body.metadata)
 
 
@@ -117,7 +117,7 @@ def set_metadata(
 def delete_metadata(
     request: ApiRequest, repository: RepositoryID, body: RepositoryMetadataKeys
 ) -> None:
-    """Remove some metadata of a repository."""
+    """Remove metadata of a repository."""
     request.catalog.repositories.set_metadata(repository, put={}, remove=body.keys)
 
 
@@ -138,7 +138,7 @@ def _get_rules(request: ApiRequest, repository: RepositoryID) -> Reply:
 
 @routes.add(RepositoriesAPI.protection, (_READ_RULES,))
 def get_protection(request: ApiRequest, repository: RepositoryID) -> Reply:
-    """Return the patterns of protected branches; the ETag stands for this set of rules."""
+    """Return the protection rules of branches; the ETag identifies their version."""
     return _get_rules(request, repository)
 
 
@@ -146,7 +146,7 @@ def get_protection(request: ApiRequest, repository: RepositoryID) -> Reply:
 def set_protection(
     request: ApiRequest, repository: RepositoryID, body: list[BranchProtectionRule]
 ) -> None:
-    """Replace the patterns of protected branches, perhaps only if nobody else did (If-Match)."""
+    """Replace the protection rules of branches, optionally only if unchanged (If-Match)."""
     expected = request.header("If-Match")
     request.catalog.refs.set_protection(
         repository,
@@ -161,7 +161,7 @@ def set_protection(
 
 @routes.add(RepositoriesAPI.hooks_settings, Need("ci:ReadHooksSettings", f"arn:lakefs:fs:::{_ARN}"))
 def get_hooks_settings(request: ApiRequest, repository: RepositoryID) -> HooksSettings:
-    """Return which hooks judge operations."""
+    """Return the settings of hooks."""
     return HooksSettings(strict=request.catalog.repositories.get(repository).strict_hooks)
 
 
@@ -169,22 +169,22 @@ def get_hooks_settings(request: ApiRequest, repository: RepositoryID) -> HooksSe
     RepositoriesAPI.set_hooks_settings, Need("ci:SetHooksSettings", f"arn:lakefs:fs:::{_ARN}")
 )
 def set_hooks_settings(request: ApiRequest, repository: RepositoryID, body: HooksSettings) -> None:
-    """Set which hooks judge operations."""
+    """Change the settings of hooks."""
     request.catalog.repositories.set_strict_hooks(repository, strict=body.strict)
 
 
-# The same in the words of older clients
+# Deprecated paths of the same operations
 
 
 @routes.add(RepositoriesAPI.old_protection, (_READ_RULES,))
 def old_get_protection(request: ApiRequest, repository: RepositoryID) -> Reply:
-    """Return the patterns of protected branches."""
+    """Return the protection rules of branches."""
     return _get_rules(request, repository)
 
 
 @routes.add(RepositoriesAPI.may_protect, (_SET_RULES,))
 def may_protect(request: ApiRequest, repository: RepositoryID) -> None:
-    """Answer whether the caller may change the protection rules."""
+    """Check whether the caller may change the protection rules."""
     request.catalog.repositories.get(repository)
 
 
@@ -192,7 +192,7 @@ def may_protect(request: ApiRequest, repository: RepositoryID) -> None:
 def add_protection(
     request: ApiRequest, repository: RepositoryID, body: BranchProtectionRule
 ) -> None:
-    """Add a pattern of protected branches."""
+    """Add a protection rule for branches."""
     request.catalog.refs.add_protection(repository, body.pattern, strict=body.strict)
 
 
@@ -200,5 +200,5 @@ def add_protection(
 def remove_protection(
     request: ApiRequest, repository: RepositoryID, body: BranchProtectionRule
 ) -> None:
-    """Remove a pattern of protected branches."""
+    """Remove a protection rule for branches."""
     request.catalog.refs.remove_protection(repository, body.pattern)

@@ -1,4 +1,4 @@
-"""Setting an installation up, and logging in."""
+"""Setup of an installation, login and logout."""
 
 from datetime import UTC, datetime
 from typing import Final
@@ -32,14 +32,14 @@ _LOGIN: Final = LoginConfig(
 
 @routes.add(SetupAPI.state, Access.ANYONE)
 def get_setup_state(request: ApiRequest) -> SetupState:
-    """Return whether the installation was set up."""
+    """Return whether the installation is set up."""
     state = "initialized" if request.services.auth.is_set_up() else "not_initialized"
     return SetupState(state=state, comm_prefs_missing=False, login_config=_LOGIN)
 
 
 @routes.add(SetupAPI.create, Access.ANYONE)
 def setup(request: ApiRequest, body: Setup) -> CredentialsWithSecret:
-    """Create the first user, once in the life of an installation."""
+    """Create the first user of a new installation."""
     given = None
     if body.key is not None:
         given = KeyPair(
@@ -50,13 +50,13 @@ def setup(request: ApiRequest, body: Setup) -> CredentialsWithSecret:
 
 @routes.add(SetupAPI.set_communication, Access.ANYONE)
 def set_up_communication() -> Reply:
-    """Accept and ignore news preferences: nothing is ever sent to anyone."""
+    """Accept and ignore communication preferences: no messages are ever sent."""
     return Reply()
 
 
 @routes.add(SetupAPI.login, Access.ANYONE)
 def login(request: ApiRequest, body: LoginInformation) -> Reply:
-    """Exchange a key pair for a token, which is set as a cookie too."""
+    """Exchange a key pair for a token, which is also set as a cookie."""
     token, expires_at = request.services.auth.login(
         body.access_key_id, body.secret_access_key, client=request.context.source_ip
     )
@@ -72,6 +72,6 @@ def login(request: ApiRequest, body: LoginInformation) -> Reply:
 
 @routes.add(SetupAPI.logout, Access.ANYONE)
 def logout(request: ApiRequest) -> Reply:
-    """End the token that comes with the request, and remove the cookie of a login."""
+    """Revoke the token of the request, and remove the login cookie."""
     log_out(request.services, request.environ)
     return Reply(headers={"Set-Cookie": f"{COOKIE}=; Path=/; HttpOnly; SameSite=Strict; Max-Age=0"})

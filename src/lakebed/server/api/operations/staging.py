@@ -1,4 +1,4 @@
-"""Objects whose bytes do not pass through the server: given-out addresses, links, external ones."""
+"""Objects written without the server: upload addresses, links, external objects."""
 
 from datetime import UTC, datetime
 from typing import Final
@@ -27,7 +27,7 @@ _WRITE: Final = fs("WriteObject", "repository/{repository}/object/{query.path}")
 
 
 def _places(body: ObjectStageCreation) -> list[str]:
-    """Return the one spelling of an address, which permissions are asked for."""
+    """Return the canonical spelling of an address, for permission checks."""
     return [spelling_of(parse_address(body.physical_address))]
 
 
@@ -35,7 +35,7 @@ def _places(body: ObjectStageCreation) -> list[str]:
 def get_physical_address(
     request: ApiRequest, repository: RepositoryID, branch: BranchID, query: AddressQuery
 ) -> StagingLocation:
-    """Give out an address to upload an object to, which can then be linked once."""
+    """Issue an upload address, which can then be linked once."""
     given = request.catalog.links.get_physical_address(
         repository, branch, as_key(query.path), presign=query.presign
     )
@@ -55,7 +55,7 @@ def link_physical_address(
     query: PathQuery,
     body: StagingMetadata,
 ) -> ObjectStats:
-    """Stage the object at an address that was given out."""
+    """Stage the object at an issued upload address."""
     if not body.staging.physical_address:
         raise BadRequest("staging.physical_address is missing")
     linked = request.catalog.links.link(
@@ -80,7 +80,7 @@ def stage_object(
     query: PathQuery,
     body: ObjectStageCreation,
 ) -> ObjectStats:
-    """Stage an object that is outside of all repositories."""
+    """Stage an object outside of all repositories."""
     moment = None if body.mtime is None else datetime.fromtimestamp(body.mtime, UTC)
     staged = request.catalog.external.stage(
         repository,

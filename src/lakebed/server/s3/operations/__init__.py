@@ -1,4 +1,4 @@
-"""The operations of S3: one file for each, and the table of all."""
+"""The operations of S3: one file each, and the table of all."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -30,11 +30,11 @@ from lakebed.server.s3.router import S3Operation
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """The function that carries an operation out."""
+    """The function of an operation."""
 
     handle: Callable[[S3Request], S3Reply]
     is_transfer: bool = False
-    """Whether it moves the bytes of objects."""
+    """Whether the operation transfers the bytes of objects."""
 
 
 OPERATIONS: Final[Mapping[S3Operation, Handler]] = {

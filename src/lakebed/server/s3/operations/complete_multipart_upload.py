@@ -17,10 +17,10 @@ from lakebed.server.s3.xml_writer import document, element
 
 
 def handle(request: S3Request) -> S3Reply:
-    """Carry the operation out."""
+    """Handle the request."""
     target = request.upload
     request.authorize_object(Action.WRITE_OBJECT, target.path)
-    # Checksums in headers are of the whole object here, not of the body.
+    # Checksums in headers refer to the whole object here, not to the body.
     named = read_complete(request.body(has_checksums=False).read(XML_BYTES_MAX))
     completed = request.services.catalog.completions.complete(
         target,

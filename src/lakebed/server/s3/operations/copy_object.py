@@ -1,4 +1,4 @@
-"""CopyObject: within a repository or from another, with the old metadata or with new."""
+"""CopyObject: within or between repositories, with the source's metadata or with new metadata."""
 
 from lakebed.auth import Action
 from lakebed.auth.policy.actions import object_arn
@@ -14,7 +14,7 @@ from lakebed.server.s3.xml_writer import document, element, timestamp
 
 
 def handle(request: S3Request) -> S3Reply:
-    """Carry the operation out."""
+    """Handle the request."""
     branch, path = request.place
     source = copy_source(request)
     request.authorize_object(Action.WRITE_OBJECT, path)

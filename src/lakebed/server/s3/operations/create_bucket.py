@@ -1,4 +1,4 @@
-"""CreateBucket: makes a repository, if the settings say where its data goes."""
+"""CreateBucket: creates a repository, if a default storage namespace is configured."""
 
 from lakebed.auth import Action
 from lakebed.auth.policy.actions import namespace_arn
@@ -10,7 +10,7 @@ from lakebed.server.s3.xml_reader import XML_BYTES_MAX, read_create_bucket
 
 
 def handle(request: S3Request) -> S3Reply:
-    """Carry the operation out."""
+    """Handle the request."""
     read_create_bucket(
         request.body().read(XML_BYTES_MAX) if request.header("Content-Length") else b""
     )
@@ -28,7 +28,7 @@ def handle(request: S3Request) -> S3Reply:
 
 
 def _no_default_namespace(request: S3Request) -> S3Error:
-    """Return the refusal of a server that does not know where to put new repositories."""
+    """Return the error of a server without a default storage namespace."""
     try:
         request.services.catalog.repositories.get(request.repository)
     except (RepositoryNotFound, Deleting):

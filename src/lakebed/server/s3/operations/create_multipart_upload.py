@@ -10,7 +10,7 @@ from lakebed.server.s3.xml_writer import document, element
 
 
 def handle(request: S3Request) -> S3Reply:
-    """Carry the operation out."""
+    """Handle the request."""
     branch, path = request.place
     request.authorize_object(Action.WRITE_OBJECT, path)
     scheme = requested_scheme(request)

@@ -1,4 +1,4 @@
-"""DeleteObject; deleting what does not exist succeeds too."""
+"""DeleteObject; succeeds if the object does not exist."""
 
 from http import HTTPStatus
 
@@ -9,7 +9,7 @@ from lakebed.server.s3.request import S3Reply, S3Request
 
 
 def handle(request: S3Request) -> S3Reply:
-    """Carry the operation out."""
+    """Handle the request."""
     if request.header("If-Match") is not None:
         raise S3Error(ErrorCode.NOT_IMPLEMENTED, NO_CONDITIONAL_DELETES)
     branch, path = request.place

@@ -14,14 +14,14 @@ from lakebed.server.s3.xml_writer import Markup, document, element
 
 
 def handle(request: S3Request) -> S3Reply:
-    """Carry the operation out."""
+    """Handle the request."""
     asked = read_delete(request.body().read(XML_BYTES_MAX))
     failed = _delete(request, asked.keys)
     return xml(document("DeleteResult", *_results(asked.keys, failed, quiet=asked.quiet)))
 
 
 def _delete(request: S3Request, keys: list[str]) -> dict[str, S3Error]:
-    """Delete what the sender may delete; return the keys that were not deleted, and why."""
+    """Delete the permitted keys; return the other keys, with the reasons."""
     failed: dict[str, S3Error] = {}
     by_branch: dict[str, list[bytes]] = defaultdict(list)
     for key in keys:
@@ -33,7 +33,7 @@ def _delete(request: S3Request, keys: list[str]) -> dict[str, S3Error]:
         else:
             by_branch[branch].append(path)
     if by_branch:
-        # Only now: whether there is such a repository is not for everyone to know.
+        # Only now: the existence of a repository is revealed only to permitted users.
         request.services.catalog.repositories.get(request.repository)
     for branch, paths in by_branch.items():
         for path, reason in _delete_on_branch(request, branch, paths):

@@ -28,7 +28,7 @@ from lakebed.server.s3.read_conditions import ConditionResult, is_unchanged, jud
 from lakebed.server.s3.request import S3Reply, S3Request
 
 AT_ONCE_BYTES_MAX: Final = 1 << 16
-"""Smaller answers go out in one piece, which costs the server less than piece by piece."""
+"""Smaller answers are sent as one piece, which costs the server less."""
 
 _OVERRIDES: Final = {
     "response-cache-control": "Cache-Control",
@@ -38,17 +38,17 @@ _OVERRIDES: Final = {
     "response-content-type": "Content-Type",
     "response-expires": "Expires",
 }
-"""Parameters that set headers of the answer, as a link in a page needs."""
+"""Parameters that set response headers, for links in pages."""
 
 _MD5_OF_PARTS: Final = re.compile("[0-9a-f]{32}-[0-9]{1,5}")
-"""The ETag of an object that was uploaded in parts."""
+"""The ETag of a multipart upload."""
 
 _REDIRECTION: Final = "s3RedirectionSupport"
-"""Clients with this in their User-Agent can follow a redirection to the storage."""
+"""Clients with this in their User-Agent follow redirections to the storage."""
 
 
 def handle(request: S3Request) -> S3Reply:
-    """Carry GetObject out."""
+    """Handle GetObject."""
     stats = find(request)
     reply, selection = _head(request, stats)
     headers = _for_browsers(reply.headers)
@@ -66,8 +66,8 @@ def handle(request: S3Request) -> S3Reply:
 def _is_redirected(request: S3Request) -> bool:
     """Whether the client fetches the object from the storage itself.
 
-    Only clients that say so can. What the storage does not know, the server has to answer: headers
-    that the query sets, and parts.
+    Only clients that declare support can. The server answers requests that the storage cannot: with
+    headers set by the query, or for parts.
     """
     query = request.route.query
     return (
@@ -79,7 +79,7 @@ def _is_redirected(request: S3Request) -> bool:
 
 
 def _redirect(request: S3Request, stats: ObjectStats) -> S3Reply:
-    """Send the client to the storage, by a URL that reads this one object for a while."""
+    """Redirect to the storage, with a temporary URL for this object."""
     objects = request.services.catalog.objects
     objects.check_bytes(stats)
     location = {"Location": objects.presign(stats).url, "Cache-Control": "no-store"}
@@ -87,24 +87,24 @@ def _redirect(request: S3Request, stats: ObjectStats) -> S3Reply:
 
 
 def _for_browsers(headers: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the headers of an answer that has bytes: a browser saves what it must not show."""
+    """Return the headers of an answer with bytes: browsers must download unsafe types."""
     name = "Content-Disposition"
     disposition = safe_disposition(headers["Content-Type"], headers.get(name))
     return headers if disposition is None else {**headers, name: disposition}
 
 
 def handle_head(request: S3Request) -> S3Reply:
-    """Carry HeadObject out."""
+    """Handle HeadObject."""
     return _head(request, find(request))[0]
 
 
 def find(request: S3Request) -> ObjectStats:
-    """Return the object that a request asks for.
+    """Return the requested object.
 
     Raises:
-        Denied: The sender may not read it.
-        S3Error: `NO_SUCH_KEY`: the key names a ref alone, or one that does not exist.
-        RepositoryNotFound, EntryNotFound: It does not exist.
+        Denied: the user lacks the permission to read it.
+        S3Error: `NO_SUCH_KEY`: the key has no path, or its ref does not exist.
+        RepositoryNotFound, EntryNotFound: the repository or object does not exist.
     """
     ref, path = request.place
     request.authorize_object(Action.READ_OBJECT, path)
@@ -117,12 +117,12 @@ def find(request: S3Request) -> ObjectStats:
     try:
         return request.services.catalog.objects.stat(request.repository, ref, path)
     except (RefNotFound, InvalidRef) as error:
-        # The bucket is there; what is not there is a part of the key.
+        # The bucket exists; a part of the key does not.
         raise S3Error(ErrorCode.NO_SUCH_KEY, str(error)) from error
 
 
 def _head(request: S3Request, stats: ObjectStats) -> tuple[S3Reply, Selection | None]:
-    """Return the answer without its bytes, and which bytes belong to it; None: not modified."""
+    """Return the answer without its bytes, and the bytes to send; None: not modified."""
     verdict = judge(stats, request.header)
     if verdict is ConditionResult.FAILED:
         raise S3Error(ErrorCode.PRECONDITION_FAILED)
@@ -146,7 +146,7 @@ def _head(request: S3Request, stats: ObjectStats) -> tuple[S3Reply, Selection | 
 
 
 def _range(request: S3Request, stats: ObjectStats) -> ByteRange | None:
-    """Return the bytes that the headers ask for; None: all of them."""
+    """Return the byte range of the headers, or None for all bytes."""
     only_if = request.header("If-Range")
     if only_if is not None and not is_unchanged(stats, only_if):
         return None
@@ -154,7 +154,7 @@ def _range(request: S3Request, stats: ObjectStats) -> ByteRange | None:
 
 
 def _part(request: S3Request, stats: ObjectStats, headers: dict[str, str]) -> ByteRange | None:
-    """Return the bytes of the part that is asked for; add the number of parts to the headers."""
+    """Return the bytes of the requested part; add the number of parts to the headers."""
     if request.header("Range") is not None:
         raise S3Error(
             ErrorCode.INVALID_REQUEST, "ask for a Range or for a partNumber, not for both"

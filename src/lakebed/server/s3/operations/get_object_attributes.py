@@ -1,4 +1,4 @@
-"""GetObjectAttributes: the attributes that are asked for, as far as the object has them."""
+"""GetObjectAttributes: the requested attributes, as far as the object has them."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -16,7 +16,7 @@ _HEADER: Final = "x-amz-object-attributes"
 
 
 def handle(request: S3Request) -> S3Reply:
-    """Carry the operation out."""
+    """Handle the request."""
     names = {name.strip() for name in (request.header(_HEADER) or "").split(",")}
     if not names <= _ATTRIBUTES.keys():
         raise S3Error(
@@ -32,7 +32,7 @@ def handle(request: S3Request) -> S3Reply:
 
 
 def _parts(stats: ObjectStats) -> Markup:
-    """Return the number of parts; nothing if the object was not uploaded in parts."""
+    """Return the number of parts, or nothing if the object was not uploaded in parts."""
     parts = parts_of(stats.reserved, stats.size)
     return (
         Markup("") if parts is None else element("ObjectParts", element("PartsCount", len(parts)))
@@ -40,7 +40,7 @@ def _parts(stats: ObjectStats) -> Markup:
 
 
 def _checksum(stats: ObjectStats) -> Markup:
-    """Return the checksum that came with the object; nothing if it came without one."""
+    """Return the checksum of the object, or nothing if uploaded without one."""
     elements = object_elements(checksum_of(stats.reserved))
     return element("Checksum", *elements) if elements else Markup("")
 

@@ -9,7 +9,7 @@ from lakebed.server.s3.xml_writer import Markup, document, element, owner, times
 
 
 def handle(request: S3Request) -> S3Reply:
-    """Carry the operation out."""
+    """Handle the request."""
     request.authorize(Action.LIST_REPOSITORIES, ALL)
     found = request.services.catalog.repositories.list(prefix=request.route.query.get("prefix", ""))
     buckets = [_bucket(repository) for repository in found]

@@ -1,4 +1,4 @@
-"""ListMultipartUploads: the uploads that are still open, by key and id."""
+"""ListMultipartUploads: the open uploads, by key and id."""
 
 from collections.abc import Iterable
 from heapq import nsmallest
@@ -22,14 +22,14 @@ _UPLOADS_MAX: Final = 1000
 
 
 class _Position(NamedTuple):
-    """Where an upload stands in the list."""
+    """Sort key of an upload."""
 
     key: str
     upload_id: str
 
 
 def handle(request: S3Request) -> S3Reply:
-    """Carry the operation out."""
+    """Handle the request."""
     request.authorize_repository(Action.LIST_OBJECTS)
     asked = read_listing_query(request, "max-uploads", _UPLOADS_MAX)
     query = request.route.query

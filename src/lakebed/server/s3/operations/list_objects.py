@@ -1,7 +1,7 @@
 """ListObjects and ListObjectsV2.
 
-A prefix without a slash is the beginning of a branch name: the answer lists branches, as common
-prefixes. In a prefix with a slash, the part before it is a ref: the answer lists its objects.
+A prefix without a slash matches branch names: the answer lists branches, as common prefixes. In a
+prefix with a slash, the first part is a ref: the answer lists its objects.
 """
 
 from base64 import b64decode, urlsafe_b64encode
@@ -31,21 +31,21 @@ class _Listing:
     """One page of a list."""
 
     last: str
-    """The key behind which the next page begins."""
+    """The key after which the next page begins."""
     prefixes: list[str]
     """Common prefixes, with the ref."""
     has_more: bool = False
     folder: str = ""
-    """The ref and a slash, which all keys begin with."""
+    """The ref and a slash, the prefix of all keys."""
     objects: ObjectPage | None = None
-    """The objects, if the list is one of objects, with their paths in the ref."""
+    """The objects with their paths in the ref, or None for a list of branches."""
 
     def __len__(self) -> int:
         return len(self.prefixes) if self.objects is None else len(self.objects)
 
 
 def handle(request: S3Request) -> S3Reply:
-    """Carry ListObjects out."""
+    """Handle ListObjects."""
     asked = read_listing_query(request, "max-keys", _KEYS_MAX)
     marker = request.route.query.get("marker", "")
     listing = _list(request, asked, marker)
@@ -57,7 +57,7 @@ def handle(request: S3Request) -> S3Reply:
 
 
 def handle_v2(request: S3Request) -> S3Reply:
-    """Carry ListObjectsV2 out."""
+    """Handle ListObjectsV2."""
     asked = read_listing_query(request, "max-keys", _KEYS_MAX)
     query = request.route.query
     token, start_after = query.get("continuation-token"), query.get("start-after", "")
@@ -81,7 +81,7 @@ def _list(request: S3Request, asked: ListingQuery, after: str) -> _Listing:
     ref, prefix = place_of(asked.prefix)
     folder = f"{ref}/"
     if after > folder and not after.startswith(folder):
-        return _Listing("", [])  # every key of this ref comes before `after`
+        return _Listing("", [])  # all keys of this ref precede `after`
     query = EntryQuery(
         prefix=prefix,
         after=after.removeprefix(folder).encode() if after.startswith(folder) else b"",
@@ -115,7 +115,7 @@ def _list_branches(request: S3Request, asked: ListingQuery, after: str) -> _List
 
 
 def _echo(request: S3Request, asked: ListingQuery, listing: _Listing) -> list[Markup]:
-    """Return what both versions answer before the items."""
+    """Return the elements before the items, common to both versions."""
     return [
         element("Name", request.route.bucket),
         *asked.echo(),
@@ -125,7 +125,7 @@ def _echo(request: S3Request, asked: ListingQuery, listing: _Listing) -> list[Ma
 
 
 def _items(asked: ListingQuery, listing: _Listing, *, owner_id: str | None) -> list[Markup]:
-    """Return the objects, with their owner if there is one to show; then common prefixes."""
+    """Return the objects, with their owner if given, and the common prefixes."""
     prefixes = [asked.common_prefix(prefix) for prefix in listing.prefixes]
     if listing.objects is None:
         return prefixes

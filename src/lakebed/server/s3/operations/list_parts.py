@@ -1,4 +1,4 @@
-"""ListParts: the parts that an upload has so far."""
+"""ListParts: the uploaded parts of a multipart upload."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ _PARTS_MAX: Final = 1000
 
 
 def handle(request: S3Request) -> S3Reply:
-    """Carry the operation out."""
+    """Handle the request."""
     target = request.upload
     request.authorize_object(Action.WRITE_OBJECT, target.path)
     amount = request.amount("max-parts", _PARTS_MAX)

@@ -1,6 +1,6 @@
-"""Requests by which clients look at a bucket or object before they use it.
+"""Queries of settings by which clients inspect a bucket or object before use.
 
-Repositories have none of these settings; the answers are those that let clients go on.
+Repositories have none of these settings; the answers let clients continue.
 """
 
 from lakebed.auth import Action
@@ -19,19 +19,19 @@ def get_bucket_location(request: S3Request) -> S3Reply:
 
 
 def get_bucket_versioning(request: S3Request) -> S3Reply:
-    """GetBucketVersioning: not set; history is in the commits."""
+    """GetBucketVersioning: not set; commits are the history."""
     _check_repository(request)
     return xml(document("VersioningConfiguration"))
 
 
 def get_bucket_acl(request: S3Request) -> S3Reply:
-    """GetBucketAcl: the sender owns everything, as far as policies allow."""
+    """GetBucketAcl: full control for the user, subject to policies."""
     _check_repository(request)
     return _full_control(request)
 
 
 def get_object_acl(request: S3Request) -> S3Reply:
-    """GetObjectAcl: the same as that of the bucket."""
+    """GetObjectAcl: the same as for the bucket."""
     find(request)
     return _full_control(request)
 

@@ -15,7 +15,7 @@ _MD5_OF_NOTHING: Final = md5(usedforsecurity=False).hexdigest()
 
 
 def handle(request: S3Request) -> S3Reply:
-    """Carry the operation out."""
+    """Handle the request."""
     branch, path = request.place
     request.authorize_object(Action.WRITE_OBJECT, path)
     if request.is_branch_itself:
@@ -36,7 +36,7 @@ def handle(request: S3Request) -> S3Reply:
 
 
 def _accept_branch_folder(request: S3Request, branch: BranchID) -> S3Reply:
-    """Accept the folder of a branch, which always exists: some clients create it first."""
+    """Accept the creation of a branch's folder, which always exists: some clients send it first."""
     request.services.catalog.objects.check_writable(request.repository, branch)
     request.body().read(size_max=0)
     return S3Reply(headers={"ETag": etag(_MD5_OF_NOTHING)})

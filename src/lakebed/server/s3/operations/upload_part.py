@@ -8,7 +8,7 @@ from lakebed.server.s3.request import S3Reply, S3Request
 
 
 def handle(request: S3Request) -> S3Reply:
-    """Carry the operation out."""
+    """Handle the request."""
     target = request.upload
     request.authorize_object(Action.WRITE_OBJECT, target.path)
     body = request.body()
@@ -20,10 +20,10 @@ def handle(request: S3Request) -> S3Reply:
 
 
 def part_number(request: S3Request) -> int:
-    """Return which part a request is about.
+    """Return the part number of a request.
 
     Raises:
-        S3Error: `INVALID_ARGUMENT`: it does not say, or not by a number.
+        S3Error: `INVALID_ARGUMENT`: missing or not a number.
     """
     number = request.number("partNumber")
     if number is None:

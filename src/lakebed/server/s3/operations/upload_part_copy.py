@@ -1,4 +1,4 @@
-"""UploadPartCopy: makes a part from an object that exists, or from some of its bytes."""
+"""UploadPartCopy: creates a part from an existing object, or from a byte range of it."""
 
 from lakebed.auth import Action
 from lakebed.auth.policy.actions import object_arn
@@ -14,7 +14,7 @@ from lakebed.server.s3.xml_writer import document, element, timestamp
 
 
 def handle(request: S3Request) -> S3Reply:
-    """Carry the operation out."""
+    """Handle the request."""
     target, source, number = request.upload, copy_source(request), part_number(request)
     request.authorize_object(Action.WRITE_OBJECT, target.path)
     request.authorize(Action.READ_OBJECT, object_arn(source.repository, source.path.decode()))
